@@ -18,17 +18,20 @@
     python -m benchmarks.footprint      resident memory and search over the wire, with the fleet and 100,000 tools
     python -m benchmarks.scale          how search grows with the catalog: build, load, memory, query, a changed server
 
-Each prints a table. `--results` puts it into RESULTS.md, `--json FILE` keeps it, `--smoke` is a run of seconds,
+Each prints a table. `--results` puts it into RESULTS.md, `--json FILE` keeps it, `--smoke` is a run
+of seconds,
 `--check` fails when a goal is missed by more than its tolerance. Absolute times are this machine's, in this minute;
 only ratios travel.
 
-table (how results look) · results_page (RESULTS.md, by `--results`) · rounds (contestants take turns; ratios within a
-round) · processes (what runs, and ends) · programs (those run beside Portico) · hops, crowd (who stands between;
-sixteen at once) · picture, recording (the README's) · fleet (recorded servers as a configuration) · peering (other
-gateways, each in an environment of its own) · hostile (a client and a server that mean harm, and what they send)
+table (how results look) · results_page (RESULTS.md, by `--results`) · rounds (contestants take
+turns; ratios within a round) · processes (what runs, and ends) · programs (those run beside
+Portico) · hops, crowd (who stands between; sixteen at once) · picture, recording (the README's) ·
+fleet (recorded servers as a configuration) · peering (other gateways, each in an environment of its
+own) · hostile (a client and a server that mean harm, and what they send)
 
-Of search: tool_sets (questions with answers) · chosen_sets (which of them, our own in questions/ among them) ·
-contestants (the searches that answer) · metrics (how good a ranking is) · ranks (rankings as files) · ablation (search
-without a part of it) · synthetic (a catalog of any size) · scale_probe (the process that is measured) · vector_cache
-(tools are encoded once) · one_thread (libraries that start no threads)
+Of search: tool_sets (questions with answers) · chosen_sets (which of them, our own in questions/
+among them) · contestants (the searches that answer) · metrics (how good a ranking is) · ranks
+(rankings as files) · ablation (search without a part of it) · synthetic (a catalog of any size) ·
+scale_probe (the process that is measured) · vector_cache (tools are encoded once) · one_thread
+(libraries that start no threads)
 """

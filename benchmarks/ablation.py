@@ -1,8 +1,9 @@
-"""What each part of search is worth: the same questions with one part switched off, or with use having taught it.
+"""What each part of search is worth: the same questions with one part switched off, or with use
+having taught it.
 
-A variant is one row of `VARIANTS`: which constants of `portico.search` it exchanges, what it takes from the documents,
-whether it has an encoder. What use teaches is measured apart: half of a set's questions are asked and their tools
-called, the other half is put to the index before and after.
+A variant is one row of `VARIANTS`: which constants of `portico.search` it exchanges, what it takes
+from the documents, whether it has an encoder. What use teaches is measured apart: half of a set's
+questions are asked and their tools called, the other half is put to the index before and after.
 """
 
 import contextlib
@@ -82,7 +83,9 @@ def compare(tools: ToolSet, encoder: Encoder, vectors: Mapping[str, Vector]) -> 
     found: dict[str, Marks] = {}
     for variant in VARIANTS:
         with exchanged(variant.constants):
-            index = index_of(list(map(variant.document, documents)), encoder if variant.dense else None, vectors)
+            index = index_of(
+                list(map(variant.document, documents)), encoder if variant.dense else None, vectors
+            )
             found[variant.label] = marked(portico(index), questions)
     index = index_of(documents, encoder, vectors)
     first, second = questions[::2], questions[1::2]
@@ -94,14 +97,22 @@ def compare(tools: ToolSet, encoder: Encoder, vectors: Mapping[str, Vector]) -> 
 
 def marked(contestant: Contestant, questions: Sequence[Question]) -> Marks:
     """What a search earns, question by question."""
-    return np.array([marks(contestant.search(it.text, DEPTH).ranked, it.groups) for it in questions])
+    return np.array(
+        [marks(contestant.search(it.text, DEPTH).ranked, it.groups) for it in questions]
+    )
 
 
 def lifts_after(used: Sequence[Question], encoder: Encoder) -> Callable[[str], Mapping[str, Boost]]:
-    """What search has learnt when each of these questions was asked once, and a tool called for each of its needs."""
+    """What search has learnt when each of these questions was asked once, and a tool called for
+    each of its needs."""
     calls = [(question, sorted(map(min, question.groups))) for question in used]
     followed = tuple(
-        SearchFollowUp(_terms(question.text), tool, DecayedWeight(1.0, 0.0), encoder.encode_query(question.text))
+        SearchFollowUp(
+            _terms(question.text),
+            tool,
+            DecayedWeight(1.0, 0.0),
+            encoder.encode_query(question.text),
+        )
         for question, tools in calls
         for tool in tools
     )
@@ -127,10 +138,17 @@ def table(of_sets: Mapping[str, Mapping[str, Marks]], apart: Collection[str] = (
     columns = [MEASURES.index(measure) for measure in shown]
     rows: list[tuple[Cell, ...]] = []
     for label in (*(variant.label for variant in VARIANTS), COLD, WARM):
-        means = {name: 100 * found[label].mean(axis=0) for name, found in of_sets.items() if label in found}
+        means = {
+            name: 100 * found[label].mean(axis=0)
+            for name, found in of_sets.items()
+            if label in found
+        }
         if means:
             mean = np.mean([means[name] for name in counted if name in means], axis=0)
-            each = (float(means[name][MEASURES.index("R@5")]) if name in means else None for name in of_sets)
+            each = (
+                float(means[name][MEASURES.index("R@5")]) if name in means else None
+                for name in of_sets
+            )
             rows.append((label, *each, *(float(mean[column]) for column in columns)))
     return Table(
         "What each part is worth: R@5 by set, and means over the sets, %",
@@ -164,5 +182,7 @@ def _constant(path: str) -> tuple[ModuleType, str]:
     place, _, name = path.rpartition(".")
     module = import_module(f"portico.search.{place}")
     if not hasattr(module, name):
-        raise AttributeError(f"portico.search.{place} has no {name} (any more): correct VARIANTS in {__name__}")
+        raise AttributeError(
+            f"portico.search.{place} has no {name} (any more): correct VARIANTS in {__name__}"
+        )
     return module, name

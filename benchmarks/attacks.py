@@ -1,10 +1,12 @@
-"""What hostile scripts do to everybody else: each runs through a gateway while another client goes on calling a tool.
+"""What hostile scripts do to everybody else: each runs through a gateway while another client goes
+on calling a tool.
 
-The scripts are those of `tests/execution/sandbox`; whoever sends them is a process of its own. For each: how it ended,
-how long it took, and what the other client's calls took meanwhile, as a multiple of what they took between the attacks.
-Two floors are measured in the same way: a process that has nothing to do with the gateway and only uses up a core (what
-it costs, the machine costs), and scripts that mean no harm, one after another (what they cost, company costs). Last,
-what is left behind: processes and memory.
+The scripts are those of `tests/execution/sandbox`; whoever sends them is a process of its own. For
+each: how it ended, how long it took, and what the other client's calls took meanwhile, as a
+multiple of what they took between the attacks. Two floors are measured in the same way: a process
+that has nothing to do with the gateway and only uses up a core (what it costs, the machine costs),
+and scripts that mean no harm, one after another (what they cost, company costs). Last, what is left
+behind: processes and memory.
 """
 
 import argparse
@@ -28,7 +30,8 @@ CPU_S, WALL_S = 1.0, 3.0
 GRACE_S = 3.0
 """A limit is noticed, a process is ended and another one started."""
 LEAST = 150
-"""Calls of the other client that a figure is taken from; an attack is repeated until there are so many."""
+"""Calls of the other client that a figure is taken from; an attack is repeated until there are so
+many."""
 MOST_S = 6.0
 QUIET = 40
 """Calls between two attacks; all of them together say what calls take when nothing is wrong."""
@@ -66,13 +69,20 @@ def attacks() -> list[Attack]:
     return [
         *(Attack(name, "python", code, allowed) for name, code, allowed in attacks_python.ATTACKS),
         *(Attack(name, "lua", code, allowed) for name, code, allowed in attacks_lua.ATTACKS),
-        *(Attack(name, language, code, allowed) for name, language, code, allowed in attacks_javascript.ATTACKS),
+        *(
+            Attack(name, language, code, allowed)
+            for name, language, code, allowed in attacks_javascript.ATTACKS
+        ),
     ]
 
 
 async def measure(options: argparse.Namespace) -> Report:
     """Every attack in turn, on one gateway."""
-    chosen = [one for one in attacks() if options.only is None or options.only in f"{one.language} {one.name}"]
+    chosen = [
+        one
+        for one in attacks()
+        if options.only is None or options.only in f"{one.language} {one.name}"
+    ]
     if options.smoke:
         chosen = chosen[:: max(1, len(chosen) // 8)]
     least, most = (40, 1.0) if options.smoke else (LEAST, MOST_S)
@@ -82,7 +92,16 @@ async def measure(options: argparse.Namespace) -> Report:
         limits = {"cpu_s": CPU_S, "wall_s": WALL_S, "workers": 2}
         config = processes.write_config(folder, {"servers": victims.SERVERS, "code": limits})
         # Not the command, whose path has no place for the victims: they are this repository's.
-        command = [sys.executable, "-m", "portico", "serve", "--config", str(config), "--port", str(port)]
+        command = [
+            sys.executable,
+            "-m",
+            "portico",
+            "serve",
+            "--config",
+            str(config),
+            "--port",
+            str(port),
+        ]
         with processes.listening(port, command, folder) as gateway:
             url = f"http://127.0.0.1:{port}/mcp"
             async with (
@@ -94,7 +113,13 @@ async def measure(options: argparse.Namespace) -> Report:
                 before = await _left(gateway)
                 felt = [
                     await _felt(SPINNER, "", _spinning, bystander, least, most),
-                    await _attacked(Attack(COMPANY, "python", "6 * 7", "harmless"), attacker, bystander, least, most),
+                    await _attacked(
+                        Attack(COMPANY, "python", "6 * 7", "harmless"),
+                        attacker,
+                        bystander,
+                        least,
+                        most,
+                    ),
                 ]
                 for number, attack in enumerate(chosen):
                     print(f"\r{number + 1} of {len(chosen)}", end="", file=sys.stderr, flush=True)
@@ -109,7 +134,9 @@ Strike = Callable[[str, str], Awaitable[str]]
 """Code and language → how it ended."""
 
 
-async def _attacked(attack: Attack, attacker: Strike, bystander: Any, least: int, most: float) -> Felt:
+async def _attacked(
+    attack: Attack, attacker: Strike, bystander: Any, least: int, most: float
+) -> Felt:
     async def strike() -> str:
         return await attacker(attack.code, attack.language)
 
@@ -118,7 +145,8 @@ async def _attacked(attack: Attack, attacker: Strike, bystander: Any, least: int
 
 @contextlib.asynccontextmanager
 async def _attacker(url: str) -> AsyncGenerator[Strike]:
-    """Somebody who sends scripts, in a process of its own: what that costs, it costs nobody who is measured."""
+    """Somebody who sends scripts, in a process of its own: what that costs, it costs nobody who is
+    measured."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.attacks", "--strike", url),
         stdin=asyncio.subprocess.PIPE,
@@ -146,7 +174,10 @@ async def _strike(url: str) -> None:
         while line := await asyncio.to_thread(sys.stdin.readline):
             result: Any = await client.call_tool("run_code", json.loads(line))
             text: str = result.content[0].text
-            print(text.removeprefix("script ").partition(":")[0] if result.is_error else "harmless", flush=True)
+            print(
+                text.removeprefix("script ").partition(":")[0] if result.is_error else "harmless",
+                flush=True,
+            )
 
 
 async def _spinning() -> str:
@@ -176,7 +207,9 @@ async def _felt(
             ended = await strike()
             longest = max(longest, time.perf_counter() - begun)
         during += meanwhile
-    contained = (ended in allowed if isinstance(allowed, tuple) else ended == allowed) and longest < WALL_S + GRACE_S
+    contained = (
+        ended in allowed if isinstance(allowed, tuple) else ended == allowed
+    ) and longest < WALL_S + GRACE_S
     return Felt(name, language, ended, longest, during, contained)
 
 
@@ -200,7 +233,9 @@ async def _calling(client: Any) -> AsyncGenerator[list[float]]:
 
 async def _call(client: Any) -> float:
     begun = time.perf_counter()
-    result = await client.call_tool("call_tool", {"name": "calculator.add", "arguments": {"a": 1, "b": 2}})
+    result = await client.call_tool(
+        "call_tool", {"name": "calculator.add", "arguments": {"a": 1, "b": 2}}
+    )
     if result.is_error:
         raise SystemExit(f"another client's call failed: {result}")
     return time.perf_counter() - begun
@@ -212,7 +247,9 @@ async def _left(gateway: psutil.Process) -> tuple[int, float]:
     return len(gateway.children(recursive=True)), gateway.memory_info().rss / 1024**2
 
 
-def _report(felt: list[Felt], quiet: list[float], before: tuple[int, float], after: tuple[int, float]) -> Report:
+def _report(
+    felt: list[Felt], quiet: list[float], before: tuple[int, float], after: tuple[int, float]
+) -> Report:
     floors, rest = felt[:2], felt[2:]
     usual = {share: percentile(quiet, share) for share in (0.5, 0.99)}
 
@@ -222,7 +259,15 @@ def _report(felt: list[Felt], quiet: list[float], before: tuple[int, float], aft
     def rows(all_: list[Felt]) -> Iterator[tuple[Cell, ...]]:
         for one in all_:
             name = one.attack if one.contained else f"NOT CONTAINED: {one.attack}"
-            yield one.language, name[:60], one.ended, one.seconds, times(one, 0.5), times(one, 0.99), len(one.calls)
+            yield (
+                one.language,
+                name[:60],
+                one.ended,
+                one.seconds,
+                times(one, 0.5),
+                times(one, 0.99),
+                len(one.calls),
+            )
 
     columns = ("", "script", "ended", "s", "p50 ×", "p99 ×", "calls")
     worst = sorted(rest, key=lambda one: -times(one, 0.99))
@@ -243,7 +288,11 @@ def _report(felt: list[Felt], quiet: list[float], before: tuple[int, float], aft
         ),
         (
             Goal("scripts that were not contained", sum(not one.contained for one in rest), 0, 0),
-            Goal("another client's p99 during an attack ÷ before, median", percentile(shares, 0.5), GOAL),
+            Goal(
+                "another client's p99 during an attack ÷ before, median",
+                percentile(shares, 0.5),
+                GOAL,
+            ),
             Goal("… share of the attacks within the goal", within, 1.0, 0.1, at_least=True),
             Goal("processes left behind", max(0, after[0] - before[0]), 0, 0),
         ),
@@ -252,7 +301,9 @@ def _report(felt: list[Felt], quiet: list[float], before: tuple[int, float], aft
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--only", metavar="TEXT", help="only scripts whose language and name contain this")
+    parser.add_argument(
+        "--only", metavar="TEXT", help="only scripts whose language and name contain this"
+    )
     parser.add_argument("--strike", metavar="URL", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.strike:

@@ -22,7 +22,10 @@ from benchmarks import programs
 
 WARM_UP_REQUESTS = 5
 PROTOCOL_VERSION = "2025-06-18"
-HEADERS = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": PROTOCOL_VERSION}
+HEADERS = {
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": PROTOCOL_VERSION,
+}
 WRITES = frozenset({"write", "writelines", "send", "sendall"})
 """System calls that hand bytes on: where the stack is deepest, the upstream is written to."""
 
@@ -84,7 +87,8 @@ async def trace_portico() -> Trace:
 
 
 async def trace_fastmcp() -> Trace:
-    """Trace a call through FastMCP's proxy, over one connection that is kept open, to a stdio server."""
+    """Trace a call through FastMCP's proxy, over one connection that is kept open, to a stdio
+    server."""
     import fastmcp
     from fastmcp import Client
     from fastmcp.client.transports import StdioTransport
@@ -154,7 +158,9 @@ async def _trace_warm(call: Callable[[], Awaitable[None]], init_file: str | None
     return tracer.get_trace()
 
 
-async def _open_session(url: str, tool: str, arguments: dict[str, Any]) -> Callable[[], Awaitable[None]]:
+async def _open_session(
+    url: str, tool: str, arguments: dict[str, Any]
+) -> Callable[[], Awaitable[None]]:
     """Initialize an MCP session over HTTP; return a function that calls `tool` in it."""
     headers = dict(HEADERS)
     info = {
@@ -178,7 +184,8 @@ async def _open_session(url: str, tool: str, arguments: dict[str, Any]) -> Calla
 
 
 def _post(url: str, body: dict[str, Any], headers: dict[str, str]) -> tuple[str, str | None]:
-    """POST JSON; return the response's text and its session id. Runs in a thread, so it is not traced."""
+    """POST JSON; return the response's text and its session id. Runs in a thread, so it is not
+    traced."""
     data = json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json", **headers})
     with urllib.request.urlopen(request, timeout=60) as response:

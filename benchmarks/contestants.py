@@ -1,4 +1,5 @@
-"""The searches that are compared, each as one function of a query: Portico's as it ships, and FastMCP's BM25."""
+"""The searches that are compared, each as one function of a query: Portico's as it ships, and
+FastMCP's BM25."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,9 @@ class Contestant:
     """How many are asked for while the clock runs."""
 
 
-def index_of(documents: Sequence[SearchDocument], encoder: Encoder | None, vectors: Mapping[str, Vector]) -> Index:
+def index_of(
+    documents: Sequence[SearchDocument], encoder: Encoder | None, vectors: Mapping[str, Vector]
+) -> Index:
     """Portico's index of these tools; without an encoder, of their words alone."""
     index = Index.build(documents, encoder=encoder)
     return index.with_vectors(vectors) if encoder is not None else index
@@ -51,10 +54,12 @@ def portico(index: Index, lifts: Callable[[str], Mapping[str, Boost]] | None = N
 
 
 def ranked_ids(ranking: Ranking) -> list[str]:
-    """The ranking as ids, each once: the first page as it is shown, the twins of its hits, then hit by hit the rest.
+    """The ranking as ids, each once: the first page as it is shown, the twins of its hits, then hit
+    by hit the rest.
 
-    Twins have no place on the page, they stand behind a hit that says the same; so none takes a place from another
-    hit among the first ten, and right after them come the tools that the page mentions without showing.
+    Twins have no place on the page, they stand behind a hit that says the same; so none takes a
+    place from another hit among the first ten, and right after them come the tools that the page
+    mentions without showing.
     """
     shown, rest = ranking.hits[:PAGE], ranking.hits[PAGE:]
     mentioned = (twin for hit in shown for twin in hit.duplicates)
@@ -68,8 +73,10 @@ def fastmcp_version() -> str:
 
 
 def fastmcp(tools: ToolSet) -> Contestant:
-    """FastMCP's BM25 index, filled the way its search transform fills it; it refuses by naming nothing."""
-    # Private, because FastMCP offers the index only inside a running server; the figures are of the index alone.
+    """FastMCP's BM25 index, filled the way its search transform fills it; it refuses by naming
+    nothing."""
+    # Private, because FastMCP offers the index only inside a running server; the figures are of the
+    # index alone.
     from fastmcp.server.transforms.search.base import (
         _extract_searchable_text as searchable_text,  # pyright: ignore[reportPrivateUsage]
     )
@@ -80,7 +87,8 @@ def fastmcp(tools: ToolSet) -> Contestant:
     index.build(
         [
             searchable_text(
-                # Not validated: names that are no MCP names are welcome here, thousands of warnings are not.
+                # Not validated: names that are no MCP names are welcome here, thousands of warnings
+                # are not.
                 Tool.model_construct(
                     name=f"{tool['server']}_{tool['name']}" if tool.get("server") else tool["name"],
                     description=tool.get("description") or "",
@@ -95,7 +103,8 @@ def fastmcp(tools: ToolSet) -> Contestant:
         ranked = [tools.tools[place]["id"] for place in index.query(query, limit)]
         return Answer(ranked, refused=not ranked)
 
-    # It scores and sorts all tools however few are asked for, so one question serves clock and ranking.
+    # It scores and sorts all tools however few are asked for, so one question serves clock and
+    # ranking.
     return Contestant(f"fastmcp {fastmcp_version()} BM25", search, page=DEPTH)
 
 

@@ -1,7 +1,8 @@
 """Sixteen callers at once on one session: how many calls in a second does what stands between bear?
 
-The client is Portico's own wire to its servers and the server a few lines that say back what they are told, the same
-for every contestant. With the SDK at both ends, most of the time would pass there.
+The client is Portico's own wire to its servers and the server a few lines that say back what they
+are told, the same for every contestant. With the SDK at both ends, most of the time would pass
+there.
 """
 
 import asyncio
@@ -34,7 +35,9 @@ class Seat:
     async def call(self) -> None:
         text = f"{next(self._numbers)} {_TEXT}"
         params = {"name": self.contestant.tool, "arguments": self.contestant.arguments(text)}
-        result = await self.connection.request("tools/call", params, RequestOptions(timeout=READY_S))
+        result = await self.connection.request(
+            "tools/call", params, RequestOptions(timeout=READY_S)
+        )
         if result.get("isError") or result["content"][0]["text"] != text:
             raise WrongAnswer(f"{self.contestant.name} answered {str(result)[:300]!r}")
 
@@ -62,11 +65,16 @@ async def measure(
     chosen = set(only)
     with processes.scratch() as folder:
         async with contextlib.AsyncExitStack() as stack:
-            contestants = [one for one in contest(route, era, folder, "plain") if not chosen or one.name in chosen]
+            contestants = [
+                one
+                for one in contest(route, era, folder, "plain")
+                if not chosen or one.name in chosen
+            ]
             for port, program in dict(filter(None, (one.listens for one in contestants))).items():
                 stack.enter_context(processes.listening(port, program, folder))
             seats = {
-                one.name: Seat(one, await stack.enter_async_context(_conversation(one, era))) for one in contestants
+                one.name: Seat(one, await stack.enter_async_context(_conversation(one, era)))
+                for one in contestants
             }
             rates: dict[str, list[float]] = {name: [] for name in seats}
             for seat in seats.values():
@@ -91,7 +99,9 @@ async def _conversation(contestant: Contestant, era: str) -> AsyncGenerator[Conn
     backend = (
         HttpBackend(name, reach, protocol=protocol)
         if isinstance(reach, str)
-        else StdioBackend(name, reach[0], tuple(reach[1:]), cwd=str(processes.REPOSITORY), protocol=protocol)
+        else StdioBackend(
+            name, reach[0], tuple(reach[1:]), cwd=str(processes.REPOSITORY), protocol=protocol
+        )
     )
     connection = await backend.connect(_Deaf(), protocol)
     try:

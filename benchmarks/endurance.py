@@ -1,11 +1,13 @@
-"""Whether a gateway that is called and called stays as it was: time, memory and objects over 100,000 calls of a kind.
+"""Whether a gateway that is called and called stays as it was: time, memory and objects over
+100,000 calls of a kind.
 
     python -m benchmarks.endurance [--smoke] [--json FILE] [--check]
 
 `pipeline` is the gateway's own calls, `client` the SDK's client in memory, through `call_tool`; `kept` answers come
-from the cache, `asked` ones from a Python function of the same process, the record included. The first tenth is warming
-up. After each further tenth garbage is collected and what is held is counted: `growth` is the slope of a line through
-that, for each call. `single flight` is so many identical calls at the same moment, and how many of them the tool saw.
+from the cache, `asked` ones from a Python function of the same process, the record included. The
+first tenth is warming up. After each further tenth garbage is collected and what is held is
+counted: `growth` is the slope of a line through that, for each call. `single flight` is so many
+identical calls at the same moment, and how many of them the tool saw.
 """
 
 import argparse
@@ -99,12 +101,20 @@ async def together(gateway: GatewayRuntime, count: int) -> int:
 
 async def run(options: argparse.Namespace) -> Report:
     """Measure."""
-    efforts, crowd, parts = (SMOKE, SMOKE_CROWD, SMOKE_PARTS) if options.smoke else (FULL, CROWD, PARTS)
+    efforts, crowd, parts = (
+        (SMOKE, SMOKE_CROWD, SMOKE_PARTS) if options.smoke else (FULL, CROWD, PARTS)
+    )
     found: dict[tuple[str, str], Held] = {}
     with tempfile.TemporaryDirectory() as folder:
-        here = BackendConfig(functions=f"{__name__}:TOOLS" if __name__ != "__main__" else "benchmarks.endurance:TOOLS")
+        here = BackendConfig(
+            functions=f"{__name__}:TOOLS"
+            if __name__ != "__main__"
+            else "benchmarks.endurance:TOOLS"
+        )
         server = here.model_copy(update={"cache": CacheConfig(tools={"kept": 86_400})})
-        async with GatewayRuntime(Config(servers={"here": server}, data_dir=Path(folder))) as gateway:
+        async with GatewayRuntime(
+            Config(servers={"here": server}, data_dir=Path(folder))
+        ) as gateway:
             await gateway.wait_until_listed()
             await gateway.usage_data.tool_usage.load()
             for name in TOOLS:
@@ -122,7 +132,8 @@ async def run(options: argparse.Namespace) -> Report:
                         return await client.call_tool("call_tool", wanted)
 
                     found["client", name] = await endure(through, efforts["client"], parts)
-            # The functions are imported by the gateway, perhaps a second time: its copy is the one that counts.
+            # The functions are imported by the gateway, perhaps a second time: its copy is the one
+            # that counts.
             import benchmarks.endurance as copy
 
             seen = await copy.together(gateway, crowd)
@@ -143,7 +154,16 @@ def _report(found: dict[tuple[str, str], Held], crowd: int, seen: int, *, smoke:
         "objects/call",
     )
     rows = tuple(
-        (way, name, one.calls, one.microseconds, *one.rss, *one.objects, one.bytes_per_call, one.objects_per_call)
+        (
+            way,
+            name,
+            one.calls,
+            one.microseconds,
+            *one.rss,
+            *one.objects,
+            one.bytes_per_call,
+            one.objects_per_call,
+        )
         for (way, name), one in found.items()
     )
     flights = Table("single flight", ("identical calls", "the tool ran"), ((crowd, seen),))
@@ -151,8 +171,16 @@ def _report(found: dict[tuple[str, str], Held], crowd: int, seen: int, *, smoke:
     # A small run says nothing of memory: what is allocated once weighs too much in it.
     if not smoke:
         goals += [
-            Goal("bytes left by a call, at most", max(one.bytes_per_call for one in found.values()), MOST_BYTES),
-            Goal("objects left by a call, at most", max(one.objects_per_call for one in found.values()), MOST_OBJECTS),
+            Goal(
+                "bytes left by a call, at most",
+                max(one.bytes_per_call for one in found.values()),
+                MOST_BYTES,
+            ),
+            Goal(
+                "objects left by a call, at most",
+                max(one.objects_per_call for one in found.values()),
+                MOST_OBJECTS,
+            ),
         ]
     return Report("endurance", (Table("growth", columns, rows), flights), tuple(goals))
 

@@ -1,9 +1,11 @@
-"""What a healthy server's callers feel of each kind of fault beside it: its p50 and p99, × the run without faults.
+"""What a healthy server's callers feel of each kind of fault beside it: its p50 and p99, × the run
+without faults.
 
-Two gateways, asked in turns: one has healthy servers only, the other also the misbehaving one of `tests/faults`. All
-the while another client, a process of its own, calls that one through the second gateway, with one fault after another
-switched on. That noise is there in both gateways' turns, so a ratio shows what the gateway makes of its neighbours, not
-what their processes take from the machine. The first row is the floor: the same calls to a server that answers them.
+Two gateways, asked in turns: one has healthy servers only, the other also the misbehaving one of
+`tests/faults`. All the while another client, a process of its own, calls that one through the
+second gateway, with one fault after another switched on. That noise is there in both gateways'
+turns, so a ratio shows what the gateway makes of its neighbours, not what their processes take from
+the machine. The first row is the floor: the same calls to a server that answers them.
 """
 
 import argparse
@@ -47,7 +49,10 @@ HTTP = (
     "reset_in_the_body", "gzip_unasked", "head_for_ever", "chunk_extensions_for_ever", "stream_without_end",
     "loses_its_sessions", "list_changed_storm", "progress_flood", "log_flood", "ten_thousand_roots",
 )  # fmt: skip
-SMOKE = {"stdio": ("dies_in_a_call", "stderr_flood", "list_changed_storm"), "http": ("status_502", "log_flood")}
+SMOKE = {
+    "stdio": ("dies_in_a_call", "stderr_flood", "list_changed_storm"),
+    "http": ("status_502", "log_flood"),
+}
 
 
 @dataclass(frozen=True)
@@ -78,14 +83,21 @@ async def measure(options: argparse.Namespace) -> Report:
         async with contextlib.AsyncExitStack() as stack:
             for wire, fault in chosen:
                 (folder / _server(wire, fault)).write_text("")
-            bad = {_server(wire, fault): _command(folder / _server(wire, fault)) for wire, fault in chosen}
-            bad |= stack.enter_context(_http_servers(folder, [_server(*one) for one in chosen if one[0] == "http"]))
+            bad = {
+                _server(wire, fault): _command(folder / _server(wire, fault))
+                for wire, fault in chosen
+            }
+            bad |= stack.enter_context(
+                _http_servers(folder, [_server(*one) for one in chosen if one[0] == "http"])
+            )
             urls = {
                 name: stack.enter_context(_gateway(folder / name, bad if name == BESIDE else {}))
                 for name in (ALONE, BESIDE)
             }
             clients = {
-                name: await stack.enter_async_context(Client(url, mode="legacy", read_timeout_seconds=READY_S))
+                name: await stack.enter_async_context(
+                    Client(url, mode="legacy", read_timeout_seconds=READY_S)
+                )
                 for name, url in urls.items()
             }
             for client in clients.values():
@@ -128,11 +140,18 @@ def _gateway(folder: Path, bad: dict[str, dict[str, Any]]) -> Generator[str]:
     (folder / "fine").write_text("")
     patience = {"start_s": 10, "call_s": 2, "list_s": 5}
     lenient = {"pause_s": 0.05, "longest_s": 0.5, "tries": 1_000_000}
-    servers = {name: {**target, "timeouts": patience, "restart": lenient} for name, target in bad.items()}
-    config = {"servers": {**servers, "healthy": _command(folder / "fine")}, "limits": {"max_message_bytes": LIMIT}}
+    servers = {
+        name: {**target, "timeouts": patience, "restart": lenient} for name, target in bad.items()
+    }
+    config = {
+        "servers": {**servers, "healthy": _command(folder / "fine")},
+        "limits": {"max_message_bytes": LIMIT},
+    }
     port = processes.free_port()
     file = processes.write_config(folder, config)
-    with processes.listening(port, [*processes.portico(), "serve", "--config", str(file), "--port", str(port)], folder):
+    with processes.listening(
+        port, [*processes.portico(), "serve", "--config", str(file), "--port", str(port)], folder
+    ):
         yield f"http://127.0.0.1:{port}/mcp"
 
 
@@ -149,7 +168,9 @@ def _command(switch: Path) -> dict[str, Any]:
 def _http_servers(folder: Path, names: Sequence[str]) -> Generator[dict[str, dict[str, Any]]]:
     (folder / "servers").write_text("".join(f"{name} legacy\n" for name in names))
     process = subprocess.Popen(
-        [sys.executable, "-S", PROGRAM, "http", str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-S", PROGRAM, "http", str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     try:
         assert process.stdout is not None
@@ -161,7 +182,9 @@ def _http_servers(folder: Path, names: Sequence[str]) -> Generator[dict[str, dic
 
 
 async def _call(client: Client, server: str) -> Any:
-    return await client.call_tool("call_tool", {"name": f"{server}.work", "arguments": {"nonce": "hello"}})
+    return await client.call_tool(
+        "call_tool", {"name": f"{server}.work", "arguments": {"nonce": "hello"}}
+    )
 
 
 async def _timed(client: Client) -> float:
@@ -257,7 +280,16 @@ def _report(felt: Sequence[Felt], seconds: float) -> Report:
         )
         for one in felt
     )
-    columns = ("", "beside a server that", "p99 alone ms", "p99 beside ms", "p50 ×", "p99 ×", "faults", "calls")
+    columns = (
+        "",
+        "beside a server that",
+        "p99 alone ms",
+        "p99 beside ms",
+        "p50 ×",
+        "p99 ×",
+        "faults",
+        "calls",
+    )
     shares = sorted(one.times(0.99) for one in felt if one.fault)
     within = sum(share <= GOAL for share in shares) / len(shares) if shares else 1.0
     title = f"Calls to a healthy server, {seconds:g} s for each fault (HTTP client, stdio server)"
@@ -274,7 +306,9 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--quick", action="store_true", dest="smoke", help="the same as --smoke")
     parser.add_argument("--seconds", type=float, help=f"for each fault; default {SECONDS:g}")
-    parser.add_argument("--only", metavar="TEXT", help="only faults whose wire and name contain this")
+    parser.add_argument(
+        "--only", metavar="TEXT", help="only faults whose wire and name contain this"
+    )
     parser.add_argument("--pester", metavar="URL", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.pester:

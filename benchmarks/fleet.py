@@ -1,4 +1,5 @@
-"""The recorded fleet as a configuration: every server that was once listed, none of which can be started."""
+"""The recorded fleet as a configuration: every server that was once listed, none of which can be
+started."""
 
 import gzip
 import os
@@ -12,10 +13,13 @@ from benchmarks.processes import REPOSITORY
 
 
 def shared_folder(given: Path | None, needed: str) -> Path:
-    """Where the data is: in the folder given, in $PORTICO_SHARED, or in `shared` beside the repository."""
+    """Where the data is: in the folder given, in $PORTICO_SHARED, or in `shared` beside the
+    repository."""
     folder = given or Path(os.environ.get("PORTICO_SHARED") or REPOSITORY.parent / "shared")
     if not (folder / needed).exists():
-        raise SystemExit(f"There is no {needed} in {folder}. Say where it is with --shared or PORTICO_SHARED.")
+        raise SystemExit(
+            f"There is no {needed} in {folder}. Say where it is with --shared or PORTICO_SHARED."
+        )
     return folder
 
 

@@ -1,17 +1,20 @@
-"""What a running gateway takes by size of the catalog: memory, searches through the wire, the index made again.
+"""What a running gateway takes by size of the catalog: memory, searches through the wire, the index
+made again.
 
     python -m benchmarks.footprint [--shared PATH] [--cache DIR] [--smoke] [--json FILE] [--check]
 
-The servers are recordings: the fleet, then varied copies of it (`benchmarks.synthetic`), all listed and with vectors
-before, and one small stdio server that is called. `memory` is the resident set of `portico serve` and of every process
-it started but that server: the guard, and once a script ran, its worker (the row `a script`, which no goal counts).
+The servers are recordings: the fleet, then varied copies of it (`benchmarks.synthetic`), all listed
+and with vectors before, and one small stdio server that is called. `memory` is the resident set of
+`portico serve` and of every process it started but that server: the guard, and once a script ran,
+its worker (the row `a script`, which no goal counts).
 `steady` is after housekeeping, which gives back what only starting needed; `at work again` is after more searches and a
 call, and the larger of the two is held to the goal.
 `cold` is the same gateway when it had to list and encode everything. `search` is `search_tools` by the SDK's client,
-each query once, over HTTP (while what is done after a start is still going on, and when it is over) and over stdio.
+each query once, over HTTP (while what is done after a start is still going on, and when it is over)
+and over stdio.
 `made again` is what the gateway does when its index is lost: definitions read, sorted into categories, their words
-indexed, their vectors fetched from the file. Encoding tools that have no vector yet is not in it: it goes on in the
-background while words are searched (`benchmarks.scale` times it).
+indexed, their vectors fetched from the file. Encoding tools that have no vector yet is not in it:
+it goes on in the background while words are searched (`benchmarks.scale` times it).
 """
 
 import asyncio
@@ -86,7 +89,9 @@ class World:
 class Measured:
     """One size of catalog."""
 
-    memory: dict[str, tuple[float, float, int]] = field(default_factory=dict[str, tuple[float, float, int]])
+    memory: dict[str, tuple[float, float, int]] = field(
+        default_factory=dict[str, tuple[float, float, int]]
+    )
     """By moment: resident and private megabytes, and in how many processes."""
     search: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     worked: dict[str, float] = field(default_factory=dict[str, float])
@@ -109,8 +114,15 @@ def make_world(folder: Path, size: int, shared: Path | None, cache: Path) -> Wor
         path = folder / "recordings" / f"{one['slug']}.json"
         path.write_bytes(orjson.dumps(one))
         servers[one["slug"]] = {"recorded": str(path)}
-        keys += [compute_text_key(compose_tool_text(make_tool(one["slug"], tool))) for tool in one["tools"]]
-    servers[_LIVE] = {"command": sys.executable, "args": ["-S", "-c", _SERVER], "protocol": "legacy"}
+        keys += [
+            compute_text_key(compose_tool_text(make_tool(one["slug"], tool)))
+            for tool in one["tools"]
+        ]
+    servers[_LIVE] = {
+        "command": sys.executable,
+        "args": ["-S", "-c", _SERVER],
+        "protocol": "legacy",
+    }
     kept = VectorFile(folder / "data" / VECTOR_FILE, VECTOR_WIDTH)
     for block in noisy_copies(keys, vectors):
         kept.add(block)
@@ -126,7 +138,8 @@ async def fill(world: World) -> None:
 
 
 async def made_again(world: World) -> tuple[tuple[float, float], tuple[float, float]]:
-    """How long the index takes to make when it is lost, and until one changed server is found by its new words."""
+    """How long the index takes to make when it is lost, and until one changed server is found by
+    its new words."""
     (world.data / INDEX_FILE).unlink()
     began = time.process_time(), time.perf_counter()
     gateway = GatewayRuntime(load(world.config).config)
@@ -135,7 +148,8 @@ async def made_again(world: World) -> tuple[tuple[float, float], tuple[float, fl
     build = time.process_time() - began[0], time.perf_counter() - began[1]
     known = gateway.catalog.snapshot.servers
     middling = sorted(
-        (one for one in known.values() if one.initialize_info), key=lambda one: (len(one.tools), one.name)
+        (one for one in known.values() if one.initialize_info),
+        key=lambda one: (len(one.tools), one.name),
     )
     entry = middling[len(middling) // 2]
     taken = [await _changed(gateway, entry, number) for number in range(3)]
@@ -175,9 +189,13 @@ async def measure(world: World, queries: Sequence[str], found: Measured) -> None
         found.first["search"] = await _timed(client, "search_tools", {"query": queries[0]})
         found.memory["first search"] = _memory(process)
         await _timed(client, "describe_tools", {"names": [f"{_LIVE}.ping"]})
-        found.first["wrong name"] = await _timed(client, "describe_tools", {"names": ["nonsuch.thing"]})
+        found.first["wrong name"] = await _timed(
+            client, "describe_tools", {"names": ["nonsuch.thing"]}
+        )
         found.first["browse"] = await _timed(client, "browse_tools", {})
-        found.first["call"] = await _timed(client, "call_tool", {"name": f"{_LIVE}.ping", "arguments": {}})
+        found.first["call"] = await _timed(
+            client, "call_tool", {"name": f"{_LIVE}.ping", "arguments": {}}
+        )
         found.memory["called"] = _memory(process)
         await _search(process, client, queries[1:half], _EARLY, found)
         found.memory["searched"] = _memory(process)
@@ -190,10 +208,14 @@ async def measure(world: World, queries: Sequence[str], found: Measured) -> None
         found.memory["a script"] = _memory(process)
     command = [*processes.portico(), "stdio", "--config", str(world.config)]
     with open(world.config.with_suffix(".log"), "w") as errors:  # noqa: ASYNC230
-        transport = stdio_client(StdioServerParameters(command=command[0], args=command[1:]), errlog=errors)
+        transport = stdio_client(
+            StdioServerParameters(command=command[0], args=command[1:]), errlog=errors
+        )
         async with Client(transport) as client:
             await _timed(client, "search_tools", {"query": queries[0]})
-            process = max(psutil.Process().children(recursive=True), key=lambda one: one.memory_info().rss)
+            process = max(
+                psutil.Process().children(recursive=True), key=lambda one: one.memory_info().rss
+            )
             await _search(process, client, queries[1:], "stdio", found)
 
 
@@ -210,7 +232,9 @@ async def _search(
     process: psutil.Process, client: Client, queries: Sequence[str], transport: str, found: Measured
 ) -> None:
     before = sum(process.cpu_times()[:2])
-    found.search[transport] = [await _timed(client, "search_tools", {"query": query}) for query in queries]
+    found.search[transport] = [
+        await _timed(client, "search_tools", {"query": query}) for query in queries
+    ]
     found.worked[transport] = (sum(process.cpu_times()[:2]) - before) / len(queries)
 
 
@@ -247,7 +271,9 @@ def tables(found: Mapping[int, tuple[World, Measured]]) -> tuple[Table, ...]:
     search: list[tuple[Any, ...]] = []
     once: list[tuple[Any, ...]] = []
     for world, it in found.values():
-        memory += ((world.tools, world.servers, moment, *figures) for moment, figures in it.memory.items())
+        memory += (
+            (world.tools, world.servers, moment, *figures) for moment, figures in it.memory.items()
+        )
         search += (
             (
                 world.tools,
@@ -259,11 +285,24 @@ def tables(found: Mapping[int, tuple[World, Measured]]) -> tuple[Table, ...]:
             for transport, times in it.search.items()
         )
         once.append(
-            (world.tools, *(1e3 * it.first[what] for what in _FIRSTS), *it.build, *(1e3 * s for s in it.change))
+            (
+                world.tools,
+                *(1e3 * it.first[what] for what in _FIRSTS),
+                *it.build,
+                *(1e3 * s for s in it.change),
+            )
         )
     return (
-        Table("Memory", ("tools", "servers", "moment", "resident MB", "private MB", "processes"), tuple(memory)),
-        Table("search_tools through the wire", ("tools", "over", "p50 ms", "p99 ms", "its CPU ms"), tuple(search)),
+        Table(
+            "Memory",
+            ("tools", "servers", "moment", "resident MB", "private MB", "processes"),
+            tuple(memory),
+        ),
+        Table(
+            "search_tools through the wire",
+            ("tools", "over", "p50 ms", "p99 ms", "its CPU ms"),
+            tuple(search),
+        ),
         Table(
             "What is done once",
             (
@@ -295,21 +334,31 @@ def goals(found: Mapping[int, tuple[World, Measured]]) -> tuple[Goal, ...]:
             if transport == _EARLY:
                 continue
             promised.append(
-                Goal(f"{name}: search over {transport}, p50 ms", 1e3 * percentile(times, 0.5), SEARCH_MS[size])
+                Goal(
+                    f"{name}: search over {transport}, p50 ms",
+                    1e3 * percentile(times, 0.5),
+                    SEARCH_MS[size],
+                )
             )
         if size == _FULL:
             promised.append(Goal(f"{name}: index made again, clock s", it.build[1], BUILD_S))
-            promised.append(Goal(f"{name}: one changed server, clock ms", 1e3 * it.change[1], CHANGE_MS))
+            promised.append(
+                Goal(f"{name}: one changed server, clock ms", 1e3 * it.change[1], CHANGE_MS)
+            )
     return tuple(promised)
 
 
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--shared", type=Path, metavar="PATH", help="folder with fleet/")
-    parser.add_argument("--cache", type=Path, metavar="DIR", default=default_folder(), help="keeps vectors")
+    parser.add_argument(
+        "--cache", type=Path, metavar="DIR", default=default_folder(), help="keeps vectors"
+    )
     parser.add_argument("--sizes", type=int, nargs="*", help="tools; 0 is the fleet")
     options = parser.parse_args()
-    queries = [it.text for it in read_questions(fleet.folder_of(options.shared) / "queries_dev.jsonl.gz")]
+    queries = [
+        it.text for it in read_questions(fleet.folder_of(options.shared) / "queries_dev.jsonl.gz")
+    ]
     found: dict[int, tuple[World, Measured]] = {}
     for size in options.sizes or ((_SMOKE,) if options.smoke else (_FLEET, _TYPICAL, _FULL)):
         print(f"{size or 'the fleet'} …", file=sys.stderr, flush=True)

@@ -1,4 +1,5 @@
-"""What may stand between a client and a server: the contestants of the latency benchmark, and how each is reached."""
+"""What may stand between a client and a server: the contestants of the latency benchmark, and how
+each is reached."""
 
 import asyncio
 import time
@@ -25,10 +26,15 @@ class Contestant:
     """A URL, or the command of a stdio server."""
     tool: str = "echo"
     listens: tuple[int, list[str]] | None = None
-    """What has to be started first, and the port it then listens on; a stdio server is started by its client."""
+    """What has to be started first, and the port it then listens on; a stdio server is started by
+    its client."""
 
     def arguments(self, text: str) -> dict[str, Any]:
-        return {"name": "echo.echo", "arguments": {"text": text}} if self.tool == "call_tool" else {"text": text}
+        return (
+            {"name": "echo.echo", "arguments": {"text": text}}
+            if self.tool == "call_tool"
+            else {"text": text}
+        )
 
 
 async def until_ready(call: Callable[[], Awaitable[None]]) -> None:
@@ -67,17 +73,33 @@ def _over_http(era: str, folder: Path, server: str, *, to_stdio: bool) -> list[C
     port, relay, portico, shared, fresh = (processes.free_port() for _ in range(5))
     upstream = _url(port)
     config = _config(folder, programs.command(server, era=era) if to_stdio else upstream, era)
-    serve = (portico, [*processes.portico(), "serve", "--config", str(config), "--port", str(portico)])
+    serve = (
+        portico,
+        [*processes.portico(), "serve", "--config", str(config), "--port", str(portico)],
+    )
     contestants = [
-        Contestant("direct", upstream, listens=(port, programs.command(server, port=port, era=era))),
-        Contestant("byte relay", _url(relay), listens=(relay, programs.command("relay", str(port), port=relay))),
+        Contestant(
+            "direct", upstream, listens=(port, programs.command(server, port=port, era=era))
+        ),
+        Contestant(
+            "byte relay",
+            _url(relay),
+            listens=(relay, programs.command("relay", str(port), port=relay)),
+        ),
         Contestant("portico", _url(portico), "echo__echo", serve),
         Contestant("portico call_tool", f"{_url(portico)}/p/meta", "call_tool", serve),
     ]
     if not to_stdio:
-        proxies = {"fastmcp shared": ("fastmcp-shared", shared), "fastmcp proxy": ("fastmcp", fresh)}
+        proxies = {
+            "fastmcp shared": ("fastmcp-shared", shared),
+            "fastmcp proxy": ("fastmcp", fresh),
+        }
         contestants += [
-            Contestant(name, _url(own), listens=(own, programs.command(program, upstream, port=own, era=era)))
+            Contestant(
+                name,
+                _url(own),
+                listens=(own, programs.command(program, upstream, port=own, era=era)),
+            )
             for name, (program, own) in proxies.items()
         ]
     return contestants
@@ -88,7 +110,11 @@ def _url(port: int) -> str:
 
 
 def _config(folder: Path, upstream: str | list[str], era: str) -> Path:
-    reach = {"url": upstream} if isinstance(upstream, str) else {"command": upstream[0], "args": upstream[1:]}
+    reach = (
+        {"url": upstream}
+        if isinstance(upstream, str)
+        else {"command": upstream[0], "args": upstream[1:]}
+    )
     return processes.write_config(
         folder,
         {

@@ -1,4 +1,5 @@
-"""What a call costs through a gateway: the same client, the same echo server, what stands between them changes.
+"""What a call costs through a gateway: the same client, the same echo server, what stands between
+them changes.
 
     direct              nothing between
     byte relay          a process that copies bytes: the floor for anything written in Python
@@ -7,12 +8,13 @@
     fastmcp shared      FastMCP's proxy over one connected client
     fastmcp proxy       FastMCP's proxy with its defaults
 
-In turn, calls go over one SDK client session each, reused, to a server on the SDK. The crowd of sixteen has a plain
-client and a plain server instead, the same for all: the SDK's would be busier than what stands between, and hide the
-differences. Every program is a process of its own. The client speaks the transport and era that the upstream speaks,
-except on the route http→stdio, which is compared with a direct HTTP call. `its CPU` is what
-the program that the client talks to worked for a call (`direct`: the server itself). A busy machine, on which everyone
-waits for the processor, draws `× direct` towards 1; it changes `its CPU` and `× at p10` (the quickest tenth) least.
+In turn, calls go over one SDK client session each, reused, to a server on the SDK. The crowd of
+sixteen has a plain client and a plain server instead, the same for all: the SDK's would be busier
+than what stands between, and hide the differences. Every program is a process of its own. The
+client speaks the transport and era that the upstream speaks, except on the route http→stdio, which
+is compared with a direct HTTP call. `its CPU` is what the program that the client talks to worked
+for a call (`direct`: the server itself). A busy machine, on which everyone waits for the processor,
+draws `× direct` towards 1; it changes `its CPU` and `× at p10` (the quickest tenth) least.
 """
 
 import argparse
@@ -99,7 +101,9 @@ class Seat:
         """One call after the other."""
         taken: list[float] = []
         ends = time.perf_counter() + effort.turn_s
-        while len(taken) < effort.calls and (len(taken) < FEWEST_CALLS or time.perf_counter() < ends):
+        while len(taken) < effort.calls and (
+            len(taken) < FEWEST_CALLS or time.perf_counter() < ends
+        ):
             begun = time.perf_counter()
             await self.call()
             taken.append(time.perf_counter() - begun)
@@ -110,18 +114,24 @@ async def measure(route: str, era: str, effort: Effort, only: Iterable[str]) -> 
     """All contestants of one route, in rounds."""
     with processes.scratch() as folder:
         async with contextlib.AsyncExitStack() as stack:
-            contestants = [one for one in contest(route, era, folder) if not only or one.name in only]
+            contestants = [
+                one for one in contest(route, era, folder) if not only or one.name in only
+            ]
             # One after the other: a proxy may want its upstream to be there when it starts.
             listening = {
                 port: stack.enter_context(processes.listening(port, program, folder))
-                for port, program in dict(filter(None, (one.listens for one in contestants))).items()
+                for port, program in dict(
+                    filter(None, (one.listens for one in contestants))
+                ).items()
             }
             seats: dict[str, Seat] = {}
             for one in contestants:
                 before = set(psutil.Process().children())
                 client = await stack.enter_async_context(_session(one, era, folder))
                 program = (
-                    listening[one.listens[0]] if one.listens else (set(psutil.Process().children()) - before).pop()
+                    listening[one.listens[0]]
+                    if one.listens
+                    else (set(psutil.Process().children()) - before).pop()
                 )
                 seats[one.name] = Seat(one, client, program)
             measured = {name: Measured() for name in seats}
@@ -145,14 +155,22 @@ async def _session(contestant: Contestant, era: str, folder: Path) -> AsyncGener
     with log.open("a") as sink:
         reach: Any = contestant.reach
         if isinstance(reach, list):
-            program = StdioServerParameters(command=reach[0], args=reach[1:], cwd=processes.REPOSITORY)
+            program = StdioServerParameters(
+                command=reach[0], args=reach[1:], cwd=processes.REPOSITORY
+            )
             reach = stdio_client(program, sink)
-        client = Client(reach, mode=programs.MODERN if era == "modern" else "legacy", read_timeout_seconds=READY_S)
+        client = Client(
+            reach,
+            mode=programs.MODERN if era == "modern" else "legacy",
+            read_timeout_seconds=READY_S,
+        )
         try:
             await client.__aenter__()
         except Exception as error:  # whatever the SDK raises; the program itself may have said more
             why = "; ".join(map(str, _reasons(error)))
-            raise processes.DidNotStart(f"{contestant.name} did not start ({why}); {processes.tail(log)}") from error
+            raise processes.DidNotStart(
+                f"{contestant.name} did not start ({why}); {processes.tail(log)}"
+            ) from error
         try:
             yield client
         finally:
@@ -194,12 +212,25 @@ def tabulate(route: str, era: str, measured: dict[str, Measured]) -> Table:
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--routes", nargs="+", choices=ROUTES, help="default: all; with --smoke http and stdio")
-    parser.add_argument("--eras", nargs="+", choices=ERAS, help="default: both; with --smoke legacy")
+    parser.add_argument(
+        "--routes", nargs="+", choices=ROUTES, help="default: all; with --smoke http and stdio"
+    )
+    parser.add_argument(
+        "--eras", nargs="+", choices=ERAS, help="default: both; with --smoke legacy"
+    )
     parser.add_argument("--rounds", type=int, help=f"default {FULL.rounds}")
-    parser.add_argument("--calls", type=int, help=f"calls of a contestant in a round, default {FULL.calls}")
-    parser.add_argument("--only", nargs="+", metavar="CONTESTANT", help="these and `direct`; with --smoke not FastMCP")
-    parser.add_argument("--goal", type=float, default=GOAL, help=f"times direct at p50, default {GOAL}")
+    parser.add_argument(
+        "--calls", type=int, help=f"calls of a contestant in a round, default {FULL.calls}"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="CONTESTANT",
+        help="these and `direct`; with --smoke not FastMCP",
+    )
+    parser.add_argument(
+        "--goal", type=float, default=GOAL, help=f"times direct at p50, default {GOAL}"
+    )
     options = parser.parse_args()
     report: Report | None = None
     try:
@@ -220,7 +251,9 @@ def _reasons(error: BaseException) -> Iterator[BaseException]:
 
 async def _report(options: argparse.Namespace) -> Report:
     base = SMOKE if options.smoke else FULL
-    effort = Effort(options.rounds or base.rounds, options.calls or base.calls, base.crowd_calls, base.turn_s)
+    effort = Effort(
+        options.rounds or base.rounds, options.calls or base.calls, base.crowd_calls, base.turn_s
+    )
     chosen = options.only or (SMOKE_CONTESTANTS if options.smoke else ())
     only = {"direct", *chosen} if chosen else set[str]()
     tables: list[Table] = []
@@ -232,7 +265,9 @@ async def _report(options: argparse.Namespace) -> Report:
             tables.append(tabulate(route, era, measured))
             if "portico" in measured and route != "http→stdio":
                 ratio = measured["portico"].alone.ratio_to(measured["direct"].alone)
-                goals.append(Goal(f"portico, {route} {era}, × direct at sequential p50", ratio, options.goal))
+                goals.append(
+                    Goal(f"portico, {route} {era}, × direct at sequential p50", ratio, options.goal)
+                )
             if "portico" in measured and "fastmcp shared" in measured:
                 own, theirs = measured["portico"].crowd, measured["fastmcp shared"].crowd
                 times = median(mine / its for mine, its in zip(own, theirs, strict=True))

@@ -1,14 +1,17 @@
-"""How much a gateway bears, beside its peers, and what it does when it is asked for four times that.
+"""How much a gateway bears, beside its peers, and what it does when it is asked for four times
+that.
 
-First, 1 to 256 clients call the echo tool as fast as they are answered, each over a connection (and in the handshake
-era a session) of its own: calls a second, and how long the slowest hundredth took. Contestants as in
+First, 1 to 256 clients call the echo tool as fast as they are answered, each over a connection (and
+in the handshake era a session) of its own: calls a second, and how long the slowest hundredth took.
+Contestants as in
 `benchmarks.latency`, in turns. All of them wait for the same echo server, and everyone shares the machine's processors
 with the clients: compare within a table.
 
-Then, one Portico with few places before a server that thinks for a while is offered calls at a fixed pace, whatever
-comes back: half of what it bears, then four times as much, then half again. `shed` are calls that were turned away,
-with advice when to come again. A second client, which asks for one thing after the other, is there all the time.
-Times count from when a call was due, so that nobody looks quick by asking late.
+Then, one Portico with few places before a server that thinks for a while is offered calls at a
+fixed pace, whatever comes back: half of what it bears, then four times as much, then half again.
+`shed` are calls that were turned away, with advice when to come again. A second client, which asks
+for one thing after the other, is there all the time. Times count from when a call was due, so that
+nobody looks quick by asking late.
 """
 
 import argparse
@@ -65,7 +68,9 @@ class Level:
 # --- as fast as they are answered
 
 
-async def crowd(there: Sequence[Visitor], contestant: Contestant, turn_s: float, numbers: "count[int]") -> Level:
+async def crowd(
+    there: Sequence[Visitor], contestant: Contestant, turn_s: float, numbers: "count[int]"
+) -> Level:
     """Everyone calls, again and again, until the turn is over."""
     measured = Level()
     begun = time.perf_counter()
@@ -128,7 +133,11 @@ async def _until_ready(contestant: Contestant, era: str) -> None:
 def tabulate(era: str, measured: dict[str, dict[int, Level]]) -> Table:
     """One era's table."""
     levels = list(next(iter(measured.values())))
-    columns = ["", *(f"{level} clients/s" for level in levels), *(f"p99 ms at {level}" for level in levels)]
+    columns = [
+        "",
+        *(f"{level} clients/s" for level in levels),
+        *(f"p99 ms at {level}" for level in levels),
+    ]
     rows = [
         (
             name,
@@ -225,21 +234,33 @@ async def saturate(effort: Effort) -> tuple[float, dict[str, Phase]]:
     """What one gateway with few places bears, and what became of each pace."""
     port, gateway = processes.free_port(), processes.free_port()
     url = f"http://127.0.0.1:{gateway}/mcp"
-    limits = {"requests": PLACES, "waiting": LINE, "caller_requests": PLACES - 4, "caller_waiting": LINE // 2}
+    limits = {
+        "requests": PLACES,
+        "waiting": LINE,
+        "caller_requests": PLACES - 4,
+        "caller_waiting": LINE // 2,
+    }
     with processes.scratch() as folder, contextlib.ExitStack() as stack:
         echo = programs.command("upstream", port=port, delay_ms=THINKS_MS)
         config = {
             "servers": {"echo": {"url": f"http://127.0.0.1:{port}/mcp", "protocol": "modern"}},
             "limits": {**limits, "wait_s": 2},
         }
-        serve = [*processes.portico(), "serve", "--config", str(processes.write_config(folder, config))]
+        serve = [
+            *processes.portico(),
+            "serve",
+            "--config",
+            str(processes.write_config(folder, config)),
+        ]
         stack.enter_context(processes.listening(port, echo, folder))
         stack.enter_context(processes.listening(gateway, [*serve, "--port", str(gateway)], folder))
         contestant = Contestant("portico", url, "call_tool")
         await _until_ready(contestant, "modern")
         # No more than one client's places, so that nobody waits while it is found out.
         async with visitors(PLACES - 4, url, "modern", "flood") as some:
-            await crowd(some, contestant, 1.0, count())  # connections to the server are opened first
+            await crowd(
+                some, contestant, 1.0, count()
+            )  # connections to the server are opened first
             capacity = (await crowd(some, contestant, effort.calm_s, count())).rates[0]
         flood = Flood(url)
         stack.callback(flood.close)
@@ -305,9 +326,16 @@ def _goals(phases: dict[str, Phase]) -> list[Goal]:
     wrong = sum(phase.wrong for phase in phases.values())
     return [
         Goal("p50 in the second after the flood, × before", back, BACK_GOAL),
-        Goal(f"p99 of a refusal at {TIMES} times, ms", percentile(flood.refused, 0.99) * 1000, REFUSAL_GOAL_MS, 1.0),
+        Goal(
+            f"p99 of a refusal at {TIMES} times, ms",
+            percentile(flood.refused, 0.99) * 1000,
+            REFUSAL_GOAL_MS,
+            1.0,
+        ),
         Goal(UNANSWERED, wrong, 0, 0),
-        Goal("calls of a polite client that were turned away meanwhile", flood.polite_refused, 0, 0),
+        Goal(
+            "calls of a polite client that were turned away meanwhile", flood.polite_refused, 0, 0
+        ),
     ]
 
 
@@ -317,7 +345,9 @@ UNANSWERED = "calls without a right answer or advice"
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--quick", dest="smoke", action="store_true", help="the same as --smoke")
-    parser.add_argument("--eras", nargs="+", choices=ERAS, help="default: both; with --smoke modern")
+    parser.add_argument(
+        "--eras", nargs="+", choices=ERAS, help="default: both; with --smoke modern"
+    )
     parser.add_argument("--levels", nargs="+", type=int, help=f"clients at once, default {LEVELS}")
     parser.add_argument("--rounds", type=int, help=f"default {FULL.rounds}")
     parser.add_argument("--only", nargs="+", choices=CONTESTANTS, help="with --smoke not FastMCP")

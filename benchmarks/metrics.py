@@ -1,6 +1,8 @@
-"""How good a ranking is, and how sure that figure is: recall, nDCG, reciprocal rank, and bootstrap intervals.
+"""How good a ranking is, and how sure that figure is: recall, nDCG, reciprocal rank, and bootstrap
+intervals.
 
-A question's groups are its needs: each is a set of tools of which any one will do. Pure; every figure is 0 … 1.
+A question's groups are its needs: each is a set of tools of which any one will do. Pure; every
+figure is 0 … 1.
 """
 
 import math
@@ -25,7 +27,8 @@ _COVERED = 95.0
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over questions, and the interval that other questions of the kind would put it in, 95 times in 100."""
+    """A mean over questions, and the interval that other questions of the kind would put it in, 95
+    times in 100."""
 
     value: float
     low: float
@@ -44,7 +47,8 @@ def recall_at(ranked: Sequence[str], groups: Groups) -> float:
 
 
 def ndcg(ranked: Sequence[str], groups: Groups) -> float:
-    """Discounted gain over the best possible; the first tool that serves a group earns it, its doubles earn nothing."""
+    """Discounted gain over the best possible; the first tool that serves a group earns it, its
+    doubles earn nothing."""
     open_groups = list(groups)
     gain = 0.0
     for place, tool in enumerate(ranked):

@@ -1,9 +1,11 @@
-"""Whether bad servers slow down a good one: calls to a healthy server alone, and beside four that misbehave.
+"""Whether bad servers slow down a good one: calls to a healthy server alone, and beside four that
+misbehave.
 
-One takes 5 s to list its tools (and is asked again and again), one never answers, one crashes as it starts, one prints
-garbage between its answers. Two gateways, asked in turns; all the while another client asks the second one for the bad
-servers' tools. That noise is there in both gateways' turns, so the ratio shows what the gateway makes of its
-neighbours, not what their processes take from the machine.
+One takes 5 s to list its tools (and is asked again and again), one never answers, one crashes as it
+starts, one prints garbage between its answers. Two gateways, asked in turns; all the while another
+client asks the second one for the bad servers' tools. That noise is there in both gateways' turns,
+so the ratio shows what the gateway makes of its neighbours, not what their processes take from the
+machine.
 """
 
 import argparse
@@ -75,12 +77,15 @@ def _gateway(folder: Path, *, bad: bool) -> Generator[str]:
 
 def _server(fixture: str) -> dict[str, Any]:
     program, *args = broken(fixture)
-    # A listing that is never fresh and a start that never gives up: they stay as bad as they are for the whole run.
+    # A listing that is never fresh and a start that never gives up: they stay as bad as they are
+    # for the whole run.
     return {"command": program, "args": args, "ttl_s": 0, "timeouts": {"start_s": 600}}
 
 
 async def _call(client: Client, server: str) -> Any:
-    return await client.call_tool("call_tool", {"name": f"{server}.echo", "arguments": {"text": "hello"}})
+    return await client.call_tool(
+        "call_tool", {"name": f"{server}.echo", "arguments": {"text": "hello"}}
+    )
 
 
 async def _timed(client: Client) -> float:
@@ -104,7 +109,9 @@ async def _until_ready(client: Client) -> None:
 async def _pestering(url: str) -> AsyncGenerator[None]:
     """A client of its own, in a process of its own, that keeps asking for the bad servers."""
     command = [sys.executable, "-m", "benchmarks.neighbours", "--pester", url]
-    process = await asyncio.create_subprocess_exec(*command, cwd=processes.REPOSITORY, env=dict(os.environ))
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=processes.REPOSITORY, env=dict(os.environ)
+    )
     try:
         yield
         if process.returncode is not None:
@@ -148,10 +155,22 @@ def _report(samples: dict[str, Samples], ready: dict[str, float], states: list[s
         )
         for name, one in samples.items()
     )
-    columns = ("healthy server", "p50 ms", "p99 ms", "p50 × alone", "p99 × alone", "spawn → first answer s", "calls")
+    columns = (
+        "healthy server",
+        "p50 ms",
+        "p99 ms",
+        "p50 × alone",
+        "p99 × alone",
+        "spawn → first answer s",
+        "calls",
+    )
     said = tuple((name, what) for name, _, what in (line.partition(": ") for line in states))
     told = Table("What the gateway says about its servers", ("server", "browse_tools"), said)
-    goal = Goal("calls beside bad neighbours, × alone at p50", samples[BESIDE].ratio_to(samples[ALONE]), GOAL)
+    goal = Goal(
+        "calls beside bad neighbours, × alone at p50",
+        samples[BESIDE].ratio_to(samples[ALONE]),
+        GOAL,
+    )
     title = "Calls to a healthy server (HTTP client, stdio server)"
     return Report("neighbours", (Table(title, columns, rows), told), (goal,))
 

@@ -1,13 +1,15 @@
-"""Portico beside its peers, at the same jobs, in one run: tokens, search, a call, start, memory, calls lost.
+"""Portico beside its peers, at the same jobs, in one run: tokens, search, a call, start, memory,
+calls lost.
 
     python -m benchmarks.peers [--install] [--peers-dir DIR] [--only NAME …] [--parts PART …] [--servers N] …
 
-FastMCP (BM25 search, CodeMode), ContextForge, mcp-proxy and 1MCP, each in an environment of its own at one version
-under `--peers-dir`; `--install` brings what is not there (pip, npm). One that is not there is named with the reason,
-and a job that one cannot do is a dash with the reason. Without `--install`, FastMCP may be this environment's own.
+FastMCP (BM25 search, CodeMode), ContextForge, mcp-proxy and 1MCP, each in an environment of its own
+at one version under `--peers-dir`; `--install` brings what is not there (pip, npm). One that is not
+there is named with the reason, and a job that one cannot do is a dash with the reason. Without
+`--install`, FastMCP may be this environment's own.
 
-Behind every gateway stand the same recorded servers, all in one process on loopback, or, for one that starts its
-servers, each in a process of its own. Gateways take turns where time is measured.
+Behind every gateway stand the same recorded servers, all in one process on loopback, or, for one
+that starts its servers, each in a process of its own. Gateways take turns where time is measured.
 """
 
 import argparse
@@ -41,7 +43,14 @@ from benchmarks.peering.gateways import (
 from benchmarks.peering.upstreams import ECHO, Recording, echo
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude, installed
 
-PEERS: tuple[type[Gateway], ...] = (FastMCP, FastMCPCode, ContextForge, OneMCP, OneMCPAsync, MCPProxy)
+PEERS: tuple[type[Gateway], ...] = (
+    FastMCP,
+    FastMCPCode,
+    ContextForge,
+    OneMCP,
+    OneMCPAsync,
+    MCPProxy,
+)
 SMOKE_PEER = FastMCP
 PARTS = ("cost", "finding", "speed", "siblings")
 SETS = ("livemcp_agent", "livemcp_step", "livemcp_task", "fleet_dev")
@@ -79,7 +88,10 @@ def present(options: argparse.Namespace) -> Field:
 def recorded(options: argparse.Namespace) -> dict[str, Recording]:
     """Some servers of the fleet, evenly over the alphabet, and the echo server."""
     number = options.servers or (SMOKE_SERVERS if options.smoke else SERVERS)
-    by_name = {one["slug"]: one for one in sorted(fleet.recordings(options.shared), key=lambda one: one["slug"])}
+    by_name = {
+        one["slug"]: one
+        for one in sorted(fleet.recordings(options.shared), key=lambda one: one["slug"])
+    }
     chosen = list(by_name)[:: max(1, len(by_name) // number)][:number]
     return {**{name: by_name[name] for name in chosen}, ECHO: echo()}
 
@@ -93,7 +105,9 @@ async def measure(options: argparse.Namespace) -> Report:
     goals: list[Goal] = []
     if "cost" in options.parts:
         _say("tokens, start, memory …")
-        rounds, calls = (SMOKE_ROUNDS, SMOKE_CALLS) if options.smoke else (options.rounds or ROUNDS, CALLS)
+        rounds, calls = (
+            (SMOKE_ROUNDS, SMOKE_CALLS) if options.smoke else (options.rounds or ROUNDS, CALLS)
+        )
         recordings = recorded(options)
         costs = await cost.measure(gateways, recordings, rounds, calls)
         tables += cost.tables(names, costs, recordings)
@@ -107,10 +121,20 @@ async def measure(options: argparse.Namespace) -> Report:
         recalls = {name: one.mean().value for name, one in found[0].items() if one.recalls}
         if Portico.name in recalls and len(recalls) > 1:
             best = max(recalls.items(), key=lambda one: one[1] if one[0] != Portico.name else -1.0)
-            goals.append(Goal(f"portico: mean recall@5, beside {best[0]}", recalls[Portico.name], best[1], 0, True))
+            goals.append(
+                Goal(
+                    f"portico: mean recall@5, beside {best[0]}",
+                    recalls[Portico.name],
+                    best[1],
+                    0,
+                    True,
+                )
+            )
     if "speed" in options.parts:
         _say("a call …")
-        callers = [*gateways, PorticoToStdio(own_place())] if MCPProxy.name in field.present else gateways
+        callers = (
+            [*gateways, PorticoToStdio(own_place())] if MCPProxy.name in field.present else gateways
+        )
         called = await speed.measure(callers, SMOKE_EFFORT if options.smoke else EFFORT)
         tables.append(speed.table([one.name for one in callers], called))
     if "siblings" in options.parts:
@@ -118,8 +142,13 @@ async def measure(options: argparse.Namespace) -> Report:
         watched = await siblings.measure(gateways, SMOKE_WINDOW if options.smoke else WINDOW)
         tables.append(siblings.table(names, watched))
         mine = watched[Portico.name]
-        goals += [Goal(f"portico: healthy calls lost, bad {when}", one.lost, 0, 0) for when, one in mine.items()]
-    return Report("peers", tuple(tables), tuple(goals), {"absent": field.absent, "machine": machine()})
+        goals += [
+            Goal(f"portico: healthy calls lost, bad {when}", one.lost, 0, 0)
+            for when, one in mine.items()
+        ]
+    return Report(
+        "peers", tuple(tables), tuple(goals), {"absent": field.absent, "machine": machine()}
+    )
 
 
 async def _finding(gateways: Sequence[Gateway], options: argparse.Namespace) -> Any:
@@ -132,7 +161,9 @@ async def _finding(gateways: Sequence[Gateway], options: argparse.Namespace) -> 
 
 def who(field: Field) -> Table:
     """Who takes part, at which version and how set; who does not, and why."""
-    rows: list[tuple[Cell, ...]] = [(one.name, one.place.version, one.settings) for one in field.present.values()]
+    rows: list[tuple[Cell, ...]] = [
+        (one.name, one.place.version, one.settings) for one in field.present.values()
+    ]
     rows += [(name, "–", f"left out: {why}") for name, why in field.absent.items()]
     return Table("Who takes part", ("", "version", "set so"), tuple(rows), note=machine())
 
@@ -150,23 +181,38 @@ def _say(text: str) -> None:
 def main() -> int:
     names = [kind.name for kind in PEERS]
     parser = arguments(__doc__)
-    parser.add_argument("--install", action="store_true", help="install the peers that are not there (pip, npm)")
     parser.add_argument(
-        "--peers-dir", type=Path, default=installation.DEFAULT_DIR, metavar="DIR", help="default .cache/peers"
+        "--install", action="store_true", help="install the peers that are not there (pip, npm)"
     )
-    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"these beside Portico: {names}")
+    parser.add_argument(
+        "--peers-dir",
+        type=Path,
+        default=installation.DEFAULT_DIR,
+        metavar="DIR",
+        help="default .cache/peers",
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=names, metavar="NAME", help=f"these beside Portico: {names}"
+    )
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="default: all")
-    parser.add_argument("--servers", type=int, metavar="N", help=f"recorded servers behind each, default {SERVERS}")
-    parser.add_argument("--questions", type=int, metavar="N", help=f"at most so many of a set, default {QUESTIONS}")
+    parser.add_argument(
+        "--servers", type=int, metavar="N", help=f"recorded servers behind each, default {SERVERS}"
+    )
+    parser.add_argument(
+        "--questions", type=int, metavar="N", help=f"at most so many of a set, default {QUESTIONS}"
+    )
     parser.add_argument("--sets", nargs="+", metavar="SET", help=f"default {' '.join(SETS)}")
     parser.add_argument("--rounds", type=int, help=f"starts of each, default {ROUNDS}")
     parser.add_argument("--shared", type=Path, help="folder with fleet/servers.jsonl.gz")
-    parser.add_argument("--data", type=Path, action="append", metavar="DIR", help="folders of sets; may be repeated")
+    parser.add_argument(
+        "--data", type=Path, action="append", metavar="DIR", help="folders of sets; may be repeated"
+    )
     options = parser.parse_args()
     options.peers_dir = options.peers_dir.absolute()
     # Ended from outside, by a limit of time perhaps, it still ends what it started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # A session whose gateway is ended while an answer is under way says so at length, and that is no finding.
+    # A session whose gateway is ended while an answer is under way says so at length, and that is
+    # no finding.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
     return conclude(asyncio.run(measure(options)), options)
 

@@ -42,7 +42,9 @@ def drawn(title: str, bars: Sequence[Bar], note: str) -> str:
     height = 44 + len(bars) * ROW + 26
     parts.append(f'<text x="0" y="{height - 14}" class="quiet">{escape(note)}</text>')
     body = "\n  ".join(parts)
-    label = escape("; ".join(f"{bar.label}: {bar.tokens:,} tokens" for bar in bars), {'"': "&quot;"})
+    label = escape(
+        "; ".join(f"{bar.label}: {bar.tokens:,} tokens" for bar in bars), {'"': "&quot;"}
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
         f'role="img" aria-label="{label}">\n  <style>{_STYLE}  </style>\n  {body}\n</svg>\n'

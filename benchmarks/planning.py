@@ -1,15 +1,19 @@
-"""Whether an intent becomes the right plan: the tools, their order, what is filled in, joined and left open.
+"""Whether an intent becomes the right plan: the tools, their order, what is filled in, joined and
+left open.
 
     python -m benchmarks.planning [--shared DIR] [--smoke] [--show]
 
-The cases (`planning_cases.json`) were made by hand over the recorded fleet, one to three steps each. Those marked
+The cases (`planning_cases.json`) were made by hand over the recorded fleet, one to three steps
+each. Those marked
 `held` were written, with what they expect, before the planner had seen them, and no rule was made for one of them: a
-case that led to a rule counts among those seen while it was made. Some expectations are stricter than a reader: an
-intent that names no server may be served by another as well. Every figure is a share of what all cases expect:
-a link between tools of which one was not found is missed too. `as listed` knows of answers only what servers declare;
+case that led to a rule counts among those seen while it was made. Some expectations are stricter
+than a reader: an intent that names no server may be served by another as well. Every figure is a
+share of what all cases expect: a link between tools of which one was not found is missed too. `as
+listed` knows of answers only what servers declare;
 `once seen` has seen one answer of some tools (hand-written after the real ones), as the gateway has after a first call.
 
-The floor is the search that there is anyway: the first tools for the whole intent, as many as the case has steps.
+The floor is the search that there is anyway: the first tools for the whole intent, as many as the
+case has steps.
 """
 
 import asyncio
@@ -31,7 +35,13 @@ from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool, make_tool
 from portico.results.shape import Shape, infer_shape
 from portico.search import Encoder, EncoderUnavailable, Index
-from portico.workflows.planning.planner import FindTools, PlanSuggestion, build_plan, make_index_search, suggest_plan
+from portico.workflows.planning.planner import (
+    FindTools,
+    PlanSuggestion,
+    build_plan,
+    make_index_search,
+    suggest_plan,
+)
 
 _CASES = Path(__file__).with_name("planning_cases.json")
 _MEASURES = ("tools", "only those", "order", "said", "joined", "rightly", "left open")
@@ -48,8 +58,16 @@ class Mark:
 def main() -> int:
     found = arguments(__doc__)
     found.add_argument("--shared", type=Path, metavar="DIR", help="where the recorded fleet is")
-    found.add_argument("--cache", type=Path, metavar="DIR", default=default_folder(), help="keeps vectors between runs")
-    found.add_argument("--show", action="store_true", help="print every plan that is not as expected")
+    found.add_argument(
+        "--cache",
+        type=Path,
+        metavar="DIR",
+        default=default_folder(),
+        help="keeps vectors between runs",
+    )
+    found.add_argument(
+        "--show", action="store_true", help="print every plan that is not as expected"
+    )
     options = found.parse_args()
     given = orjson.loads(_CASES.read_bytes())
     cases: list[dict[str, Any]] = given["cases"][::8] if options.smoke else given["cases"]
@@ -73,7 +91,9 @@ def fleet(shared: Path | None, cache: Path, only: set[str] | None) -> Snapshot:
         encoder.load()
         index = index.with_vectors(vectors_of(read, encoder, cache))
     except EncoderUnavailable as error:
-        print(f"search by meaning is off, these are figures of words alone: {error}", file=sys.stderr)
+        print(
+            f"search by meaning is off, these are figures of words alone: {error}", file=sys.stderr
+        )
     return Snapshot(entries, index)
 
 
@@ -81,7 +101,11 @@ async def measured(
     snapshot: Snapshot, cases: Sequence[Mapping[str, Any]], answers: Mapping[str, Any], options: Any
 ) -> Report:
     """Every case, twice, beside the floor."""
-    shapes = {tool: infer_shape(answer) for tool, answer in answers.items() if isinstance(answer, dict | list)}
+    shapes = {
+        tool: infer_shape(answer)
+        for tool, answer in answers.items()
+        if isinstance(answer, dict | list)
+    }
     find = make_index_search(snapshot)
     ways: dict[str, list[Mark]] = {"top-k search": [], "as listed": [], "once seen": []}
     longest: list[float] = []
@@ -101,7 +125,10 @@ async def measured(
     rows: list[tuple[Cell, ...]] = []
     for part, kept in (("all", None), ("seen while made", False), ("held out", True)):
         chosen = [at for at, case in enumerate(cases) if kept in (None, case["held"])]
-        rows += [(part, len(chosen), way, *shares([marks[at] for at in chosen])) for way, marks in ways.items()]
+        rows += [
+            (part, len(chosen), way, *shares([marks[at] for at in chosen]))
+            for way, marks in ways.items()
+        ]
     columns = ("cases", "n", "plan", *_MEASURES)
     note = (
         "tools: expected tools in the plan · only those: steps that were expected · order: all there, in order · said: "
@@ -115,7 +142,11 @@ async def measured(
         "CPU time, the first time its tools are planned with; in a thread of its own, so that the event loop goes on.",
     )
     goals = [] if options.smoke else [Goal("the longest planning, ms", max(longest), 50)]
-    return Report("planning", (Table("Plans from intents, %", columns, tuple(rows), note), speed), tuple(goals))
+    return Report(
+        "planning",
+        (Table("Plans from intents, %", columns, tuple(rows), note), speed),
+        tuple(goals),
+    )
 
 
 async def floor(case: Mapping[str, Any], find: FindTools) -> Mark:
@@ -134,11 +165,24 @@ def mark(case: Mapping[str, Any], plan: PlanSuggestion, *, seen: bool) -> Mark:
     joined = [refers(plan, at, link) for link in expected]
     # A link that cannot be known yet is rightly left open, and rightly made where it can.
     allowed = [*case["links"], *case["seen_links"]]
-    made = [(step, name) for step in plan.steps for name, value in step["arguments"].items() if is_link(value)]
+    made = [
+        (step, name)
+        for step in plan.steps
+        for name, value in step["arguments"].items()
+        if is_link(value)
+    ]
     rightly = sum(refers(plan, at, link) for link in allowed)
     left = [is_input(argument(plan, at, key)) for key in case["open"]]
     order = len(found) == len(at) and found == sorted(found)
-    earned = (len(found), len(set(found)), order, sum(said), sum(joined), min(rightly, len(made)), sum(left))
+    earned = (
+        len(found),
+        len(set(found)),
+        order,
+        sum(said),
+        sum(joined),
+        min(rightly, len(made)),
+        sum(left),
+    )
     of = (len(at), len(plan.steps), 1, len(said), len(joined), len(made), len(left))
     return Mark(tuple(map(float, earned)), tuple(map(float, of)))
 
@@ -148,7 +192,10 @@ def places(expected: Sequence[Sequence[str]], plan: PlanSuggestion) -> list[int 
     taken: set[int] = set()
     at: list[int | None] = []
     for tools in expected:
-        place = next((p for p, step in enumerate(plan.steps) if step["tool"] in tools and p not in taken), None)
+        place = next(
+            (p for p, step in enumerate(plan.steps) if step["tool"] in tools and p not in taken),
+            None,
+        )
         at.append(place)
         if place is not None:
             taken.add(place)
@@ -172,8 +219,16 @@ def refers(plan: PlanSuggestion, at: Sequence[int | None], link: str) -> bool:
     if place is None or not is_link(value):
         return False
     text, id_ = str(value), plan.steps[place]["id"]
-    each = str(plan.steps[at[int(target.partition(".")[0]) - 1] or 0].get("for_each", "")) if "item" in text else ""
-    return any(f"{before}{id_}{after}" in text + each for before in ("{", "(") for after in (".", "}", "[", ")"))
+    each = (
+        str(plan.steps[at[int(target.partition(".")[0]) - 1] or 0].get("for_each", ""))
+        if "item" in text
+        else ""
+    )
+    return any(
+        f"{before}{id_}{after}" in text + each
+        for before in ("{", "(")
+        for after in (".", "}", "[", ")")
+    )
 
 
 def is_input(value: Any) -> bool:
@@ -186,7 +241,10 @@ def is_link(value: Any) -> bool:
 
 def shares(marks: Sequence[Mark]) -> tuple[Cell, ...]:
     """Percentages of what could be earned; a dash where there was nothing to earn."""
-    sums = [(sum(one.earned[m] for one in marks), sum(one.of[m] for one in marks)) for m in range(len(_MEASURES))]
+    sums = [
+        (sum(one.earned[m] for one in marks), sum(one.of[m] for one in marks))
+        for m in range(len(_MEASURES))
+    ]
     return tuple(100 * earned / of if of else None for earned, of in sums)
 
 
@@ -195,7 +253,10 @@ async def blocking(intent: str, snapshot: Snapshot, find: FindTools) -> float:
     from portico.workflows.planning import clauses, name_parts, output_fields
 
     found = [
-        (clause, [(replaced(snapshot.tools[hit.address]), hit.score) for hit in await find(clause, 6)])
+        (
+            clause,
+            [(replaced(snapshot.tools[hit.address]), hit.score) for hit in await find(clause, 6)],
+        )
         for clause in clauses.split_clauses(intent)
     ]
     for cache in (
@@ -218,7 +279,15 @@ def replaced(tool: Tool) -> Tool:
 
 def told(case: Mapping[str, Any], plan: PlanSuggestion, way: str) -> None:
     print(f"\n{case['intent']}  [{way}{', held' if case['held'] else ''}]", file=sys.stderr)
-    print("  expected", case["steps"], case["said"], case["links"], case["seen_links"], case["open"], file=sys.stderr)
+    print(
+        "  expected",
+        case["steps"],
+        case["said"],
+        case["links"],
+        case["seen_links"],
+        case["open"],
+        file=sys.stderr,
+    )
     for step in plan.steps:
         print("  ", orjson.dumps(dict(step)).decode(), file=sys.stderr)
     for lost in plan.unserved:

@@ -26,7 +26,8 @@ class DidNotStart(Exception):
 
 
 def portico() -> list[str]:
-    """The `portico` command of this environment; $PORTICO_COMMAND names another build's, to compare the two."""
+    """The `portico` command of this environment; $PORTICO_COMMAND names another build's, to compare
+    the two."""
     if chosen := os.environ.get("PORTICO_COMMAND"):
         return shlex.split(chosen)
     beside = shutil.which("portico", path=str(Path(sys.executable).parent))
@@ -43,7 +44,9 @@ def write_config(folder: Path, config: Mapping[str, Any]) -> Path:
 @contextlib.contextmanager
 def scratch() -> Generator[Path]:
     """A folder that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="portico-benchmark-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="portico-benchmark-", ignore_cleanup_errors=True
+    ) as folder:
         yield Path(folder)
 
 
@@ -58,7 +61,9 @@ def listening(port: int, command: Sequence[str], folder: Path) -> Generator[psut
     """A program that listens on `port`, from the moment it does."""
     log = folder / f"{port}.log"
     with log.open("wb") as sink:
-        process = psutil.Popen(command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
+        process = psutil.Popen(
+            command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+        )
     try:
         deadline = time.monotonic() + START_S
         while not _listens(port):

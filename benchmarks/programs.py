@@ -1,8 +1,10 @@
-"""The programs measured beside Portico: the echo server itself, a byte relay (the floor), and FastMCP's proxy.
+"""The programs measured beside Portico: the echo server itself, a byte relay (the floor), and
+FastMCP's proxy.
 
-A file to be run, not a module (`python -P benchmarks/programs.py --stdio upstream`), so that it works from any folder;
-each program imports only what it needs. With `--port N` it listens there and its target is a URL (a relay's: a port),
-with `--stdio` it serves one client and its target is a command.
+A file to be run, not a module (`python -P benchmarks/programs.py --stdio upstream`), so that it
+works from any folder; each program imports only what it needs. With `--port N` it listens there and
+its target is a URL (a relay's: a port), with `--stdio` it serves one client and its target is a
+command.
 
     upstream                 a server on the SDK's low-level class, one tool `echo` (`--delay-ms`: it thinks)
     plain                    the same tool in a few lines: as little server as there can be
@@ -22,7 +24,9 @@ MODERN = "2026-07-28"
 _HERE = os.path.abspath(__file__)
 
 
-def command(program: str, *target: str, port: int | None = None, era: str = "legacy", delay_ms: float = 0) -> list[str]:
+def command(
+    program: str, *target: str, port: int | None = None, era: str = "legacy", delay_ms: float = 0
+) -> list[str]:
     """The command line of one of these programs."""
     door = ["--stdio"] if port is None else ["--port", str(port)]
     delay = ["--delay-ms", str(delay_ms)] if delay_ms else []
@@ -78,7 +82,11 @@ async def plain(options: argparse.Namespace) -> None:
     info = {"name": "plain", "version": "1"}
     meta = {"io.modelcontextprotocol/serverInfo": info}
     known: dict[str, dict[str, Any]] = {
-        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info},
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": info,
+        },
         "server/discover": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}},
         "tools/list": {"tools": [tool]},
         "ping": {},
@@ -118,12 +126,19 @@ async def plain(options: argparse.Namespace) -> None:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         answer = answered(body) if scope["method"] == "POST" else None
-        status = 200 if answer is not None else 202 if scope["method"] in ("POST", "DELETE") else 405
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer or b"")).encode())]
+        status = (
+            200 if answer is not None else 202 if scope["method"] in ("POST", "DELETE") else 405
+        )
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(answer or b"")).encode()),
+        ]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": answer or b""})
 
-    config = uvicorn.Config(app, port=options.port, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app, port=options.port, log_level="warning", access_log=False, timeout_graceful_shutdown=1
+    )
     await uvicorn.Server(config).serve()
 
 
@@ -180,7 +195,9 @@ class _Accepted(_Copy):
 
 
 async def _relay_sockets(port: int, to_port: int) -> None:
-    server = await asyncio.get_running_loop().create_server(lambda: _Accepted(to_port), "127.0.0.1", port)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: _Accepted(to_port), "127.0.0.1", port
+    )
     await server.serve_forever()
 
 
@@ -209,7 +226,9 @@ async def fastmcp_shared(options: argparse.Namespace) -> None:
     from fastmcp import Client
     from fastmcp.server import create_proxy
 
-    async with Client(_target(options), mode=MODERN if options.era == "modern" else "legacy") as client:
+    async with Client(
+        _target(options), mode=MODERN if options.era == "modern" else "legacy"
+    ) as client:
         await _serve_proxy(create_proxy(client, name="proxy"), options)
 
 
@@ -226,7 +245,12 @@ async def _serve_proxy(proxy: Any, options: argparse.Namespace) -> None:
     else:
         quiet = {"access_log": False, "timeout_graceful_shutdown": 1}
         await proxy.run_async(
-            "http", show_banner=False, host="127.0.0.1", port=options.port, log_level="error", uvicorn_config=quiet
+            "http",
+            show_banner=False,
+            host="127.0.0.1",
+            port=options.port,
+            log_level="error",
+            uvicorn_config=quiet,
         )
 
 
@@ -248,7 +272,9 @@ def _fastest_runner() -> Callable[[Coroutine[Any, Any, None]], None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--port", type=int)
     where.add_argument("--stdio", action="store_true")
@@ -261,8 +287,9 @@ def main() -> None:
     async def run() -> None:
         await PROGRAMS[options.program](options)
 
-    # A stdio server as people write it runs on asyncio's own loop; everything else here gets the faster one, as uvicorn
-    # would have chosen, so that neither the floor nor a peer looks worse than it can be.
+    # A stdio server as people write it runs on asyncio's own loop; everything else here gets the
+    # faster one, as uvicorn would have chosen, so that neither the floor nor a peer looks worse
+    # than it can be.
     plain = options.program == "upstream" and options.port is None
     (asyncio.run if plain else _fastest_runner())(run())
 

@@ -1,9 +1,11 @@
-"""Records a terminal: runs commands on the demo servers in a pseudo-terminal and draws what they printed, as an SVG.
+"""Records a terminal: runs commands on the demo servers in a pseudo-terminal and draws what they
+printed, as an SVG.
 
     python -m benchmarks.recording docs/pictures/terminal.svg
 
-The lines are what the commands wrote, colours included; they appear one after the other, each command after the answer
-to the one before. Where motion is not wanted, all of them stand there at once.
+The lines are what the commands wrote, colours included; they appear one after the other, each
+command after the answer to the one before. Where motion is not wanted, all of them stand there at
+once.
 """
 
 import argparse
@@ -51,7 +53,9 @@ def recorded(arguments: Sequence[str], folder: Path) -> list[Text]:
         "COLUMNS": str(COLUMNS),
     }
     command = [*processes.portico(), *arguments]
-    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, cwd=folder, env=environment) as program:
+    with subprocess.Popen(
+        command, stdout=theirs, stderr=subprocess.DEVNULL, cwd=folder, env=environment
+    ) as program:
         os.close(theirs)
         written = b"".join(_until_closed(ours))
         os.close(ours)
@@ -88,7 +92,9 @@ def drawn(blocks: Sequence[Sequence[Text]]) -> str:
     for block in blocks:
         for place, line in enumerate(block):
             y = TOP + (len(rows) + 1) * LINE_H
-            rows.append(f'<text x="{EDGE}" y="{y}" style="animation-delay:{at:.2f}s">{_spans(line)}</text>')
+            rows.append(
+                f'<text x="{EDGE}" y="{y}" style="animation-delay:{at:.2f}s">{_spans(line)}</text>'
+            )
             at += TYPED_S if place == 0 else BETWEEN_S
         at += PAUSE_S
     width, height = int(2 * EDGE + COLUMNS * CHAR_W), TOP + (len(rows) + 1) * LINE_H
@@ -115,10 +121,15 @@ def drawn(blocks: Sequence[Sequence[Text]]) -> str:
 
 def _spans(line: Text) -> str:
     parts: list[str] = []
-    for piece in line.divide(sorted({offset for span in line.spans for offset in (span.start, span.end)})):
+    for piece in line.divide(
+        sorted({offset for span in line.spans for offset in (span.start, span.end)})
+    ):
         if not piece.plain:
             continue
-        styles = [Style.parse(one.style) if isinstance(one.style, str) else one.style for one in piece.spans]
+        styles = [
+            Style.parse(one.style) if isinstance(one.style, str) else one.style
+            for one in piece.spans
+        ]
         style = Style.combine([Style.null(), *styles])
         looks = _looks(style)
         words = escape(piece.plain.rstrip("\n"))
@@ -142,7 +153,9 @@ def _hex(colour: ColorTriplet) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("file", type=Path, help="the SVG to write")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

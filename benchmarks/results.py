@@ -1,14 +1,16 @@
-"""What becomes of large results: the answer's header, how long it takes, and whether the gateway breathes meanwhile.
+"""What becomes of large results: the answer's header, how long it takes, and whether the gateway
+breathes meanwhile.
 
     python -m benchmarks.results [--smoke] [--kind KIND …] [--json FILE] [--check]
 
-A real server process on stdio answers with so many bytes of JSON, text, CSV or a picture; the gateway runs in this
-process, and a real client asks it over HTTP, from this process too. `gap` is the longest time by the clock on the wall
-that a task had to wait which wants to run every two milliseconds; `idle gap` is the same task's when nobody asked for
-anything, just before: what the machine and its other processes do by themselves. `peak` is how much the process grew
-while it answered, for each byte of the result. `floor` is decoding and encoding the same message once, as a gateway
-would that passes everything whole. Then the end of the result is read by path and by grep, and a text is put together
-again from all its parts.
+A real server process on stdio answers with so many bytes of JSON, text, CSV or a picture; the
+gateway runs in this process, and a real client asks it over HTTP, from this process too. `gap` is
+the longest time by the clock on the wall that a task had to wait which wants to run every two
+milliseconds; `idle gap` is the same task's when nobody asked for anything, just before: what the
+machine and its other processes do by themselves. `peak` is how much the process grew while it
+answered, for each byte of the result. `floor` is decoding and encoding the same message once, as a
+gateway would that passes everything whole. Then the end of the result is read by path and by grep,
+and a text is put together again from all its parts.
 """
 
 import argparse
@@ -42,7 +44,8 @@ IDLE_S = 0.3
 """How long nothing happens before each measurement."""
 MOST_GAP_MS, MOST_HEADER = 50.0, 500
 REASSEMBLED = 10**6
-"""The largest text that is read to its last byte, page by page: beyond that it is only more of the same."""
+"""The largest text that is read to its last byte, page by page: beyond that it is only more of the
+same."""
 LAST = "the very last line"
 
 
@@ -56,10 +59,16 @@ def payload(kind: str, size: int) -> dict[str, Any]:
     if kind == "rows as text":
         return _text(json.dumps(_rows(size, 115)))
     if kind == "nested":
-        row = {"user": {"name": "Ada", "tags": ["a", "b"]}, "log": [{"at": 1.5, "say": "x" * 30}] * 3}
+        row = {
+            "user": {"name": "Ada", "tags": ["a", "b"]},
+            "log": [{"at": 1.5, "say": "x" * 30}] * 3,
+        }
         return _text(json.dumps([{"n": n, **row} for n in range(max(1, size // 240))]))
     if kind == "one object":
-        return {"content": [], "structuredContent": {f"key-{n:07}": "words " * 12 for n in range(max(1, size // 88))}}
+        return {
+            "content": [],
+            "structuredContent": {f"key-{n:07}": "words " * 12 for n in range(max(1, size // 88))},
+        }
     if kind == "image":
         data = base64.b64encode(b"\x89PNG" * (size // 4)).decode()
         return {"content": [{"type": "image", "data": data, "mimeType": "image/png"}]}
@@ -71,7 +80,13 @@ def payload(kind: str, size: int) -> dict[str, Any]:
 
 def _rows(size: int, each: int) -> list[dict[str, Any]]:
     return [
-        {"number": n, "title": f"Issue {n}", "state": "open", "score": n / 7, "note": "words about it " * 2}
+        {
+            "number": n,
+            "title": f"Issue {n}",
+            "state": "open",
+            "score": n / 7,
+            "note": "words about it " * 2,
+        }
         for n in range(max(1, size // each))
     ]
 
@@ -82,7 +97,10 @@ def _text(text: str) -> dict[str, Any]:
 
 def serve() -> None:
     """Answer on stdio, with what was asked for."""
-    schema = {"type": "object", "properties": {"kind": {"type": "string"}, "size": {"type": "integer"}}}
+    schema = {
+        "type": "object",
+        "properties": {"kind": {"type": "string"}, "size": {"type": "integer"}},
+    }
     tool = {"name": "make", "inputSchema": schema, "annotations": {"readOnlyHint": True}}
     for line in sys.stdin.buffer:
         asked = orjson.loads(line)
@@ -143,12 +161,16 @@ async def watching() -> AsyncGenerator[Watch]:
 
 
 def _resident() -> tuple[int, int] | None:
-    """Bytes of this process in memory, now and at most since the last call; None where the system does not tell.
+    """Bytes of this process in memory, now and at most since the last call; None where the system
+    does not tell.
 
-    The kernel keeps this count: a thread that looked now and then would take turns from what is measured.
+    The kernel keeps this count: a thread that looked now and then would take turns from what is
+    measured.
     """
     try:
-        told = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        told = dict(
+            line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines()
+        )
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
         return None
@@ -181,13 +203,23 @@ async def read(client: Client, **given: Any) -> str:
 async def reading(client: Client, kind: str, result_id: str) -> tuple[float, ...]:
     """The milliseconds of reading its end by path and by grep."""
     spent: list[float] = []
-    end = {"rows": "items[-1].title", "rows as text": "[-1].title", "nested": "[-1].user.name"}.get(kind)
-    wanted = {"path": end} if end else {"path": "length(keys(@))"} if kind == "one object" else {"grep": LAST}
+    end = {"rows": "items[-1].title", "rows as text": "[-1].title", "nested": "[-1].user.name"}.get(
+        kind
+    )
+    wanted = (
+        {"path": end}
+        if end
+        else {"path": "length(keys(@))"}
+        if kind == "one object"
+        else {"grep": LAST}
+    )
     for question in (wanted, {"grep": LAST if kind in ("log", "csv") else "no such words"}):
         started = time.perf_counter()
         said = await read(client, result_id=result_id, **question)
         spent.append((time.perf_counter() - started) * 1e3)
-        assert LAST in said or "path" in question or "no such words" in said or "atch" in said, said[:300]
+        assert LAST in said or "path" in question or "no such words" in said or "atch" in said, (
+            said[:300]
+        )
     return tuple(spent)
 
 
@@ -195,7 +227,9 @@ async def reassembled(client: Client, answer: Any, whole: str) -> bool:
     """Whether a text is the same again when it is read from its first part to the last."""
     shown: list[str] = []
     said = answer.content[1].text
-    result_id = str(next(b.uri for b in answer.content if b.type == "resource_link")).removeprefix("portico://result/")
+    result_id = str(next(b.uri for b in answer.content if b.type == "resource_link")).removeprefix(
+        "portico://result/"
+    )
     while True:
         at = re.search(r'\n\[[^\n]*cursor="([^"]+)"[^\n]*\]$', said)
         shown.append(re.sub(r"^\[bytes [^\n]*\]\n", "", said[: at.start()] if at else said))
@@ -210,11 +244,17 @@ async def run(options: argparse.Namespace) -> Report:
     sizes = {name: SIZES[name] for name in (SMOKE if options.smoke else SIZES)}
     rows: list[tuple[Any, ...]] = []
     with tempfile.TemporaryDirectory() as folder:
-        here = BackendConfig(command=sys.executable, args=("-m", "benchmarks.results", "--serve"), protocol="legacy")
-        async with GatewayRuntime(Config(servers={"large": here}, data_dir=Path(folder))) as gateway:
+        here = BackendConfig(
+            command=sys.executable, args=("-m", "benchmarks.results", "--serve"), protocol="legacy"
+        )
+        async with GatewayRuntime(
+            Config(servers={"large": here}, data_dir=Path(folder))
+        ) as gateway:
             await gateway.wait_until_listed()
             async with serve_http(gateway) as url, Client(url) as client:
-                await ask(client, "call_tool", name="large.make", arguments={"kind": "log", "size": 10})
+                await ask(
+                    client, "call_tool", name="large.make", arguments={"kind": "log", "size": 10}
+                )
                 for kind in options.kind or KINDS:
                     for name, size in sizes.items():
                         rows.append(await _row(client, kind, name, size))
@@ -237,7 +277,9 @@ async def run(options: argparse.Namespace) -> Report:
     goals = (
         Goal("tokens of a header, at most", max(row[2] or 0 for row in rows), MOST_HEADER, 0),
         Goal(f"longest gap of the event loop, ms (idle: {idle:.3g})", longest, MOST_GAP_MS),
-        Goal("texts that are the same when read to the end", sum(same), len(same), 0, at_least=True),
+        Goal(
+            "texts that are the same when read to the end", sum(same), len(same), 0, at_least=True
+        ),
     )
     return Report("results", (Table("large results", columns, tuple(rows)),), goals)
 
@@ -247,7 +289,9 @@ async def _row(client: Client, kind: str, name: str, size: int) -> tuple[Any, ..
         await asyncio.sleep(IDLE_S)
     async with watching() as seen:
         started = time.perf_counter()
-        answer = await ask(client, "call_tool", name="large.make", arguments={"kind": kind, "size": size})
+        answer = await ask(
+            client, "call_tool", name="large.make", arguments={"kind": kind, "size": size}
+        )
         spent = (time.perf_counter() - started) * 1e3
     link = next((str(block.uri) for block in answer.content if block.type == "resource_link"), "")
     head = count_tokens(answer.content[0].text) if link else None
@@ -270,7 +314,9 @@ async def _same(client: Client, kind: str) -> bool:
 def main() -> int:
     """Run from the command line."""
     parser = arguments(__doc__)
-    parser.add_argument("--kind", action="append", choices=KINDS, help="only this kind of result; again for more")
+    parser.add_argument(
+        "--kind", action="append", choices=KINDS, help="only this kind of result; again for more"
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:

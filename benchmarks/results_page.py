@@ -23,7 +23,11 @@ def placed(page: str, benchmark: str, report: str, circumstances: Mapping[str, A
     end = page.find("\n## ", begin)
     section = page[begin : end if end >= 0 else len(page)]
     found = _BLOCK.search(section)
-    written = section[: found.start()] + block + section[found.end() :] if found else f"{section.rstrip()}\n{block}"
+    written = (
+        section[: found.start()] + block + section[found.end() :]
+        if found
+        else f"{section.rstrip()}\n{block}"
+    )
     return page[:begin] + written + (page[end:] if end >= 0 else "")
 
 
@@ -31,6 +35,10 @@ def _measured_with(circumstances: Mapping[str, Any]) -> str:
     # Where a file lies is nobody's business.
     words = [Path(word).name if "/" in word else word for word in circumstances["command"][1:]]
     given = " ".join(word for word in words if word != "--results")
-    versions = ", ".join(f"{name} {version}" for name, version in circumstances["versions"].items() if version)
+    versions = ", ".join(
+        f"{name} {version}" for name, version in circumstances["versions"].items() if version
+    )
     machine = f"{circumstances['platform']}, {circumstances['cpus']} CPUs, Python {circumstances['python']}"
-    return f"{circumstances['when'][:16]} · {machine} · {versions}" + (f" · {given}" if given else "")
+    return f"{circumstances['when'][:16]} · {machine} · {versions}" + (
+        f" · {given}" if given else ""
+    )

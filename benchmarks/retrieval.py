@@ -3,13 +3,15 @@
     python -m benchmarks.retrieval [--data DIR]… [--set NAME]… [--no-peer] [--ablation] [--ranks OUT]
     python -m benchmarks.retrieval --tools FILE --queries FILE [--ranks OUT]
 
-R@k is the share of a question's needs that have a right tool among the first k; nDCG@10 also asks how early it stands;
-MRR is one over the place of the first right tool. In brackets: the interval that holds 95% of bootstrap resamples of
-the questions. Both searches see the same tools: FastMCP as a mounted server shows them (`server_tool`), through its own
-index class. Questions that no tool serves are counted apart. Times are CPU time of one query on one thread: a page of
-ten, query encoding included.
+R@k is the share of a question's needs that have a right tool among the first k; nDCG@10 also asks
+how early it stands; MRR is one over the place of the first right tool. In brackets: the interval
+that holds 95% of bootstrap resamples of the questions. Both searches see the same tools: FastMCP as
+a mounted server shows them (`server_tool`), through its own index class. Questions that no tool
+serves are counted apart. Times are CPU time of one query on one thread: a page of ten, query
+encoding included.
 
-Without --data, our own questions to the recorded fleet (`questions/fleet.jsonl`) are a set beside the given ones,
+Without --data, our own questions to the recorded fleet (`questions/fleet.jsonl`) are a set beside
+the given ones,
 `fleet_own`, that counts in no mean. The refusals of `fleet_own` are what the cut was fitted on (`training.calibrate`).
 """
 
@@ -26,7 +28,15 @@ from numpy.typing import NDArray
 
 from benchmarks import ablation
 from benchmarks.chosen_sets import OWN, PUBLIC, sources
-from benchmarks.contestants import DEPTH, OURS, Contestant, fastmcp, fastmcp_version, index_of, portico
+from benchmarks.contestants import (
+    DEPTH,
+    OURS,
+    Contestant,
+    fastmcp,
+    fastmcp_version,
+    index_of,
+    portico,
+)
 from benchmarks.metrics import MEASURES, Estimate, Marks, estimates, marks, mean_estimates
 from benchmarks.one_thread import begin_again
 from benchmarks.ranks import place_for, write_ranks
@@ -60,7 +70,11 @@ class Run:
     def marks(self, style: str | None = None) -> Marks:
         """What the answerable questions earned, or those of one style."""
         pairs = zip(self.questions, self.ranked, strict=True)
-        rows = [marks(ranked, it.groups) for it, ranked in pairs if it.groups and style in (None, it.style)]
+        rows = [
+            marks(ranked, it.groups)
+            for it, ranked in pairs
+            if it.groups and style in (None, it.style)
+        ]
         return np.array(rows).reshape(-1, len(MEASURES))
 
     def recall_5(self, style: str | None = None) -> float:
@@ -82,7 +96,9 @@ def main() -> int:
         say(f"{tools.name}: {len(tools.tools):,} tools, {len(tools.questions):,} questions")
         if options.ablation:
             encoder = ablation.Remembering()
-            ablated[tools.name] = ablation.compare(tools, encoder, encoded(tools, encoder, options.cache))
+            ablated[tools.name] = ablation.compare(
+                tools, encoder, encoded(tools, encoder, options.cache)
+            )
             continue
         ours = run(portico_on(tools, options.cache), tools)
         runs += [ours, *([run(fastmcp(tools), tools)] if peer else [])]
@@ -94,7 +110,11 @@ def main() -> int:
         if options.ablation
         else list(tables_of(runs, {source.name: source.family for source in asked}))
     )
-    facts = {"fastmcp": fastmcp_version() or None, "smoke": options.smoke, "figures": list(figures(runs))}
+    facts = {
+        "fastmcp": fastmcp_version() or None,
+        "smoke": options.smoke,
+        "figures": list(figures(runs)),
+    }
     promised = () if options.smoke else tuple(goals([it for it in runs if it.search == OURS]))
     return conclude(Report("retrieval", tuple(tables), promised, facts), options)
 
@@ -109,13 +129,34 @@ def parser() -> argparse.ArgumentParser:
         help="folder with sets, however deep; may be repeated (default: retrieval/ and fleet/ of $PORTICO_SHARED or "
         "../shared, and our own questions)",
     )
-    found.add_argument("--tools", type=Path, metavar="FILE", help="a catalog of your own; with --queries")
+    found.add_argument(
+        "--tools", type=Path, metavar="FILE", help="a catalog of your own; with --queries"
+    )
     found.add_argument("--queries", type=Path, metavar="FILE", help="questions to it")
-    found.add_argument("--set", action="append", metavar="NAME", help="only this set; may be repeated")
-    found.add_argument("--no-peer", action="store_true", help="leave FastMCP out (its search takes most of the time)")
-    found.add_argument("--ablation", action="store_true", help="what each part of search is worth, instead")
-    found.add_argument("--ranks", type=Path, metavar="OUT", help="write rankings: a file, or a folder for several sets")
-    found.add_argument("--cache", type=Path, metavar="DIR", default=default_folder(), help="keeps vectors between runs")
+    found.add_argument(
+        "--set", action="append", metavar="NAME", help="only this set; may be repeated"
+    )
+    found.add_argument(
+        "--no-peer",
+        action="store_true",
+        help="leave FastMCP out (its search takes most of the time)",
+    )
+    found.add_argument(
+        "--ablation", action="store_true", help="what each part of search is worth, instead"
+    )
+    found.add_argument(
+        "--ranks",
+        type=Path,
+        metavar="OUT",
+        help="write rankings: a file, or a folder for several sets",
+    )
+    found.add_argument(
+        "--cache",
+        type=Path,
+        metavar="DIR",
+        default=default_folder(),
+        help="keeps vectors between runs",
+    )
     return found
 
 
@@ -124,7 +165,9 @@ def chosen(options: argparse.Namespace) -> list[Source]:
     if (options.tools is None) != (options.queries is None):
         raise SystemExit("--tools and --queries go together: a catalog, and questions to it.")
     if options.ablation and options.ranks:
-        raise SystemExit("--ranks writes one ranking per question; --ablation makes many. Choose one of them.")
+        raise SystemExit(
+            "--ranks writes one ranking per question; --ablation makes many. Choose one of them."
+        )
     if options.tools is not None:
         return [Source(options.queries.name.partition(".")[0], options.tools, options.queries)]
     found = sources(options.data)
@@ -197,28 +240,46 @@ def tables_of(runs: Sequence[Run], families: Mapping[str, str]) -> Iterator[Tabl
     for it in scored:
         p50, p99 = 1000 * np.percentile(it.seconds, (50, 99))
         earned = shown(estimates(it.marks()))
-        rows.append((it.set, it.tools, int(it.answerable.sum()), it.search, *earned, float(p50), float(p99)))
+        rows.append(
+            (it.set, it.tools, int(it.answerable.sum()), it.search, *earned, float(p50), float(p99))
+        )
     for label, names in means(list(dict.fromkeys(it.set for it in scored)), families):
         for search in searches:
-            mean = mean_estimates([it.marks() for it in scored if it.search == search and it.set in names])
+            mean = mean_estimates(
+                [it.marks() for it in scored if it.search == search and it.set in names]
+            )
             rows.append((label, None, None, search, *shown(mean), None, None))
     columns = ("set", "tools", "questions", "search", *MEASURES, "p50 ms", "p99 ms")
     yield Table("Tool retrieval, % (95% interval)", columns, tuple(rows))
 
     if styled := list(by_style(scored)):
         rows = [
-            (it.set, style, len(it.marks(style)), it.search, *shown(estimates(it.marks(style)))) for it, style in styled
+            (it.set, style, len(it.marks(style)), it.search, *shown(estimates(it.marks(style))))
+            for it, style in styled
         ]
         columns = ("set", "style", "questions", "search", *MEASURES)
         yield Table("By style of question, % (95% interval)", columns, tuple(rows))
 
-    columns = ("set", "search", "no tool serves", "said so %", "a tool serves", "refused %", "though in first 5 %")
+    columns = (
+        "set",
+        "search",
+        "no tool serves",
+        "said so %",
+        "a tool serves",
+        "refused %",
+        "though in first 5 %",
+    )
     title = "How often it says that nothing fits"
-    yield Table(title, columns, tuple(refusals(runs)), "FastMCP's search says so by naming no tool.")
+    yield Table(
+        title, columns, tuple(refusals(runs)), "FastMCP's search says so by naming no tool."
+    )
 
 
-def means(sets: Sequence[str], families: Mapping[str, str]) -> Iterator[tuple[str, Collection[str]]]:
-    """Which sets share a mean: each family of several, and all of several families; ours share none."""
+def means(
+    sets: Sequence[str], families: Mapping[str, str]
+) -> Iterator[tuple[str, Collection[str]]]:
+    """Which sets share a mean: each family of several, and all of several families; ours share
+    none."""
     members: dict[str, list[str]] = {}
     given = [name for name in sets if families.get(name) != OWN]
     for name in given:
@@ -240,20 +301,31 @@ def by_style(runs: Iterable[Run]) -> Iterator[tuple[Run, str]]:
 
 
 def refusals(runs: Iterable[Run]) -> Iterator[tuple[Cell, ...]]:
-    """How often each search refuses questions without and with an answer, and those it had the answer to."""
+    """How often each search refuses questions without and with an answer, and those it had the
+    answer to."""
     for it in runs:
         answerable, nothing = it.answerable, ~it.answerable
         found = answerable.copy()
         found[answerable] = it.marks()[:, MEASURES.index("R@5")] > 0
         shares = [_share(it.refused[kind]) for kind in (nothing, answerable, found)]
-        yield it.set, it.search, int(nothing.sum()), shares[0], int(answerable.sum()), shares[1], shares[2]
+        yield (
+            it.set,
+            it.search,
+            int(nothing.sum()),
+            shares[0],
+            int(answerable.sum()),
+            shares[1],
+            shares[2],
+        )
 
 
 def goals(runs: Sequence[Run]) -> Iterator[Goal]:
     """What was promised of Portico's search, as far as these sets show it."""
     public = [it.recall_5() for it in runs if it.set in PUBLIC]
     if len(public) == len(PUBLIC):
-        yield _at_least(f"mean of the {len(PUBLIC)} public sets: R@5, %", float(np.mean(public)), 82)
+        yield _at_least(
+            f"mean of the {len(PUBLIC)} public sets: R@5, %", float(np.mean(public)), 82
+        )
     for it in runs:
         if it.set.partition("_")[0] == _FLEET and it.answerable.any():
             yield from fleet_goals(it)
@@ -264,7 +336,9 @@ def fleet_goals(run: Run) -> Iterator[Goal]:
     earned = dict(zip(MEASURES, 100 * run.marks().mean(axis=0), strict=True))
     for measure, limit in _FLEET_GOALS:
         yield _at_least(f"{run.set}: {measure}, %", float(earned[measure]), limit)
-    if styles := {question.style for question in run.questions if question.groups and question.style}:
+    if styles := {
+        question.style for question in run.questions if question.groups and question.style
+    }:
         share, weakest = min((run.recall_5(style), style) for style in styles)
         yield _at_least(f"{run.set}: R@5 of its weakest style ({weakest}), %", share, 65)
     if (said := _share(run.refused[~run.answerable])) is not None:
@@ -278,12 +352,19 @@ def figures(runs: Iterable[Run]) -> Iterator[dict[str, object]]:
     for it in runs:
         if it.answerable.any():
             earned = dict(zip(MEASURES, map(asdict, estimates(it.marks())), strict=True))
-            yield {"set": it.set, "search": it.search, "questions": int(it.answerable.sum()), **earned}
+            yield {
+                "set": it.set,
+                "search": it.search,
+                "questions": int(it.answerable.sum()),
+                **earned,
+            }
 
 
 def shown(of_measures: Iterable[Estimate]) -> tuple[str, ...]:
     """Percentages with their intervals."""
-    return tuple(f"{100 * it.value:5.1f} ({100 * it.low:.0f}–{100 * it.high:.0f})" for it in of_measures)
+    return tuple(
+        f"{100 * it.value:5.1f} ({100 * it.low:.0f}–{100 * it.high:.0f})" for it in of_measures
+    )
 
 
 def say(line: str) -> None:

@@ -1,7 +1,7 @@
 """Contestants take turns: every round measures each of them, and ratios are taken within a round.
 
-On a machine that others use too, a minute is fast or slow for everyone in it; what two contestants took in the same
-round can be compared, what they took in different minutes cannot.
+On a machine that others use too, a minute is fast or slow for everyone in it; what two contestants
+took in the same round can be compared, what they took in different minutes cannot.
 """
 
 import math
@@ -26,7 +26,11 @@ class Samples:
 
     def ratio_to(self, other: "Samples") -> float:
         """How many times `other`'s median: the median over the rounds in which both were measured."""
-        pairs = [(median(own), median(its)) for own, its in zip(self.rounds, other.rounds, strict=False) if own and its]
+        pairs = [
+            (median(own), median(its))
+            for own, its in zip(self.rounds, other.rounds, strict=False)
+            if own and its
+        ]
         return median(own / its for own, its in pairs)
 
 
@@ -37,7 +41,8 @@ def percentile(figures: Sequence[float], share: float) -> float:
 
 
 def turns(names: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
-    """Who is measured when: a different contestant begins each round, so that no one always follows the same one."""
+    """Who is measured when: a different contestant begins each round, so that no one always follows
+    the same one."""
     for number in range(rounds):
         shift = number % len(names)
         yield from ((number, name) for name in (*names[shift:], *names[:shift]))

@@ -1,12 +1,14 @@
-"""What a script costs: each language through `run_code`, beside FastMCP's CodeMode, and beside calls one by one.
+"""What a script costs: each language through `run_code`, beside FastMCP's CodeMode, and beside
+calls one by one.
 
     nothing          a script that returns a number, when everything is warm
     one call         a script with one call of a tool that takes 10 ms
     10 in turn       ten such calls, each awaited before the next
     10 at once       ten such calls together
 
-One client session each, in this process, over the same tool. `cold` is the first script of a language: its library is
-imported, its worker started. `× 10 ms` is how many of the tool's own ten milliseconds a script takes.
+One client session each, in this process, over the same tool. `cold` is the first script of a
+language: its library is imported, its worker started. `× 10 ms` is how many of the tool's own ten
+milliseconds a script takes.
 """
 
 import argparse
@@ -97,11 +99,16 @@ async def step(n: int) -> dict[str, int]:
 def slow() -> FakeBackend:
     """The tool as a server behind the gateway."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    backend = FakeBackend([{"name": "step", "description": "Give the next number.", "inputSchema": schema}])
+    backend = FakeBackend(
+        [{"name": "step", "description": "Give the next number.", "inputSchema": schema}]
+    )
 
     async def answered(given: Raw) -> Raw:
         value = await step(given["n"])
-        return {"content": [{"type": "text", "text": json.dumps(value)}], "structuredContent": value}
+        return {
+            "content": [{"type": "text", "text": json.dumps(value)}],
+            "structuredContent": value,
+        }
 
     backend.on_call("step", answered)
     return backend
@@ -171,7 +178,8 @@ async def _timed(run: Callable[[str], Awaitable[Any]], code: str) -> float:
 
 
 async def _costs(client: Any) -> dict[str, tuple[int, int, float]]:
-    """Round trips, tokens of questions and answers, and seconds: ten chained calls one by one, and as a script."""
+    """Round trips, tokens of questions and answers, and seconds: ten chained calls one by one, and
+    as a script."""
     found: dict[str, tuple[int, int, float]] = {}
     begun, tokens, total = time.perf_counter(), 0, 0
     for _ in range(10):
@@ -184,13 +192,20 @@ async def _costs(client: Any) -> dict[str, tuple[int, int, float]]:
         question = {"code": SCRIPTS[language][2], "language": language}
         begun = time.perf_counter()
         answer = await client.call_tool("run_code", question)
-        found[f"run_code, {language}"] = (1, _tokens("run_code", question, answer), time.perf_counter() - begun)
+        found[f"run_code, {language}"] = (
+            1,
+            _tokens("run_code", question, answer),
+            time.perf_counter() - begun,
+        )
     return found
 
 
 def _tokens(name: str, question: Raw, answer: Any) -> int:
     """What a model writes and reads of one call: the call itself, and the text of its answer."""
-    texts = [json.dumps({"name": name, "arguments": question}), *(one.text for one in answer.content)]
+    texts = [
+        json.dumps({"name": name, "arguments": question}),
+        *(one.text for one in answer.content),
+    ]
     return sum(map(_COUNTER.count, texts))
 
 
@@ -206,7 +221,14 @@ def _report(seats: dict[str, Contestant], costs: dict[str, tuple[int, int, float
         times_peer = seat.samples["nothing"].ratio_to(peer.samples["nothing"])
         at_once = seat.samples["10 at once"].ratio_to(seat.samples["one call"])
         rows.append((name, *figures, at_once, times_peer, seat.cold_ms, seat.worker_mb))
-    columns = ("", *(f"{kind} ms" for kind in KINDS), "10 at once ÷ one", "nothing ÷ peer", "cold ms", "worker MB")
+    columns = (
+        "",
+        *(f"{kind} ms" for kind in KINDS),
+        "10 at once ÷ one",
+        "nothing ÷ peer",
+        "cold ms",
+        "worker MB",
+    )
     one_by_one = costs[CALLS_IN_TURN]
     token_rows: tuple[tuple[Cell, ...], ...] = tuple(
         (name, trips, tokens, tokens / one_by_one[1], seconds * 1000)
@@ -214,7 +236,10 @@ def _report(seats: dict[str, Contestant], costs: dict[str, tuple[int, int, float
     )
     ours = [name for name in seats if name != PEER]
     goals = [
-        Goal(f"{name}: a warm script that does nothing, ms", _ms(seats[name], "nothing"), TRIVIAL_MS) for name in ours
+        Goal(
+            f"{name}: a warm script that does nothing, ms", _ms(seats[name], "nothing"), TRIVIAL_MS
+        )
+        for name in ours
     ]
     goals += [
         Goal(
@@ -232,9 +257,16 @@ def _report(seats: dict[str, Contestant], costs: dict[str, tuple[int, int, float
     return Report(
         "sandbox",
         (
-            Table("Scripts, medians", columns, tuple(rows), f"The tool itself takes {TOOL_S * 1000:g} ms."),
             Table(
-                f"Ten chained calls ({_COUNTER.name})", ("", "round trips", "tokens", "÷ one by one", "ms"), token_rows
+                "Scripts, medians",
+                columns,
+                tuple(rows),
+                f"The tool itself takes {TOOL_S * 1000:g} ms.",
+            ),
+            Table(
+                f"Ten chained calls ({_COUNTER.name})",
+                ("", "round trips", "tokens", "÷ one by one", "ms"),
+                token_rows,
             ),
         ),
         tuple(goals),

@@ -2,10 +2,10 @@
 
     python -m benchmarks.scale [--shared PATH] [--cache DIR] [--smoke] [--json FILE] [--check]
 
-The catalog is the recorded fleet, then varied copies of its tools (`benchmarks.synthetic`), whose vectors are their
-source's with noise. Queries are the fleet's, a page of ten, encoding included, in a process that has one core and the
-index mapped into memory. Encoding tools is timed on a sample of them and stated for 5,000, never added to the times of
-other sizes.
+The catalog is the recorded fleet, then varied copies of its tools (`benchmarks.synthetic`), whose
+vectors are their source's with noise. Queries are the fleet's, a page of ten, encoding included, in
+a process that has one core and the index mapped into memory. Encoding tools is timed on a sample of
+them and stated for 5,000, never added to the times of other sizes.
 """
 
 import functools
@@ -29,7 +29,14 @@ from benchmarks.synthetic import enlarged, vectors_for
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 from benchmarks.tool_sets import document, read_questions, read_tools
 from benchmarks.vector_cache import default_folder, vectors_of
-from portico.search import Encoder, EncoderUnavailable, Index, SearchDocument, Vector, compose_document_text
+from portico.search import (
+    Encoder,
+    EncoderUnavailable,
+    Index,
+    SearchDocument,
+    Vector,
+    compose_document_text,
+)
 
 _TYPICAL, _FULL = 5_000, 100_000
 _SIZES = (1_000, _TYPICAL, 10_000, _FULL)
@@ -93,7 +100,11 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--shared", type=Path, metavar="PATH", help="folder with fleet/")
     parser.add_argument(
-        "--cache", type=Path, metavar="DIR", default=default_folder(), help="keeps vectors between runs"
+        "--cache",
+        type=Path,
+        metavar="DIR",
+        default=default_folder(),
+        help="keeps vectors between runs",
     )
     options = parser.parse_args()
     fleet = folder_of(options.shared)
@@ -107,17 +118,25 @@ def main() -> int:
         per_document = encoding_s(real, encoder, _SMOKE_SAMPLE if options.smoke else _SAMPLE)
         vectors = vectors_of(real, encoder, options.cache)
     except EncoderUnavailable as error:
-        print(f"search by meaning is off, these are figures of words alone: {error}", file=sys.stderr)
+        print(
+            f"search by meaning is off, these are figures of words alone: {error}", file=sys.stderr
+        )
     sizes, passes = (_SMOKE_SIZES, 1) if options.smoke else (_SIZES, _PASSES)
     found: list[Measured] = []
     for size in sizes:
         print(f"{size:,} tools …", file=sys.stderr, flush=True)
         found.append(measure(enlarged(real, size), vectors, queries, passes))
-    return conclude(Report("scale", tuple(tables(found, per_document)), tuple(goals(found, per_document))), options)
+    return conclude(
+        Report("scale", tuple(tables(found, per_document)), tuple(goals(found, per_document))),
+        options,
+    )
 
 
 def measure(
-    documents: Sequence[SearchDocument], real: Mapping[str, Vector], queries: Sequence[str], passes: int
+    documents: Sequence[SearchDocument],
+    real: Mapping[str, Vector],
+    queries: Sequence[str],
+    passes: int,
 ) -> Measured:
     """One size."""
     vectors = vectors_for(documents, real) if real else {}
@@ -130,7 +149,9 @@ def measure(
         asked = [probe(folder, passes if first else 1) for first in (True, False, False)]
     server, changed = one_server_changed(documents)
     renewed = {it.id: vectors[it.id] for it in changed if it.id in vectors}
-    updates = [timed(lambda: index.replace({server: changed}).with_vectors(renewed))[0] for _ in range(5)]
+    updates = [
+        timed(lambda: index.replace({server: changed}).with_vectors(renewed))[0] for _ in range(5)
+    ]
     same = [timed(lambda: Index.build(documents, index))[0] for _ in range(3)]
     return Measured(
         len(documents),
@@ -149,14 +170,21 @@ def measure(
 
 def probe(folder: Path, passes: int) -> Mapping[str, Any]:
     """What `benchmarks.scale_probe` found, on one core."""
-    command = [sys.executable, "-m", "benchmarks.scale_probe", str(folder / "index"), str(folder / "queries.json")]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.scale_probe",
+        str(folder / "index"),
+        str(folder / "queries.json"),
+    ]
     ended = subprocess.run(
         [*command, str(passes)],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         timeout=_PROBE_S,
         check=True,
-        # Libraries start a thread for each core they may use; where cores cannot be forbidden, the variables help.
+        # Libraries start a thread for each core they may use; where cores cannot be forbidden, the
+        # variables help.
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         preexec_fn=_one_core() if sys.platform == "linux" else None,
     )
@@ -165,7 +193,9 @@ def probe(folder: Path, passes: int) -> Mapping[str, Any]:
 
 def encoding_s(documents: Sequence[SearchDocument], encoder: Encoder, sample: int) -> float:
     """Seconds by the clock that one document takes to encode, on two cores."""
-    texts = [compose_document_text(it) for it in documents[:: max(1, len(documents) // sample)][:sample]]
+    texts = [
+        compose_document_text(it) for it in documents[:: max(1, len(documents) // sample)][:sample]
+    ]
     encoder.load()
     encoder.encode_document(texts[0])
     started = time.perf_counter()
@@ -203,15 +233,22 @@ def goals(found: Sequence[Measured], per_document: float) -> Iterator[Goal]:
         if it.tools == _TYPICAL:
             yield Goal(f"{it.tools:,} tools: query p50, ms", 1e3 * it.p50, 5)
             yield Goal(f"{it.tools:,} tools: load, ms", 1e3 * it.load_s, 300)
-            yield Goal(f"{it.tools:,} tools: build with vectors, s", it.words_s + it.tools * per_document, 60)
+            yield Goal(
+                f"{it.tools:,} tools: build with vectors, s",
+                it.words_s + it.tools * per_document,
+                60,
+            )
         if it.tools == _FULL:
             yield Goal(f"{it.tools:,} tools: query p50, ms", 1e3 * it.p50, 30)
-            yield Goal(f"{it.tools:,} tools: build with known vectors, s", it.words_s + it.vectors_s, 60)
+            yield Goal(
+                f"{it.tools:,} tools: build with known vectors, s", it.words_s + it.vectors_s, 60
+            )
             yield Goal(f"{it.tools:,} tools: one changed server, ms", 1e3 * it.server_s, 100)
 
 
 def timed(work: Callable[[], T]) -> tuple[float, T]:
-    """How long the work took, and what it gave. CPU time: the work has one thread and waits for nothing."""
+    """How long the work took, and what it gave. CPU time: the work has one thread and waits for
+    nothing."""
     started = time.process_time()
     result = work()
     return time.process_time() - started, result

@@ -1,9 +1,10 @@
-"""A fresh process that opens an index from disk and asks it, for `benchmarks.scale`; what that costs leaves as JSON.
+"""A fresh process that opens an index from disk and asks it, for `benchmarks.scale`; what that
+costs leaves as JSON.
 
     python -m benchmarks.scale_probe INDEX QUERIES PASSES
 
-Fresh, because memory can only be measured where nothing else was built; every pass has an encoder of its own, because
-an encoder remembers what it was asked.
+Fresh, because memory can only be measured where nothing else was built; every pass has an encoder
+of its own, because an encoder remembers what it was asked.
 """
 
 import json
@@ -20,7 +21,11 @@ _LIMIT = 10
 
 
 def main() -> int:
-    path, queries, passes = Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text("utf-8")), int(sys.argv[3])
+    path, queries, passes = (
+        Path(sys.argv[1]),
+        json.loads(Path(sys.argv[2]).read_text("utf-8")),
+        int(sys.argv[3]),
+    )
     process = psutil.Process()
     encoder = fresh_encoder()
     before = process.memory_info().rss

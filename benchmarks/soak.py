@@ -1,18 +1,21 @@
-"""Whether anything is lost when everything fails: many clients, many servers, and one fault after another.
+"""Whether anything is lost when everything fails: many clients, many servers, and one fault after
+another.
 
     python -m benchmarks.soak [--minutes 10] [--clients 50] [--backends 20] [--seed 1] [--json FILE] [--keep FOLDER]
 
-A gateway (`portico serve`) over servers on pipes, over HTTP and inside of it, of both eras, some with a process for
-each client. Most clients speak bare HTTP, half of them in each era; a few use the SDK's client; every eighth has a
-gateway of its own (`portico stdio`). They call tools, read large results, search, run scripts in four languages and
-workflows, answer questions of servers, hang up, read slowly, and open and close sessions. Meanwhile servers, scripts'
-processes, clients and stdio gateways are killed, servers are frozen, die of calls or never answer, and the
+A gateway (`portico serve`) over servers on pipes, over HTTP and inside of it, of both eras, some
+with a process for each client. Most clients speak bare HTTP, half of them in each era; a few use
+the SDK's client; every eighth has a gateway of its own (`portico stdio`). They call tools, read
+large results, search, run scripts in four languages and workflows, answer questions of servers,
+hang up, read slowly, and open and close sessions. Meanwhile servers, scripts' processes, clients
+and stdio gateways are killed, servers are frozen, die of calls or never answer, and the
 configuration is changed, broken and mended.
 
-Every call has a nonce, and every answer must have the nonces of its call and no others. A request is crossed, lost, or
-hung (no answer in 30 s, six times the longest limit), an error that no fault explains, or it is fine. Exits 1 if any of
-those is there, or a process is left. Memory and descriptors: a line through the samples of every second after warming
-up, with the half of its 95 % interval.
+Every call has a nonce, and every answer must have the nonces of its call and no others. A request
+is crossed, lost, or hung (no answer in 30 s, six times the longest limit), an error that no fault
+explains, or it is fine. Exits 1 if any of those is there, or a process is left. Memory and
+descriptors: a line through the samples of every second after warming up, with the half of its 95 %
+interval.
 """
 
 import argparse
@@ -67,20 +70,32 @@ async def soak(options: argparse.Namespace, folder: Path) -> Report:
         await asyncio.wait({looking})
         alive = gateway.is_running() and gateway.status() != psutil.STATUS_ZOMBIE
     left = await _gone(world, seen)
-    return _report(options, mix, books, judge(books), samples, left, chaos.trouble, begun, alive=alive)
+    return _report(
+        options, mix, books, judge(books), samples, left, chaos.trouble, begun, alive=alive
+    )
 
 
 async def _ready(world: World) -> None:
     """Every server has answered, and every language has run: what is slow once is over."""
     importlib.import_module("mcp")  # takes seconds, in which no client would get on
     door, deadline = HttpDoor(world.url, "modern", "first"), time.monotonic() + processes.START_S
-    calls = [("call_tool", {"name": f"{one.name}.echo", "arguments": {"nonce": ""}}) for one in world.fleet.targets()]
-    calls += [("run_code", {"code": "1 + 1", "language": language}) for language in ("python", "javascript")]
+    calls = [
+        ("call_tool", {"name": f"{one.name}.echo", "arguments": {"nonce": ""}})
+        for one in world.fleet.targets()
+    ]
+    calls += [
+        ("run_code", {"code": "1 + 1", "language": language})
+        for language in ("python", "javascript")
+    ]
     calls += [("run_code", {"code": "return 2", "language": "lua"})]
     for name, given in calls:
-        while (await door.ask("tools/call", {"name": name, "arguments": given}))["result"].get("isError"):
+        while (await door.ask("tools/call", {"name": name, "arguments": given}))["result"].get(
+            "isError"
+        ):
             if time.monotonic() > deadline:
-                raise processes.DidNotStart(f"{name} {given} does not work; {processes.tail(world.log)}")
+                raise processes.DidNotStart(
+                    f"{name} {given} does not work; {processes.tail(world.log)}"
+                )
             await asyncio.sleep(0.1)
     await door.close()
 
@@ -112,7 +127,9 @@ def _clients(
             config = world.configured(gateway, names)
             log = world.folder / f"{gateway}.log"
 
-            def door(config: Path = config.path, log: Path = log, era: str = era, name: str = name) -> StdioDoor:
+            def door(
+                config: Path = config.path, log: Path = log, era: str = era, name: str = name
+            ) -> StdioDoor:
                 return StdioDoor(config, log, era, name, books.strays.append)
 
             reached = [world.fleet.target(one, alone=True) for one in names]
@@ -130,7 +147,9 @@ def _clients(
             def bare(era: str = era, name: str = name) -> HttpDoor:
                 return HttpDoor(world.url, era, name)
 
-            made.append(Client(name, "main", bare, targets, books, seeded, rate=rate, claims=number % 5 < 2))
+            made.append(
+                Client(name, "main", bare, targets, books, seeded, rate=rate, claims=number % 5 < 2)
+            )
             mix[f"HTTP, {era}"] += 1
     return made, mix
 
@@ -140,7 +159,9 @@ def _some(rng: random.Random, names: Iterable[str], many: int) -> list[str]:
     return rng.sample(there, min(many, len(there)))
 
 
-async def _look(gateway: psutil.Process, clients: list[Client], samples: list[Sample], seen: dict[int, float]) -> None:
+async def _look(
+    gateway: psutil.Process, clients: list[Client], samples: list[Sample], seen: dict[int, float]
+) -> None:
     """Every second; what is below the clients' own gateways is only remembered."""
     while True:
         await asyncio.sleep(1)
@@ -155,9 +176,11 @@ async def _look(gateway: psutil.Process, clients: list[Client], samples: list[Sa
 async def _gone(world: World, seen: dict[int, float]) -> list[str]:
     """What is left when everything was stopped and had a moment to go."""
     deadline = time.monotonic() + GONE_S
-    while (left := await asyncio.to_thread(world.left_behind, seen)) and time.monotonic() < deadline:  # noqa: ASYNC110
+    while True:
+        left = await asyncio.to_thread(world.left_behind, seen)
+        if not left or time.monotonic() >= deadline:
+            return left
         await asyncio.sleep(0.5)
-    return left
 
 
 def _report(
@@ -177,7 +200,11 @@ def _report(
     errors = sum(before + after for _, before, after in verdict.explained.values())
     faults = sum(bool(one.hits) for one in books.faults)
     tables = (
-        Table("What was asked", ("", "requests", "ok", "errors", "p50 ms", "p99 ms", "longest s"), _by_kind(books)),
+        Table(
+            "What was asked",
+            ("", "requests", "ok", "errors", "p50 ms", "p99 ms", "longest s"),
+            _by_kind(books),
+        ),
         Table(
             "What was done to it",
             ("", "times", "requests under way", "errors of those", "errors of later ones"),
@@ -218,15 +245,28 @@ def _report(
     if options.minutes >= LONG_MINUTES:
         memory, descriptors = trends[0], trends[1]
         goals += [
-            Goal("memory of the gateway, MB a minute beyond doubt", memory.per_minute - memory.doubt, SLOPE_MB, 0),
-            Goal("descriptors a minute beyond doubt", descriptors.per_minute - descriptors.doubt, SLOPE_FDS, 0),
+            Goal(
+                "memory of the gateway, MB a minute beyond doubt",
+                memory.per_minute - memory.doubt,
+                SLOPE_MB,
+                0,
+            ),
+            Goal(
+                "descriptors a minute beyond doubt",
+                descriptors.per_minute - descriptors.doubt,
+                SLOPE_FDS,
+                0,
+            ),
         ]
     print(
         f"{options.backends} servers, {options.clients} clients ({', '.join(f'{n} {k}' for k, n in mix.items())}), "
         f"{options.minutes:g} min, seed {options.seed}: {asked / options.minutes / 60:.0f} requests/s"
     )
     return Report(
-        "soak", tables, tuple(goals), {"mix": dict(mix), "outcomes": dict(verdict.outcomes), "seed": options.seed}
+        "soak",
+        tables,
+        tuple(goals),
+        {"mix": dict(mix), "outcomes": dict(verdict.outcomes), "seed": options.seed},
     )
 
 
@@ -240,7 +280,11 @@ def _by_kind(books: Books) -> tuple[tuple[Cell, ...], ...]:
             len(some),
             sum(one.outcome == "ok" for one in some),
             sum(one.outcome == "error" for one in some),
-            *((percentile(taken, 0.5) * 1000, percentile(taken, 0.99) * 1000, max(taken)) if taken else (None,) * 3),
+            *(
+                (percentile(taken, 0.5) * 1000, percentile(taken, 0.99) * 1000, max(taken))
+                if taken
+                else (None,) * 3
+            ),
         )
         for what, some in sorted(kinds.items())
         for taken in [[one.ended - one.sent for one in some if one.outcome in ("ok", "error")]]
@@ -286,9 +330,13 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--backends", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rate", type=float, default=100.0, help="actions of all clients in a second, about")
+    parser.add_argument(
+        "--rate", type=float, default=100.0, help="actions of all clients in a second, about"
+    )
     parser.add_argument("--faults", type=float, default=50.0, help="faults in a minute, about")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="copy the logs of the gateways there")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="copy the logs of the gateways there"
+    )
     options = parser.parse_args()
     if options.smoke:
         options.minutes = min(options.minutes, 1.0)

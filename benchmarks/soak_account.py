@@ -1,8 +1,10 @@
-"""The books of the soak: what was asked, what went wrong on purpose, and which answers cannot be accounted for. Pure.
+"""The books of the soak: what was asked, what went wrong on purpose, and which answers cannot be
+accounted for. Pure.
 
-An error is explained by a fault that was injected on something the request needed, while it needed it. A reload, a
-restart that was asked for or a broken configuration file explain nothing: they must not be felt, unless they took the
-very server away. An error without a kind of its own (`internal`) is never explained.
+An error is explained by a fault that was injected on something the request needed, while it needed
+it. A reload, a restart that was asked for or a broken configuration file explain nothing: they must
+not be felt, unless they took the very server away. An error without a kind of its own (`internal`)
+is never explained.
 """
 
 import math
@@ -22,7 +24,8 @@ _WARM_SHARE = 0.3
 
 
 TRIED, UNTRIED_S = "is being tried again just now", 120.0
-"""Who comes while the first call since a fault tries the server is told so; that first call may come long after it."""
+"""Who comes while the first call since a fault tries the server is told so; that first call may
+come long after it."""
 
 
 @dataclass
@@ -79,7 +82,8 @@ class Verdict:
     wanted: int
     """Errors of calls that were made to fail."""
     explained: dict[str, tuple[int, int, int]]
-    """By kind of fault: how many, errors of requests under way when it struck, errors of those sent while it lasted."""
+    """By kind of fault: how many, errors of requests under way when it struck, errors of those sent
+    while it lasted."""
     in_flight: dict[str, int]
     """By kind of fault: requests that were under way, and needed what it struck."""
     unexplained: list[Asked]
@@ -87,8 +91,11 @@ class Verdict:
     """Crossed, lost or hung."""
 
 
-def outcome(message: dict[str, Any], nonces: frozenset[str], marks: Iterable[str], *, failing: bool) -> tuple[str, str]:
-    """How an answer is to be taken, and its kind of error; `marks` is what a right one must contain."""
+def outcome(
+    message: dict[str, Any], nonces: frozenset[str], marks: Iterable[str], *, failing: bool
+) -> tuple[str, str]:
+    """How an answer is to be taken, and its kind of error; `marks` is what a right one must
+    contain."""
     whole = str(message)
     if not set(NONCE.findall(whole)) <= nonces:
         return CROSSED, ""
@@ -110,18 +117,30 @@ def kind_of(result: dict[str, Any]) -> str:
     if told:
         return str(told.get("kind"))
     text = str(((result.get("content") or [{}])[0]).get("text", ""))
-    for head, kind in (("script ", "script"), ("Workflow ", "workflow"), ("failed as asked", "failed as asked")):
+    for head, kind in (
+        ("script ", "script"),
+        ("Workflow ", "workflow"),
+        ("failed as asked", "failed as asked"),
+    ):
         if text.startswith(head):
-            return f"{kind} {text.removeprefix(head).partition(':')[0]}" if head == "script " else kind
+            return (
+                f"{kind} {text.removeprefix(head).partition(':')[0]}" if head == "script " else kind
+            )
     return "untyped" if not text else "tool"
 
 
 def judge(books: Books) -> Verdict:
     """Account for every request."""
     counted = Counter(one.outcome for one in books.asked)
-    bad = [one for one in books.asked if one.outcome in (CROSSED, LOST, HUNG, "") and not _killed(one, books.faults)]
+    bad = [
+        one
+        for one in books.asked
+        if one.outcome in (CROSSED, LOST, HUNG, "") and not _killed(one, books.faults)
+    ]
     errors = [one for one in books.asked if one.outcome == ERROR and one.wants == OK]
-    explained = {kind: (many, 0, 0) for kind, many in Counter(one.what for one in books.faults).items()}
+    explained = {
+        kind: (many, 0, 0) for kind, many in Counter(one.what for one in books.faults).items()
+    }
     unexplained: list[Asked] = []
     for one in errors:
         # The latest that explains it: what struck last is felt first.
@@ -130,11 +149,16 @@ def judge(books: Books) -> Verdict:
             unexplained.append(one)
             continue
         many, before, after = explained[why.what]
-        explained[why.what] = (many, before + (one.sent <= why.since), after + (one.sent > why.since))
+        explained[why.what] = (
+            many,
+            before + (one.sent <= why.since),
+            after + (one.sent > why.since),
+        )
     flying: Counter[str] = Counter()
     for fault in books.faults:
         flying[fault.what] += sum(
-            one.sent <= fault.since <= one.ended and bool(fault.hits & one.needs) for one in books.asked
+            one.sent <= fault.since <= one.ended and bool(fault.hits & one.needs)
+            for one in books.asked
         )
     wanted = sum(one.wants == ERROR and one.outcome == ERROR for one in books.asked)
     return Verdict(counted, wanted, explained, dict(flying), unexplained, bad)
@@ -142,12 +166,15 @@ def judge(books: Books) -> Verdict:
 
 def _killed(asked: Asked, faults: Iterable[Fault]) -> bool:
     """Whether nothing came back because the client itself, its own gateway included, was killed."""
-    return asked.outcome == LOST and any(asked.client in one.hits and one.explains(asked) for one in faults)
+    return asked.outcome == LOST and any(
+        asked.client in one.hits and one.explains(asked) for one in faults
+    )
 
 
 @dataclass(frozen=True)
 class Trend:
-    """How a figure moved: medians of the first and the last fifth after warming up, and the slope with its doubt."""
+    """How a figure moved: medians of the first and the last fifth after warming up, and the slope
+    with its doubt."""
 
     name: str
     first: float

@@ -1,6 +1,8 @@
-"""What is done to the world of the soak, by a schedule that its seed decides; each deed is booked as a fault.
+"""What is done to the world of the soak, by a schedule that its seed decides; each deed is booked
+as a fault.
 
-A fault says what it may be felt on and until when. Deeds that nobody may feel are booked too, and explain nothing.
+A fault says what it may be felt on and until when. Deeds that nobody may feel are booked too, and
+explain nothing.
 """
 
 import asyncio
@@ -24,7 +26,12 @@ TAKEN_S = 4.0
 ANSWER_S = 30.0
 RECENT = 500
 """Requests among which those under way are looked for."""
-_BROKEN = ("servers: [", "servers: {b00: {comand: nothing}}\n", "\x00\x01", "limits: {requests: -1}\n")
+_BROKEN = (
+    "servers: [",
+    "servers: {b00: {comand: nothing}}\n",
+    "\x00\x01",
+    "limits: {requests: -1}\n",
+)
 
 
 class Chaos:
@@ -39,7 +46,13 @@ class Chaos:
         rng: random.Random,
         per_minute: float,
     ) -> None:
-        self._world, self._gateway, self._clients, self._books, self._rng = world, gateway, clients, books, rng
+        self._world, self._gateway, self._clients, self._books, self._rng = (
+            world,
+            gateway,
+            clients,
+            books,
+            rng,
+        )
         self._pause = 60 / per_minute
         self._round = 0
         self._pending: set[asyncio.Task[None]] = set()
@@ -84,12 +97,16 @@ class Chaos:
 
     def _book(self, what: str, *hits: str, lasts: float = 0.0) -> Fault:
         now = time.monotonic()
-        self._books.faults.append(fault := Fault(what, frozenset(hits), now, now + lasts if lasts else float("inf")))
+        self._books.faults.append(
+            fault := Fault(what, frozenset(hits), now, now + lasts if lasts else float("inf"))
+        )
         return fault
 
     # --- processes
 
-    async def _children(self, wanted: Callable[[psutil.Process], bool]) -> list[tuple[str, psutil.Process]]:
+    async def _children(
+        self, wanted: Callable[[psutil.Process], bool]
+    ) -> list[tuple[str, psutil.Process]]:
         """Of every gateway: its name, and a process below it."""
         gateways = {"main": self._gateway}
         for client in self._clients:
@@ -118,8 +135,17 @@ class Chaos:
 
     def _at_work(self, found: list[tuple[str, psutil.Process]]) -> list[tuple[str, psutil.Process]]:
         """Those of whom something is asked now: a fault is for somebody to feel."""
-        asked = {need for one in self._books.asked[-RECENT:] if one.ended == math.inf for need in one.needs}
-        return [(gateway, one) for gateway, one in found if f"{gateway}/{server_of(one) or 'sandbox'}" in asked]
+        asked = {
+            need
+            for one in self._books.asked[-RECENT:]
+            if one.ended == math.inf
+            for need in one.needs
+        }
+        return [
+            (gateway, one)
+            for gateway, one in found
+            if f"{gateway}/{server_of(one) or 'sandbox'}" in asked
+        ]
 
     async def _freeze_server(self) -> None:
         if not (found := await self._children(lambda one: server_of(one) is not None)):
@@ -141,7 +167,9 @@ class Chaos:
         helper = self._rng.choice(up)
         self._down.append(helper)
         gateways = {"main", *(client.gateway for client in self._clients)}
-        fault = self._book("HTTP servers killed", *(f"{one}/{name}" for one in gateways for name in helper.names))
+        fault = self._book(
+            "HTTP servers killed", *(f"{one}/{name}" for one in gateways for name in helper.names)
+        )
         helper.kill()
         try:
             await asyncio.sleep(self._rng.uniform(0.1, 2))
@@ -164,12 +192,18 @@ class Chaos:
         process.kill()
 
     async def _kill_client(self) -> None:
-        client = self._rng.choice([one for one in self._clients if not isinstance(one.door, StdioDoor)])
+        client = self._rng.choice(
+            [one for one in self._clients if not isinstance(one.door, StdioDoor)]
+        )
         self._book("client killed", client.name, lasts=0.1)
         client.kill.set()
 
     async def _kill_own_gateway(self) -> None:
-        clients = [one for one in self._clients if isinstance(one.door, StdioDoor) and one.door.pid is not None]
+        clients = [
+            one
+            for one in self._clients
+            if isinstance(one.door, StdioDoor) and one.door.pid is not None
+        ]
         if not clients:
             return
         client = self._rng.choice(clients)
@@ -215,7 +249,11 @@ class Chaos:
         if EXTRA in servers:
             del servers[EXTRA]
         else:
-            servers[EXTRA] = {**servers["b00"], "protocol": "legacy", "args": self._world.args(EXTRA, 0)}
+            servers[EXTRA] = {
+                **servers["b00"],
+                "protocol": "legacy",
+                "args": self._world.args(EXTRA, 0),
+            }
         await self._written()
 
     async def _alter_limits(self) -> None:
@@ -243,14 +281,22 @@ class Chaos:
         async with asyncio.timeout(ANSWER_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", self._world.port)
             try:
-                request = [f"POST /api/v1/servers/{name}/restart HTTP/1.1", f"host: 127.0.0.1:{self._world.port}"]
-                writer.write("\r\n".join([*request, "content-length: 0", "connection: close", "", ""]).encode())
+                request = [
+                    f"POST /api/v1/servers/{name}/restart HTTP/1.1",
+                    f"host: 127.0.0.1:{self._world.port}",
+                ]
+                writer.write(
+                    "\r\n".join(
+                        [*request, "content-length: 0", "connection: close", "", ""]
+                    ).encode()
+                )
                 answer = (await reader.read()).decode("utf-8", "replace")
             finally:
                 writer.close()
         head, _, body = answer.partition("\r\n\r\n")
         status = head.split(" ")[1] if " " in head else "none"
-        # A server that is removed, or killed, at that very moment cannot be started: that is said, and in JSON.
+        # A server that is removed, or killed, at that very moment cannot be started: that is said,
+        # and in JSON.
         if status not in ("200", "404", "503") or not _is_json(body):
             self.trouble.append(f"restart of {name}: {answer[:300]}")
 

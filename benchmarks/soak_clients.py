@@ -1,4 +1,5 @@
-"""The clients of the soak: each does one thing after another, now and then several at once, and books every request."""
+"""The clients of the soak: each does one thing after another, now and then several at once, and
+books every request."""
 
 import asyncio
 import random
@@ -8,7 +9,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.soak_account import CROSSED, ERROR, HUNG, LEFT, LOST, OK, Asked, Books, Fault, outcome
+from benchmarks.soak_account import (
+    CROSSED,
+    ERROR,
+    HUNG,
+    LEFT,
+    LOST,
+    OK,
+    Asked,
+    Books,
+    Fault,
+    outcome,
+)
 from benchmarks.soak_doors import Door, HttpDoor, Lost, StdioDoor
 
 LINE = 400
@@ -17,9 +29,11 @@ LINE = 400
 DEADLINE_S = 30.0
 """Far above every limit in the configuration: whoever waits so long waits for ever."""
 RECOVERY_S = 3.0
-"""How long a server that died may be missed: it starts anew with the next call, on a busy machine."""
+"""How long a server that died may be missed: it starts anew with the next call, on a busy machine.
+"""
 ABANDONS = 0.2
-"""How many of the killed clients never come back: their sessions stay for as long as the gateway keeps idle ones."""
+"""How many of the killed clients never come back: their sessions stay for as long as the gateway
+keeps idle ones."""
 SESSION = "portico/session"
 _HANDLE = re.compile(r"portico://result/([\w-]+)")
 _CODE = {
@@ -99,7 +113,10 @@ class Client:
         ]
         kinds += [(4, self._claim)] * claims
         kinds += [] if plain else [(3, self._leave), (1.5, self._sip), (1.5, self._reopen)]
-        self._weights, self._actions = [weight for weight, _ in kinds], [action for _, action in kinds]
+        self._weights, self._actions = (
+            [weight for weight, _ in kinds],
+            [action for _, action in kinds],
+        )
 
     async def live(self, until: float) -> None:
         """Until the run is over; it has to be open."""
@@ -129,7 +146,8 @@ class Client:
             self._note(record, OK)
 
     async def _killed(self) -> None:
-        """Its connections are gone. Mostly it comes back with the session it had; else that is left to the gateway."""
+        """Its connections are gone. Mostly it comes back with the session it had; else that is left
+        to the gateway."""
         if not isinstance(self.door, HttpDoor):
             await self._again()
             return
@@ -148,13 +166,26 @@ class Client:
 
     # --- one request
 
-    def _book(self, what: str, needs: frozenset[str], nonces: frozenset[str] = frozenset(), wants: str = OK) -> Asked:
+    def _book(
+        self,
+        what: str,
+        needs: frozenset[str],
+        nonces: frozenset[str] = frozenset(),
+        wants: str = OK,
+    ) -> Asked:
         whole = needs | {self.gateway, self.name}
-        self._books.asked.append(record := Asked(self.name, what, whole, nonces, time.monotonic(), wants))
+        self._books.asked.append(
+            record := Asked(self.name, what, whole, nonces, time.monotonic(), wants)
+        )
         return record
 
     def _note(self, record: Asked, how: str, kind: str = "", said: str = "") -> None:
-        record.ended, record.outcome, record.kind, record.said = time.monotonic(), how, kind, said[:500]
+        record.ended, record.outcome, record.kind, record.said = (
+            time.monotonic(),
+            how,
+            kind,
+            said[:500],
+        )
 
     async def _call(
         self,
@@ -171,12 +202,16 @@ class Client:
         sandbox: bool = False,
     ) -> dict[str, Any]:
         """Ask, book, and give the answer where it was a right one."""
-        needs = {f"{self.gateway}/{one.name}" for one in servers} | ({f"{self.gateway}/sandbox"} if sandbox else set())
+        needs = {f"{self.gateway}/{one.name}" for one in servers} | (
+            {f"{self.gateway}/sandbox"} if sandbox else set()
+        )
         own = frozenset(nonces)
         record = self._book(what, frozenset(needs), own, wants)
         try:
             async with asyncio.timeout(leave_after or DEADLINE_S):
-                message = await self.door.ask("tools/call", {"name": tool, "arguments": arguments}, slow=slow)
+                message = await self.door.ask(
+                    "tools/call", {"name": tool, "arguments": arguments}, slow=slow
+                )
         except TimeoutError:
             self._note(record, LEFT if leave_after else HUNG)
             return {}
@@ -196,7 +231,9 @@ class Client:
         return f"~{self._rng.getrandbits(64):016x}~"
 
     def _one(self, tool: str = "echo") -> Target:
-        return self._rng.choice([one for one in self._targets if tool in one.tools and not one.isolated])
+        return self._rng.choice(
+            [one for one in self._targets if tool in one.tools and not one.isolated]
+        )
 
     # --- what it does
 
@@ -204,7 +241,11 @@ class Client:
         tool = self._rng.choice(["echo", "peek"])
         server, nonce = self._one(tool), self._nonce()
         delay = self._rng.choice([0, 0, 5, 50, 200, 600])
-        given = {"nonce": nonce, "delay_ms": delay, "size": self._rng.choice([0, 0, 0, 2_000, 8_000])}
+        given = {
+            "nonce": nonce,
+            "delay_ms": delay,
+            "size": self._rng.choice([0, 0, 0, 2_000, 8_000]),
+        }
         call = {"name": f"{server.name}.{tool}", "arguments": given}
         await self._call(tool, "call_tool", call, [server], [nonce], [server.says])
 
@@ -228,12 +269,16 @@ class Client:
 
     async def _search(self) -> None:
         nonce = self._nonce()
-        await self._call("search", "search_tools", {"query": f"say back {nonce}", "limit": 4}, [], [nonce])
+        await self._call(
+            "search", "search_tools", {"query": f"say back {nonce}", "limit": 4}, [], [nonce]
+        )
 
     async def _describe(self) -> None:
         server = self._one()
         name = f"{server.name}.echo"
-        await self._call("describe", "describe_tools", {"names": [name]}, [server], [], ["delay_ms"])
+        await self._call(
+            "describe", "describe_tools", {"names": [name]}, [server], [], ["delay_ms"]
+        )
 
     async def _code(self) -> None:
         language = self._rng.choice(list(_CODE))
@@ -241,7 +286,9 @@ class Client:
         spelt = {"one": f"{one.name}.echo", "two": f"{two.name}.echo", "x": x, "y": y}
         code = _CODE[language].format(**spelt, ms=self._rng.choice([0, 0, 50, 200]))
         call = {"code": code, "language": language}
-        await self._call(language, "run_code", call, [one, two], [x, y], [one.says, two.says], sandbox=True)
+        await self._call(
+            language, "run_code", call, [one, two], [x, y], [one.says, two.says], sandbox=True
+        )
 
     async def _flow(self) -> None:
         one, two, three = self._one(), self._one(), self._one()
@@ -249,10 +296,16 @@ class Client:
         steps = [
             {"id": "a", "tool": f"{one.name}.echo", "arguments": {"nonce": x, "delay_ms": 20}},
             {"id": "b", "tool": f"{two.name}.echo", "arguments": {"nonce": y}},
-            {"id": "c", "tool": f"{three.name}.echo", "arguments": {"nonce": "${a.nonce}${b.nonce}"}},
+            {
+                "id": "c",
+                "tool": f"{three.name}.echo",
+                "arguments": {"nonce": "${a.nonce}${b.nonce}"},
+            },
         ]
         marks = [x + y, three.says]
-        await self._call("workflow", "run_workflow", {"steps": steps}, [one, two, three], [x, y], marks)
+        await self._call(
+            "workflow", "run_workflow", {"steps": steps}, [one, two, three], [x, y], marks
+        )
 
     async def _ask(self) -> None:
         asking = [one for one in self._targets if "ask" in one.tools]
@@ -264,13 +317,19 @@ class Client:
         await self._own("question", call, server, nonce, marks)
 
     async def _claim(self) -> None:
-        server, nonce = self._rng.choice([one for one in self._targets if one.isolated]), self._nonce()
+        server, nonce = (
+            self._rng.choice([one for one in self._targets if one.isolated]),
+            self._nonce(),
+        )
         owner = f"{self.name}#{self._generation}"
         call = {"name": f"{server.name}.claim", "arguments": {"nonce": nonce, "owner": owner}}
         await self._own("claim", call, server, nonce, [f'"owner": "{owner}"'])
 
-    async def _own(self, what: str, call: dict[str, Any], server: Target, nonce: str, marks: Sequence[str]) -> None:
-        """A call of a server that may keep a state for each client: with the handle that an earlier answer gave."""
+    async def _own(
+        self, what: str, call: dict[str, Any], server: Target, nonce: str, marks: Sequence[str]
+    ) -> None:
+        """A call of a server that may keep a state for each client: with the handle that an earlier
+        answer gave."""
         if handle := self._handles.get(server.name):
             call["session"] = handle
         result = await self._call(what, "call_tool", call, [server], [nonce], marks)
@@ -287,7 +346,9 @@ class Client:
 
     async def _crash(self) -> None:
         server = self._one("crash")
-        fault = Fault("crash of a call", frozenset({f"{self.gateway}/{server.name}"}), time.monotonic())
+        fault = Fault(
+            "crash of a call", frozenset({f"{self.gateway}/{server.name}"}), time.monotonic()
+        )
         self._books.faults.append(fault)
         try:
             await self._failing("crash", server)
@@ -300,7 +361,9 @@ class Client:
         await self._call(tool, "call_tool", call, [server], [nonce], wants=ERROR)
 
     async def _unknown(self) -> None:
-        await self._call("unknown", "call_tool", {"name": "nobody.nothing", "arguments": {}}, wants=ERROR)
+        await self._call(
+            "unknown", "call_tool", {"name": "nobody.nothing", "arguments": {}}, wants=ERROR
+        )
 
     async def _leave(self) -> None:
         server, nonce = self._one(), self._nonce()

@@ -1,7 +1,9 @@
-"""The ways in of the soak's clients: bare HTTP and bare pipes in both eras, and the SDK's client for realism.
+"""The ways in of the soak's clients: bare HTTP and bare pipes in both eras, and the SDK's client
+for realism.
 
-Each asks one request at a time or several at once, and gives the whole answer back. Whoever is cancelled hangs up: over
-HTTP by closing that connection, over pipes by `notifications/cancelled`, as clients do.
+Each asks one request at a time or several at once, and gives the whole answer back. Whoever is
+cancelled hangs up: over HTTP by closing that connection, over pipes by `notifications/cancelled`,
+as clients do.
 """
 
 import asyncio
@@ -24,7 +26,8 @@ _META = "io.modelcontextprotocol/"
 _MOST = 2**22
 OPEN_S = 30.0
 IDLE_S = 2.0
-"""After which a connection is not used again: servers close idle ones, and a request must not meet that."""
+"""After which a connection is not used again: servers close idle ones, and a request must not meet
+that."""
 SIP, SIP_S = 2_048, 0.02
 """How a slow reader reads."""
 CAPABILITIES: Message = {"elicitation": {"form": {}}}
@@ -47,27 +50,40 @@ class Door(Protocol):
 
 
 def reply_to(question: Message) -> Message:
-    """What the user says to a server's question: its last word, so that the server hears to whom it spoke."""
-    return {"action": "accept", "content": {"word": str(question.get("message", "")).strip("?").split()[-1]}}
+    """What the user says to a server's question: its last word, so that the server hears to whom it
+    spoke."""
+    return {
+        "action": "accept",
+        "content": {"word": str(question.get("message", "")).strip("?").split()[-1]},
+    }
 
 
 def _about(name: str) -> Message:
-    told = {"protocolVersion": MODERN, "clientCapabilities": CAPABILITIES, "clientInfo": {"name": name, "version": "1"}}
+    told = {
+        "protocolVersion": MODERN,
+        "clientCapabilities": CAPABILITIES,
+        "clientInfo": {"name": name, "version": "1"},
+    }
     return {_META + key: value for key, value in told.items()}
 
 
-async def _answered(ask: Callable[[str, Message], Any], method: str, params: Message, *, modern: bool) -> Message:
+async def _answered(
+    ask: Callable[[str, Message], Any], method: str, params: Message, *, modern: bool
+) -> Message:
     """Ask, and answer whatever has to be answered first in the new era."""
     message = await ask(method, params)
     while modern and (result := message.get("result") or {}).get("resultType") == "input_required":
-        replies = {key: reply_to(one["params"]) for key, one in result.get("inputRequests", {}).items()}
+        replies = {
+            key: reply_to(one["params"]) for key, one in result.get("inputRequests", {}).items()
+        }
         state = {"requestState": result["requestState"]} if "requestState" in result else {}
         message = await ask(method, {**params, "inputResponses": replies, **state})
     return message
 
 
 class HttpDoor:
-    """Bare HTTP: a connection for each request under way, kept for the next; a session in the old era."""
+    """Bare HTTP: a connection for each request under way, kept for the next; a session in the old
+    era."""
 
     def __init__(self, url: str, era: str, name: str) -> None:
         self._at, self._modern, self._name = urlsplit(url), era == "modern", name
@@ -78,9 +94,15 @@ class HttpDoor:
     async def open(self) -> None:
         if self._modern:
             return
-        hello = {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "clientInfo": _info(self._name)}
+        hello = {
+            "protocolVersion": LEGACY,
+            "capabilities": CAPABILITIES,
+            "clientInfo": _info(self._name),
+        }
         async with asyncio.timeout(OPEN_S):
-            answer = await self._post({"id": next(self._ids), "method": "initialize", "params": hello})
+            answer = await self._post(
+                {"id": next(self._ids), "method": "initialize", "params": hello}
+            )
             if answer is None or "result" not in answer:
                 raise Lost(f"initialize was answered {answer}")
             await self._post({"method": "notifications/initialized"})
@@ -88,7 +110,9 @@ class HttpDoor:
     async def ask(self, method: str, params: Message, *, slow: bool = False) -> Message:
         async def once(method: str, params: Message) -> Message:
             given = {**params, "_meta": _about(self._name)} if self._modern else params
-            answer = await self._post({"id": next(self._ids), "method": method, "params": given}, slow=slow)
+            answer = await self._post(
+                {"id": next(self._ids), "method": method, "params": given}, slow=slow
+            )
             if answer is None:
                 raise Lost("the stream ended without an answer")
             return answer
@@ -119,7 +143,10 @@ class HttpDoor:
 
     async def _post(self, message: Message, *, slow: bool = False) -> Message | None:
         body = json.dumps({"jsonrpc": "2.0", **message}).encode()
-        about = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        about = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+        }
         if self._modern:
             named = message.get("params", {}).get("name")
             about |= {"mcp-protocol-version": MODERN, "mcp-method": message["method"]}
@@ -132,8 +159,14 @@ class HttpDoor:
         reader, writer = await self._connection()
         if self._session:
             about = {**about, "mcp-session-id": self._session, "mcp-protocol-version": LEGACY}
-        lines = [f"{verb} {self._at.path} HTTP/1.1", f"host: {self._at.netloc}", f"content-length: {len(body)}"]
-        request = "\r\n".join([*lines, *(f"{name}: {value}" for name, value in about.items()), "", ""])
+        lines = [
+            f"{verb} {self._at.path} HTTP/1.1",
+            f"host: {self._at.netloc}",
+            f"content-length: {len(body)}",
+        ]
+        request = "\r\n".join(
+            [*lines, *(f"{name}: {value}" for name, value in about.items()), "", ""]
+        )
         whole = False
         try:
             writer.write(request.encode() + body)
@@ -160,7 +193,10 @@ class HttpDoor:
         self, head: str, reader: asyncio.StreamReader, wanted: int | None, *, slow: bool
     ) -> tuple[Message | None, bool]:
         first, *lines = head.strip().split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
         status = int(first.split(" ")[1])
         self._session = headers.get("mcp-session-id", self._session)
         if headers.get("transfer-encoding") != "chunked":
@@ -170,14 +206,21 @@ class HttpDoor:
             try:
                 return json.loads(body), True
             except ValueError:
-                return {"error": {"code": f"HTTP {status}", "message": body[:300].decode("utf-8", "replace")}}, True
+                return {
+                    "error": {
+                        "code": f"HTTP {status}",
+                        "message": body[:300].decode("utf-8", "replace"),
+                    }
+                }, True
         text, found = b"", None
         while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
             text += await _sipped(reader, size, slow=slow)
             await reader.readexactly(2)
             *events, text = text.replace(b"\r\n", b"\n").split(b"\n\n")
             for event in events:
-                data = b"\n".join(line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:"))
+                data = b"\n".join(
+                    line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")
+                )
                 message = json.loads(data) if data else {}
                 if message.get("id") == wanted and "method" not in message:
                     found = message
@@ -189,11 +232,16 @@ class HttpDoor:
         return found, True
 
     async def _reply(self, question: Message) -> None:
-        await self._post_reply({"id": question["id"], "result": reply_to(question.get("params") or {})})
+        await self._post_reply(
+            {"id": question["id"], "result": reply_to(question.get("params") or {})}
+        )
 
     async def _post_reply(self, message: Message) -> None:
         body = json.dumps({"jsonrpc": "2.0", **message}).encode()
-        about = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        about = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+        }
         await self._exchange("POST", body, about, None)
 
 
@@ -215,8 +263,16 @@ def _info(name: str) -> Message:
 class StdioDoor:
     """A gateway of one's own, over its pipes."""
 
-    def __init__(self, config: Path, log: Path, era: str, name: str, stray: Callable[[str], None]) -> None:
-        self._config, self._log, self._modern, self._name, self._stray = config, log, era == "modern", name, stray
+    def __init__(
+        self, config: Path, log: Path, era: str, name: str, stray: Callable[[str], None]
+    ) -> None:
+        self._config, self._log, self._modern, self._name, self._stray = (
+            config,
+            log,
+            era == "modern",
+            name,
+            stray,
+        )
         self._ids = count(1)
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._left: set[int] = set()
@@ -226,7 +282,11 @@ class StdioDoor:
     @property
     def pid(self) -> int | None:
         """Of its gateway, while that runs."""
-        return self._process.pid if self._process is not None and self._process.returncode is None else None
+        return (
+            self._process.pid
+            if self._process is not None and self._process.returncode is None
+            else None
+        )
 
     async def open(self) -> None:
         command = [sys.executable, "-m", "portico", "stdio", "--config", str(self._config)]
@@ -242,7 +302,11 @@ class StdioDoor:
         self._waiting, self._left = {}, set()
         self._reading = asyncio.create_task(self._read(self._process, self._waiting, self._left))
         if not self._modern:
-            hello = {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "clientInfo": _info(self._name)}
+            hello = {
+                "protocolVersion": LEGACY,
+                "capabilities": CAPABILITIES,
+                "clientInfo": _info(self._name),
+            }
             async with asyncio.timeout(OPEN_S):
                 await self._once("initialize", hello)
             self._send({"method": "notifications/initialized"})
@@ -275,7 +339,10 @@ class StdioDoor:
         self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     async def _read(
-        self, process: asyncio.subprocess.Process, waiting: dict[int, asyncio.Future[Message]], left: set[int]
+        self,
+        process: asyncio.subprocess.Process,
+        waiting: dict[int, asyncio.Future[Message]],
+        left: set[int],
     ) -> None:
         assert process.stdout is not None
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -284,7 +351,12 @@ class StdioDoor:
                 if "method" in message:
                     if "id" in message:
                         with contextlib.suppress(Lost):
-                            self._send({"id": message["id"], "result": reply_to(message.get("params") or {})})
+                            self._send(
+                                {
+                                    "id": message["id"],
+                                    "result": reply_to(message.get("params") or {}),
+                                }
+                            )
                 elif (one := waiting.get(message.get("id"))) is not None:
                     if not one.done():
                         one.set_result(message)
@@ -311,7 +383,8 @@ class StdioDoor:
 
 
 class SdkDoor:
-    """The SDK's client, as most programs use it; it is opened and closed by one task, as it demands."""
+    """The SDK's client, as most programs use it; it is opened and closed by one task, as it
+    demands."""
 
     def __init__(self, url: str, era: str, name: str) -> None:
         self._url, self._era, self._name = url, era, name

@@ -1,8 +1,9 @@
 """The servers of the soak: every answer carries the nonce of its call and the name of who gave it.
 
-A file to be run (`python -S benchmarks/soak_server.py --name b01 --era legacy`), on stdin and stdout, or with `--port`
-over HTTP, where each of several names is a server at a path of its own. Standard library only, because it is killed and
-started by the hundred. `FUNCTIONS` are the same tools for a server inside of the gateway.
+A file to be run (`python -S benchmarks/soak_server.py --name b01 --era legacy`), on stdin and
+stdout, or with `--port` over HTTP, where each of several names is a server at a path of its own.
+Standard library only, because it is killed and started by the hundred. `FUNCTIONS` are the same
+tools for a server inside of the gateway.
 
     echo, peek   say the nonce back after a while, as large as wanted; `peek` is read-only, so it may be asked twice
     claim        whose this process is: the first who asks; shows whether instances are kept apart
@@ -31,7 +32,10 @@ _MOST = 2**22
 
 
 def _tool(name: str, words: str, *, read_only: bool = False, **properties: str) -> Message:
-    schema = {"type": "object", "properties": {key: {"type": kind} for key, kind in properties.items()}}
+    schema = {
+        "type": "object",
+        "properties": {key: {"type": kind} for key, kind in properties.items()},
+    }
     required = [key for key in properties if key in ("nonce", "owner")]
     annotations = {"readOnlyHint": read_only, "destructiveHint": False}
     return {
@@ -43,8 +47,17 @@ def _tool(name: str, words: str, *, read_only: bool = False, **properties: str) 
 
 
 TOOLS = [
-    _tool("echo", "Say a nonce back after a delay.", nonce="string", delay_ms="number", size="integer"),
-    _tool("peek", "Look a nonce up.", read_only=True, nonce="string", delay_ms="number", size="integer"),
+    _tool(
+        "echo", "Say a nonce back after a delay.", nonce="string", delay_ms="number", size="integer"
+    ),
+    _tool(
+        "peek",
+        "Look a nonce up.",
+        read_only=True,
+        nonce="string",
+        delay_ms="number",
+        size="integer",
+    ),
     _tool("claim", "Tell whose process this is.", nonce="string", owner="string"),
     _tool("ask", "Ask the user for a word.", nonce="string"),
     _tool("crash", "Die of this call.", nonce="string"),
@@ -110,11 +123,18 @@ class Server:
         if tool == "hang":
             await asyncio.Event().wait()
         if tool == "fail":
-            return {"content": [{"type": "text", "text": f"failed as asked: {nonce} {self.name}"}], "isError": True}
+            return {
+                "content": [{"type": "text", "text": f"failed as asked: {nonce} {self.name}"}],
+                "isError": True,
+            }
         raise Refused(-32602, f"Unknown tool: {tool}")
 
     async def _ask(self, nonce: str, params: Message, question: Question | None) -> Message:
-        schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+        schema = {
+            "type": "object",
+            "properties": {"word": {"type": "string"}},
+            "required": ["word"],
+        }
         asked = {"message": f"A word for {nonce}?", "requestedSchema": schema}
         if self.era == "legacy":
             if question is None:
@@ -122,7 +142,11 @@ class Server:
             heard = await question(asked)
         elif "inputResponses" not in params:
             request = {"method": "elicitation/create", "params": {"mode": "form", **asked}}
-            return {"resultType": "input_required", "inputRequests": {"word": request}, "requestState": nonce}
+            return {
+                "resultType": "input_required",
+                "inputRequests": {"word": request},
+                "requestState": nonce,
+            }
         else:
             heard = params["inputResponses"]["word"]
         word = (heard.get("content") or {}).get("word", heard.get("action"))
@@ -172,7 +196,9 @@ async def on_pipes(server: Server) -> None:
         message = json.loads(line)
         if "method" not in message:
             if (waiting := asked.get(message.get("id"))) is not None and not waiting.done():
-                waiting.set_result(message.get("result") or {"action": f"refused: {message.get('error')}"})
+                waiting.set_result(
+                    message.get("result") or {"action": f"refused: {message.get('error')}"}
+                )
         elif message["method"] == "notifications/cancelled":
             if task := under_way.pop((message.get("params") or {}).get("requestId"), None):
                 task.cancel()
@@ -184,7 +210,9 @@ async def on_pipes(server: Server) -> None:
 
 async def _outcome(server: Server, message: Message, question: Question | None) -> Message:
     try:
-        return {"result": await server.answer(message["method"], message.get("params") or {}, question)}
+        return {
+            "result": await server.answer(message["method"], message.get("params") or {}, question)
+        }
     except Refused as refused:
         return {"error": refused.error}
 
@@ -193,14 +221,19 @@ async def _outcome(server: Server, message: Message, question: Question | None) 
 
 
 async def on_port(servers: dict[str, Server], port: int) -> None:
-    """Serve several servers, each at its path; in the old era a session is needed, and forgotten with the process."""
+    """Serve several servers, each at its path; in the old era a session is needed, and forgotten
+    with the process."""
     sessions: set[str] = set()
 
     async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 status, body, more = await _visited(head.decode(), reader, servers, sessions)
-                lines = [f"HTTP/1.1 {status} -", "content-type: application/json", f"content-length: {len(body)}"]
+                lines = [
+                    f"HTTP/1.1 {status} -",
+                    "content-type: application/json",
+                    f"content-length: {len(body)}",
+                ]
                 writer.write("\r\n".join([*lines, *more, "", ""]).encode() + body)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -217,7 +250,9 @@ async def _visited(
 ) -> tuple[int, bytes, list[str]]:
     first, *lines = head.strip().split("\r\n")
     verb, path, _ = first.split(" ", 2)
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    headers = {
+        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     server = servers.get(path.strip("/").split("/")[0])
     if server is None:
@@ -232,8 +267,15 @@ async def _visited(
         if message.get("method") == "initialize":
             sessions.add(session := uuid.uuid4().hex)
             more = [f"mcp-session-id: {session}"]
-        elif headers.get("mcp-session-id") not in sessions and message.get("method") != "server/discover":
-            return 404, b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "No such session"}}', []
+        elif (
+            headers.get("mcp-session-id") not in sessions
+            and message.get("method") != "server/discover"
+        ):
+            return (
+                404,
+                b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "No such session"}}',
+                [],
+            )
     if "id" not in message:
         return 202, b"", []
     outcome = await _outcome(server, message, None)
@@ -264,15 +306,25 @@ FUNCTIONS = [echo, hang, fail]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--name", action="append", required=True, metavar="NAME[=ERA]")
     parser.add_argument("--era", choices=("legacy", "modern"), default="legacy")
     parser.add_argument("--port", type=int)
-    parser.add_argument("--round", help="changes nothing; a configuration that differs in it starts another process")
+    parser.add_argument(
+        "--round", help="changes nothing; a configuration that differs in it starts another process"
+    )
     options = parser.parse_args()
-    pairs = [(name, era or options.era) for name, _, era in (one.partition("=") for one in options.name)]
+    pairs = [
+        (name, era or options.era) for name, _, era in (one.partition("=") for one in options.name)
+    ]
     servers = {name: Server(name, era) for name, era in pairs}
-    asyncio.run(on_pipes(next(iter(servers.values()))) if options.port is None else on_port(servers, options.port))
+    asyncio.run(
+        on_pipes(next(iter(servers.values())))
+        if options.port is None
+        else on_port(servers, options.port)
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What the soak is done to: a gateway over many servers, gateways of single clients, and what all of them take.
+"""What the soak is done to: a gateway over many servers, gateways of single clients, and what all
+of them take.
 
 Every server's command line carries the run's tag, so that whatever is left behind can be found.
 """
@@ -30,7 +31,8 @@ EXTRA = "extra"
 
 @dataclass(frozen=True)
 class Fleet:
-    """Which servers there are: most over pipes, some of them for each client, the rest over HTTP, one inside."""
+    """Which servers there are: most over pipes, some of them for each client, the rest over HTTP,
+    one inside."""
 
     piped: tuple[str, ...]
     isolated: tuple[str, ...]
@@ -57,12 +59,15 @@ class Fleet:
     def target(self, name: str, *, alone: bool = False) -> Target:
         """As a client knows it, which may be `alone` with it."""
         isolated = name in self.isolated
-        # A question in the old era has a client if nobody else uses the server; over HTTP ours cannot ask at all.
+        # A question in the old era has a client if nobody else uses the server; over HTTP ours
+        # cannot ask at all.
         asks = self.era(name) == "modern" or isolated or (alone and name in self.piped)
         # A process with several HTTP servers must not die of one's call.
         dies = name not in self.remote
         there = {"claim": isolated, "ask": asks, "crash": dies}
-        return Target(name, name, frozenset(tool for tool in TOOLS if there.get(tool, True)), isolated)
+        return Target(
+            name, name, frozenset(tool for tool in TOOLS if there.get(tool, True)), isolated
+        )
 
 
 FUNCTIONS = Target("functions", "functions", frozenset({"echo", "hang", "fail"}))
@@ -85,7 +90,8 @@ class Configured:
             "code": {"wall_s": 10, "workers": 2},
             "workflow": {"wall_s": 15},
             "limits": {"wait_s": 8, "send_s": 10, "question_s": 10},
-            # What is learnt and kept has bounds: here they are reached while it warms up, and a leak would show.
+            # What is learnt and kept has bounds: here they are reached while it warms up, and a
+            # leak would show.
             "learning": {"max_followed": 20, "max_together": 20},
             "results": {"total_bytes": "64MiB"},
             **self.more,
@@ -115,10 +121,18 @@ class World:
         for number in range(HELPERS):
             names = fleet.remote[number::HELPERS]
             self.helpers.append(
-                Helper(names, [fleet.era(name) for name in names], folder / f"helper{number}.log", self.tag)
+                Helper(
+                    names,
+                    [fleet.era(name) for name in names],
+                    folder / f"helper{number}.log",
+                    self.tag,
+                )
             )
         self.main = self.configured("main", [*fleet.piped, *fleet.isolated, *fleet.remote])
-        self.main.servers["functions"] = {"functions": "benchmarks.soak_server:FUNCTIONS", "timeouts": TIMEOUTS}
+        self.main.servers["functions"] = {
+            "functions": "benchmarks.soak_server:FUNCTIONS",
+            "timeouts": TIMEOUTS,
+        }
         self.main.write()
 
     def configured(self, gateway: str, names: Iterable[str]) -> Configured:
@@ -132,11 +146,17 @@ class World:
     def _server(self, name: str) -> dict[str, Any]:
         restart = {"pause_s": 0.2, "longest_s": 1, "tries": 1_000, "window_s": 60}
         health = {"every_s": 5, "timeout_s": 2, "failures": 2}
-        common = {"timeouts": TIMEOUTS, "restart": restart, "health": health, "protocol": self.fleet.era(name)}
+        common = {
+            "timeouts": TIMEOUTS,
+            "restart": restart,
+            "health": health,
+            "protocol": self.fleet.era(name),
+        }
         if name in self.fleet.remote:
             helper = next(one for one in self.helpers if name in one.names)
             return {"url": f"http://127.0.0.1:{helper.port}/{name}/mcp", **common}
-        # Clients that go without a word leave their instance behind: it must go by itself within the run.
+        # Clients that go without a word leave their instance behind: it must go by itself within
+        # the run.
         own = {"isolation": "session", "idle_s": 10, "max_instances": 24}
         isolation = own if name in self.fleet.isolated else {}
         return {"command": sys.executable, "args": self.args(name, 0), **isolation, **common}
@@ -144,7 +164,17 @@ class World:
     def args(self, name: str, number: int) -> list[str]:
         """A server's arguments; another `number` is another process."""
         era = self.fleet.era(name) if name != EXTRA else "legacy"
-        return ["-S", "-P", str(SERVER), "--name", name, "--era", era, "--round", f"{self.tag}-{number}"]
+        return [
+            "-S",
+            "-P",
+            str(SERVER),
+            "--name",
+            name,
+            "--era",
+            era,
+            "--round",
+            f"{self.tag}-{number}",
+        ]
 
     def command(self) -> list[str]:
         """What starts the gateway."""
@@ -158,7 +188,9 @@ class World:
             with contextlib.suppress(psutil.Error):
                 line = " ".join(process.cmdline())
                 known = seen.get(process.pid) == process.create_time()
-                if (known or self.tag in line or str(self.folder) in line) and process.pid != os.getpid():
+                if (
+                    known or self.tag in line or str(self.folder) in line
+                ) and process.pid != os.getpid():
                     left.append(f"{process.pid} {process.status()} {line[:160]}")
         return left
 
@@ -168,8 +200,22 @@ class Helper:
 
     def __init__(self, names: Iterable[str], eras: Iterable[str], log: Path, tag: str) -> None:
         self.names, self.log, self.port = tuple(names), log, processes.free_port()
-        named = [part for name, era in zip(self.names, eras, strict=True) for part in ("--name", f"{name}={era}")]
-        self._command = [sys.executable, "-S", "-P", str(SERVER), "--port", str(self.port), "--round", tag, *named]
+        named = [
+            part
+            for name, era in zip(self.names, eras, strict=True)
+            for part in ("--name", f"{name}={era}")
+        ]
+        self._command = [
+            sys.executable,
+            "-S",
+            "-P",
+            str(SERVER),
+            "--port",
+            str(self.port),
+            "--round",
+            tag,
+            *named,
+        ]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -1,8 +1,8 @@
 """How long each fault keeps the gateway's event loop to itself: everybody else waits so long.
 
 `python -m benchmarks.stalls --faults`: every fault of `tests/faults`, one at a time, in one process with the gateway.
-What a turn of the loop takes is measured in time of its processor, not of the clock: whatever else the machine does,
-the figures are the same.
+What a turn of the loop takes is measured in time of its processor, not of the clock: whatever else
+the machine does, the figures are the same.
 """
 
 import argparse
@@ -21,7 +21,8 @@ from benchmarks.rounds import percentile
 from benchmarks.table import Goal, Report, Table
 
 GOAL_MS = 25.0
-"""A call to a healthy server takes some milliseconds; a pause of this length is felt once, by few."""
+"""A call to a healthy server takes some milliseconds; a pause of this length is felt once, by few.
+"""
 SHOWN = 25
 WIRES: tuple[Wire, ...] = ("stdio", "http", "modern", "sse")
 SMOKE = ("dies_in_a_call", "list_changed_storm", "ten_thousand_roots", "listing_huge")
@@ -79,7 +80,8 @@ def measure(options: argparse.Namespace) -> Report:
         faults = [
             fault
             for fault in on(wire)
-            if (not options.smoke or fault.id in SMOKE) and (not options.only or options.only in f"{wire} {fault.id}")
+            if (not options.smoke or fault.id in SMOKE)
+            and (not options.only or options.only in f"{wire} {fault.id}")
         ]
         if not faults:
             continue
@@ -109,6 +111,8 @@ def _report(felt: list[Turns]) -> Report:
         (
             Goal("longest turn during a fault, median, ms", percentile(longest, 0.5), GOAL_MS),
             Goal("… the worst", max(longest), GOAL_MS),
-            Goal("faults after which something was wrong", sum(bool(one.wrong) for one in felt), 0, 0),
+            Goal(
+                "faults after which something was wrong", sum(bool(one.wrong) for one in felt), 0, 0
+            ),
         ),
     )

@@ -1,11 +1,13 @@
-"""A hostile client and a hostile server beside a polite client: does anything they send hold up everybody?
+"""A hostile client and a hostile server beside a polite client: does anything they send hold up
+everybody?
 
-Every kind of input in `benchmarks/hostile` is sent through a real `portico serve`, as large as the default limits let
-it in, while another client goes on calling a cheap tool. For each: how it ended, how long it took, the longest pause
-of the gateway's event loop (in processor time, so that other programs do not add to it), what the polite client's calls
-took as a multiple of what they take between the attacks, and by how much memory grew. Floors are measured in the same
-way: a core used up by a foreign process, and the same bytes without harm. With `--faults`, how long each fault
-of `tests/faults` keeps the loop to itself, in one process.
+Every kind of input in `benchmarks/hostile` is sent through a real `portico serve`, as large as the
+default limits let it in, while another client goes on calling a cheap tool. For each: how it ended,
+how long it took, the longest pause of the gateway's event loop (in processor time, so that other
+programs do not add to it), what the polite client's calls took as a multiple of what they take
+between the attacks, and by how much memory grew. Floors are measured in the same way: a core used
+up by a foreign process, and the same bytes without harm. With `--faults`, how long each fault of
+`tests/faults` keeps the loop to itself, in one process.
 """
 
 import argparse
@@ -28,7 +30,8 @@ SHARE = 0.95
 GROWTH_MB = 1_024.0
 """A message of 64 MB of empty lists is a gigabyte once it is decoded; nothing may take more."""
 LEAST, SMOKE_LEAST = 100, 30
-"""Calls of the polite client that a figure is taken from; an attack is repeated until there are so many."""
+"""Calls of the polite client that a figure is taken from; an attack is repeated until there are so
+many."""
 AGAIN = 2
 SMOKE = 12
 SAID = 70
@@ -65,7 +68,8 @@ async def measure(options: argparse.Namespace) -> Report:
 
 
 async def _strike(trial: Trial, kind: Kind) -> Felt:
-    """One kind; where only the polite client's calls took long, which may be others' doing, the best of three."""
+    """One kind; where only the polite client's calls took long, which may be others' doing, the
+    best of three."""
     felt = await trial.strike(kind)
     for _ in range(AGAIN):
         usual = percentile(trial.quiet, 0.99)
@@ -95,7 +99,18 @@ def _report(floors: list[Felt], felt: list[Felt], quiet: list[float]) -> Report:
 
     where = any(one.where for one in felt)
     worst = sorted(felt, key=lambda one: (-one.hung, -one.pause_ms))
-    columns = ("sent by", "meets", "input", "ended", "sent MB", "s", "pause ms", "p99 ×", "MB", "said")
+    columns = (
+        "sent by",
+        "meets",
+        "input",
+        "ended",
+        "sent MB",
+        "s",
+        "pause ms",
+        "p99 ×",
+        "MB",
+        "said",
+    )
     columns = (*columns, "where") if where else columns
     within = sum(times(one) <= TIMES for one in felt) / len(felt)
     paused = sum(one.pause_ms <= PAUSE_MS for one in felt) / len(felt)
@@ -112,7 +127,13 @@ def _report(floors: list[Felt], felt: list[Felt], quiet: list[float]) -> Report:
         (
             Goal("longest pause, the worst kind, ms", max(one.pause_ms for one in felt), PAUSE_MS),
             Goal("… share of the kinds within that", paused, 1.0, 0, at_least=True),
-            Goal("share of the kinds with the polite client's p99 ≤ 2×", within, SHARE, 0, at_least=True),
+            Goal(
+                "share of the kinds with the polite client's p99 ≤ 2×",
+                within,
+                SHARE,
+                0,
+                at_least=True,
+            ),
             Goal("kinds that hang or end the gateway", sum(one.hung for one in felt), 0, 0),
             Goal("largest growth of memory, MB", max(one.growth_mb for one in felt), GROWTH_MB),
         ),
@@ -121,9 +142,17 @@ def _report(floors: list[Felt], felt: list[Felt], quiet: list[float]) -> Report:
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--only", metavar="TEXT", help="only inputs whose sender, place and name contain this")
-    parser.add_argument("--where", action="store_true", help="say where the gateway computed most, by sampling stacks")
-    parser.add_argument("--faults", action="store_true", help="the faults of tests/faults, in one process")
+    parser.add_argument(
+        "--only", metavar="TEXT", help="only inputs whose sender, place and name contain this"
+    )
+    parser.add_argument(
+        "--where",
+        action="store_true",
+        help="say where the gateway computed most, by sampling stacks",
+    )
+    parser.add_argument(
+        "--faults", action="store_true", help="the faults of tests/faults, in one process"
+    )
     options = parser.parse_args()
     report = stall_faults.measure(options) if options.faults else asyncio.run(measure(options))
     return conclude(report, options)

@@ -1,6 +1,8 @@
-"""How soon a fresh `portico stdio` has answered its first search, with the manifest of a real fleet on disk.
+"""How soon a fresh `portico stdio` has answered its first search, with the manifest of a real fleet
+on disk.
 
-From spawn to the moment the answer to `search_tools` has been read, over pipes and hand-written JSON-RPC, beside what
+From spawn to the moment the answer to `search_tools` has been read, over pipes and hand-written
+JSON-RPC, beside what
 `python -c "import mcp"` takes in the same round. Three stdio servers with known manifests stand among the recorded
 ones: none of them may be started.
 """
@@ -99,7 +101,11 @@ def _config(shared: Path | None, folder: Path, telltales: Sequence[Path]) -> Pat
     servers = fleet.servers(shared, folder / "recordings")
     for number, telltale in enumerate(telltales):
         arguments = ["-S", "-c", _TELLTALE, str(telltale)]
-        servers[f"live-{number}"] = {"command": sys.executable, "args": arguments, "protocol": "legacy"}
+        servers[f"live-{number}"] = {
+            "command": sys.executable,
+            "args": arguments,
+            "protocol": "legacy",
+        }
     return processes.write_config(folder, {"servers": servers})
 
 
@@ -115,13 +121,21 @@ async def _fill(config: Path) -> int:
 def first_answer(command: Sequence[str]) -> tuple[Moment, Moment]:
     """When `initialize` was answered, and when the search was."""
     begun = time.perf_counter()
-    process = psutil.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = psutil.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     try:
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "raw", "version": "1"},
+        }
         _ask(process, 1, "initialize", hello)
         handshake = Moment(time.perf_counter() - begun, _worked(process))
         _tell(process, {"method": "notifications/initialized"})
-        found = _ask(process, 2, "tools/call", {"name": "search_tools", "arguments": {"query": QUERY}})
+        found = _ask(
+            process, 2, "tools/call", {"name": "search_tools", "arguments": {"query": QUERY}}
+        )
         answered = Moment(time.perf_counter() - begun, _worked(process))
         if found.get("isError") or "create_issue" not in found["content"][0]["text"]:
             raise SystemExit(f"the search found something else: {found}")
@@ -145,7 +159,9 @@ def _ask(process: psutil.Popen, number: int, method: str, params: dict[str, Any]
         message = json.loads(line)
         if message.get("id") == number:
             return message["result"]
-    raise SystemExit(f"portico ended before it answered {method}: exit code {process.wait(ANSWER_S)}")
+    raise SystemExit(
+        f"portico ended before it answered {method}: exit code {process.wait(ANSWER_S)}"
+    )
 
 
 def _worked(process: psutil.Process) -> float:
@@ -159,11 +175,15 @@ def _lifetime(code: str) -> Moment:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=ANSWER_S)
     seconds = time.perf_counter() - begun
     after = psutil.Process().cpu_times()
-    own = (after.children_user - before.children_user) + (after.children_system - before.children_system)
+    own = (after.children_user - before.children_user) + (
+        after.children_system - before.children_system
+    )
     return Moment(seconds, own)
 
 
-def _report(samples: dict[str, Samples], worked: dict[str, Samples], tools: int, rounds: int) -> Report:
+def _report(
+    samples: dict[str, Samples], worked: dict[str, Samples], tools: int, rounds: int
+) -> Report:
     rows = tuple(
         (
             name,
@@ -178,7 +198,12 @@ def _report(samples: dict[str, Samples], worked: dict[str, Samples], tools: int,
     title = f"Start with a known manifest: {tools:,} tools, {rounds} rounds, no server started"
     table = Table(title, ("", "p50 ms", "p99 ms", "best ms", "× import mcp", "CPU p50 ms"), rows)
     ratio = samples[PORTICO].ratio_to(samples[IMPORT_MCP])
-    return Report("startup", (table,), (Goal("first search answer, × import mcp", ratio, GOAL),), {"tools": tools})
+    return Report(
+        "startup",
+        (table,),
+        (Goal("first search answer, × import mcp", ratio, GOAL),),
+        {"tools": tools},
+    )
 
 
 def main() -> int:

@@ -1,4 +1,5 @@
-"""Results as aligned tables on stdout and as JSON in a file, with the goals they were measured against."""
+"""Results as aligned tables on stdout and as JSON in a file, with the goals they were measured
+against."""
 
 import argparse
 import json
@@ -30,7 +31,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Goal:
-    """A promise about a figure: at most `limit`, or at least; missed by no more than `tolerance` of it is borne.
+    """A promise about a figure: at most `limit`, or at least; missed by no more than `tolerance` of
+    it is borne.
 
     Times are noisy, so a tenth is borne unless said otherwise.
     """
@@ -55,7 +57,13 @@ class Goal:
         return self.measured <= self.limit * (1 + slack)
 
     def __str__(self) -> str:
-        verdict = "met" if self.met else f"missed, within {self.tolerance:.0%}" if self.tolerable else "MISSED"
+        verdict = (
+            "met"
+            if self.met
+            else f"missed, within {self.tolerance:.0%}"
+            if self.tolerable
+            else "MISSED"
+        )
         sign = "≥" if self.at_least else "≤"
         return f"{self.name}: {number(self.measured)} (goal {sign} {number(self.limit)}): {verdict}"
 
@@ -74,12 +82,22 @@ class Report:
 def arguments(description: str | None) -> argparse.ArgumentParser:
     """The options that every benchmark has."""
     parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.add_argument("--smoke", action="store_true", help="a small run, in seconds; its figures are rough")
+    parser.add_argument(
+        "--smoke", action="store_true", help="a small run, in seconds; its figures are rough"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
-    parser.add_argument("--results", action="store_true", help="put the tables into benchmarks/RESULTS.md")
-    parser.add_argument("--check", action="store_true", help="exit 1 when a goal is missed by more than its tolerance")
+    parser.add_argument(
+        "--results", action="store_true", help="put the tables into benchmarks/RESULTS.md"
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="exit 1 when a goal is missed by more than its tolerance",
+    )
     return parser
 
 
@@ -102,7 +120,9 @@ def conclude(report: Report, options: argparse.Namespace) -> int:
             "tables": [as_records(t) for t in report.tables],
             "goals": goals,
         }
-        options.json.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        options.json.write_text(
+            json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     return 1 if options.check and not all(goal.tolerable for goal in report.goals) else 0
 
 
@@ -111,8 +131,14 @@ def aligned(table: Table) -> str:
     cells = [[_text(cell) for cell in row] for row in table.rows]
     columns = list(zip(table.columns, *cells, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    right = [any(isinstance(row[place], int | float) for row in table.rows) for place in range(len(columns))]
-    lines = [_line(row, widths, right) for row in (table.columns, ["─" * width for width in widths], *cells)]
+    right = [
+        any(isinstance(row[place], int | float) for row in table.rows)
+        for place in range(len(columns))
+    ]
+    lines = [
+        _line(row, widths, right)
+        for row in (table.columns, ["─" * width for width in widths], *cells)
+    ]
     return "\n".join([table.title, *lines, *([table.note] if table.note else [])])
 
 

@@ -1,12 +1,14 @@
-"""How long the four tiers take, over REST and over MCP, with the recorded fleet and with 100,000 tools.
+"""How long the four tiers take, over REST and over MCP, with the recorded fleet and with 100,000
+tools.
 
     python -m benchmarks.tiers [--servers FILE] [--smoke] [--json FILE] [--check]
 
-One client over loopback, one request after the other; the client's own work is in every figure. `first` is the first
-request after the catalog changed: everything that is shown is laid out and rendered anew. `again` is one of many after
-it; T2 goes through the categories, T3 through the tools, each a tool that was not asked for before. The larger catalog
-is copies of the fleet's servers under other names. One tool in twenty has been used. `CPU` is what client and gateway,
-which are one process, worked for a request: a busy machine changes it least.
+One client over loopback, one request after the other; the client's own work is in every figure.
+`first` is the first request after the catalog changed: everything that is shown is laid out and
+rendered anew. `again` is one of many after it; T2 goes through the categories, T3 through the
+tools, each a tool that was not asked for before. The larger catalog is copies of the fleet's
+servers under other names. One tool in twenty has been used. `CPU` is what client and gateway, which
+are one process, worked for a request: a busy machine changes it least.
 """
 
 import argparse
@@ -90,7 +92,11 @@ class Times:
     @property
     def row(self) -> tuple[float, ...]:
         """Median and 95th percentile of each."""
-        return tuple(figure for one in (self.clock, self.worked) for figure in (median(one), percentile(one, 0.95)))
+        return tuple(
+            figure
+            for one in (self.clock, self.worked)
+            for figure in (median(one), percentile(one, 0.95))
+        )
 
 
 @dataclass
@@ -123,7 +129,8 @@ async def fleet(options: argparse.Namespace, folder: Path) -> Snapshot:
 
 
 def enlarged(small: Snapshot, size: int) -> Snapshot:
-    """The servers of a snapshot, and copies of them under other names, until there are so many tools."""
+    """The servers of a snapshot, and copies of them under other names, until there are so many
+    tools."""
     servers: dict[str, ServerEntry] = {}
     documents: list[SearchDocument] = []
     for copy in itertools.count():
@@ -132,9 +139,15 @@ def enlarged(small: Snapshot, size: int) -> Snapshot:
             if left <= 0:
                 return Snapshot(servers, Index.build(documents))
             name = f"{entry.name}-{copy}" if copy else entry.name
-            tools = {tool.name: replace(tool, server=name) for tool in itertools.islice(entry.tools.values(), left)}
+            tools = {
+                tool.name: replace(tool, server=name)
+                for tool in itertools.islice(entry.tools.values(), left)
+            }
             servers[name] = replace(entry, name=name, tools=tools)
-            documents += (_document(tool, small.get_category(f"{entry.name}.{tool.name}")) for tool in tools.values())
+            documents += (
+                _document(tool, small.get_category(f"{entry.name}.{tool.name}"))
+                for tool in tools.values()
+            )
     raise AssertionError
 
 
@@ -154,7 +167,9 @@ async def measure(snapshot: Snapshot, effort: Effort, folder: Path) -> Figures:
         view = gateway.get_view()
         for address in itertools.islice(snapshot.tools, 0, None, _ONE_IN):
             for ok in (True, True, False):
-                gateway.bus.publish(ToolCalled(address, "0" * 16, 0.02, ok, Caller(name="benchmark")))
+                gateway.bus.publish(
+                    ToolCalled(address, "0" * 16, 0.02, ok, Caller(name="benchmark"))
+                )
         await gateway.usage_data.standings.recompute()
         api = make_api(view.profile_state, view.search_service, gateway.store, clock=clock)
         async with (
@@ -162,7 +177,10 @@ async def measure(snapshot: Snapshot, effort: Effort, folder: Path) -> Figures:
             httpx2.AsyncClient(base_url=url.removesuffix("/mcp"), timeout=60) as http,
             Client(url, mode="auto") as client,
         ):
-            asks = {"REST": _over_rest(http, view.ranked_catalog), "MCP": _over_mcp(client, view.ranked_catalog)}
+            asks = {
+                "REST": _over_rest(http, view.ranked_catalog),
+                "MCP": _over_mcp(client, view.ranked_catalog),
+            }
             found: Figures = {(door, tier): Measured() for tier in GOALS_MS for door in DOORS}
             for (door, tier), measured in found.items():
                 ask = asks[door][tier]
@@ -177,7 +195,10 @@ async def measure(snapshot: Snapshot, effort: Effort, folder: Path) -> Figures:
 
 
 def _over_rest(http: httpx2.AsyncClient, shelves: RankedCatalog) -> dict[str, Ask]:
-    categories, tools = itertools.cycle(shelves.categories), _spread(list(shelves.snapshot.tools.values()))
+    categories, tools = (
+        itertools.cycle(shelves.categories),
+        _spread(list(shelves.snapshot.tools.values())),
+    )
 
     async def get(path: str) -> None:
         reply = await http.get(f"/api/v1/tools/{path}")
@@ -196,7 +217,10 @@ def _over_rest(http: httpx2.AsyncClient, shelves: RankedCatalog) -> dict[str, As
 
 
 def _over_mcp(client: Client, shelves: RankedCatalog) -> dict[str, Ask]:
-    categories, tools = itertools.cycle(shelves.categories), _spread(list(shelves.snapshot.tools.values())[1:])
+    categories, tools = (
+        itertools.cycle(shelves.categories),
+        _spread(list(shelves.snapshot.tools.values())[1:]),
+    )
 
     async def call(name: str, **given: Any) -> None:
         result = await client.call_tool(name, given)
@@ -226,10 +250,17 @@ async def run(options: argparse.Namespace) -> Report:
         large = enlarged(real, SMOKE_LARGE if options.smoke else LARGE)
         of_small = await measure(small, effort, folder / "small")
         of_large = await measure(large, effort, folder / "large")
-    kinds = [f"{kind} {what}" for kind in ("first", "again") for what in ("p50", "p95", "CPU p50", "CPU p95")]
-    rows = [[(tier, door, *one[door, tier].row) for door, tier in one] for one in (of_small, of_large)]
+    kinds = [
+        f"{kind} {what}"
+        for kind in ("first", "again")
+        for what in ("p50", "p95", "CPU p50", "CPU p95")
+    ]
+    rows = [
+        [(tier, door, *one[door, tier].row) for door, tier in one] for one in (of_small, of_large)
+    ]
     ratios = [
-        (*few[:2], *(_ratio(many[at], few[at]) for at in range(2, len(few)))) for few, many in zip(*rows, strict=True)
+        (*few[:2], *(_ratio(many[at], few[at]) for at in range(2, len(few))))
+        for few, many in zip(*rows, strict=True)
     ]
     sizes = [f"{len(one.servers):,} servers, {len(one.tools):,} tools" for one in (small, large)]
     goals = [
@@ -264,7 +295,9 @@ def _ratio(many: Cell, few: Cell) -> float:
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--servers", type=Path, metavar="FILE", help=f"recorded servers (default: {FLEET})")
+    parser.add_argument(
+        "--servers", type=Path, metavar="FILE", help=f"recorded servers (default: {FLEET})"
+    )
     options = parser.parse_args()
     return conclude(asyncio.run(run(options)), options)
 

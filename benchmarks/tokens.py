@@ -1,14 +1,17 @@
-"""What servers cost a model's context: listed directly, through each exposure, and a discovery flow step by step.
+"""What servers cost a model's context: listed directly, through each exposure, and a discovery flow
+step by step.
 
     python -m benchmarks.tokens [--servers FILE] [--questions FILE]… [--smoke] [--json FILE] [--check] [--picture FILE]
 
-Counted with o200k_base where TIKTOKEN_CACHE_DIR has its table, else with Portico's own estimate; the tables say which.
-Listings are counted as `{name, description, inputSchema}` in compact JSON: the least that a client shows its model.
-Every answer is the real one: the fleet is loaded into a gateway from its recordings and asked as a client asks.
+Counted with o200k_base where TIKTOKEN_CACHE_DIR has its table, else with Portico's own estimate;
+the tables say which. Listings are counted as `{name, description, inputSchema}` in compact JSON:
+the least that a client shows its model. Every answer is the real one: the fleet is loaded into a
+gateway from its recordings and asked as a client asks.
 
-A discovery flow is what an agent pays from a question to its call: the answer of `search_tools`, `describe_tools` of
-the right tool, and the request of `call_tool` with the least arguments. Where the right tool is not on the first page,
-the second is counted too; where it is not there either, the flow is counted as if the agent had known the name then.
+A discovery flow is what an agent pays from a question to its call: the answer of `search_tools`,
+`describe_tools` of the right tool, and the request of `call_tool` with the least arguments. Where
+the right tool is not on the first page, the second is counted too; where it is not there either,
+the flow is counted as if the agent had known the name then.
 """
 
 import argparse
@@ -49,7 +52,8 @@ POPULAR = (
 EXPOSURES = ("meta", "code", "full")
 DETAILS = ("brief", "schema", "full")
 SMOKE_QUESTIONS, SMOKE_STEP = 24, 16
-"""A smoke run asks so many questions, measures every sixteenth tool, and searches by words alone."""
+"""A smoke run asks so many questions, measures every sixteenth tool, and searches by words alone.
+"""
 _CURSOR = re.compile(r'cursor="([^"]+)"')
 
 
@@ -79,7 +83,9 @@ class Asker:
         self.largest = (0, "")
 
     async def ask(self, name: str, **given: Any) -> str:
-        result = await self.view.handle("tools/call", {"name": name, "arguments": given}, DEFAULT_CONTEXT, "legacy")
+        result = await self.view.handle(
+            "tools/call", {"name": name, "arguments": given}, DEFAULT_CONTEXT, "legacy"
+        )
         text = "\n".join(block["text"] for block in result["content"])
         self.largest = max(self.largest, (self.counter.count(text), f"{name}({given})"[:70]))
         return text
@@ -98,7 +104,9 @@ class Asker:
 
     async def flow(self, question: str, right: Sequence[str]) -> Flow:
         first = await self.ask("search_tools", query=question)
-        shown = [line for line in first.split("\n") if line.partition("(")[0] in self.view.snapshot.tools]
+        shown = [
+            line for line in first.split("\n") if line.partition("(")[0] in self.view.snapshot.tools
+        ]
         per_result = self.counter.count(first) / len(shown) if shown else 0.0
         read, pages = [first], 1
         found = _named(first, right)
@@ -109,13 +117,18 @@ class Asker:
             pages = 2 if found else 3
         tool = self.view.snapshot.tools[found or right[0]]
         described = self.counter.count(await self.ask("describe_tools", names=[tool.address]))
-        request = {"name": "call_tool", "arguments": {"name": tool.address, "arguments": make_example(tool)}}
+        request = {
+            "name": "call_tool",
+            "arguments": {"name": tool.address, "arguments": make_example(tool)},
+        }
         call = self.counter.count(orjson.dumps(request).decode())
         return Flow(sum(map(self.counter.count, read)), described, call, pages, per_result)
 
 
 def _named(text: str, right: Sequence[str]) -> str | None:
-    return next((one for one in right if re.search(rf"(?<![\w.-]){re.escape(one)}(?![\w.-])", text)), None)
+    return next(
+        (one for one in right if re.search(rf"(?<![\w.-]){re.escape(one)}(?![\w.-])", text)), None
+    )
 
 
 async def measure(options: argparse.Namespace) -> Report:
@@ -125,8 +138,12 @@ async def measure(options: argparse.Namespace) -> Report:
         servers = recorded(path, folder / "recordings")
         popular = [name for name in POPULAR if name in servers]
         profiles: dict[str, Any] = {one: {"exposure": one} for one in EXPOSURES}
-        profiles |= {f"popular-{one}": {"exposure": one, "servers": popular or ["-"]} for one in EXPOSURES}
-        config = Config.model_validate({"data_dir": folder / "data", "servers": servers, "profiles": profiles})
+        profiles |= {
+            f"popular-{one}": {"exposure": one, "servers": popular or ["-"]} for one in EXPOSURES
+        }
+        config = Config.model_validate(
+            {"data_dir": folder / "data", "servers": servers, "profiles": profiles}
+        )
         async with GatewayRuntime(config) as gateway:
             await gateway.wait_until_listed()
             if not options.smoke:
@@ -149,37 +166,60 @@ def recorded(path: Path, folder: Path) -> dict[str, dict[str, Any]]:
 
 async def encoded(gateway: GatewayRuntime) -> None:
     """Wait until search goes by meaning too, as it does on every start but the first."""
-    while gateway.catalog.unencoded_count and (task := gateway.catalog.start_encoding()) is not None:
+    while (
+        gateway.catalog.unencoded_count and (task := gateway.catalog.start_encoding()) is not None
+    ):
         await task
 
 
-async def counted(gateway: GatewayRuntime, popular: Sequence[str], options: argparse.Namespace) -> Report:
+async def counted(
+    gateway: GatewayRuntime, popular: Sequence[str], options: argparse.Namespace
+) -> Report:
     counter = get_best_counter()
     costs = DefinitionCosts(counter.count)
     sets = [
         ("", f"all {len(gateway.get_view().snapshot.servers)} servers"),
         ("popular-", f"{len(popular)} popular servers"),
     ]
-    starts = [row for prefix, name in sets for row in await start_rows(gateway, prefix, name, counter, costs)]
+    starts = [
+        row
+        for prefix, name in sets
+        for row in await start_rows(gateway, prefix, name, counter, costs)
+    ]
     asker = Asker(gateway.get_view("meta"), counter)
     tools = list(asker.view.snapshot.tools.values())[:: SMOKE_STEP if options.smoke else 1]
     sizes = {detail: [await asker.describe(tool, detail) for tool in tools] for detail in DETAILS}
     listed = [costs.measure(tool) for tool in tools]
-    inputs = [counter.count(orjson.dumps(tool.definition.get("inputSchema")).decode()) for tool in tools]
+    inputs = [
+        counter.count(orjson.dumps(tool.definition.get("inputSchema")).decode()) for tool in tools
+    ]
     questions = asked(options, asker.view)
     flows = [await asker.flow(text, right) for text, right in questions]
     for server in ["", *asker.view.snapshot.servers]:
         await asker.ask("browse_tools", **({"server": server} if server else {}))
     meta = await start(gateway.get_view("meta"), counter)
     tiers = [
-        (way.name, size.response.tier, size.response.tokens, size.cumulative_tokens, size.budget, size.response.request)
+        (
+            way.name,
+            size.response.tier,
+            size.response.tokens,
+            size.cumulative_tokens,
+            size.budget,
+            size.response.request,
+        )
         for way in await measure_channels(gateway.get_view("meta"), gateway.store, counter, costs)
         for size in way.sizes
     ]
-    how = counter.name + (f", every {SMOKE_STEP}th tool, searched by words" if options.smoke else "")
+    how = counter.name + (
+        f", every {SMOKE_STEP}th tool, searched by words" if options.smoke else ""
+    )
     ratios = [ours / theirs for ours, theirs in zip(sizes["schema"], listed, strict=True)]
     tables = (
-        Table(f"What a conversation starts with, tokens ({how})", ("", "tools", "tokens", "share"), tuple(starts)),
+        Table(
+            f"What a conversation starts with, tokens ({how})",
+            ("", "tools", "tokens", "share"),
+            tuple(starts),
+        ),
         Table(
             f"What a tool costs, tokens ({how})",
             ("", "mean", "median", "p95", "p99", "max"),
@@ -188,7 +228,10 @@ async def counted(gateway: GatewayRuntime, popular: Sequence[str], options: argp
                 ("its inputSchema alone", *_spread(inputs)),
                 *((f"describe_tools, {detail}", *_spread(sizes[detail])) for detail in DETAILS),
                 ("schema ÷ listing", *_spread(ratios)),
-                ("schema ÷ inputSchema", *_spread([a / b for a, b in zip(sizes["schema"], inputs, strict=True)])),
+                (
+                    "schema ÷ inputSchema",
+                    *_spread([a / b for a, b in zip(sizes["schema"], inputs, strict=True)]),
+                ),
             ),
             note=f"In all, the schema form is {sum(sizes['schema']) / sum(listed):.3f} of the listing.",
         ),
@@ -214,7 +257,9 @@ async def counted(gateway: GatewayRuntime, popular: Sequence[str], options: argp
         bars = (
             Bar("every definition, up front", int(cast("int", starts[0][2])), ours=False),
             Bar("through Portico", sum(meta[1:]), ours=True),
-            Bar("from a question to the call", round(median(one.total for one in flows)), ours=True),
+            Bar(
+                "from a question to the call", round(median(one.total for one in flows)), ours=True
+            ),
         )
         servers, known = len(asker.view.snapshot.servers), len(asker.view.snapshot.tools)
         options.picture.parent.mkdir(parents=True, exist_ok=True)
@@ -231,13 +276,28 @@ async def counted(gateway: GatewayRuntime, popular: Sequence[str], options: argp
         Goal("tools/list and instructions, tokens", sum(meta[1:]), 1_000, 0),
         Goal("brief line, p99 tokens", percentile(sizes["brief"], 0.99), 80, 0),
         Goal("schema form, mean share of the listing", mean(ratios), 0.55, 0),
-        Goal("a brief search result, median tokens", median(one.per_result for one in flows if one.per_result), 40, 0),
+        Goal(
+            "a brief search result, median tokens",
+            median(one.per_result for one in flows if one.per_result),
+            40,
+            0,
+        ),
         Goal("discovery flow, median tokens", median(one.total for one in flows), 900, 0),
-        Goal("discovery flow, p95 tokens", percentile([one.total for one in flows], 0.95), 2_000, 0),
+        Goal(
+            "discovery flow, p95 tokens", percentile([one.total for one in flows], 0.95), 2_000, 0
+        ),
         Goal(f"largest answer, tokens: {asker.largest[1]}", asker.largest[0], 8_000, 0),
-        *(Goal(f"{tier} by {name}, together, tokens", sum_, budget, 0) for name, tier, _, sum_, budget, _ in tiers),
+        *(
+            Goal(f"{tier} by {name}, together, tokens", sum_, budget, 0)
+            for name, tier, _, sum_, budget, _ in tiers
+        ),
     )
-    return Report("tokens", tables, goals, {"counter": counter.name, "questions": len(flows), "smoke": options.smoke})
+    return Report(
+        "tokens",
+        tables,
+        goals,
+        {"counter": counter.name, "questions": len(flows), "smoke": options.smoke},
+    )
 
 
 async def start(view: ProfileView, counter: TokenCounter) -> tuple[int, int, int]:
@@ -256,21 +316,41 @@ async def start_rows(
     gateway: GatewayRuntime, prefix: str, name: str, counter: TokenCounter, costs: DefinitionCosts
 ) -> list[tuple[Cell, ...]]:
     snapshot = gateway.get_view(f"{prefix}meta").snapshot
-    greetings = (entry.initialize_info.instructions for entry in snapshot.servers.values() if entry.initialize_info)
+    greetings = (
+        entry.initialize_info.instructions
+        for entry in snapshot.servers.values()
+        if entry.initialize_info
+    )
     direct = costs.measure_all(snapshot.tools.values()) + sum(map(counter.count, greetings))
-    rows: list[tuple[Cell, ...]] = [(f"{name}, each listed directly", len(snapshot.tools), direct, "100%")]
+    rows: list[tuple[Cell, ...]] = [
+        (f"{name}, each listed directly", len(snapshot.tools), direct, "100%")
+    ]
     for exposure in EXPOSURES:
-        number, listing, instructions = await start(gateway.get_view(f"{prefix}{exposure}"), counter)
+        number, listing, instructions = await start(
+            gateway.get_view(f"{prefix}{exposure}"), counter
+        )
         paid = listing + instructions
         share = f"{paid / direct:.2%}" if direct else "–"
-        rows.append((f"… through `{exposure}`: {listing:,} + instructions {instructions:,}", number, paid, share))
+        rows.append(
+            (
+                f"… through `{exposure}`: {listing:,} + instructions {instructions:,}",
+                number,
+                paid,
+                share,
+            )
+        )
     return rows
 
 
 def asked(options: argparse.Namespace, view: ProfileView) -> list[tuple[str, list[str]]]:
     """Questions with one need, and the addresses of the tools that serve it."""
     files: Sequence[Path] = options.questions or [OWN_QUESTIONS]
-    found = [right for path in files for question in read_questions(path) if (right := _right(question, view))]
+    found = [
+        right
+        for path in files
+        for question in read_questions(path)
+        if (right := _right(question, view))
+    ]
     return found[:: -(-len(found) // SMOKE_QUESTIONS)] if options.smoke and found else found
 
 
@@ -300,12 +380,21 @@ def _spread(figures: Iterable[float]) -> tuple[Cell, ...]:
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument(
-        "--servers", type=Path, metavar="FILE", help=f"recorded servers (default: {FLEET} of the shared)"
+        "--servers",
+        type=Path,
+        metavar="FILE",
+        help=f"recorded servers (default: {FLEET} of the shared)",
     )
     parser.add_argument(
-        "--questions", type=Path, action="append", metavar="FILE", help="questions to them; may be repeated"
+        "--questions",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="questions to them; may be repeated",
     )
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw what was counted, as an SVG")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="draw what was counted, as an SVG"
+    )
     options = parser.parse_args()
     return conclude(asyncio.run(measure(options)), options)
 

@@ -1,6 +1,7 @@
 """Tools and questions with known answers: where they lie, and how they are read.
 
-Tools are JSON lines `{id, server, name, description, input_schema}`, perhaps with `title`, `server_title` and
+Tools are JSON lines `{id, server, name, description, input_schema}`, perhaps with `title`,
+`server_title` and
 `server_description`; or recorded servers, `{slug, initialize, tools}` with what each answered. Questions are
 `{id, query, groups}`, perhaps with `style`: each group lists tools of which any one will do, and no group at all means
 that no tool here serves. Either file may be gzipped.
@@ -64,8 +65,9 @@ class UnreadableSet(Exception):
 def discover(folders: Iterable[Path]) -> tuple[list[Source], list[Path]]:
     """The sets in these folders, by path, and the files of queries to which no tools belong.
 
-    A file `queries.jsonl` is named after its folder, `queries_dev.jsonl` is the folder's `dev`. Its tools lie beside
-    it, or in the neighbouring folder that the name begins with: `livemcp_agent` shares those of `livemcp`.
+    A file `queries.jsonl` is named after its folder, `queries_dev.jsonl` is the folder's `dev`. Its
+    tools lie beside it, or in the neighbouring folder that the name begins with: `livemcp_agent`
+    shares those of `livemcp`.
     """
     found: list[Source] = []
     orphans: list[Path] = []
@@ -92,13 +94,16 @@ def read_set(source: Source) -> ToolSet:
 
 
 def reduced(tools: ToolSet, questions: int, size: int) -> ToolSet:
-    """A small set of the same kind: some questions, the tools that answer them, and others up to `size`."""
+    """A small set of the same kind: some questions, the tools that answer them, and others up to
+    `size`."""
     some = tools.questions[:: -(-len(tools.questions) // questions)]
     needed = {id_ for question in some for group in question.groups for id_ in group}
     others = [tool["id"] for tool in tools.tools if tool["id"] not in needed]
     room = max(1, size - len(needed))
     kept = needed | set(others[:: max(1, -(-len(others) // room))])
-    return replace(tools, tools=tuple(tool for tool in tools.tools if tool["id"] in kept), questions=some)
+    return replace(
+        tools, tools=tuple(tool for tool in tools.tools if tool["id"] in kept), questions=some
+    )
 
 
 def read_tools(path: Path) -> tuple[Mapping[str, Any], ...]:
@@ -106,7 +111,9 @@ def read_tools(path: Path) -> tuple[Mapping[str, Any], ...]:
     try:
         return tuple(tool for line in _lines(path) for tool in _tools_of(line))
     except (KeyError, TypeError, AttributeError) as error:
-        raise UnreadableSet(f"{path}: not a list of tools ({error!r}). Expected {{id, server, name, …}}.") from error
+        raise UnreadableSet(
+            f"{path}: not a list of tools ({error!r}). Expected {{id, server, name, …}}."
+        ) from error
 
 
 def read_questions(path: Path) -> tuple[Question, ...]:
@@ -114,20 +121,34 @@ def read_questions(path: Path) -> tuple[Question, ...]:
     try:
         return tuple(
             Question(
-                line.get("id", number), line["query"], tuple(map(frozenset, line["groups"])), line.get("style") or ""
+                line.get("id", number),
+                line["query"],
+                tuple(map(frozenset, line["groups"])),
+                line.get("style") or "",
             )
             for number, line in enumerate(_lines(path), 1)
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise UnreadableSet(f"{path}: not a list of queries ({error!r}). Expected {{id, query, groups}}.") from error
+        raise UnreadableSet(
+            f"{path}: not a list of queries ({error!r}). Expected {{id, query, groups}}."
+        ) from error
 
 
 def document(tool: Mapping[str, Any]) -> SearchDocument:
     """A tool of a set as the catalog would hand it to search."""
     schema = extract_schema_text(tool.get("input_schema"))
     title, description = tool.get("title") or "", tool.get("description") or ""
-    introduction = " ".join(filter(None, (tool.get("server_title"), tool.get("server_description"))))
-    said = (title, description, introduction, *schema.parameters, schema.descriptions, *schema.enums)
+    introduction = " ".join(
+        filter(None, (tool.get("server_title"), tool.get("server_description")))
+    )
+    said = (
+        title,
+        description,
+        introduction,
+        *schema.parameters,
+        schema.descriptions,
+        *schema.enums,
+    )
     return SearchDocument(
         id=tool["id"],
         hash=compute_fingerprint(tool["id"], *said),
@@ -144,7 +165,8 @@ def document(tool: Mapping[str, Any]) -> SearchDocument:
 
 
 def _tools_for(folder: Path) -> Path | None:
-    """The tools beside the queries, or those of the neighbour with the longest name that this one's begins with."""
+    """The tools beside the queries, or those of the neighbour with the longest name that this one's
+    begins with."""
     parts = re.split(r"(?=[_-])", folder.name)
     names = ["".join(parts[:length]) for length in range(len(parts), 0, -1)]
     places = (tools_in(folder.with_name(name)) for name in names)
@@ -160,7 +182,11 @@ def _named_apart(sources: Sequence[Source]) -> Iterator[Source]:
     seen: dict[str, int] = {}
     for source in sources:
         seen[source.name] = seen.get(source.name, 0) + 1
-        yield source if seen[source.name] == 1 else replace(source, name=f"{source.name}-{seen[source.name]}")
+        yield (
+            source
+            if seen[source.name] == 1
+            else replace(source, name=f"{source.name}-{seen[source.name]}")
+        )
 
 
 def _tools_of(line: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
@@ -173,7 +199,8 @@ def _tools_of(line: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
             "id": f"{line['slug']}/{tool['name']}",
             "server": line["slug"],
             "server_title": _text(greeting, "serverInfo", "title"),
-            "server_description": _text(greeting, "serverInfo", "description") or _text(greeting, "instructions"),
+            "server_description": _text(greeting, "serverInfo", "description")
+            or _text(greeting, "instructions"),
             "name": tool["name"],
             "title": tool.get("title") or _text(tool, "annotations", "title"),
             "description": tool.get("description") or "",

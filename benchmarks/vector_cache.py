@@ -1,7 +1,8 @@
-"""The vectors of a benchmark's tools, kept between runs: encoding some thousands takes most of a minute.
+"""The vectors of a benchmark's tools, kept between runs: encoding some thousands takes most of a
+minute.
 
-They lie under the encoder's name and a hash of everything that makes a vector of a text, so that another model, or
-another way of reading for it, never meets the vectors of the last one.
+They lie under the encoder's name and a hash of everything that makes a vector of a text, so that
+another model, or another way of reading for it, never meets the vectors of the last one.
 """
 
 import hashlib
@@ -25,8 +26,11 @@ def default_folder() -> Path:
     return Path(tempfile.gettempdir()) / "portico-benchmark-vectors"
 
 
-def vectors_of(documents: Iterable[SearchDocument], encoder: Encoder, folder: Path) -> dict[str, Vector]:
-    """The vector of each document by id, encoded where none is kept; `EncoderUnavailable` where that cannot be."""
+def vectors_of(
+    documents: Iterable[SearchDocument], encoder: Encoder, folder: Path
+) -> dict[str, Vector]:
+    """The vector of each document by id, encoded where none is kept; `EncoderUnavailable` where
+    that cannot be."""
     texts = {it.id: compose_document_text(it) for it in documents}
     keys = {id_: compute_text_key(text) for id_, text in texts.items()}
     file = VectorFile(folder / f"{ENCODER_NAME}-{_recipe()}", VECTOR_WIDTH)

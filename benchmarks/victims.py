@@ -1,4 +1,5 @@
-"""The tools that hostile scripts call, quick and slow, under the names that `tests/execution/sandbox` uses."""
+"""The tools that hostile scripts call, quick and slow, under the names that
+`tests/execution/sandbox` uses."""
 
 import asyncio
 

@@ -1,6 +1,8 @@
-"""Clients that cost next to nothing: one connection each, requests as bytes, answers read as far as needed.
+"""Clients that cost next to nothing: one connection each, requests as bytes, answers read as far as
+needed.
 
-The SDK's client takes longer for a call than some of what is measured; hundreds of them would measure themselves.
+The SDK's client takes longer for a call than some of what is measured; hundreds of them would
+measure themselves.
 """
 
 import asyncio
@@ -85,14 +87,19 @@ class Visitor:
         if self._era == "modern":
             return
         info = {"name": self._name, "version": "1"}
-        await self._ask("initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": info})
+        await self._ask(
+            "initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": info}
+        )
         await self._ask("notifications/initialized", {}, answered=False)
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The whole answer to a call; `{"turned_away": seconds}` where the gateway had no time to read it."""
+        """The whole answer to a call; `{"turned_away": seconds}` where the gateway had no time to
+        read it."""
         return await self._ask("tools/call", {"name": tool, "arguments": arguments}, tool)
 
-    async def _ask(self, method: str, params: dict[str, Any], tool: str = "", *, answered: bool = True) -> Any:
+    async def _ask(
+        self, method: str, params: dict[str, Any], tool: str = "", *, answered: bool = True
+    ) -> Any:
         self._id += 1
         if self._era == "modern":
             prefix = "io.modelcontextprotocol/"
@@ -103,7 +110,9 @@ class Visitor:
         if answered:
             frame["id"] = self._id
         async with asyncio.timeout(ANSWER_S):
-            body = await self._reply.exchange(self._request(method, tool, json.dumps(frame).encode()))
+            body = await self._reply.exchange(
+                self._request(method, tool, json.dumps(frame).encode())
+            )
         if not answered:
             return None
         if self._reply.status == 503:
@@ -122,7 +131,11 @@ class Visitor:
             f"content-length: {len(body)}",
         ]
         if self._era == "modern":
-            lines += [f"mcp-protocol-version: {MODERN}", f"mcp-method: {method}", *([f"mcp-name: {tool}"] * bool(tool))]
+            lines += [
+                f"mcp-protocol-version: {MODERN}",
+                f"mcp-method: {method}",
+                *([f"mcp-name: {tool}"] * bool(tool)),
+            ]
         elif self._reply.session:
             lines += [f"mcp-protocol-version: {LEGACY}", f"mcp-session-id: {self._reply.session}"]
         return "\r\n".join((*lines, "", "")).encode() + body
@@ -134,7 +147,11 @@ class Visitor:
 
 def _answer(body: bytes, request_id: int) -> Any:
     """The answer in a body of JSON, or among the events of a stream."""
-    texts = [body] if body.startswith(b"{") else [line[5:] for line in body.splitlines() if line.startswith(b"data:")]
+    texts = (
+        [body]
+        if body.startswith(b"{")
+        else [line[5:] for line in body.splitlines() if line.startswith(b"data:")]
+    )
     for text in texts:
         with suppress(ValueError):
             message = json.loads(text)
@@ -146,14 +163,18 @@ def _answer(body: bytes, request_id: int) -> Any:
 async def visitor(url: str, era: str, name: str = "visitor") -> Visitor:
     """A client that is connected and introduced."""
     at = urlsplit(url)
-    _, reply = await asyncio.get_running_loop().create_connection(_Reply, at.hostname or "", at.port or 80)
+    _, reply = await asyncio.get_running_loop().create_connection(
+        _Reply, at.hostname or "", at.port or 80
+    )
     one = Visitor(reply, url, era, name)
     await one.introduce()
     return one
 
 
 @asynccontextmanager
-async def visitors(count: int, url: str, era: str, name: str = "visitor") -> AsyncGenerator[list[Visitor]]:
+async def visitors(
+    count: int, url: str, era: str, name: str = "visitor"
+) -> AsyncGenerator[list[Visitor]]:
     """So many clients; they open one after the other, so that no listening socket overflows."""
     there: list[Visitor] = []
     try:

@@ -1,1 +1,2 @@
-"""The documentation: pages by kind, the site's settings (`conf.py`), and what writes the reference (`generate`)."""
+"""The documentation: pages by kind, the site's settings (`conf.py`), and what writes the reference
+(`generate`)."""

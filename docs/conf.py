@@ -1,8 +1,8 @@
 """How the site is made of these pages: `sphinx-build -W --keep-going -n -b html docs site`.
 
-The pages are plain Markdown that a repository's browser shows as well: links are relative paths to files, and nothing
-in them is Sphinx's. What the site needs beside them is here: its navigation, and where links lead that leave the
-folder.
+The pages are plain Markdown that a repository's browser shows as well: links are relative paths to
+files, and nothing in them is Sphinx's. What the site needs beside them is here: its navigation, and
+where links lead that leave the folder.
 """
 
 import posixpath
@@ -52,17 +52,24 @@ NAVIGATION: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     ),
     "decisions/index": (("", ("*",)),),
 }
-"""What stands under which page, in this order; a pattern takes whatever is left, so that a new page needs no entry."""
+"""What stands under which page, in this order; a pattern takes whatever is left, so that a new page
+needs no entry."""
 
 
 def _navigation(page: str) -> str:
-    """The tables of contents of a page. They are added here, because a repository's browser would show them as code."""
+    """The tables of contents of a page. They are added here, because a repository's browser would
+    show them as code."""
     parts: list[str] = []
     for caption, entries in NAVIGATION.get(page, ()):
         # Sphinx complains of an entry that matches nothing, and some pages are still to be written.
         there = [entry for entry in entries if any((DOCS / page).parent.glob(f"{entry}.md"))]
         if there:
-            head = ["```{toctree}", ":hidden:", ":glob:", *([f":caption: {caption}"] if caption else [])]
+            head = [
+                "```{toctree}",
+                ":hidden:",
+                ":glob:",
+                *([f":caption: {caption}"] if caption else []),
+            ]
             parts += ["", *head, "", *there, "```"]
     return "\n".join(parts)
 

@@ -1,7 +1,8 @@
 """Ask the public databases of vulnerabilities about every locked dependency.
 
 `python -m tests.dependency_audit PIP_AUDIT`: exit status 1 where a locked version has a known vulnerability. Where no
-database answers within the time limit it says so, and the status is 0: a build does not depend on another's service.
+database answers within the time limit it says so, and the status is 0: a build does not depend on
+another's service.
 """
 
 import argparse
@@ -27,7 +28,8 @@ def audit(program: str, options: Sequence[str] = (), limit_s: float = LIMIT_S) -
         found, trouble = _ask(program, service, options, limit_s)
         skipped = [one["name"] for one in found if "skip_reason" in one]
         if not found or len(skipped) == len(found):
-            # A registry that knows no vulnerabilities "skips" each package, and pip-audit calls that a success.
+            # A registry that knows no vulnerabilities "skips" each package, and pip-audit calls
+            # that a success.
             print(f"NOT AUDITED by {service}: {trouble or 'it knows none of the dependencies'}")
             continue
         if skipped:
@@ -36,8 +38,12 @@ def audit(program: str, options: Sequence[str] = (), limit_s: float = LIMIT_S) -
         for one in vulnerable:
             for known in one["vulns"]:
                 fixed = ", ".join(known.get("fix_versions") or ()) or "no version yet"
-                print(f"VULNERABLE: {one['name']} {one['version']}: {known['id']}, fixed in {fixed}")
-        print(f"{len(found) - len(skipped)} dependencies audited by {service}, {len(vulnerable)} vulnerable")
+                print(
+                    f"VULNERABLE: {one['name']} {one['version']}: {known['id']}, fixed in {fixed}"
+                )
+        print(
+            f"{len(found) - len(skipped)} dependencies audited by {service}, {len(vulnerable)} vulnerable"
+        )
         return 1 if vulnerable else 0
     print(
         "NOT AUDITED: no database of vulnerabilities could be reached. The dependencies may have known vulnerabilities."
@@ -45,7 +51,9 @@ def audit(program: str, options: Sequence[str] = (), limit_s: float = LIMIT_S) -
     return 0
 
 
-def _ask(program: str, service: str, options: Sequence[str], limit_s: float) -> tuple[list[dict[str, Any]], str]:
+def _ask(
+    program: str, service: str, options: Sequence[str], limit_s: float
+) -> tuple[list[dict[str, Any]], str]:
     """Each dependency as pip-audit reports it, or none and why."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "answer.json")
@@ -64,7 +72,12 @@ def _ask(program: str, service: str, options: Sequence[str], limit_s: float) -> 
             command += ["--requirement", lock]
         try:
             ended = subprocess.run(
-                [*command, *options], cwd=ROOT, timeout=limit_s, capture_output=True, text=True, check=False
+                [*command, *options],
+                cwd=ROOT,
+                timeout=limit_s,
+                capture_output=True,
+                text=True,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return [], f"no answer within {limit_s:g} s"
@@ -80,7 +93,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program", help="the pip-audit to run")
     parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="seconds for one database")
-    parser.add_argument("options", nargs="*", help="further options of pip-audit, after --, such as --ignore-vuln ID")
+    parser.add_argument(
+        "options",
+        nargs="*",
+        help="further options of pip-audit, after --, such as --ignore-vuln ID",
+    )
     given = parser.parse_args()
     return audit(given.program, given.options, given.limit_s)
 

@@ -1,6 +1,8 @@
-"""Every promise of the gateway as data: its id, its sentence, where it was made, and what proves it.
+"""Every promise of the gateway as data: its id, its sentence, where it was made, and what proves
+it.
 
-A proof is a test, `path::name`; a benchmark that prints the figure, `benchmarks/name.py`; or the run of everything,
+A proof is a test, `path::name`; a benchmark that prints the figure, `benchmarks/name.py`; or the
+run of everything,
 `.ci/run`. `test_promises` fails the build when a promise has no proof, or names one that does not exist.
 """
 
@@ -21,9 +23,13 @@ class Promise:
     proofs: tuple[str, ...]
 
 
-def promises(source: str, *rows: tuple[str, str, tuple[str, ...]], issue: str = HOUSE) -> tuple[Promise, ...]:
+def promises(
+    source: str, *rows: tuple[str, str, tuple[str, ...]], issue: str = HOUSE
+) -> tuple[Promise, ...]:
     """Promises that one part of an issue made."""
-    return tuple(Promise(id, sentence, f"{issue}: {source}", proofs) for id, sentence, proofs in rows)
+    return tuple(
+        Promise(id, sentence, f"{issue}: {source}", proofs) for id, sentence, proofs in rows
+    )
 
 
 MATRIX = "tests/interaction/test_matrix.py"
@@ -59,15 +65,28 @@ CLI_SEARCH, FORGETTING = "tests/cli/test_search.py", "tests/cli/test_forgetting.
 DESCRIBING, CATEGORIES = "tests/disclosure/test_describing.py", "tests/catalog/test_categories.py"
 RECORD, OPENING = "tests/storage/test_record.py", "tests/storage/test_record_opening.py"
 RECORD_PG, KILLED = "tests/storage/test_record_postgres.py", "tests/lifetime/test_killed_record.py"
-USAGE, KEEPER, LEDGER = (f"tests/observability/test_{name}.py" for name in ("usage", "keeper", "ledger"))
-STATISTICS, KILLING = "tests/observability/test_statistics.py", "tests/observability/test_killing.py"
-TWO_GATEWAYS, STANDINGS = "tests/interaction/test_two_gateways.py", "tests/disclosure/test_standings.py"
+USAGE, KEEPER, LEDGER = (
+    f"tests/observability/test_{name}.py" for name in ("usage", "keeper", "ledger")
+)
+STATISTICS, KILLING = (
+    "tests/observability/test_statistics.py",
+    "tests/observability/test_killing.py",
+)
+TWO_GATEWAYS, STANDINGS = (
+    "tests/interaction/test_two_gateways.py",
+    "tests/disclosure/test_standings.py",
+)
 RESOURCES, PROMPTS = "tests/interaction/test_resources.py", "tests/interaction/test_prompts.py"
-OWN_RESOURCES, COMPLETION = "tests/disclosure/test_resources.py", "tests/disclosure/test_completion.py"
+OWN_RESOURCES, COMPLETION = (
+    "tests/disclosure/test_resources.py",
+    "tests/disclosure/test_completion.py",
+)
 API_TIERS, API_BODIES = "tests/api/test_tiers.py", "tests/api/test_bodies.py"
 API_SEARCH, API_HOUSE = "tests/api/test_search.py", "tests/api/test_house.py"
 API_PROBLEMS, API_FUZZ = "tests/api/test_problems.py", "tests/api/test_fuzz.py"
-CLI_TOKENS, CLI_TIERS, CLI_USAGE = (f"tests/cli/test_{name}.py" for name in ("tokens", "tiers", "usage"))
+CLI_TOKENS, CLI_TIERS, CLI_USAGE = (
+    f"tests/cli/test_{name}.py" for name in ("tokens", "tiers", "usage")
+)
 ROWS_DISCOVERY, ROWS_USAGE = "tests/seeds/test_discovery_rows.py", "tests/seeds/test_usage_rows.py"
 ROWS_REST, ROWS_CLI = "tests/seeds/test_rest_rows.py", "tests/seeds/test_cli_rows.py"
 ROWS_DOING, ROWS_FLOW = "tests/seeds/test_doing_rows.py", "tests/seeds/test_flow_rows.py"
@@ -152,7 +171,9 @@ CONFIGURATION = promises(
     (
         "config.precedence",
         "A flag wins over the environment, that over the file, and that over the default.",
-        (f"{CONFIG_FILE}::test_a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_default",),
+        (
+            f"{CONFIG_FILE}::test_a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_default",
+        ),
     ),
     (
         "config.printed",
@@ -560,7 +581,11 @@ CLI = promises(
         "`serve` without a configuration serves the demo servers and says so.",
         ("tests/cli/test_serve.py::test_without_a_configuration_it_serves_the_demo_and_says_so",),
     ),
-    ("cli.stdio", "`stdio` serves one client.", ("tests/cli/test_stdio.py::test_a_client_searches_and_calls",)),
+    (
+        "cli.stdio",
+        "`stdio` serves one client.",
+        ("tests/cli/test_stdio.py::test_a_client_searches_and_calls",),
+    ),
     (
         "cli.demo",
         "`demo` walks through search, describe and call with the tokens of each step, and exits 0.",
@@ -679,7 +704,11 @@ MUST_SHOW = promises(
         "With a known manifest the first search is answered within twice the time of importing the SDK.",
         ("benchmarks/startup.py",),
     ),
-    ("show.latency", "A call costs at most 2.5 times a direct one at the median.", ("benchmarks/latency.py",)),
+    (
+        "show.latency",
+        "A call costs at most 2.5 times a direct one at the median.",
+        ("benchmarks/latency.py",),
+    ),
 )
 
 FINDING = promises(
@@ -861,7 +890,10 @@ STYLES = promises(
     (
         "styles.measured",
         "Each style of question is measured apart.",
-        (f"{RETRIEVAL}::test_a_folder_of_sets_is_measured_by_set_style_and_refusal", "benchmarks/retrieval.py"),
+        (
+            f"{RETRIEVAL}::test_a_folder_of_sets_is_measured_by_set_style_and_refusal",
+            "benchmarks/retrieval.py",
+        ),
     ),
     issue=SEARCH,
 )
@@ -1108,11 +1140,18 @@ BENCHMARK = promises(
 
 SEARCH_SHOWN = promises(
     "must show",
-    ("show.quality", "The figures of retrieval can be had by anyone.", ("benchmarks/retrieval.py",)),
+    (
+        "show.quality",
+        "The figures of retrieval can be had by anyone.",
+        ("benchmarks/retrieval.py",),
+    ),
     (
         "show.ablation",
         "A table tells what each part of search is worth.",
-        (f"{RETRIEVAL}::test_the_ablation_has_a_row_for_every_variant_and_for_use", "benchmarks/retrieval.py"),
+        (
+            f"{RETRIEVAL}::test_the_ablation_has_a_row_for_every_variant_and_for_use",
+            "benchmarks/retrieval.py",
+        ),
     ),
     (
         "show.speed",

@@ -1,14 +1,21 @@
-"""What is promised of doing: the pipeline, results, scripts, workflows, instances, and tools listed for an intent."""
+"""What is promised of doing: the pipeline, results, scripts, workflows, instances, and tools listed
+for an intent."""
 
 from tests.promises import Promise, promises
 
 DOING = "issue 5, Doing"
 
-PIPELINE, CHANGES, CACHE = (f"tests/execution/test_{name}.py" for name in ("pipeline", "changes", "cache"))
-REPAIR, LIMITING, RETRYING = (f"tests/execution/test_{name}.py" for name in ("repair", "limiting", "retrying"))
+PIPELINE, CHANGES, CACHE = (
+    f"tests/execution/test_{name}.py" for name in ("pipeline", "changes", "cache")
+)
+REPAIR, LIMITING, RETRYING = (
+    f"tests/execution/test_{name}.py" for name in ("repair", "limiting", "retrying")
+)
 LEARNED, ENDURANCE = "tests/execution/test_learned.py", "tests/execution/test_endurance.py"
 CODE, HOSTILE = "tests/interaction/test_run_code.py", "tests/interaction/test_hostile_scripts.py"
-BINDING, HINTS, MEMORY = (f"tests/execution/scripting/test_{name}.py" for name in ("binding", "hints", "memory"))
+BINDING, HINTS, MEMORY = (
+    f"tests/execution/scripting/test_{name}.py" for name in ("binding", "hints", "memory")
+)
 JAIL, WORKERS = "tests/execution/sandbox/test_jail.py", "tests/execution/sandbox/test_workers.py"
 CHECKING, RUNNING, RESUMING, PLANNING, REMEMBERED = (
     f"tests/execution/workflow/test_{name}.py"

@@ -1,4 +1,5 @@
-"""What is promised of a gateway in use: servers and clients that misbehave, other configurations, and being watched."""
+"""What is promised of a gateway in use: servers and clients that misbehave, other configurations,
+and being watched."""
 
 from tests.promises import promises
 
@@ -6,9 +7,19 @@ RUNNING = "issue 6, Upstreams and clients that misbehave"
 
 SUPERVISION, BREAKER = "tests/upstream/test_supervision.py", "tests/upstream/test_breaker.py"
 RESTART = "tests/cli/test_restart.py"
-CHANGES, APPLYING, RELOADING = "tests/app/test_changes.py", "tests/app/test_applying.py", "tests/cli/test_reloading.py"
-QUESTIONS, PARKED = "tests/interaction/test_questions_across_eras.py", "tests/interaction/test_parked_questions.py"
-WATCHED, ANNOUNCED = "tests/interaction/test_subscriptions.py", "tests/interaction/test_announcements.py"
+CHANGES, APPLYING, RELOADING = (
+    "tests/app/test_changes.py",
+    "tests/app/test_applying.py",
+    "tests/cli/test_reloading.py",
+)
+QUESTIONS, PARKED = (
+    "tests/interaction/test_questions_across_eras.py",
+    "tests/interaction/test_parked_questions.py",
+)
+WATCHED, ANNOUNCED = (
+    "tests/interaction/test_subscriptions.py",
+    "tests/interaction/test_announcements.py",
+)
 ADMISSION, SLOW = "tests/server/test_admission.py", "tests/server/test_slow_clients.py"
 DEADLINES, DRAINING = "tests/interaction/test_deadlines.py", "tests/cli/test_draining.py"
 MATRIX, NEVER_WELL = "tests/faults/test_matrix.py", "tests/faults/test_never_well.py"
@@ -291,7 +302,11 @@ MUST_SHOW = promises(
         "Under chaos no answer is lost, crossed or hung, every error has its fault, and memory stays flat.",
         ("benchmarks/soak.py", ".ci/run"),
     ),
-    ("shown.load", "Load beside a peer and a floor; a flood is shed and forgotten.", ("benchmarks/load.py", ".ci/run")),
+    (
+        "shown.load",
+        "Load beside a peer and a floor; a flood is shed and forgotten.",
+        ("benchmarks/load.py", ".ci/run"),
+    ),
     (
         "shown.fuzz",
         "Whatever it is sent, by clients or servers, it answers, and serves the next.",

@@ -1,4 +1,5 @@
-"""What a security review of 0.1.0 found, a row for each finding, and the tests that failed there and pass now."""
+"""What a security review of 0.1.0 found, a row for each finding, and the tests that failed there
+and pass now."""
 
 from tests.promises import promises
 

@@ -1,4 +1,5 @@
-"""What is promised to whoever begins: adoption, other kinds of servers, a library, documentation, speed, peers."""
+"""What is promised to whoever begins: adoption, other kinds of servers, a library, documentation,
+speed, peers."""
 
 from tests.promises import promises
 
@@ -8,8 +9,14 @@ ADOPT, FOUND = "tests/adoption/test_adopt_command.py", "tests/adoption/test_adop
 SECRETS, WRITTEN = "tests/adoption/test_adopt_secrets.py", "tests/adoption/test_adopt_writing.py"
 CLIENTS, INSTALL = "tests/adoption/test_clients.py", "tests/adoption/test_install_command.py"
 FILES, EDITING = "tests/adoption/test_install_files.py", "tests/adoption/test_install_editing.py"
-OPENAPI, REQUESTS = "tests/upstream/test_openapi_tools.py", "tests/upstream/test_openapi_requests.py"
-ANSWERS, API_GATEWAY = "tests/upstream/test_openapi_answers.py", "tests/upstream/test_openapi_gateway.py"
+OPENAPI, REQUESTS = (
+    "tests/upstream/test_openapi_tools.py",
+    "tests/upstream/test_openapi_requests.py",
+)
+ANSWERS, API_GATEWAY = (
+    "tests/upstream/test_openapi_answers.py",
+    "tests/upstream/test_openapi_gateway.py",
+)
 COMMANDS, NASTY = "tests/upstream/test_commands.py", "tests/upstream/test_commands_fuzz.py"
 COMMAND_GATEWAY = "tests/upstream/test_commands_gateway.py"
 EMBEDDED, FORMATS, AGENTS = (
@@ -17,7 +24,11 @@ EMBEDDED, FORMATS, AGENTS = (
     "tests/embedding/test_formats.py",
     "tests/embedding/test_agents.py",
 )
-EXAMPLES, REFERENCE, SITE = "tests/docs/test_examples.py", "tests/docs/test_reference.py", "tests/docs/test_site.py"
+EXAMPLES, REFERENCE, SITE = (
+    "tests/docs/test_examples.py",
+    "tests/docs/test_reference.py",
+    "tests/docs/test_site.py",
+)
 
 ADOPTION = promises(
     "1 Adoption",

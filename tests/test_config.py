@@ -61,14 +61,19 @@ def test_the_kind_of_a_server_follows_from_what_is_given(fields: dict[str, Any],
         ({"url": "https://example.com", "type": "stdio"}, "type stdio needs `command`"),
         ({"url": "example.com/mcp"}, "starts with http:// or https://"),
         ({"url": "https://"}, "names a host"),
-        ({"command": "x", "tools": {"rename": {"a": "same", "b": "same"}}}, "'a' and 'b' would both be named 'same'"),
+        (
+            {"command": "x", "tools": {"rename": {"a": "same", "b": "same"}}},
+            "'a' and 'b' would both be named 'same'",
+        ),
         ({"command": "x", "tools": {"rename": {"a": "no blanks"}}}, "is no tool name"),
         ({"command": "x", "timeouts": {"call_s": 0}}, "greater than 0"),
         ({"command": "x", "timeouts": {"call_s": float("inf")}}, "finite"),
         ({"command": "x", "comand": "y"}, "comand"),
     ],
 )
-def test_an_entry_that_makes_no_sense_is_refused_with_the_reason(fields: dict[str, Any], words: str):
+def test_an_entry_that_makes_no_sense_is_refused_with_the_reason(
+    fields: dict[str, Any], words: str
+):
     with pytest.raises(ValidationError) as caught:
         backend(**fields)
     assert words in str(caught.value)
@@ -86,7 +91,11 @@ def test_a_recording_can_name_its_line_in_the_path():
 
 def test_the_models_are_frozen_all_the_way():
     config = Config(servers={"a": backend(command="x")})
-    for target, name in ((config, "exposure"), (config.gateway, "port"), (config.servers["a"], "command")):
+    for target, name in (
+        (config, "exposure"),
+        (config.gateway, "port"),
+        (config.servers["a"], "command"),
+    ):
         with pytest.raises(ValidationError):
             setattr(target, name, getattr(target, name))
 
@@ -98,22 +107,32 @@ def test_a_refused_value_is_not_repeated_in_the_error():
 
 
 def test_the_text_form_of_a_server_shows_no_secret():
-    server = backend(command="x", args=["--token", "s3cret"], env={"K": "s3cret"}, written={"env.K": "s3cret"})
+    server = backend(
+        command="x", args=["--token", "s3cret"], env={"K": "s3cret"}, written={"env.K": "s3cret"}
+    )
     web = backend(url="https://u:s3cret@example.com", headers={"A": "s3cret"})
-    config = Config(servers={"a": server, "b": web}, gateway=GatewayConfig.model_validate({"token": "s3cret"}))
+    config = Config(
+        servers={"a": server, "b": web}, gateway=GatewayConfig.model_validate({"token": "s3cret"})
+    )
     assert "s3cret" not in repr(config)
 
 
 def test_rules_keep_what_is_allowed_and_not_denied():
     rules = ToolRules(allow=("read_*", "list_*"), deny=("*_secret",))
-    assert [name for name in ("read_file", "read_secret", "write_file", "list_all") if rules.permits(name)] == [
+    assert [
+        name
+        for name in ("read_file", "read_secret", "write_file", "list_all")
+        if rules.permits(name)
+    ] == [
         "read_file",
         "list_all",
     ]
 
 
 def test_rules_match_the_old_name_and_the_new_one():
-    rules = ToolRules(deny=("create_*", "danger"), rename={"create_issue": "new_issue", "rm": "danger"})
+    rules = ToolRules(
+        deny=("create_*", "danger"), rename={"create_issue": "new_issue", "rm": "danger"}
+    )
     assert rules.get_exposed_name("create_issue") == "new_issue"
     assert not rules.permits("create_issue")
     assert not rules.permits("rm")
@@ -156,7 +175,9 @@ def test_an_unknown_profile_gets_the_known_ones_back():
     assert "work" in caught.value.nearest
 
 
-@pytest.mark.parametrize("name", ["portico", "my.server", "", "a b", "x" * (MAX_SERVER_NAME_LENGTH + 1)])
+@pytest.mark.parametrize(
+    "name", ["portico", "my.server", "", "a b", "x" * (MAX_SERVER_NAME_LENGTH + 1)]
+)
 def test_a_server_name_that_could_not_be_addressed_is_refused(name: str):
     with pytest.raises(ValidationError):
         Config(servers={name: backend(command="x")})
@@ -183,7 +204,9 @@ def test_every_scalar_outside_servers_and_profiles_has_its_variable():
 
 
 def test_what_portico_finds_out_itself_is_no_key():
-    assert not {"servers.*.problem", "servers.*.written", "written"} & {key.dotted_name for key in iter_keys()}
+    assert not {"servers.*.problem", "servers.*.written", "written"} & {
+        key.dotted_name for key in iter_keys()
+    }
 
 
 # --- the fingerprint: the same for the same tools, another for others ---
@@ -204,7 +227,9 @@ BASE = {"command": "npx", "args": ["-y", "server"], "env": {"KEY": "one"}, "cwd"
     ],
 )
 def test_what_decides_the_tools_changes_the_fingerprint(change: dict[str, Any]):
-    assert compute_fingerprint(backend(**{**BASE, **change})) != compute_fingerprint(backend(**BASE))
+    assert compute_fingerprint(backend(**{**BASE, **change})) != compute_fingerprint(
+        backend(**BASE)
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,7 +245,9 @@ def test_what_decides_the_tools_changes_the_fingerprint(change: dict[str, Any]):
     ],
 )
 def test_what_does_not_decide_the_tools_leaves_the_fingerprint(change: dict[str, Any]):
-    assert compute_fingerprint(backend(**{**BASE, **change})) == compute_fingerprint(backend(**BASE))
+    assert compute_fingerprint(backend(**{**BASE, **change})) == compute_fingerprint(
+        backend(**BASE)
+    )
 
 
 def test_a_renewed_token_is_the_same_server_and_another_header_is_not():
@@ -290,13 +317,24 @@ def test_every_text_has_a_key_that_a_config_takes_and_that_is_its_own_key(name: 
 
 @pytest.mark.parametrize(
     ("written", "scope"),
-    [("off", "off"), (False, "off"), (True, "caller"), ("shared", "shared"), ({"scope": False}, "off"), ({}, "caller")],
+    [
+        ("off", "off"),
+        (False, "off"),
+        (True, "caller"),
+        ("shared", "shared"),
+        ({"scope": False}, "off"),
+        ({}, "caller"),
+    ],
 )
 def test_learning_is_a_word_or_a_section(written: Any, scope: str):
-    assert Config.model_validate({"learning": written}).learning == LearningConfig.model_validate({"scope": scope})
+    assert Config.model_validate({"learning": written}).learning == LearningConfig.model_validate(
+        {"scope": scope}
+    )
 
 
-@pytest.mark.parametrize("written", ["everybody", {"half_life_days": 0}, {"max_followed": 0}, {"max_together": -1}])
+@pytest.mark.parametrize(
+    "written", ["everybody", {"half_life_days": 0}, {"max_followed": 0}, {"max_together": -1}]
+)
 def test_learning_has_bounds(written: Any):
     with pytest.raises(ValidationError):
         Config.model_validate({"learning": written})

@@ -47,7 +47,9 @@ def test_claude_desktop(tmp_path: Path):
     )
     server = loaded.config.servers["filesystem"]
     assert (server.kind, server.args[-1]) == ("stdio", "C:\\Users\\me")
-    assert "left out, a client's own settings: globalShortcut, preferences" in str(loaded.warnings[0])
+    assert "left out, a client's own settings: globalShortcut, preferences" in str(
+        loaded.warnings[0]
+    )
 
 
 def test_claude_code_project_file(tmp_path: Path):
@@ -70,7 +72,11 @@ def test_claude_code_project_file(tmp_path: Path):
         environ={"API_KEY": "k"},
     )
     api, helper, socket = loaded.config.servers.values()
-    assert (api.kind, api.url, api.headers) == ("http", "https://api.example.com/mcp", {"Authorization": "Bearer k"})
+    assert (api.kind, api.url, api.headers) == (
+        "http",
+        "https://api.example.com/mcp",
+        {"Authorization": "Bearer k"},
+    )
     assert api.timeouts.call_s == 600
     assert helper.kind == "sse"
     assert not socket.is_usable
@@ -84,7 +90,9 @@ def test_claude_code_project_file(tmp_path: Path):
 def test_claude_code_user_file_with_dozens_of_other_keys(tmp_path: Path):
     text = {
         "numStartups": 42,
-        "projects": {"/srv/x": {"mcpServers": {"other": {"command": "y"}}, "history": [{"display": "a"}]}},
+        "projects": {
+            "/srv/x": {"mcpServers": {"other": {"command": "y"}}, "history": [{"display": "a"}]}
+        },
         **{f"flag{n}": n for n in range(30)},
         "mcpServers": {"a": {"type": "stdio", "command": "x", "args": [], "env": {}}},
     }
@@ -189,7 +197,8 @@ def test_cursor(tmp_path: Path):
 
 def test_windsurf(tmp_path: Path):
     server, _ = load_entry(
-        tmp_path, {"serverUrl": "https://example.com/sse", "disabled": True, "disabledTools": ["delete_*"]}
+        tmp_path,
+        {"serverUrl": "https://example.com/sse", "disabled": True, "disabledTools": ["delete_*"]},
     )
     assert (server.kind, server.disabled, server.tools.deny) == ("sse", True, ("delete_*",))
 
@@ -212,7 +221,13 @@ def test_cline(tmp_path: Path):
 def test_roo(tmp_path: Path):
     server, warnings = load_entry(
         tmp_path,
-        {"command": "x", "alwaysAllow": ["a"], "timeout": 999, "watchPaths": ["a.js"], "disabledTools": ["b"]},
+        {
+            "command": "x",
+            "alwaysAllow": ["a"],
+            "timeout": 999,
+            "watchPaths": ["a.js"],
+            "disabledTools": ["b"],
+        },
     )
     assert (server.timeouts.call_s, server.tools.deny) == (999, ("b",))
     assert "alwaysAllow, watchPaths" in warnings
@@ -283,7 +298,11 @@ def test_codex_keys(tmp_path: Path):
     assert web.headers == {"Authorization": "Bearer t", "X-Region": "eu", "X-Org": "o"}
     assert (web.timeouts.start_s, web.timeouts.call_s) == (5, 90)
     assert (web.tools.allow, web.tools.deny) == (("a",), ("b",))
-    assert (local.inherit_env, local.disabled, local.timeouts.start_s) == (("HTTPS_PROXY",), True, 20)
+    assert (local.inherit_env, local.disabled, local.timeouts.start_s) == (
+        ("HTTPS_PROXY",),
+        True,
+        20,
+    )
 
 
 def test_zed(tmp_path: Path):
@@ -321,7 +340,12 @@ def test_opencode(tmp_path: Path):
         "opencode.jsonc",
     )
     local, remote = loaded.config.servers.values()
-    assert (local.command, local.args, local.env, local.disabled) == ("npx", ("-y", "server"), {"A": "1"}, True)
+    assert (local.command, local.args, local.env, local.disabled) == (
+        "npx",
+        ("-y", "server"),
+        {"A": "1"},
+        True,
+    )
     assert (remote.kind, remote.timeouts.call_s) == ("http", 5)
 
 
@@ -369,7 +393,11 @@ def test_librechat(tmp_path: Path):
         "librechat.yaml",
     )
     server = loaded.config.servers["things"]
-    assert (server.title, server.description, server.timeouts.start_s) == ("Things", "Does things.", 10)
+    assert (server.title, server.description, server.timeouts.start_s) == (
+        "Things",
+        "Does things.",
+        10,
+    )
 
 
 def test_a_key_nobody_knows_is_left_out_and_told(tmp_path: Path):
@@ -381,7 +409,9 @@ def test_a_key_nobody_knows_is_left_out_and_told(tmp_path: Path):
 def test_a_misspelling_is_a_mistake_in_a_clients_file_too(tmp_path: Path):
     with pytest.raises(ConfigError) as caught:
         load_text(tmp_path, '{\n "mcpServers": {\n  "a": {\n   "comand": "x"\n  }\n }\n}')
-    assert str(caught.value).startswith(".mcp.json:4: servers.a.comand: there is no such key\nDid you mean command?")
+    assert str(caught.value).startswith(
+        ".mcp.json:4: servers.a.comand: there is no such key\nDid you mean command?"
+    )
 
 
 def test_in_our_own_file_clients_keys_work_and_unknown_ones_are_mistakes(tmp_path: Path):
@@ -390,7 +420,10 @@ def test_in_our_own_file_clients_keys_work_and_unknown_ones_are_mistakes(tmp_pat
         "mcpServers: {a: {command: x, autoApprove: [b], timeout: 5000, enabled: false}}",
         "portico.yaml",
     )
-    assert (loaded.config.servers["a"].timeouts.call_s, loaded.config.servers["a"].disabled) == (5, True)
+    assert (loaded.config.servers["a"].timeouts.call_s, loaded.config.servers["a"].disabled) == (
+        5,
+        True,
+    )
     with pytest.raises(ConfigError, match="quantumMode: there is no such key"):
         load_text(tmp_path, "mcpServers: {a: {command: x, quantumMode: true}}", "portico.yaml")
     with pytest.raises(ConfigError, match="theme: there is no such key"):
@@ -414,10 +447,14 @@ def test_a_key_of_ours_beside_the_servers_makes_the_file_ours(tmp_path: Path):
     ],
 )
 def test_portico_never_starts_itself_inside_itself(tmp_path: Path, entry: dict[str, Any]):
-    text = json.dumps({"mcpServers": {"gateway": entry, "portico": {"url": "http://127.0.0.1:8420/mcp"}}})
+    text = json.dumps(
+        {"mcpServers": {"gateway": entry, "portico": {"url": "http://127.0.0.1:8420/mcp"}}}
+    )
     loaded = load_text(tmp_path, text)
     assert loaded.config.servers == {}
-    assert [warning.message for warning in loaded.warnings] == ["left out: it is Portico itself"] * 2
+    assert [warning.message for warning in loaded.warnings] == [
+        "left out: it is Portico itself"
+    ] * 2
 
 
 def test_remarks_are_no_servers_and_no_keys(tmp_path: Path):
@@ -430,13 +467,25 @@ def test_remarks_are_no_servers_and_no_keys(tmp_path: Path):
 def test_nulls_mean_nothing_was_said(tmp_path: Path):
     server, _ = load_entry(
         tmp_path,
-        {"command": "x", "args": None, "env": None, "headers": None, "url": None, "cwd": None, "timeout": None},
+        {
+            "command": "x",
+            "args": None,
+            "env": None,
+            "headers": None,
+            "url": None,
+            "cwd": None,
+            "timeout": None,
+        },
     )
     assert server == BackendConfig(command="x")
 
 
-@pytest.mark.parametrize(("given", "seconds"), [(30, 30), (999, 999), (1000, 1), (60_000, 60), ("45", 45)])
-def test_a_timeout_from_one_thousand_on_is_in_milliseconds(tmp_path: Path, given: Any, seconds: float):
+@pytest.mark.parametrize(
+    ("given", "seconds"), [(30, 30), (999, 999), (1000, 1), (60_000, 60), ("45", 45)]
+)
+def test_a_timeout_from_one_thousand_on_is_in_milliseconds(
+    tmp_path: Path, given: Any, seconds: float
+):
     assert load_entry(tmp_path, {"command": "x", "timeout": given})[0].timeouts.call_s == seconds
 
 
@@ -446,7 +495,9 @@ def test_our_own_timeouts_win_over_a_clients(tmp_path: Path):
 
 
 def test_an_entry_with_a_command_and_an_address_follows_its_type(tmp_path: Path):
-    server, warnings = load_entry(tmp_path, {"type": "stdio", "command": "x", "url": "https://example.com"})
+    server, warnings = load_entry(
+        tmp_path, {"type": "stdio", "command": "x", "url": "https://example.com"}
+    )
     assert (server.command, server.url) == ("x", None)
     assert "url: left out, command is used" in warnings
     assert load_entry(tmp_path, {"command": "x", "url": "https://example.com"})[0].kind == "http"

@@ -103,7 +103,12 @@ def test_a_whole_file_loads(project: Project):
     files = config.servers["files"]
     assert files.args == ("files-server", "--root", ".")
     assert files.cwd == str(project.folder / "sub")
-    assert (files.start, files.isolation, files.protocol, files.ttl_s) == ("boot", "session", "legacy", 60)
+    assert (files.start, files.isolation, files.protocol, files.ttl_s) == (
+        "boot",
+        "session",
+        "legacy",
+        60,
+    )
     assert files.tools.get_exposed_name("read_file") == "read"
     assert files.timeouts.list_s == 3
     assert config.servers["tape"].recorded == project.folder / "tapes.jsonl.gz"
@@ -139,7 +144,12 @@ def test_words_that_yaml_takes_for_other_things_stay_text_where_text_is_meant(pr
             env: {COUNTRY: NO, ZIP: 01234, DEBUG: true, EMPTY: ""}
         """).config
     assert server.servers["a"].args == ("--port", "8080", "on", "1.50", "22:22", "2026-07-28", "~")
-    assert server.servers["a"].env == {"COUNTRY": "NO", "ZIP": "01234", "DEBUG": "true", "EMPTY": ""}
+    assert server.servers["a"].env == {
+        "COUNTRY": "NO",
+        "ZIP": "01234",
+        "DEBUG": "true",
+        "EMPTY": "",
+    }
     assert server.gateway.token is not None
     assert server.gateway.token.get_secret_value() == "012345678"
 
@@ -147,14 +157,19 @@ def test_words_that_yaml_takes_for_other_things_stay_text_where_text_is_meant(pr
 def test_learning_can_be_switched_off_by_a_bare_word_whatever_else_is_set(project: Project):
     loaded = project.load("learning: off", {"PORTICO_LEARNING__HALF_LIFE_DAYS": "7"})
     assert (loaded.config.learning.scope, loaded.config.learning.half_life_days) == ("off", 7)
-    assert (loaded.sources["learning.scope"].name, loaded.sources["learning.scope"].line) == ("portico.yaml", 1)
+    assert (loaded.sources["learning.scope"].name, loaded.sources["learning.scope"].line) == (
+        "portico.yaml",
+        1,
+    )
     assert project.load("learning: {scope: off}").config.learning.scope == "off"
     assert project.load("learning: ${MODE}", {"MODE": "shared"}).config.learning.scope == "shared"
     assert "Did you mean shared?" in project.refused("learning: sharde")
 
 
 def test_a_variable_without_a_value_is_passed_through(project: Project):
-    server = project.load("servers: {a: {command: x, env: {HTTPS_PROXY: , A: b}}}").config.servers["a"]
+    server = project.load("servers: {a: {command: x, env: {HTTPS_PROXY: , A: b}}}").config.servers[
+        "a"
+    ]
     assert (server.env, server.inherit_env) == ({"A": "b"}, ("HTTPS_PROXY",))
 
 
@@ -169,7 +184,11 @@ def test_anchors_and_merges_work_and_extension_keys_hold_them(project: Project):
             <<: [*shared, {description: second}]
             command: npx
         """).config.servers
-    assert (servers["a"].command, servers["a"].args, servers["a"].env) == ("uvx", ("one",), {"REGION": "eu"})
+    assert (servers["a"].command, servers["a"].args, servers["a"].env) == (
+        "uvx",
+        ("one",),
+        {"REGION": "eu"},
+    )
     assert (servers["b"].command, servers["b"].description) == ("npx", "second")
 
 
@@ -202,8 +221,16 @@ def test_an_unknown_key_gets_its_file_its_line_and_the_nearest_key(project: Proj
         ("port: 80\n", 1, "Did you mean gateway.port?"),
         ("gateway:\n  prot: 80\n", 2, "Did you mean port?"),
         ("profiles:\n  p:\n    exposures: meta\n", 3, "Did you mean exposure?"),
-        ("servers:\n  a:\n    command: x\n    timeouts:\n      call: 5\n", 5, "Did you mean call_s?"),
-        ("servers:\n  a:\n    command: x\n    tools:\n      alow: ['*']\n", 5, "Did you mean allow?"),
+        (
+            "servers:\n  a:\n    command: x\n    timeouts:\n      call: 5\n",
+            5,
+            "Did you mean call_s?",
+        ),
+        (
+            "servers:\n  a:\n    command: x\n    tools:\n      alow: ['*']\n",
+            5,
+            "Did you mean allow?",
+        ),
         ("zzz: 1\n", 1, "Keys here: servers, gateway, intent, exposure"),
         ("exposure: most\n", 1, "expected one of meta, full, semantic, code, found 'most'"),
         ("exposure: ful\n", 1, "Did you mean full?"),
@@ -212,11 +239,19 @@ def test_an_unknown_key_gets_its_file_its_line_and_the_nearest_key(project: Proj
         ("gateway:\n  port: 70000\n", 2, "expected at most 65535, found 70000"),
         ("pins: files.read\n", 1, "expected a list, found 'files.read'"),
         ("servers:\n  a:\n    command: x\n    args: -y\n", 4, "expected a list"),
-        ("servers:\n  a:\n    command: x\n    disabled: perhaps\n", 4, "expected true or false, found 'perhaps'"),
+        (
+            "servers:\n  a:\n    command: x\n    disabled: perhaps\n",
+            4,
+            "expected true or false, found 'perhaps'",
+        ),
         ("servers:\n  a:\n    command: x\n    ttl_s: long\n", 4, "expected a number, found 'long'"),
         ("servers:\n  a:\n    command: {x: y}\n", 3, "expected text, found keys and values"),
         ("servers:\n  a:\n    args: [x]\n", 2, "say how to reach it"),
-        ("servers:\n  a:\n    command: x\n    type: websocket\n", 4, "expected one of stdio, http, sse"),
+        (
+            "servers:\n  a:\n    command: x\n    type: websocket\n",
+            4,
+            "expected one of stdio, http, sse",
+        ),
         ("servers:\n  a: npx -y something\n", 2, "expected keys like command or url"),
         ("servers: 5\n", 1, "expected a mapping of server names"),
         ("servers: [a, b]\n", 1, "servers: expected servers by name, found a list"),
@@ -225,10 +260,18 @@ def test_an_unknown_key_gets_its_file_its_line_and_the_nearest_key(project: Proj
         ("profiles:\n  a/b: {}\n", 1, "cannot be part of a URL"),
         ("- a\n- b\n", 1, "expected keys and values"),
         ("gateway: {token: x}\ngateway: {port: 1}\n", 2, "written twice: lines 1 and 2"),
-        ("servers:\n  a: {command: x}\n  b: {command: x}\n  a: {command: y}\n", 4, "written twice: lines 2 and 4"),
+        (
+            "servers:\n  a: {command: x}\n  b: {command: x}\n  a: {command: y}\n",
+            4,
+            "written twice: lines 2 and 4",
+        ),
         ("servers:\n  a:\n\tcommand: x\n", 3, "Indent with spaces"),
         ("servers:\n  a: {command: x\n", 3, "not YAML"),
-        ("servers:\n  a: {command: npx, args: [@scope/x]}\n", 2, "put quotes around a text that begins with @"),
+        (
+            "servers:\n  a: {command: npx, args: [@scope/x]}\n",
+            2,
+            "put quotes around a text that begins with @",
+        ),
         ("servers:\n  a:\n    description: one: two\n", 3, "Put quotes around"),
         ("a: 1\n---\nb: 2\n", 2, "Keep one document"),
         ("servers:\n  a: {command: !secret x}\n", 2, "the tag !secret means nothing here"),
@@ -236,7 +279,9 @@ def test_an_unknown_key_gets_its_file_its_line_and_the_nearest_key(project: Proj
         ("exposure: meta\n\x07: 1\n", 2, "control character"),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_what_to_do(project: Project, text: str, line: int, words: str):
+def test_a_mistake_is_told_with_its_line_and_what_to_do(
+    project: Project, text: str, line: int, words: str
+):
     (project.folder / "portico.yaml").write_text(text)
     with pytest.raises(ConfigError) as caught:
         project.load_files("portico.yaml")
@@ -254,7 +299,9 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file(project: Projec
           a: {command: z}
           b: {url: nowhere}
         """)
-    places = [line.split(":")[1] for line in message.splitlines() if line.startswith("portico.yaml:")]
+    places = [
+        line.split(":")[1] for line in message.splitlines() if line.startswith("portico.yaml:")
+    ]
     assert places == ["1", "2", "4", "5", "6"]
     assert message.endswith("5 problems to correct.")
 
@@ -345,7 +392,9 @@ def test_the_same_server_under_both_keys_is_told(project: Project):
 # --- precedence ---
 
 
-def test_a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_default(project: Project):
+def test_a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_default(
+    project: Project,
+):
     text = "gateway: {port: 1}\n"
     environ = {"PORTICO_PORT": "2"}
     assert project.load("servers: {}").config.gateway.port == 8420
@@ -425,7 +474,9 @@ def test_an_exposure_that_lacks_its_intent_is_told_what_to_write(project: Projec
 
 
 def test_a_misspelled_variable_is_a_warning_and_a_strange_one_is_none(project: Project):
-    loaded = project.load("servers: {}", {"PORTICO_EXPOSUR": "full", "PORTICO_SHARED": "/x", "PORTICO_CONFIG": "x"})
+    loaded = project.load(
+        "servers: {}", {"PORTICO_EXPOSUR": "full", "PORTICO_SHARED": "/x", "PORTICO_CONFIG": "x"}
+    )
     assert [str(warning) for warning in loaded.warnings] == [
         "PORTICO_EXPOSUR: no such setting\nDid you mean PORTICO_EXPOSURE?"
     ]
@@ -439,7 +490,8 @@ def test_a_service_link_of_a_cluster_is_no_port(project: Project):
 
 def test_of_several_files_the_later_wins_key_by_key_and_server_by_server(project: Project):
     project.write(
-        "gateway: {port: 1, host: localhost}\nservers: {a: {command: x, cwd: y}, b: {command: x}}", "one.yaml"
+        "gateway: {port: 1, host: localhost}\nservers: {a: {command: x, cwd: y}, b: {command: x}}",
+        "one.yaml",
     )
     project.write("gateway: {port: 2}\nservers: {a: {command: z}, c: {command: x}}", "two.yaml")
     loaded = project.load_files("one.yaml", "two.yaml")
@@ -462,7 +514,12 @@ def test_the_usual_places_are_searched_in_order(project: Project, tmp_path: Path
         return path and str(path.relative_to(tmp_path))
 
     assert found() is None
-    names = ["home/config/portico/portico.yaml", "project/.mcp.json", "project/portico.yml", "project/portico.yaml"]
+    names = [
+        "home/config/portico/portico.yaml",
+        "project/.mcp.json",
+        "project/portico.yml",
+        "project/portico.yaml",
+    ]
     for name in names:
         if name.startswith("home") and os.name != "posix":
             continue
@@ -511,7 +568,9 @@ def test_several_files_may_be_named_in_the_environment(project: Project):
     ],
 )
 def test_placeholders_are_filled_in(project: Project, text: str, value: str):
-    project.write(f"servers:\n  a:\n    command: x\n    args: ['{text}']\n    env: {{K: '{text}'}}\n")
+    project.write(
+        f"servers:\n  a:\n    command: x\n    args: ['{text}']\n    env: {{K: '{text}'}}\n"
+    )
     loaded = project.load_files("portico.yaml", environ={"A": "one", "B": "two", "EMPTY": ""})
     value = value.replace("WORK", str(project.folder)).replace("HOME", str(Path.home()))
     server = loaded.config.servers["a"]
@@ -525,7 +584,10 @@ def test_placeholders_work_in_every_setting(project: Project):
         {"P": "7", "T": "secret", "D": "/data", "U": "https://example.com", "S": "5"},
     ).config
     assert (config.gateway.port, config.exposure, config.data_dir) == (7, "full", Path("/data"))
-    assert (config.servers["a"].url, config.servers["a"].timeouts.call_s) == ("https://example.com/mcp", 5)
+    assert (config.servers["a"].url, config.servers["a"].timeouts.call_s) == (
+        "https://example.com/mcp",
+        5,
+    )
 
 
 def test_a_missing_variable_costs_its_server_and_no_other(project: Project):
@@ -561,9 +623,12 @@ def test_what_is_no_variable_stays_and_is_told(project: Project):
 
 def test_an_anchor_used_twice_is_filled_in_twice(project: Project):
     servers = project.load(
-        "x-e: &e {K: '${T}'}\nservers: {a: {command: x, env: *e}, b: {command: x, env: *e}}", {"T": "v"}
+        "x-e: &e {K: '${T}'}\nservers: {a: {command: x, env: *e}, b: {command: x, env: *e}}",
+        {"T": "v"},
     ).config.servers
-    assert [(server.env, server.written) for server in servers.values()] == [({"K": "v"}, {"env.K": "${T}"})] * 2
+    assert [(server.env, server.written) for server in servers.values()] == [
+        ({"K": "v"}, {"env.K": "${T}"})
+    ] * 2
 
 
 # --- paths and env files ---
@@ -576,7 +641,10 @@ def test_paths_are_meant_from_the_file_and_home_is_known(project: Project):
     )
     servers = project.load_files("deep/portico.yaml").config.servers
     home = Path.home()
-    assert (servers["a"].command, servers["a"].cwd) == (str(home / "bin/x"), str(project.folder / "deep" / "sub"))
+    assert (servers["a"].command, servers["a"].cwd) == (
+        str(home / "bin/x"),
+        str(project.folder / "deep" / "sub"),
+    )
     assert (servers["b"].command, servers["b"].cwd) == ("./x", str(home / "sub"))
     assert servers["c"].cwd == str(Path("/abs"))
 
@@ -612,7 +680,9 @@ def test_an_env_file_gives_variables_and_env_wins_over_it(project: Project):
 
 
 def test_an_env_file_that_is_not_there_costs_its_server_alone(project: Project):
-    servers = project.load("servers: {a: {command: x, env_file: gone.env}, b: {command: x}}").config.servers
+    servers = project.load(
+        "servers: {a: {command: x, env_file: gone.env}, b: {command: x}}"
+    ).config.servers
     assert servers["a"].problem is not None
     assert "gone.env cannot be read" in servers["a"].problem
     assert servers["b"].is_usable
@@ -628,11 +698,14 @@ def test_loading_twice_gives_equal_configurations(project: Project):
 
 # --- whatever is written, it loads or is refused ---
 
-SCALARS = st.sampled_from([None, True, 0, -1, 3.5, "", "x", "${V}", "${", "http://[", "#", "~", "*"])
+SCALARS = st.sampled_from(
+    [None, True, 0, -1, 3.5, "", "x", "${V}", "${", "http://[", "#", "~", "*"]
+)
 ANYTHING = st.recursive(
     SCALARS,
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "name", "url", ""]), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "name", "url", ""]), inner, max_size=3)
     ),
     max_leaves=6,
 )
@@ -641,17 +714,27 @@ ENTRY_KEYS = [
     *RENAMED_KEYS,
     *TIMEOUT_KEYS,
     *UNSUPPORTED_KEYS,
-    *["alwaysAllow", "enabled", "includeTools", "excludeTools", "bearer_token_env_var", "env_http_headers"],
+    *[
+        "alwaysAllow",
+        "enabled",
+        "includeTools",
+        "excludeTools",
+        "bearer_token_env_var",
+        "env_http_headers",
+    ],
     *["requestOptions", "zzz"],
 ]
 ENTRIES = st.dictionaries(st.sampled_from(ENTRY_KEYS), ANYTHING, max_size=5) | ANYTHING
 ROOT_KEYS = [*Config.model_fields, "mcpServers", "mcp", "context_servers", "inputs", "zzz", "x-a"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300
+)
 @given(
     root=st.dictionaries(st.sampled_from(ROOT_KEYS), ANYTHING, max_size=3),
-    servers=st.dictionaries(st.sampled_from(["a", "b c", "portico", "文", ""]), ENTRIES, max_size=3) | ANYTHING,
+    servers=st.dictionaries(st.sampled_from(["a", "b c", "portico", "文", ""]), ENTRIES, max_size=3)
+    | ANYTHING,
     key=st.sampled_from(["servers", "mcpServers"]),
     name=st.sampled_from(["portico.yaml", ".mcp.json"]),
 )
@@ -671,7 +754,9 @@ def test_whatever_is_written_loads_or_is_refused_as_a_configuration(
     assert refused is None or refused.file == name
 
 
-def test_a_profile_or_pin_that_leads_to_no_server_is_a_warning_with_the_nearest_name(project: Project):
+def test_a_profile_or_pin_that_leads_to_no_server_is_a_warning_with_the_nearest_name(
+    project: Project,
+):
     loaded = project.load("""
         servers:
           github: {command: x}
@@ -687,11 +772,16 @@ def test_a_profile_or_pin_that_leads_to_no_server_is_a_warning_with_the_nearest_
         "portico.yaml:6: profiles.dev.servers.1: 'gihtub' matches no server\nDid you mean github?",
         "portico.yaml:9: pins.1: 'dcos' matches no server\nDid you mean docs?",
     ]
-    assert not project.load("profiles: {dev: {servers: [notes]}}").warnings  # the demo's servers are not in the file
+    assert not project.load(
+        "profiles: {dev: {servers: [notes]}}"
+    ).warnings  # the demo's servers are not in the file
 
 
 def test_functions_are_imported_from_the_folder_of_the_file_that_names_them(project: Project):
-    project.write("servers: {a: {functions: x}, b: {functions: x, cwd: lib}, c: {command: x}}", "deep/portico.yaml")
+    project.write(
+        "servers: {a: {functions: x}, b: {functions: x, cwd: lib}, c: {command: x}}",
+        "deep/portico.yaml",
+    )
     servers = project.load_files("deep/portico.yaml").config.servers
     deep = project.folder / "deep"
     assert [servers[name].cwd for name in "abc"] == [str(deep), str(deep / "lib"), None]

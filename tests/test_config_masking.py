@@ -64,21 +64,37 @@ servers:
     stdio = value["servers"]["stdio"]
     assert stdio["args"][:3] == ["--api-key", "***", "--token=***"]
     assert stdio["args"][-2:] == ["${EXPANDED}", "prefix-${EXPANDED}"]
-    assert stdio["env"] == {"FILE_VALUE": "***", "PLAIN": "***", "TOKEN": "${EXPANDED}", "MIXED": "***", "DEF": "***"}
+    assert stdio["env"] == {
+        "FILE_VALUE": "***",
+        "PLAIN": "***",
+        "TOKEN": "${EXPANDED}",
+        "MIXED": "***",
+        "DEF": "***",
+    }
     assert stdio["description"] == "uses ${EXPANDED}"
     assert stdio["cwd"] == "/srv/${EXPANDED}"
     assert value["servers"]["web"]["url"] == (
         "https://***@example.com/mcp?api_key=***&page=2&sig=***&access_token=${EXPANDED}"
     )
-    assert value["servers"]["web"]["headers"] == {"Authorization": "***", "X-Key": "${EXPANDED}", "Cookie": "***"}
+    assert value["servers"]["web"]["headers"] == {
+        "Authorization": "***",
+        "X-Key": "${EXPANDED}",
+        "Cookie": "***",
+    }
     assert value["servers"]["path"]["url"] == "https://hooks.example.com/s/***/mcp"
     assert value["gateway"]["token"] == "***"
     assert value["gateway"]["allowed_hosts"] == ["${HOST_VAR}"]
 
 
 def test_the_effective_values_are_shown_whole(tmp_path: Path):
-    value, _ = shown(tmp_path, "gateway: {port: 1}\nservers: {a: {command: x, cwd: sub}}", exposure="full")
-    assert (value["gateway"]["port"], value["exposure"], value["gateway"]["token"]) == (1, "full", None)
+    value, _ = shown(
+        tmp_path, "gateway: {port: 1}\nservers: {a: {command: x, cwd: sub}}", exposure="full"
+    )
+    assert (value["gateway"]["port"], value["exposure"], value["gateway"]["token"]) == (
+        1,
+        "full",
+        None,
+    )
     assert value["servers"]["a"]["cwd"] == str(tmp_path / "sub")
     assert value["servers"]["a"]["timeouts"] == {"start_s": 30, "call_s": 120, "list_s": 30}
     assert set(value) == set(Config.model_fields) - {"written"}
@@ -92,7 +108,9 @@ def test_a_flag_over_an_expanded_value_is_shown_as_itself(tmp_path: Path):
 
 def test_a_problem_is_shown_in_its_own_words(tmp_path: Path):
     value, _ = shown(tmp_path, "servers: {a: {command: x, env: {TOKEN: '${TOKEN}'}}}")
-    assert value["servers"]["a"]["problem"].startswith("env.TOKEN: the environment variable TOKEN is not set")
+    assert value["servers"]["a"]["problem"].startswith(
+        "env.TOKEN: the environment variable TOKEN is not set"
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +159,15 @@ def test_what_has_the_shape_of_a_key_is_masked_wherever_it_stands(secret: str):
 @given(
     secret=st.from_regex(r"q[A-Za-z0-9!%^*+_-]{5,30}", fullmatch=True),
     flag=st.sampled_from(
-        ["--token", "--api-key", "-apikey", "--password", "--client-secret", "--auth", "--ACCESS_TOKEN"]
+        [
+            "--token",
+            "--api-key",
+            "-apikey",
+            "--password",
+            "--client-secret",
+            "--auth",
+            "--ACCESS_TOKEN",
+        ]
     ),
 )
 def test_what_follows_a_secret_flag_never_shows(secret: str, flag: str):
@@ -149,7 +175,9 @@ def test_what_follows_a_secret_flag_never_shows(secret: str, flag: str):
         assert secret not in " ".join(mask_args(args, {}))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50
+)
 @given(value=st.from_regex(r"Z[A-Za-z0-9]{7,20}Z", fullmatch=True))
 def test_a_value_from_a_variable_never_shows_whatever_key_it_fills(tmp_path: Path, value: str):
     template = "pre ${V} post"
@@ -186,7 +214,9 @@ def test_a_command_line_that_a_server_repeats_shows_no_secret(text: str):
     assert "***" in mask_text(text)
 
 
-@pytest.mark.parametrize("text", ["use --key-file x.pem", "--author bob1", "the option --port 8080", "-" * 100])
+@pytest.mark.parametrize(
+    "text", ["use --key-file x.pem", "--author bob1", "the option --port 8080", "-" * 100]
+)
 def test_words_that_are_no_secret_are_left_alone(text: str):
     assert mask_text(text) == text
 
@@ -195,7 +225,8 @@ def test_words_that_are_no_secret_are_left_alone(text: str):
     "piece", ["-", "--token ", "-token-", "key", "a1B2_", "'--token', ", "://", "token ", "Bearer "]
 )
 def test_a_long_line_is_masked_in_no_time(piece: str):
-    # A server may write whatever it likes, and what it writes is masked where everybody waits for it.
+    # A server may write whatever it likes, and what it writes is masked where everybody waits for
+    # it.
     mask_text(piece * (50_000 // len(piece)))
 
 

@@ -25,7 +25,9 @@ LOADERS = st.sampled_from([FASTEST_LOADER, yaml.SafeLoader])
 """The library comes without its C part on some machines."""
 
 
-def read(text: str, file: str = "file.json", loader: Any = FASTEST_LOADER) -> tuple[Any, list[ConfigFinding]]:
+def read(
+    text: str, file: str = "file.json", loader: Any = FASTEST_LOADER
+) -> tuple[Any, list[ConfigFinding]]:
     node, findings = read_tree(text.encode(), file, loader)
     return plain(node), findings
 
@@ -43,7 +45,9 @@ VALUES = st.recursive(
 
 @settings(deadline=None)
 @given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
-def test_every_json_value_is_read_as_json_reads_it(value: Any, ascii_only: bool, indent: int | str | None):
+def test_every_json_value_is_read_as_json_reads_it(
+    value: Any, ascii_only: bool, indent: int | str | None
+):
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     assert read(text) == (value, [])
 
@@ -63,10 +67,15 @@ def test_json_inside_a_yaml_file_is_read_as_json(value: dict[str, Any]):
 
 
 TAME = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs", "Cc"])),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(st.characters(exclude_categories=["Cs", "Cc"])),
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1), inner, max_size=4)
+        | st.dictionaries(
+            st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1), inner, max_size=4
+        )
     ),
     max_leaves=15,
 )
@@ -130,7 +139,9 @@ def test_no_bytes_whatever_break_the_reader(data: bytes, file: str, loader: Any)
 
 @settings(deadline=None)
 @given(
-    st.text(alphabet="{}[],:'\"\\-?!&*<>|#%@ \t\nab1~=`/", max_size=80), st.sampled_from(["f.json", "f.yaml"]), LOADERS
+    st.text(alphabet="{}[],:'\"\\-?!&*<>|#%@ \t\nab1~=`/", max_size=80),
+    st.sampled_from(["f.json", "f.yaml"]),
+    LOADERS,
 )
 def test_no_punctuation_whatever_breaks_the_reader(text: str, file: str, loader: Any):
     read_tree(text.encode(), file, loader)

@@ -55,7 +55,9 @@ def test_what_the_caller_got_wrong_is_invalid_params_and_not_worth_repeating(err
 @pytest.mark.parametrize(
     ("error", "again"), [(BackendUnavailable, True), (BackendTimeout, True), (RecordedOnly, False)]
 )
-def test_what_a_server_got_wrong_may_be_worth_repeating(error: type[BackendUnavailable], again: bool):
+def test_what_a_server_got_wrong_may_be_worth_repeating(
+    error: type[BackendUnavailable], again: bool
+):
     assert error("x").code == errors.INTERNAL_ERROR
     assert error("x").retryable is again
     assert isinstance(error("x"), BackendUnavailable)

@@ -24,7 +24,9 @@ def test_whoever_ends_their_subscription_hears_no_more_and_may_end_it_twice():
     assert heard == []
 
 
-def test_a_listener_that_fails_is_logged_and_the_others_still_hear(caplog: pytest.LogCaptureFixture):
+def test_a_listener_that_fails_is_logged_and_the_others_still_hear(
+    caplog: pytest.LogCaptureFixture,
+):
     bus, heard = EventBus(), list[Event]()
 
     def fail(event: Event) -> None:
@@ -62,7 +64,11 @@ def test_whoever_asked_for_a_kind_hears_that_kind_alone():
     assert not bus.has_subscribers(ToolsFound)
     end = bus.subscribe(heard.append, ToolsFound, ToolCalled)
     assert bus.has_subscribers(ToolsFound)
-    told: list[Event] = [ToolsFound("q", ("s.t",)), UpstreamReady("s"), ToolCalled("s.t", "h", 0.1, True)]
+    told: list[Event] = [
+        ToolsFound("q", ("s.t",)),
+        UpstreamReady("s"),
+        ToolCalled("s.t", "h", 0.1, True),
+    ]
     for event in told:
         bus.publish(event)
     assert heard == [told[0], told[2]]

@@ -12,7 +12,8 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def portico(folder: Path, elsewhere: Path, *words: str) -> str:
-    """What the installed command answers, started as a user does: in another folder, with nothing on Python's path."""
+    """What the installed command answers, started as a user does: in another folder, with nothing
+    on Python's path."""
     script = Path(sys.executable).with_name("portico.exe" if sys.platform == "win32" else "portico")
     if not script.exists():
         pytest.skip("the portico command is not installed beside this Python")
@@ -20,7 +21,13 @@ def portico(folder: Path, elsewhere: Path, *words: str) -> str:
     command = [str(script), *words, "--config", str(folder / "portico.yaml"), "--json"]
     environment = {**kept, "PORTICO_DATA_DIR": str(elsewhere / "data")}
     done = subprocess.run(
-        command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=60, check=True
+        command,
+        cwd=elsewhere,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     return done.stdout
 

@@ -26,8 +26,13 @@ def echoing() -> FakeBackend:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("transport", ["memory", "stdio", "http"])
-async def test_a_real_client_is_connected_over_every_transport_in_both_eras(transport: Transport, era: Era) -> None:
-    async with gateway_over({"fake": echoing()}) as gateway, connect(gateway, transport, era) as client:
+async def test_a_real_client_is_connected_over_every_transport_in_both_eras(
+    transport: Transport, era: Era
+) -> None:
+    async with (
+        gateway_over({"fake": echoing()}) as gateway,
+        connect(gateway, transport, era) as client,
+    ):
         assert client.protocol_version == ("2025-11-25" if era == "legacy" else "2026-07-28")
         called = await client.call_tool("call_tool", {"name": "fake.echo", "arguments": {"a": 1}})
         assert getattr(called.content[0], "text", "") == "{'a': 1}"
@@ -97,7 +102,10 @@ class _Deaf:
 
 async def test_a_fake_changes_dies_and_comes_back() -> None:
     backend = echoing()
-    async with gateway_over({"fake": backend}, Config(exposure="full")) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over({"fake": backend}, Config(exposure="full")) as gateway,
+        connect(gateway) as client,
+    ):
         backend.refuses = BackendUnavailable("out for lunch")
         backend.die("it was told to")
         called = await client.call_tool("fake__echo", {})

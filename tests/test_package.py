@@ -1,4 +1,5 @@
-"""What is installed: everything search by meaning needs, no more than was promised, and no need of a network."""
+"""What is installed: everything search by meaning needs, no more than was promised, and no need of
+a network."""
 
 import json
 import os
@@ -20,7 +21,9 @@ LARGEST = 40_000_000
 ROOM_WITHOUT_NETWORK = ("unshare", "--user", "--map-root-user", "--net")
 
 
-@pytest.mark.parametrize("name", ["encoder.onnx", "outline.onnx", "vocabulary.txt", "MODEL_CARD.md"])
+@pytest.mark.parametrize(
+    "name", ["encoder.onnx", "outline.onnx", "vocabulary.txt", "MODEL_CARD.md"]
+)
 def test_the_model_and_its_card_are_in_the_package(name: str):
     assert (MODEL / name).is_file()
     assert len((MODEL / name).read_bytes()) > 1_000
@@ -34,7 +37,11 @@ def test_the_card_tells_what_the_model_was_made_of_how_good_it_is_and_where_it_e
 
 def test_the_package_with_its_weights_is_as_small_as_was_promised():
     root = Path(portico.__file__).parent
-    sizes = [path.stat().st_size for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    sizes = [
+        path.stat().st_size
+        for path in root.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
     assert sum(sizes) <= LARGEST
 
 
@@ -54,12 +61,28 @@ def test_no_framework_and_no_hub_is_installed_with_it():
 
 def test_search_by_meaning_works_where_there_is_no_network(tmp_path: Path):
     """Not guarded against but taken away: native libraries too have only an interface that is down."""
-    if shutil.which("unshare") is None or subprocess.run([*ROOM_WITHOUT_NETWORK, "true"], timeout=10).returncode:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*ROOM_WITHOUT_NETWORK, "true"], timeout=10).returncode
+    ):
         pytest.skip("needs unshare(1), and the right to make a network of one's own")
     done = subprocess.run(
-        [*ROOM_WITHOUT_NETWORK, sys.executable, "-m", "portico", "search", "convert miles to kilometres", "--json"],
+        [
+            *ROOM_WITHOUT_NETWORK,
+            sys.executable,
+            "-m",
+            "portico",
+            "search",
+            "convert miles to kilometres",
+            "--json",
+        ],
         cwd=tmp_path,
-        env={**os.environ, "PORTICO_DATA_DIR": str(tmp_path), "PORTICO_CONFIG": "", "HOME": str(tmp_path)},
+        env={
+            **os.environ,
+            "PORTICO_DATA_DIR": str(tmp_path),
+            "PORTICO_CONFIG": "",
+            "HOME": str(tmp_path),
+        },
         capture_output=True,
         text=True,
         timeout=60,

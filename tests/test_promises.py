@@ -99,7 +99,11 @@ def names_in(path: Path) -> frozenset[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.ClassDef):
-            members = (item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef))
+            members = (
+                item
+                for item in node.body
+                if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
+            )
             found.update(f"{node.name}::{item.name}" for item in members)
     return frozenset(name for name in found if name.rpartition("::")[2].startswith("test_"))
 

@@ -1,4 +1,5 @@
-"""What the README promises besides its examples (tests/docs runs those): figures that can be measured again."""
+"""What the README promises besides its examples (tests/docs runs those): figures that can be
+measured again."""
 
 import re
 from pathlib import Path
@@ -9,7 +10,9 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("module", sorted(set(re.findall(r"python -m ((?:benchmarks|tests|docs)\.\w+)", README))))
+@pytest.mark.parametrize(
+    "module", sorted(set(re.findall(r"python -m ((?:benchmarks|tests|docs)\.\w+)", README)))
+)
 def test_every_measurement_in_the_readme_can_be_run(module: str):
     path = ROOT.joinpath(*module.split("."))
     assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()

@@ -55,13 +55,17 @@ def test_every_secret_is_found_wherever_it_stands(secrets: frozenset[str], text:
     assert "hidden" not in SecretMask(secrets).apply(f"before {text} after")
 
 
-@pytest.mark.parametrize("text", ["/srv/data", "842000", "--verbose", "example.com", "1234567", "npx", "portico"])
+@pytest.mark.parametrize(
+    "text", ["/srv/data", "842000", "--verbose", "example.com", "1234567", "npx", "portico"]
+)
 def test_what_is_no_secret_is_left_in_the_text(secrets: frozenset[str], text: str) -> None:
     assert SecretMask(secrets).apply(text) == text
 
 
 def test_a_secret_that_is_a_part_of_another_leaves_nothing_of_it() -> None:
-    assert SecretMask(["hidden", "hidden-longer"]).apply("a hidden-longer b hidden") == "a *** b ***"
+    assert (
+        SecretMask(["hidden", "hidden-longer"]).apply("a hidden-longer b hidden") == "a *** b ***"
+    )
 
 
 def test_each_line_of_a_key_is_a_secret_of_its_own() -> None:

@@ -2,11 +2,12 @@
 
     python -m training.calibrate [--data DIR]… [--seed N] [--cache DIR] [--json FILE]
 
-Every question is put to a real index with the encoder that ships, as often as it makes sense: as it stands; with the
-right servers taken out (the right tools, where a set's servers are no servers), so that it has no answer any more; and
-both over small catalogs of some servers, drawn with the seed. What search hands to `verdict.confidence` each time is
-what the fit sees. Three tables: the fit beside the shipped constants; how such a fit does on questions it has not seen;
-and how often search, as it ships, says that nothing fits.
+Every question is put to a real index with the encoder that ships, as often as it makes sense: as it
+stands; with the right servers taken out (the right tools, where a set's servers are no servers), so
+that it has no answer any more; and both over small catalogs of some servers, drawn with the seed.
+What search hands to `verdict.confidence` each time is what the fit sees. Three tables: the fit
+beside the shipped constants; how such a fit does on questions it has not seen; and how often
+search, as it ships, says that nothing fits.
 """
 
 import argparse
@@ -38,7 +39,8 @@ _MOST_QUESTIONS = 300
 """Of one set, evenly spaced: every kind of question weighs the same however many there are."""
 _FEWEST_TOOLS = 3
 _REFUSED = 0.044
-"""The share of answerable questions to the fleet that may be refused: under a twentieth, with something to spare."""
+"""The share of answerable questions to the fleet that may be refused: under a twentieth, with
+something to spare."""
 _RIDGE = 0.0003
 _STEPS = 50
 _SPLITS = 50
@@ -58,7 +60,8 @@ class Case:
     servers: int
     """Servers beside the right one; 0 for the whole catalog."""
     evidence: tuple[float, float, float] | None
-    """Nearness, coverage, log of the number of tools. None where no verdict was needed: a name, or nothing at all."""
+    """Nearness, coverage, log of the number of tools. None where no verdict was needed: a name, or
+    nothing at all."""
     refused: bool
 
 
@@ -76,14 +79,26 @@ class Fit:
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--data", type=Path, action="append", metavar="DIR", help="folder with sets; may be repeated")
-    parser.add_argument("--seed", type=int, default=_SEED, help="draws the small catalogs, and the halves")
-    parser.add_argument("--cache", type=Path, default=default_folder(), metavar="DIR", help="keeps vectors")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="folder with sets; may be repeated",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=_SEED, help="draws the small catalogs, and the halves"
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=default_folder(), metavar="DIR", help="keeps vectors"
+    )
     options = parser.parse_args()
     cases = list(collected(options))
     unseen = [by_halves(cases, options.seed)] if any(map(_is_fleet, cases)) else []
     tables = (constants(fit(cases), shipped_fit()), *unseen, outcomes(cases))
-    return conclude(Report("calibrate", tables, facts={"seed": options.seed, "cases": len(cases)}), options)
+    return conclude(
+        Report("calibrate", tables, facts={"seed": options.seed, "cases": len(cases)}), options
+    )
 
 
 def collected(options: argparse.Namespace) -> Iterator[Case]:
@@ -91,9 +106,13 @@ def collected(options: argparse.Namespace) -> Iterator[Case]:
     encoder = Remembering()
     for source in sources(options.data):
         tools = read_set(source)
-        questions = tools.questions[:: -(-len(tools.questions) // (16 if options.smoke else _MOST_QUESTIONS))]
+        questions = tools.questions[
+            :: -(-len(tools.questions) // (16 if options.smoke else _MOST_QUESTIONS))
+        ]
         tools = dataclasses.replace(tools, questions=questions)
-        index = index_of(tools.documents, encoder, vectors_of(tools.documents, encoder, options.cache))
+        index = index_of(
+            tools.documents, encoder, vectors_of(tools.documents, encoder, options.cache)
+        )
         yield from cases_of(tools, index, random.Random(options.seed))
 
 
@@ -110,13 +129,16 @@ def cases_of(tools: ToolSet, index: Index, chance: random.Random) -> Iterator[Ca
 
 def has_servers(tools: ToolSet) -> bool:
     """Whether its servers are servers: tools carry their name in front, not a category or nothing."""
-    return all(tool.get("server") and tool["id"].startswith(f"{tool['server']}/") for tool in tools.tools)
+    return all(
+        tool.get("server") and tool["id"].startswith(f"{tool['server']}/") for tool in tools.tools
+    )
 
 
 def catalogs(
     question: Question, server_of: dict[str, str], servers: Sequence[str], chance: random.Random
 ) -> Iterator[tuple[str, int, Allow | None]]:
-    """What the question is to be put to: kind, servers beside the right one, and which tools are there."""
+    """What the question is to be put to: kind, servers beside the right one, and which tools are
+    there."""
     right = frozenset[str]().union(*question.groups)
     hosts = sorted({server_of[id_] for id_ in right if id_ in server_of}) if servers else []
     others = [server for server in servers if server not in hosts]
@@ -135,7 +157,12 @@ def catalogs(
             yield TAKEN_OUT, small, lambda id_, some=some: server_of[id_] in some
 
 
-def case(index: Index, question: Question, about: tuple[str, int, str, int], mask: NDArray[np.bool_] | None) -> Case:
+def case(
+    index: Index,
+    question: Question,
+    about: tuple[str, int, str, int],
+    mask: NDArray[np.bool_] | None,
+) -> Case:
     """Ask, and listen to what search hands to the verdict."""
     heard: list[tuple[float, float, float]] = []
 
@@ -151,8 +178,8 @@ def case(index: Index, question: Question, about: tuple[str, int, str, int], mas
 def weight(kind: str, servers: int, name: str) -> float:
     """What all cases of a kind, size and set weigh together.
 
-    Questions with no answer weigh most, ours above all: they are the most and the most varied. A right tool taken out
-    often leaves another that would do, so those weigh least.
+    Questions with no answer weigh most, ours above all: they are the most and the most varied. A
+    right tool taken out often leaves another that would do, so those weigh least.
     """
     if kind == NO_ANSWER:
         return 3.0 if name == OWN_FLEET and not servers else 1.5
@@ -162,7 +189,8 @@ def weight(kind: str, servers: int, name: str) -> float:
 
 
 def fit(cases: Sequence[Case]) -> Fit:
-    """Weighted logistic regression by Newton's method; the cut refuses so many of the fleet's answerable questions."""
+    """Weighted logistic regression by Newton's method; the cut refuses so many of the fleet's
+    answerable questions."""
     judged = [it for it in cases if it.evidence is not None]
     groups = [(it.kind, it.servers, it.set) for it in judged]
     sizes = Counter(groups)
@@ -178,7 +206,8 @@ def fit(cases: Sequence[Case]) -> Fit:
 
 
 def regression(evidence: Numbers, answers: Numbers, weights: Numbers) -> Numbers:
-    """The coefficients and the offset that explain the answers best; a small ridge keeps them finite."""
+    """The coefficients and the offset that explain the answers best; a small ridge keeps them
+    finite."""
     middle, spread = evidence.mean(axis=0), evidence.std(axis=0) + 1e-9
     table = np.column_stack([(evidence - middle) / spread, np.ones(len(evidence))])
     ridge = np.diag([_RIDGE] * evidence.shape[1] + [1e-9])
@@ -203,9 +232,14 @@ def shipped_fit() -> Fit:
         return float(np.log(sure / (1 - sure)))
 
     offset = evidence(0, 0, 1)
-    parts = (evidence(1, 0, 1), evidence(0, 1, 1), offset + (evidence(0, 0, 1000) - offset) / np.log(1000))
+    parts = (
+        evidence(1, 0, 1),
+        evidence(0, 1, 1),
+        offset + (evidence(0, 0, 1000) - offset) / np.log(1000),
+    )
     return Fit(
-        np.array([*(part - offset for part in parts), offset]), float(np.log(confidence.WEAK / (1 - confidence.WEAK)))
+        np.array([*(part - offset for part in parts), offset]),
+        float(np.log(confidence.WEAK / (1 - confidence.WEAK))),
     )
 
 
@@ -224,22 +258,31 @@ def constants(fitted: Fit, shipped: Fit) -> Table:
 
 
 def by_halves(cases: Sequence[Case], seed: int) -> Table:
-    """Fitted on half of the questions, judged on the other half, again and again: what other questions would see."""
+    """Fitted on half of the questions, judged on the other half, again and again: what other
+    questions would see."""
     chance = random.Random(seed)
     names = sorted({(it.set, it.question) for it in cases})
     shares: list[tuple[float, float]] = []
     for _ in range(_SPLITS):
         learnt = set(chance.sample(names, len(names) // 2))
         found = fit([it for it in cases if (it.set, it.question) in learnt])
-        rest = [it for it in cases if (it.set, it.question) not in learnt and _is_fleet(it) and not it.servers]
+        rest = [
+            it
+            for it in cases
+            if (it.set, it.question) not in learnt and _is_fleet(it) and not it.servers
+        ]
         kinds = ([it for it in rest if it.kind == kind] for kind in (NO_ANSWER, ANSWERABLE))
         if all(of_kind := tuple(kinds)):
             shares.append((_share_refused(found, of_kind[0]), _share_refused(found, of_kind[1])))
     rows: list[tuple[Cell, ...]] = []
-    for label, column in zip(("no answer: said so", "answerable: refused"), zip(*shares, strict=True), strict=False):
+    for label, column in zip(
+        ("no answer: said so", "answerable: refused"), zip(*shares, strict=True), strict=False
+    ):
         low, middle, high = np.percentile(column, (10, 50, 90))
         rows.append((label, float(middle), float(low), float(high)))
-    title = f"Fitted on half of the questions, the fleet's of the other half asked, {_SPLITS} times, %"
+    title = (
+        f"Fitted on half of the questions, the fleet's of the other half asked, {_SPLITS} times, %"
+    )
     return Table(title, ("", "median", "10% below", "10% above"), tuple(rows))
 
 
@@ -254,7 +297,16 @@ def outcomes(cases: Sequence[Case]) -> Table:
                 rows.append((name, size, *(cell for kind in _KINDS for cell in _counted(of, kind))))
     return Table(
         "How often it says that nothing fits, as shipped",
-        ("set", "servers", "no answer", "said so %", "taken out", "told so %", "answerable", "refused %"),
+        (
+            "set",
+            "servers",
+            "no answer",
+            "said so %",
+            "taken out",
+            "told so %",
+            "answerable",
+            "refused %",
+        ),
         tuple(rows),
         "servers: drawn at random; an answerable question's right server comes on top",
     )

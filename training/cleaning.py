@@ -9,7 +9,9 @@ from training.languages import in_its_script
 LONGEST = 300
 """Characters of a text that is kept."""
 
-_ICU = re.compile(r"\{\s*[\w.$]+\s*,\s*(plural|select|selectordinal|number|date|time|duration)\b|\[%key|\{% ")
+_ICU = re.compile(
+    r"\{\s*[\w.$]+\s*,\s*(plural|select|selectordinal|number|date|time|duration)\b|\[%key|\{% "
+)
 _RULES: list[tuple[re.Pattern[str], str]] = [
     (re.compile(r"!?\[([^\[\]]+)\]\([^()\s]*(?:\s+\"[^\"]*\")?\)"), r"\1"),
     (re.compile(r"\[([^\[\]]+)\]\[[\w -]*\]"), r"\1"),
@@ -50,7 +52,9 @@ def acceptable(code: str, english: str, translation: str) -> bool:
     letters = _LETTER.findall(english)
     if len(letters) < 2 or not _LETTER.search(translation):
         return False
-    if sum(letter.isascii() for letter in letters) < 0.8 * len(letters) or len(letters) * 2 < len(english):
+    if sum(letter.isascii() for letter in letters) < 0.8 * len(letters) or len(letters) * 2 < len(
+        english
+    ):
         return False
     if english.casefold().strip(".…!?: ") == translation.casefold().strip(".…!?: 。"):
         return False

@@ -14,11 +14,14 @@ from training.noise import misspelt
 
 QUERIES = Path(__file__).parent / "queries"
 HELD_SHARE = 0.2
-"""The part of all servers that `--hold-out` does not train on; those of them in the catalog are judged."""
+"""The part of all servers that `--hold-out` does not train on; those of them in the catalog are
+judged."""
 BARE_SHARE = 0.2
-"""Of the tools that no listing has, the part whose server is not told: not every catalog has telling ones."""
+"""Of the tools that no listing has, the part whose server is not told: not every catalog has
+telling ones."""
 WEIGHT, WEIGHT_OTHER, WEIGHT_NOISY, WEIGHT_NAME = 4.0, 5.0, 1.0, 0.7
-"""How often one epoch sees a query in English, in another language, misspelt, and a tool's bare name."""
+"""How often one epoch sees a query in English, in another language, misspelt, and a tool's bare
+name."""
 STRESS = 1.4
 _STRESSED = ("products.jsonl", "requests.jsonl")
 """Queries as people put them to an assistant: fewer than the others, and as often asked."""
@@ -36,7 +39,9 @@ class Example:
     held: bool = False
 
 
-def examples(texts: Mapping[str, str], chance: random.Random, queries: Path = QUERIES) -> Iterator[Example]:
+def examples(
+    texts: Mapping[str, str], chance: random.Random, queries: Path = QUERIES
+) -> Iterator[Example]:
     """Our queries as they are, misspelt copies of the English ones, and every tool's own name."""
     files = {path.name: read_lines(path) for path in sorted(queries.glob("*.jsonl"))}
     stressed = {row["id"] for name in _STRESSED for row in files.get(name, ())}
@@ -48,7 +53,9 @@ def examples(texts: Mapping[str, str], chance: random.Random, queries: Path = QU
             for query in row.get("queries", ()):
                 yield Example(query, row["id"], WEIGHT * stress, held=held)
                 if query.isascii():
-                    yield Example(misspelt(query, chance), row["id"], WEIGHT_NOISY, noisy=True, held=held)
+                    yield Example(
+                        misspelt(query, chance), row["id"], WEIGHT_NOISY, noisy=True, held=held
+                    )
             for query in row.get("other", ()):
                 yield Example(query, row["id"], WEIGHT_OTHER * stress, foreign=True, held=held)
     for tool in texts:
@@ -89,7 +96,9 @@ def given(path: Path) -> dict[str, str]:
 
 def ours(queries: Path = QUERIES) -> dict[str, str]:
     """The texts of the tools we made up ourselves."""
-    rows = (row for path in sorted(queries.glob("*.jsonl")) for row in read_lines(path) if "text" in row)
+    rows = (
+        row for path in sorted(queries.glob("*.jsonl")) for row in read_lines(path) if "text" in row
+    )
     return {row["id"]: _text(row) for row in rows}
 
 

@@ -2,10 +2,11 @@
 
     python -m training.export WEIGHTS.npz OUT.onnx
 
-Every matrix is quantised per output channel, every embedding per row; activations are quantised as they come.
-The graph takes token numbers of texts of one length and gives unit vectors: no mask, because texts are encoded one at
-a time (a quantised activation depends on whatever shares its batch). Built node by node, so that neither PyTorch nor
-an exporter is needed, and each matrix product is one fused operator of the runtime.
+Every matrix is quantised per output channel, every embedding per row; activations are quantised as
+they come. The graph takes token numbers of texts of one length and gives unit vectors: no mask,
+because texts are encoded one at a time (a quantised activation depends on whatever shares its
+batch). Built node by node, so that neither PyTorch nor an exporter is needed, and each matrix
+product is one fused operator of the runtime.
 """
 
 import argparse
@@ -22,7 +23,8 @@ Floats = NDArray[np.float32]
 Weights = Mapping[str, Floats]
 
 MATRIX_LEVELS = 63
-"""Processors without VNNI add two 8-bit products in 16 bits: twice 255 x 63 still fits, twice 255 x 127 does not."""
+"""Processors without VNNI add two 8-bit products in 16 bits: twice 255 x 63 still fits, twice 255 x
+127 does not."""
 EMBEDDING_LEVELS = 127
 """Embeddings are looked up, not multiplied: they may use all of the 8 bits."""
 HEADS = 12
@@ -47,7 +49,9 @@ class Graph:
     def node(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
         """Add an operator; its output's name."""
         output = f"{operator.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, list(inputs), [output], domain=domain, **attributes))
+        self.nodes.append(
+            helper.make_node(operator, list(inputs), [output], domain=domain, **attributes)
+        )
         return output
 
     def numbers(self, name: str, *values: int) -> str:
@@ -55,7 +59,8 @@ class Graph:
 
 
 def quantise(matrix: Floats, axis: int, levels: int) -> tuple[NDArray[np.int8], Floats]:
-    """Values up to ±levels and one scale per slice along `axis`, so that values * scale is the matrix again."""
+    """Values up to ±levels and one scale per slice along `axis`, so that values * scale is the
+    matrix again."""
     other = tuple(place for place in range(matrix.ndim) if place != axis)
     peak = np.abs(matrix).max(axis=other, keepdims=True)
     scale = np.where(peak > 0, peak, 1) / levels
@@ -88,7 +93,9 @@ def build(weights: Weights) -> onnx.ModelProto:
 
 def _embedded(graph: Graph, weights: Weights) -> str:
     values, scales = quantise(weights["tokens"], axis=0, levels=EMBEDDING_LEVELS)
-    rows = graph.node("Cast", graph.node("Gather", graph.constant("tokens", values), "ids"), to=TensorProto.FLOAT)
+    rows = graph.node(
+        "Cast", graph.node("Gather", graph.constant("tokens", values), "ids"), to=TensorProto.FLOAT
+    )
     scale = graph.node("Gather", graph.constant("token_scales", scales[:, None]), "ids")
     length = graph.node("Shape", "ids", start=1, end=2)
     table, start = graph.constant("places", weights["places"]), graph.numbers("zero", 0)
@@ -98,22 +105,34 @@ def _embedded(graph: Graph, weights: Weights) -> str:
 
 def _layer(graph: Graph, stream: str, weights: Weights, name: str, width: int) -> str:
     head = width // HEADS
-    joined = [np.concatenate([weights[f"{name}.{part}.{kind}"] for part in "qkv"]) for kind in ("weight", "bias")]
+    joined = [
+        np.concatenate([weights[f"{name}.{part}.{kind}"] for part in "qkv"])
+        for kind in ("weight", "bias")
+    ]
     together = _product(graph, stream, f"{name}.qkv", *joined)
     split = graph.node("Reshape", together, graph.numbers("heads", 0, 0, 3, HEADS, head))
     parts = graph.node("Transpose", split, perm=[2, 0, 3, 1, 4])
-    query, key, value = (graph.node("Gather", parts, graph.constant(part, np.array(at)), axis=0) for at, part in _QKV)
+    query, key, value = (
+        graph.node("Gather", parts, graph.constant(part, np.array(at)), axis=0) for at, part in _QKV
+    )
     likeness = graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 1, 3, 2]))
-    scaled = graph.node("Mul", likeness, graph.constant("per_head", np.array(head**-0.5, dtype=np.float32)))
+    scaled = graph.node(
+        "Mul", likeness, graph.constant("per_head", np.array(head**-0.5, dtype=np.float32))
+    )
     mixed = graph.node("MatMul", graph.node("Softmax", scaled, axis=-1), value)
     merged = graph.node(
-        "Reshape", graph.node("Transpose", mixed, perm=[0, 2, 1, 3]), graph.numbers("merged", 0, 0, width)
+        "Reshape",
+        graph.node("Transpose", mixed, perm=[0, 2, 1, 3]),
+        graph.numbers("merged", 0, 0, width),
     )
     attended = _linear(graph, merged, weights, f"{name}.o")
     stream = _norm(graph, graph.node("Add", attended, stream), weights, f"{name}.norm1")
     raised = graph.node("Gelu", _linear(graph, stream, weights, f"{name}.up"))
     return _norm(
-        graph, graph.node("Add", _linear(graph, raised, weights, f"{name}.down"), stream), weights, f"{name}.norm2"
+        graph,
+        graph.node("Add", _linear(graph, raised, weights, f"{name}.down"), stream),
+        weights,
+        f"{name}.norm2",
     )
 
 
@@ -150,7 +169,9 @@ def _norm(graph: Graph, stream: str, weights: Weights, name: str) -> str:
 
 def main() -> None:
     """Read the weights, write the graph."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("weights", type=Path)
     parser.add_argument("out", type=Path)
     options = parser.parse_args()

@@ -4,9 +4,9 @@
     python -m training.gather --list
 
 `DIR` holds bare git directories named `owner+name` or `owner+name.git` (or folders that contain one); `--list` prints
-the repositories and the commits they must hold. The pairs are cleaned, deduplicated, thinned to what each language
-needs, and written to `OUT/pairs.tsv.gz`, tab-separated: language, English, translation, repository. `OUT/SOURCES.md`
-says what came from where.
+the repositories and the commits they must hold. The pairs are cleaned, deduplicated, thinned to
+what each language needs, and written to `OUT/pairs.tsv.gz`, tab-separated: language, English,
+translation, repository. `OUT/SOURCES.md` says what came from where.
 """
 
 import argparse
@@ -80,7 +80,9 @@ def level(sizes: Mapping[Source, int], limit: int) -> float:
     return float("inf")
 
 
-def thinned(pool: Pool, per_language: int, per_other: int) -> Iterator[tuple[str, Source, list[Pair]]]:
+def thinned(
+    pool: Pool, per_language: int, per_other: int
+) -> Iterator[tuple[str, Source, list[Pair]]]:
     """What is kept of the pool, language by language: of each source as much as its weight allows."""
     for code, by_source in sorted(pool.items()):
         if code not in LANGUAGES and sum(map(len, by_source.values())) < SMALLEST:
@@ -100,7 +102,9 @@ def gathered(repositories: Path, sources: Iterable[Source]) -> tuple[Pool, list[
     for source in sources:
         directory = git_directory(repositories, source.repository)
         if directory is None or not holds(directory, source.commit):
-            say(f"{source.repository}: left out, {repositories} has no commit {source.commit} of it")
+            say(
+                f"{source.repository}: left out, {repositories} has no commit {source.commit} of it"
+            )
             continue
         with Snapshot(directory, source.commit) as snapshot:
             found = collect(source, snapshot, seen)
@@ -119,7 +123,9 @@ def write(kept: Iterable[tuple[str, Source, list[Pair]]], read: list[Source], ou
     part = out / "pairs.tsv.gz.part"
     with gzip.open(part, "wt", encoding="utf-8", compresslevel=6) as target:
         for code, source, pairs in kept:
-            target.writelines(f"{code}\t{english}\t{here}\t{source.repository}\n" for english, here in pairs)
+            target.writelines(
+                f"{code}\t{english}\t{here}\t{source.repository}\n" for english, here in pairs
+            )
             of_source[source] += len(pairs)
             of_language[code] += len(pairs)
     part.replace(out / "pairs.tsv.gz")
@@ -142,7 +148,13 @@ def report_of(of_source: Mapping[Source, int], of_language: Counter[str]) -> str
         lines.append(
             f"| {source.repository} | {source.licence} | `{files}` | {source.format} | {source.commit} | {count} |"
         )
-    lines += ["", f"Total: {sum(of_source.values())} pairs.", "", "| language | pairs |", "| --- | ---: |"]
+    lines += [
+        "",
+        f"Total: {sum(of_source.values())} pairs.",
+        "",
+        "| language | pairs |",
+        "| --- | ---: |",
+    ]
     lines += [f"| {code} | {count} |" for code, count in of_language.most_common()]
     return "\n".join(lines) + "\n"
 
@@ -153,20 +165,34 @@ def say(line: str) -> None:
 
 def main() -> None:
     """Gather, thin, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path, nargs="?", help="folder to write into")
     parser.add_argument("--repositories", type=Path, help="folder of git directories")
-    parser.add_argument("--list", action="store_true", help="print repositories and commits, and stop")
-    parser.add_argument("--only", nargs="+", help="gather from these repositories (owner/name) only")
-    parser.add_argument("--per-language", type=int, default=62_000, help="most pairs of a wanted language")
-    parser.add_argument("--per-other", type=int, default=8_000, help="most pairs of any other language")
+    parser.add_argument(
+        "--list", action="store_true", help="print repositories and commits, and stop"
+    )
+    parser.add_argument(
+        "--only", nargs="+", help="gather from these repositories (owner/name) only"
+    )
+    parser.add_argument(
+        "--per-language", type=int, default=62_000, help="most pairs of a wanted language"
+    )
+    parser.add_argument(
+        "--per-other", type=int, default=8_000, help="most pairs of any other language"
+    )
     options = parser.parse_args()
-    sources = [source for source in read_sources() if not options.only or source.repository in options.only]
+    sources = [
+        source for source in read_sources() if not options.only or source.repository in options.only
+    ]
     if options.list:
         print(*sorted({f"{source.repository} {source.commit}" for source in sources}), sep="\n")
         return
     if options.out is None or options.repositories is None:
-        parser.error("say where to write (OUT) and where the repositories are (--repositories DIR), or --list")
+        parser.error(
+            "say where to write (OUT) and where the repositories are (--repositories DIR), or --list"
+        )
     options.out.mkdir(parents=True, exist_ok=True)
     pool, read = gathered(options.repositories, sources)
     write(thinned(pool, options.per_language, options.per_other), read, options.out)

@@ -1,4 +1,5 @@
-"""Language codes: the many names a locale goes by, made one, and the script each language is written in."""
+"""Language codes: the many names a locale goes by, made one, and the script each language is
+written in."""
 
 import re
 
@@ -21,7 +22,8 @@ _NOT_LANGUAGES = frozenset({
 
 
 def language(code: str) -> str | None:
-    """Two-letter code of a locale name (zh simplified, zh-tw traditional); None for English and others."""
+    """Two-letter code of a locale name (zh simplified, zh-tw traditional); None for English and
+    others."""
     code = re.sub(r"(?<=[a-z])(?=[A-Z]{2}$)", "-", code).replace("_", "-").replace("@", "-").lower()
     if re.match(r"zh-(.*-)?(hant|tw|hk|mo)\b", code):
         return "zh-tw"
@@ -42,6 +44,7 @@ _NATIVE = {code: re.compile(f"[{letters}]") for code, letters in _SCRIPTS.items(
 
 
 def in_its_script(code: str, text: str) -> bool:
-    """Whether a text has letters of its language's script; of the languages in Latin letters, any text has."""
+    """Whether a text has letters of its language's script; of the languages in Latin letters, any
+    text has."""
     native = _NATIVE.get(code)
     return native is None or native.search(text) is not None

@@ -1,7 +1,9 @@
-"""The encoder as PyTorch trains it: a six-layer transformer that already feels the rounding it will ship with.
+"""The encoder as PyTorch trains it: a six-layer transformer that already feels the rounding it will
+ship with.
 
-Every matrix product sees its weights in 7 bits per output channel and its activations in 8 bits per text, exactly as
-the exported graph computes them (`training.export`); gradients pass straight through the rounding.
+Every matrix product sees its weights in 7 bits per output channel and its activations in 8 bits per
+text, exactly as the exported graph computes them (`training.export`); gradients pass straight
+through the rounding.
 """
 
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false, reportUntypedFunctionDecorator=false
@@ -66,7 +68,10 @@ class Layer(nn.Module):
     def forward(self, stream: Tensor, seen: Tensor) -> Tensor:
         """The stream after this layer; `seen` is true where there is a token."""
         texts, tokens, width = stream.shape
-        q, k, v = (part(stream).view(texts, tokens, HEADS, -1).transpose(1, 2) for part in (self.q, self.k, self.v))
+        q, k, v = (
+            part(stream).view(texts, tokens, HEADS, -1).transpose(1, 2)
+            for part in (self.q, self.k, self.v)
+        )
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None, None, :])
         stream = self.norm1(self.o(mixed.transpose(1, 2).reshape(texts, tokens, width)) + stream)
         return self.norm2(self.down(F.gelu(self.up(stream))) + stream)
@@ -76,7 +81,12 @@ class Encoder(nn.Module):
     """Token numbers in, unit vectors out."""
 
     def __init__(
-        self, vocabulary: int, places: int = 512, width: int = 384, inner: int = 1536, layers: int = 6
+        self,
+        vocabulary: int,
+        places: int = 512,
+        width: int = 384,
+        inner: int = 1536,
+        layers: int = 6,
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
@@ -101,17 +111,24 @@ class Encoder(nn.Module):
 
 
 def load(weights: Mapping[str, NDArray[np.floating]], parts: list[list[int]]) -> Encoder:
-    """The model from stored weights, its vocabulary grown: a new piece starts as the mean of its `parts`."""
+    """The model from stored weights, its vocabulary grown: a new piece starts as the mean of its
+    `parts`."""
     tokens = torch.tensor(np.asarray(weights["tokens"], dtype=np.float32))
     torch.manual_seed(0)
     middle, spread = tokens.mean(0), tokens.std(0)
     grown = torch.stack(
-        [tokens[part].mean(0) if part else middle + 0.3 * spread * torch.randn_like(middle) for part in parts]
+        [
+            tokens[part].mean(0) if part else middle + 0.3 * spread * torch.randn_like(middle)
+            for part in parts
+        ]
         or [tokens[0]]
     )
     grown = grown if parts else grown[:0]
     model = Encoder(len(tokens) + len(parts), places=len(weights["places"]))
-    state = {_ours(name): torch.tensor(np.asarray(value, dtype=np.float32)) for name, value in weights.items()}
+    state = {
+        _ours(name): torch.tensor(np.asarray(value, dtype=np.float32))
+        for name, value in weights.items()
+    }
     state["tokens.weight"] = torch.cat([tokens, grown])
     model.load_state_dict(state)
     return model
@@ -125,12 +142,17 @@ def weights_of(model: Encoder) -> dict[str, Any]:
     """What `load` and `training.export` read."""
     state = model.state_dict()
     return {
-        ("tokens" if name == "tokens.weight" else name): value.detach().cpu().numpy().astype(np.float16)
+        ("tokens" if name == "tokens.weight" else name): value.detach()
+        .cpu()
+        .numpy()
+        .astype(np.float16)
         for name, value in state.items()
     }
 
 
-def blended(before: Mapping[str, Tensor], after: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+def blended(
+    before: Mapping[str, Tensor], after: Mapping[str, Tensor], share: float
+) -> dict[str, Tensor]:
     """The weights between two states: `share` of the later one."""
     return {name: torch.lerp(before[name], after[name], share) for name in after}
 

@@ -1,4 +1,5 @@
-"""Misspelt copies of a text, as fingers misspell: letters swapped, lost, doubled, or taken from the key next door."""
+"""Misspelt copies of a text, as fingers misspell: letters swapped, lost, doubled, or taken from the
+key next door."""
 
 import random
 
@@ -14,8 +15,14 @@ _MIN_WORD = 4
 def misspelt(text: str, chance: random.Random, share: float = 0.35) -> str:
     """The text with about `share` of its longer words misspelt once, at least one of them."""
     words = text.split(" ")
-    open_to = [at for at, word in enumerate(words) if len(word) >= _MIN_WORD and word.isascii() and word.isalpha()]
-    chosen = [at for at in open_to if chance.random() < share] or ([chance.choice(open_to)] if open_to else [])
+    open_to = [
+        at
+        for at, word in enumerate(words)
+        if len(word) >= _MIN_WORD and word.isascii() and word.isalpha()
+    ]
+    chosen = [at for at in open_to if chance.random() < share] or (
+        [chance.choice(open_to)] if open_to else []
+    )
     for at in chosen:
         words[at] = _slip(words[at], chance)
     return " ".join(words)
@@ -31,4 +38,6 @@ def _slip(word: str, chance: random.Random) -> str:
     if kind < 0.8:
         return word[:at] + word[at] + word[at:]
     beside = _BESIDE.get(word[at].lower())
-    return word[:at] + chance.choice(beside) + word[at + 1 :] if beside else word[:at] + word[at + 1 :]
+    return (
+        word[:at] + chance.choice(beside) + word[at + 1 :] if beside else word[:at] + word[at + 1 :]
+    )

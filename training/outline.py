@@ -1,9 +1,11 @@
-"""The outline of the encoder: its graph without the large tables, which it finds in the whole model beside it.
+"""The outline of the encoder: its graph without the large tables, which it finds in the whole model
+beside it.
 
     python -m training.outline src/portico/search/dense/model/encoder.onnx
 
-A runtime that reads the whole model keeps a copy of every table in memory. One that reads the outline maps the tables
-from the file: only the rows in use are in memory, once for all gateways of a machine, and opening takes half the time.
+A runtime that reads the whole model keeps a copy of every table in memory. One that reads the
+outline maps the tables from the file: only the rows in use are in memory, once for all gateways of
+a machine, and opening takes half the time.
 """
 
 import argparse
@@ -23,8 +25,15 @@ def outline(whole: Path) -> ModelProto:
     model = onnx.load_model_from_string(body)
     for table in model.graph.initializer:
         # Numbers of more than a byte may not lie at any address.
-        if table.data_type in (TensorProto.INT8, TensorProto.UINT8) and len(table.raw_data) >= _LARGE:
-            place = {"location": whole.name, "offset": body.index(table.raw_data), "length": len(table.raw_data)}
+        if (
+            table.data_type in (TensorProto.INT8, TensorProto.UINT8)
+            and len(table.raw_data) >= _LARGE
+        ):
+            place = {
+                "location": whole.name,
+                "offset": body.index(table.raw_data),
+                "length": len(table.raw_data),
+            }
             table.ClearField("raw_data")
             table.data_location = TensorProto.EXTERNAL
             for key, value in place.items():
@@ -35,7 +44,9 @@ def outline(whole: Path) -> ModelProto:
 
 def main() -> None:
     """Write the outline beside the model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", type=Path)
     whole: Path = parser.parse_args().model
     whole.with_name(OUTLINE_FILE).write_bytes(outline(whole).SerializeToString())

@@ -2,8 +2,9 @@
 
     python -m training.prepare OUT --base DIR --servers F --texts F --pairs F [--vocabulary F] [--set NAME=F,F …]
 
-What goes in, and whose it is, stands in `training/README.md`. Our queries are in `training/queries/`; the texts of
-the tools they were written for are other people's and are given from outside: `--servers` takes recorded listings,
+What goes in, and whose it is, stands in `training/README.md`. Our queries are in
+`training/queries/`; the texts of the tools they were written for are other people's and are given
+from outside: `--servers` takes recorded listings,
 `--texts` lines of `{id, text}` for tools that no listing has. Queries whose tool has no text are left out and counted.
 """
 
@@ -46,14 +47,21 @@ def read_pairs(path: Path, chance: random.Random) -> list[Translation]:
             if language in found:
                 found[language].append((language, english, other))
     sizes = {language: min(len(rows), _PAIRS_PER_LANGUAGE) for language, rows in found.items()}
-    return [pair for language, rows in found.items() for pair in chance.sample(rows, sizes[language])]
+    return [
+        pair for language, rows in found.items() for pair in chance.sample(rows, sizes[language])
+    ]
 
 
-def pair_columns(pairs: list[Translation], tokens: Tokeniser, chance: random.Random) -> dict[str, Any]:
+def pair_columns(
+    pairs: list[Translation], tokens: Tokeniser, chance: random.Random
+) -> dict[str, Any]:
     """English strings once each, what stands for them, and how often each is to be seen."""
     english = {text: number for number, text in enumerate(dict.fromkeys(pair[1] for pair in pairs))}
     strings = list(english)
-    noisy = [("en", text, misspelt(text, chance)) for text in chance.choices(strings, k=_MISSPELT_STRINGS)]
+    noisy = [
+        ("en", text, misspelt(text, chance))
+        for text in chance.choices(strings, k=_MISSPELT_STRINGS)
+    ]
     everything = [*pairs, *(pair for pair in noisy if pair[1] != pair[2])]
     sizes = Counter(language for language, _, _ in everything)
     return {
@@ -67,14 +75,20 @@ def pair_columns(pairs: list[Translation], tokens: Tokeniser, chance: random.Ran
 def tool_columns(
     texts: Mapping[str, str], rows: list[Example], catalog: Iterable[str], tokens: Tokeniser
 ) -> dict[str, Any]:
-    """Documents, queries and what joins them; `catalog` are the tools that held queries are judged among."""
+    """Documents, queries and what joins them; `catalog` are the tools that held queries are judged
+    among."""
     number = {tool: at for at, tool in enumerate(texts)}
-    servers = {server: at for at, server in enumerate(dict.fromkeys(tool.partition("/")[0] for tool in texts))}
+    servers = {
+        server: at
+        for at, server in enumerate(dict.fromkeys(tool.partition("/")[0] for tool in texts))
+    }
     return {
         **tokens.ragged(texts.values(), DOCUMENT_TOKENS).columns("documents"),
         **tokens.ragged((row.query for row in rows), _TRAINING_QUERY_LIMIT).columns("queries"),
         "document_of": np.array([number[row.tool] for row in rows], dtype=np.int32),
-        "server_of": np.array([servers[row.tool.partition("/")[0]] for row in rows], dtype=np.int32),
+        "server_of": np.array(
+            [servers[row.tool.partition("/")[0]] for row in rows], dtype=np.int32
+        ),
         "weights": np.array([row.weight for row in rows], dtype=np.float32),
         "foreign": np.array([row.foreign for row in rows]),
         "noisy": np.array([row.noisy for row in rows]),
@@ -89,18 +103,31 @@ def set_columns(
     """An evaluation set, and its right answers by place."""
     place = {tool["id"]: at for at, tool in enumerate(tools)}
     asked = [query for query in queries if query["groups"]]
-    texts = (compose_text(tool["server"] or "", tool["name"], tool["description"] or "") for tool in tools)
+    texts = (
+        compose_text(tool["server"] or "", tool["name"], tool["description"] or "")
+        for tool in tools
+    )
     columns = {
         **tokens.ragged(texts, DOCUMENT_TOKENS).columns(f"{name}.documents"),
-        **tokens.ragged((query["query"] for query in asked), QUERY_TOKENS).columns(f"{name}.queries"),
+        **tokens.ragged((query["query"] for query in asked), QUERY_TOKENS).columns(
+            f"{name}.queries"
+        ),
     }
-    groups = [[[place[tool] for tool in group if tool in place] for group in query["groups"]] for query in asked]
+    groups = [
+        [[place[tool] for tool in group if tool in place] for group in query["groups"]]
+        for query in asked
+    ]
     return columns, {"groups": groups}
 
 
 def without_text(texts: Mapping[str, str]) -> int:
     """How many of our queries cannot be used, because their tool's text was not given."""
-    rows = (row for path in QUERIES.glob("*.jsonl") for row in read_lines(path) if row["id"] not in texts)
+    rows = (
+        row
+        for path in QUERIES.glob("*.jsonl")
+        for row in read_lines(path)
+        if row["id"] not in texts
+    )
     return sum(len(row.get("queries", ())) + len(row.get("other", ())) for row in rows)
 
 
@@ -108,7 +135,9 @@ def new_pieces(vocabulary: Path, base: list[str]) -> list[str]:
     """The pieces that an existing vocabulary has after the base's."""
     known = _pieces(vocabulary)
     if known[: len(base)] != base:
-        raise SystemExit(f"{vocabulary} does not begin with the base's vocabulary: it was grown from another base")
+        raise SystemExit(
+            f"{vocabulary} does not begin with the base's vocabulary: it was grown from another base"
+        )
     return known[len(base) :]
 
 
@@ -118,16 +147,33 @@ def _pieces(path: Path) -> list[str]:
 
 def main() -> None:
     """Read, tokenise, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument(
-        "--base", type=Path, required=True, help="folder of the base model: model.safetensors, vocab.txt"
+        "--base",
+        type=Path,
+        required=True,
+        help="folder of the base model: model.safetensors, vocab.txt",
     )
-    parser.add_argument("--servers", type=Path, required=True, help="recorded listings, one server a line")
-    parser.add_argument("--texts", type=Path, required=True, help="texts of other tools: {id, text} a line")
+    parser.add_argument(
+        "--servers", type=Path, required=True, help="recorded listings, one server a line"
+    )
+    parser.add_argument(
+        "--texts", type=Path, required=True, help="texts of other tools: {id, text} a line"
+    )
     parser.add_argument("--pairs", type=Path, required=True, help="what training.gather wrote")
-    parser.add_argument("--vocabulary", type=Path, help="use this one, grown before, instead of growing one")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=TOOLS,QUERIES", help="evaluate on this too")
+    parser.add_argument(
+        "--vocabulary", type=Path, help="use this one, grown before, instead of growing one"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=TOOLS,QUERIES",
+        help="evaluate on this too",
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     chance = random.Random(_SEED)
@@ -140,7 +186,9 @@ def main() -> None:
         pieces = new_pieces(options.vocabulary, base)
     else:
         foreign = [("queries", row.query) for row in rows if row.foreign]
-        pieces = grow(base, [*((language, text) for language, _, text in pairs), *foreign], NEW_PIECES)
+        pieces = grow(
+            base, [*((language, text) for language, _, text in pairs), *foreign], NEW_PIECES
+        )
     vocabulary = [*base, *pieces]
     (options.out / "vocabulary.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
     sets: dict[str, Any] = {}
@@ -156,7 +204,9 @@ def main() -> None:
     weights = read_base(options.base / "model.safetensors")
     halved: dict[str, Any] = {name: value.astype(np.float16) for name, value in weights.items()}
     np.savez(options.out / "base.npz", **halved)
-    (options.out / "facts.json").write_text(json.dumps({"parts": parts_of(base, pieces), "sets": sets}))
+    (options.out / "facts.json").write_text(
+        json.dumps({"parts": parts_of(base, pieces), "sets": sets})
+    )
     kinds = Counter("other" if row.foreign else "noisy" if row.noisy else "English" for row in rows)
     print(
         f"{len(texts):,} tools, {dict(kinds)} queries ({without_text(texts):,} left out: no text of their tool), "

@@ -1,6 +1,8 @@
-"""Translated files to (English, translation) pairs: one reader for each format that software is translated in.
+"""Translated files to (English, translation) pairs: one reader for each format that software is
+translated in.
 
-A reader takes the text of a translated file and that of its English counterpart (None where there is none).
+A reader takes the text of a translated file and that of its English counterpart (None where there
+is none).
 """
 
 import ast
@@ -17,7 +19,8 @@ Strings = dict[str, str]
 Reader = Callable[[str, str | None], list[Pair]]
 
 UNREADABLE = (ValueError, ElementTree.ParseError, yaml.YAMLError, AttributeError, StopIteration)
-"""What a reader raises on a file that is not what its name says: a broken file is left out, not the source."""
+"""What a reader raises on a file that is not what its name says: a broken file is left out, not the
+source."""
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _STEP = "\0"
@@ -90,19 +93,24 @@ def properties_strings(text: str) -> Strings:
 
 def _unescaped(text: str) -> str:
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
-    return re.sub(r"\\(.)", lambda found: {"n": "\n", "t": " ", "r": ""}.get(found[1], found[1]), text)
+    return re.sub(
+        r"\\(.)", lambda found: {"n": "\n", "t": " ", "r": ""}.get(found[1], found[1]), text
+    )
 
 
 def resx_strings(text: str) -> Strings:
     """Strings of a .resx or .resw file."""
     items = ElementTree.fromstring(text.encode()).iter("data")
-    return {item.get("name", ""): item.findtext("value") or "" for item in items if not item.get("type")}
+    return {
+        item.get("name", ""): item.findtext("value") or "" for item in items if not item.get("type")
+    }
 
 
 def keyed(read: Callable[[str], Strings], *, english_keys: bool = False) -> Reader:
     """A reader that joins an English and a translated file by key.
 
-    With `english_keys` the last part of a key stands for the English text where the English file lacks the key.
+    With `english_keys` the last part of a key stands for the English text where the English file
+    lacks the key.
     """
     # One English file is read with all its translations, one after the other.
     read_english = lru_cache(maxsize=1)(read)
@@ -180,7 +188,11 @@ def xliff_pairs(translated: str, english: str | None) -> list[Pair]:
         parts = {_bare(child): child for child in unit}
         if "source" not in parts or "target" not in parts:
             continue
-        if parts["target"].get("state") not in ("new", "needs-translation", "needs-review-translation"):
+        if parts["target"].get("state") not in (
+            "new",
+            "needs-translation",
+            "needs-review-translation",
+        ):
             pairs.append(("".join(parts["source"].itertext()), "".join(parts["target"].itertext())))
     return pairs
 
@@ -195,15 +207,21 @@ _LOOK_ALIKES = str.maketrans("ÆßÇÐËÏ£ÑØ§ÜÝæþçðëïñøµÿ", "AB
 def pseudo_pairs(translated: str, english: str | None) -> list[Pair]:
     """Pairs of a VS Code language file; the English side is a pseudo-localised one.
 
-    The pseudo-language pack replaces letters one to one by accented look-alikes, so that undoing it gives the English
-    text back. Keys of a "bundle" are English.
+    The pseudo-language pack replaces letters one to one by accented look-alikes, so that undoing it
+    gives the English text back. Keys of a "bundle" are English.
     """
-    originals = {key: value.translate(_LOOK_ALIKES) for key, value in json_strings(english or "{}").items()}
+    originals = {
+        key: value.translate(_LOOK_ALIKES) for key, value in json_strings(english or "{}").items()
+    }
     pairs: list[Pair] = []
     for key, value in json_strings(translated).items():
         _, *steps = key.split(_STEP)
         original = steps[-1] if "bundle" in steps[:-1] else originals.get(key)
-        if steps[:1] == ["contents"] and original and all(ord(sign) < 0x250 for sign in original if sign.isalpha()):
+        if (
+            steps[:1] == ["contents"]
+            and original
+            and all(ord(sign) < 0x250 for sign in original if sign.isalpha())
+        ):
             pairs.append((original, value))
     return pairs
 
@@ -217,7 +235,11 @@ def tldr_pairs(translated: str, english: str | None) -> list[Pair]:
         return []
     about_here, examples_here = _tldr_parts(translated)
     about_english, examples_english = _tldr_parts(english)
-    count = len(about_here) if len(about_here) == len(about_english) else min(1, len(about_here), len(about_english))
+    count = (
+        len(about_here)
+        if len(about_here) == len(about_english)
+        else min(1, len(about_here), len(about_english))
+    )
     pairs = list(zip(about_english[:count], about_here[:count], strict=True))
     by_command = dict(reversed(examples_english))
     same_length = len(examples_here) == len(examples_english)
@@ -229,7 +251,9 @@ def tldr_pairs(translated: str, english: str | None) -> list[Pair]:
             here, there = set(command.split()), set(command_there.split())
             if len(here & there) * 2 > len(here | there):
                 pairs.append((original, explanation))
-    return [(_MNEMONIC.sub(r"\1\2", original), _MNEMONIC.sub(r"\1\2", here)) for original, here in pairs]
+    return [
+        (_MNEMONIC.sub(r"\1\2", original), _MNEMONIC.sub(r"\1\2", here)) for original, here in pairs
+    ]
 
 
 def _tldr_parts(text: str) -> tuple[list[str], list[Pair]]:
@@ -273,7 +297,9 @@ def _markdown_lines(text: str) -> list[Pair]:
     for line in filter(str.strip, prose.splitlines()):
         parts = _MARKDOWN_LINE.match(line)
         assert parts
-        found.append((re.sub(r"\d+", "1", parts[1] or "").replace("+", "*").replace("-", "*"), parts[2]))
+        found.append(
+            (re.sub(r"\d+", "1", parts[1] or "").replace("+", "*").replace("-", "*"), parts[2])
+        )
     return found
 
 

@@ -12,7 +12,9 @@ class Snapshot:
     def __init__(self, directory: Path, commit: str) -> None:
         self._git = ["git", "-C", str(directory)]
         self._commit = commit
-        self.paths = self._output("ls-tree", "-r", "-z", "--name-only", commit).rstrip("\0").split("\0")
+        self.paths = (
+            self._output("ls-tree", "-r", "-z", "--name-only", commit).rstrip("\0").split("\0")
+        )
         self._known = set(self.paths)
         self._kept: dict[str, str] = {}
 
@@ -23,7 +25,10 @@ class Snapshot:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         assert self._batch.stdin
         assert self._batch.stdout
@@ -59,7 +64,9 @@ class Snapshot:
         return raw
 
     def _output(self, *arguments: str) -> str:
-        return subprocess.run([*self._git, *arguments], check=True, capture_output=True).stdout.decode()
+        return subprocess.run(
+            [*self._git, *arguments], check=True, capture_output=True
+        ).stdout.decode()
 
 
 def git_directory(repositories: Path, name: str) -> Path | None:
@@ -74,5 +81,7 @@ def git_directory(repositories: Path, name: str) -> Path | None:
 
 def holds(directory: Path, commit: str) -> bool:
     """Whether a git directory has a commit."""
-    found = subprocess.run(["git", "-C", str(directory), "cat-file", "-e", f"{commit}^{{commit}}"], capture_output=True)
+    found = subprocess.run(
+        ["git", "-C", str(directory), "cat-file", "-e", f"{commit}^{{commit}}"], capture_output=True
+    )
     return found.returncode == 0

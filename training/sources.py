@@ -1,4 +1,5 @@
-"""The table of repositories that translated software text is taken from: `sources.toml`, read and checked."""
+"""The table of repositories that translated software text is taken from: `sources.toml`, read and
+checked."""
 
 import re
 import tomllib
@@ -24,9 +25,13 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.format not in READERS:
-            raise ValueError(f"{self.repository}: no reader of {self.format!r}; known are {', '.join(READERS)}")
+            raise ValueError(
+                f"{self.repository}: no reader of {self.format!r}; known are {', '.join(READERS)}"
+            )
         if "lang" not in re.compile(self.files).groupindex:
-            raise ValueError(f"{self.repository}: the pattern of its files needs a group `lang`: {self.files}")
+            raise ValueError(
+                f"{self.repository}: the pattern of its files needs a group `lang`: {self.files}"
+            )
         if not re.fullmatch("[0-9a-f]{40}", self.commit):
             raise ValueError(f"{self.repository}: name the whole commit, not {self.commit!r}")
 
@@ -37,6 +42,7 @@ class Source:
 
 
 def read_sources(path: Path = _TABLE) -> list[Source]:
-    """Every source, in the order in which they are gathered: of equal pairs the first source's is kept."""
+    """Every source, in the order in which they are gathered: of equal pairs the first source's is
+    kept."""
     with path.open("rb") as table:
         return [Source(**row) for row in tomllib.load(table)["source"]]

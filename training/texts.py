@@ -33,7 +33,8 @@ class Ragged:
     def read(cls, stored: Mapping[str, NDArray[np.generic]], name: str) -> "Ragged":
         """The texts stored under a name."""
         return cls(
-            np.asarray(stored[f"{name}.tokens"], dtype=np.uint16), np.asarray(stored[f"{name}.ends"], dtype=np.int64)
+            np.asarray(stored[f"{name}.tokens"], dtype=np.uint16),
+            np.asarray(stored[f"{name}.ends"], dtype=np.int64),
         )
 
     def columns(self, name: str) -> dict[str, NDArray[np.generic]]:

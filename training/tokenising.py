@@ -33,7 +33,9 @@ def tokeniser(vocabulary: Sequence[str]) -> Generator[Tokeniser]:
 
 
 def _start(vocabulary: Sequence[str]) -> None:
-    _of_this_process["reader"] = WordPieceTokenizer({piece: number for number, piece in enumerate(vocabulary)})
+    _of_this_process["reader"] = WordPieceTokenizer(
+        {piece: number for number, piece in enumerate(vocabulary)}
+    )
 
 
 def _encoded(texts: list[str], limit: int) -> Ragged:

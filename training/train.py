@@ -3,7 +3,8 @@
     python -m training.train BUNDLE OUT [--hold-out] [--seed N]
 
 `BUNDLE` is what `training.prepare` wrote. With `--hold-out` the queries set apart are not trained on, and the figures
-printed at the end tell how well the recipe does on queries it has never seen; without, everything is trained on and
+printed at the end tell how well the recipe does on queries it has never seen; without, everything
+is trained on and
 `OUT/weights.npz` is the model that ships. Takes minutes on one GPU; the same seed gives the same order of examples.
 """
 
@@ -112,7 +113,9 @@ class Pairs:
 
     def sample(self, size: int) -> Tensor:
         """Numbers of pairs, rare languages lifted."""
-        return torch.searchsorted(self.cumulative, torch.rand(size, device=DEVICE)).clamp(max=len(self.others) - 1)
+        return torch.searchsorted(self.cumulative, torch.rand(size, device=DEVICE)).clamp(
+            max=len(self.others) - 1
+        )
 
 
 def learn_languages(model: Encoder, pairs: Pairs, steps: int, size: int = 1536) -> None:
@@ -150,7 +153,8 @@ class Tools:
         self.trained = np.flatnonzero(~self.held) if hold_out else np.arange(len(self.held))
 
     def batches(self, chance: np.random.Generator, size: int, block: int = 8) -> Iterator[Tensor]:
-        """One pass over the queries, each as often as it weighs, in blocks of one server: siblings are hard to tell."""
+        """One pass over the queries, each as often as it weighs, in blocks of one server: siblings
+        are hard to tell."""
         of_server: defaultdict[int, list[int]] = defaultdict(list)
         for query in self.trained.tolist():
             weight = float(self.weights[query])
@@ -176,12 +180,17 @@ def hard_negatives(model: Encoder, tools: Tools, width: int = 40) -> tuple[Tenso
         alike = (documents[found] * own[:, None]).sum(-1)
         right = (queries[part] * own).sum(1, keepdim=True)
         near.append(found)
-        wrong.append((found != tools.document_of[part][:, None]) & (alike < TWINS) & (values < 0.92 * right))
+        wrong.append(
+            (found != tools.document_of[part][:, None]) & (alike < TWINS) & (values < 0.92 * right)
+        )
     return torch.cat(near), torch.cat(wrong)
 
 
-def learn_tools(model: Encoder, tools: Tools, pairs: Pairs, *, rate: float, epochs: int, size: int, seed: int) -> None:
-    """Queries move to their tools and away from the nearest others; translations stay where their English is."""
+def learn_tools(
+    model: Encoder, tools: Tools, pairs: Pairs, *, rate: float, epochs: int, size: int, seed: int
+) -> None:
+    """Queries move to their tools and away from the nearest others; translations stay where their
+    English is."""
     chance = np.random.default_rng(seed)
     near, wrong = hard_negatives(model, tools)
     twins_of = encode_all(model, tools.documents)
@@ -193,7 +202,9 @@ def learn_tools(model: Encoder, tools: Tools, pairs: Pairs, *, rate: float, epoc
         # Rounding triples the cost of a step; the last quarter is enough to get used to it.
         model.set_rounding(number >= len(plan) * 3 // 4)
         own = tools.document_of[queries]
-        chances = torch.rand(near[queries].shape, device=DEVICE) - 0.12 * torch.arange(near.shape[1], device=DEVICE)
+        chances = torch.rand(near[queries].shape, device=DEVICE) - 0.12 * torch.arange(
+            near.shape[1], device=DEVICE
+        )
         picked = chances.masked_fill(~wrong[queries], -9).argmax(1, keepdim=True)
         usable = wrong[queries].gather(1, picked)[:, 0]
         hard = torch.where(usable, near[queries].gather(1, picked)[:, 0], own)
@@ -205,7 +216,9 @@ def learn_tools(model: Encoder, tools: Tools, pairs: Pairs, *, rate: float, epoc
         alike.fill_diagonal_(False)
         fooled = asked @ misleading.T / TEMPERATURE
         excused = (twins_of[own] @ twins_of[hard].T > TWINS) | ~usable[None]
-        forward = torch.cat([likeness.masked_fill(alike, -1e4), fooled.masked_fill(excused, -1e4)], 1)
+        forward = torch.cat(
+            [likeness.masked_fill(alike, -1e4), fooled.masked_fill(excused, -1e4)], 1
+        )
         loss = 0.5 * F.cross_entropy(forward, target)
         loss = loss + 0.5 * F.cross_entropy(likeness.masked_fill(alike, -1e4).T, target)
         loss = loss + 0.3 * _translation_loss(model, pairs, size // 2)
@@ -218,31 +231,47 @@ def learn_tools(model: Encoder, tools: Tools, pairs: Pairs, *, rate: float, epoc
 def _translation_loss(model: Encoder, pairs: Pairs, size: int) -> Tensor:
     chosen = pairs.sample(size)
     english = pairs.english_of[chosen]
-    likeness = encode(model, pairs.others, chosen) @ encode(model, pairs.english, english).T / TEMPERATURE
+    likeness = (
+        encode(model, pairs.others, chosen) @ encode(model, pairs.english, english).T / TEMPERATURE
+    )
     same = english[:, None] == english[None]
     same.fill_diagonal_(False)
     return F.cross_entropy(likeness.masked_fill(same, -1e4), torch.arange(size, device=DEVICE))
 
 
-def evaluate(model: Encoder, tools: Tools, sets: Mapping[str, Mapping[str, Groups]], stored: Stored) -> None:
-    """R@1/5/10 of the vectors alone, as they will be rounded: the servers set apart, then every set of the bundle."""
+def evaluate(
+    model: Encoder, tools: Tools, sets: Mapping[str, Mapping[str, Groups]], stored: Stored
+) -> None:
+    """R@1/5/10 of the vectors alone, as they will be rounded: the servers set apart, then every set
+    of the bundle."""
     model.set_rounding(True)
     documents = encode_all(model, tools.documents)
     catalog = torch.tensor(stored["catalog"].astype(np.int64), device=DEVICE)
     place_of = {int(document): place for place, document in enumerate(catalog.tolist())}
     listed = np.isin(stored["document_of"], stored["catalog"])
-    foreign, judged = stored["foreign"].astype(bool), tools.held & listed & ~stored["noisy"].astype(bool)
+    foreign, judged = (
+        stored["foreign"].astype(bool),
+        tools.held & listed & ~stored["noisy"].astype(bool),
+    )
     for kind in ("held, English", "held, other languages"):
         marked = judged & (foreign == kind.endswith("languages"))
         numbers = torch.tensor(np.flatnonzero(marked), device=DEVICE)
         if len(numbers):
-            vectors = torch.cat([encode(model, tools.queries, part).detach() for part in numbers.split(2048)])
-            groups = [[[place_of[int(document)]]] for document in tools.document_of[numbers].tolist()]
-            log(f"{kind:24} n={len(numbers):5} R@1/5/10 {_recalls(vectors @ documents[catalog].T, groups)}")
+            vectors = torch.cat(
+                [encode(model, tools.queries, part).detach() for part in numbers.split(2048)]
+            )
+            groups = [
+                [[place_of[int(document)]]] for document in tools.document_of[numbers].tolist()
+            ]
+            log(
+                f"{kind:24} n={len(numbers):5} R@1/5/10 {_recalls(vectors @ documents[catalog].T, groups)}"
+            )
     for name, facts in sets.items():
         texts = Texts(Ragged.read(stored, f"{name}.documents"), 160)
         queries = encode_all(model, Texts(Ragged.read(stored, f"{name}.queries"), 128))
-        log(f"{name:24} n={len(queries):5} R@1/5/10 {_recalls(queries @ encode_all(model, texts).T, facts['groups'])}")
+        log(
+            f"{name:24} n={len(queries):5} R@1/5/10 {_recalls(queries @ encode_all(model, texts).T, facts['groups'])}"
+        )
     model.set_rounding(False)
 
 
@@ -265,17 +294,25 @@ def log(line: str) -> None:
 
 def main() -> None:
     """Train and tell."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("bundle", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--hold-out", action="store_true", help="leave the queries set apart out of training")
+    parser.add_argument(
+        "--hold-out", action="store_true", help="leave the queries set apart out of training"
+    )
     parser.add_argument("--base", type=Path, help="the base weights, if not in the bundle")
-    parser.add_argument("--start", type=Path, help="weights after the languages, to begin with the tools")
+    parser.add_argument(
+        "--start", type=Path, help="weights after the languages, to begin with the tools"
+    )
     parser.add_argument("--language-steps", type=int, default=6_000)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rate", type=float, default=7e-5)
     parser.add_argument("--batch", type=int, default=1_024)
-    parser.add_argument("--share", type=float, default=0.9, help="of the tuned weights in the final blend")
+    parser.add_argument(
+        "--share", type=float, default=0.9, help="of the tuned weights in the final blend"
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -287,13 +324,23 @@ def main() -> None:
     tools = Tools(stored, hold_out=options.hold_out)
     weights = np.load(options.start or options.base or options.bundle / "base.npz")
     model = load(weights, [] if options.start else facts["parts"]).to(DEVICE)
-    log(f"{len(tools.queries):,} queries, {len(tools.documents):,} documents, {len(pairs.others):,} pairs on {DEVICE}")
+    log(
+        f"{len(tools.queries):,} queries, {len(tools.documents):,} documents, {len(pairs.others):,} pairs on {DEVICE}"
+    )
     if not options.start:
         learn_languages(model, pairs, options.language_steps)
         evaluate(model, tools, facts["sets"], stored)
         np.savez(options.out / "languages.npz", **weights_of(model))
     before = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    learn_tools(model, tools, pairs, rate=options.rate, epochs=options.epochs, size=options.batch, seed=options.seed)
+    learn_tools(
+        model,
+        tools,
+        pairs,
+        rate=options.rate,
+        epochs=options.epochs,
+        size=options.batch,
+        seed=options.seed,
+    )
     model.load_state_dict(blended(before, model.state_dict(), options.share))
     evaluate(model, tools, facts["sets"], stored)
     np.savez(options.out / "weights.npz", **weights_of(model))

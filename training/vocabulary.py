@@ -1,4 +1,5 @@
-"""Grow the base model's vocabulary: pieces of other languages, learnt from what is written in them here."""
+"""Grow the base model's vocabulary: pieces of other languages, learnt from what is written in them
+here."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,5 @@
-"""What a hostile server sends: answers, listings, notifications, questions and descriptions of APIs."""
+"""What a hostile server sends: answers, listings, notifications, questions and descriptions of
+APIs."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +20,11 @@ from benchmarks.hostile.kinds import (
     tool,
 )
 
-DECODE, NOTIFY, ASK = "JSON decoding of a server's message", "notifications", "questions of a server"
+DECODE, NOTIFY, ASK = (
+    "JSON decoding of a server's message",
+    "notifications",
+    "questions of a server",
+)
 LIST, KEEP, YAML = "listing of a server", "keeping of a large result", "description of an API"
 AT_ONCE = 500 * 1024
 """Bytes of a message that is decoded on the event loop: a larger one goes to a thread."""
@@ -52,7 +57,10 @@ def _log(data: str) -> str:
 
 
 def _progress(number_: int, message: str) -> str:
-    return _message("notifications/progress", f'{{"progressToken":"t","progress":{number_},"message":"{message}"}}')
+    return _message(
+        "notifications/progress",
+        f'{{"progressToken":"t","progress":{number_},"message":"{message}"}}',
+    )
 
 
 def _question(number_: int, method: str, params: str) -> str:
@@ -65,13 +73,18 @@ def _elicited(size: int) -> str:
 
 
 def _sampled(size: int) -> str:
-    message = repeat("words and", size, '{"role":"user","content":{"type":"text","text":"', '"}}', " ")
+    message = repeat(
+        "words and", size, '{"role":"user","content":{"type":"text","text":"', '"}}', " "
+    )
     return f'{{"messages":[{message}],"maxTokens":10}}'
 
 
 def _links(size: int) -> str:
     return number(
-        lambda n: f'{{"type":"resource_link","uri":"file:///r/{n}","name":"r{n}"}}', size, '{"content":[', "]}"
+        lambda n: f'{{"type":"resource_link","uri":"file:///r/{n}","name":"r{n}"}}',
+        size,
+        '{"content":[',
+        "]}",
     )
 
 
@@ -80,12 +93,18 @@ def _resource(size: int) -> str:
 
 
 def _resources() -> dict[str, list[str]]:
-    return {"resources": [f'{{"uri":"file:///r/{n}","name":"resource {n}"}}' for n in range(50_000)]}
+    return {
+        "resources": [f'{{"uri":"file:///r/{n}","name":"resource {n}"}}' for n in range(50_000)]
+    }
 
 
 def _templates() -> dict[str, list[str]]:
     wide = "".join(f"{{v{n}}}" for n in range(200))
-    return {"resourceTemplates": [f'{{"uriTemplate":"file:///{n}/{wide}","name":"t{n}"}}' for n in range(2_000)]}
+    return {
+        "resourceTemplates": [
+            f'{{"uriTemplate":"file:///{n}/{wide}","name":"t{n}"}}' for n in range(2_000)
+        ]
+    }
 
 
 def _prompts() -> dict[str, list[str]]:
@@ -109,7 +128,12 @@ def _laughs() -> str:
 
 def _restarted(name: str, document: Callable[[], str]) -> Kind:
     return Kind(
-        name, "server", YAML, lambda: [("POST /api/v1/servers/api/restart", "")], document=document, relists=True
+        name,
+        "server",
+        YAML,
+        lambda: [("POST /api/v1/servers/api/restart", "")],
+        document=document,
+        relists=True,
     )
 
 

@@ -1,9 +1,10 @@
-"""A hostile client: a process that sends what it is told to, a line of JSON in and a line of JSON out.
+"""A hostile client: a process that sends what it is told to, a line of JSON in and a line of JSON
+out.
 
     python -S -m benchmarks.hostile.client HOST:PORT
 
-In: `{"kind": name, "prepare": true}` makes the bytes; `{"kind": name, "round": 1}` sends them.
-Out: how it ended, what was said, how many bytes went and came. Each request has a connection of its own.
+In: `{"kind": name, "prepare": true}` makes the bytes; `{"kind": name, "round": 1}` sends them. Out:
+how it ended, what was said, how many bytes went and came. Each request has a connection of its own.
 Standard library only.
 """
 
@@ -52,7 +53,11 @@ class Client:
             return {"sent": sum(len(body) for _, body in self._made[1])}
         ended, said, sent, came = "", "", 0, 0
         for path, body in self._made[1]:
-            body = body.replace(ROUND.encode(), str(told["round"]).encode()) if len(body) < 10_000 else body
+            body = (
+                body.replace(ROUND.encode(), str(told["round"]).encode())
+                if len(body) < 10_000
+                else body
+            )
             sent += len(body)
             head, answer = self._post(body, path)
             came += len(answer)
@@ -112,7 +117,9 @@ def _judge(head: bytes, answer: bytes) -> tuple[str, str]:
     text = said[-1 if b'"error":{' in edges else 0].decode(errors="replace") if said else ""
     if not answer and not status:
         return "lost", ""
-    return ("refused" if failed else "answered"), f"{'' if status == '200' else status + ' '}{text}"[:200]
+    return (
+        "refused" if failed else "answered"
+    ), f"{'' if status == '200' else status + ' '}{text}"[:200]
 
 
 def main() -> None:

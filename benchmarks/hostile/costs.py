@@ -23,7 +23,9 @@ _RESOURCE = "portico://backend/{backend_name}/resource/{+uri}"
 
 def _recursive_below() -> str:
     tree = '{"anyOf":[{"type":"array","items":{"$ref":"#/$defs/T"}},{"type":"array","items":{"$ref":"#/$defs/T"}}]}'
-    return properties(x='{"items":{"items":{"$ref":"#/$defs/T"}}}')[:-1] + f',"$defs":{{"T":{tree}}}}}'
+    return (
+        properties(x='{"items":{"items":{"$ref":"#/$defs/T"}}}')[:-1] + f',"$defs":{{"T":{tree}}}}}'
+    )
 
 
 _DEEP_BEFORE_MANY = f"await hostile.t(x=[{nest(30, '[', '1', ']')}] + [1] * 250_000)"
@@ -43,7 +45,10 @@ def _required_by_each() -> str:
 
 
 def _patterns(count: int) -> str:
-    fields = {f"x{n}": {"type": "string", "pattern": rf"^[\p{{L}}\p{{N}}]{{1,{n + 1}}}$"} for n in range(count)}
+    fields = {
+        f"x{n}": {"type": "string", "pattern": rf"^[\p{{L}}\p{{N}}]{{1,{n + 1}}}$"}
+        for n in range(count)
+    }
     return to_json({"type": "object", "properties": fields, "required": list(fields)})
 
 

@@ -1,8 +1,8 @@
 """`portico`, on an event loop that measures its pauses: `python -m benchmarks.hostile.gateway serve …`.
 
 Who connects to the socket $PORTICO_METER gets the longest pauses since the last time, as JSON. With
-$PORTICO_METER_STACKS, SIGUSR2 writes the stack of the loop's thread to that file, whoever has the interpreter's lock.
-Nothing of this is in the product.
+$PORTICO_METER_STACKS, SIGUSR2 writes the stack of the loop's thread to that file, whoever has the
+interpreter's lock. Nothing of this is in the product.
 """
 
 import contextlib

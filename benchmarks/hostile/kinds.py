@@ -1,7 +1,8 @@
 """One kind of hostile input: who sends it, which library call it meets, and how its bytes are made.
 
-Everything is JSON text and not values: a list of ten million items is made by multiplying a string. Every input is
-as large as the default limits let in; `CLIENT_BYTES` and `SERVER_BYTES` are those limits less the envelope.
+Everything is JSON text and not values: a list of ten million items is made by multiplying a string.
+Every input is as large as the default limits let in; `CLIENT_BYTES` and `SERVER_BYTES` are those
+limits less the envelope.
 """
 
 import json
@@ -13,7 +14,8 @@ MIB = 1024**2
 CLIENT_LIMIT, SERVER_LIMIT = 4 * MIB, 64 * MIB
 CLIENT_BYTES, SERVER_BYTES = CLIENT_LIMIT - 4096, SERVER_LIMIT - 4096
 RESULT, ROUND = "@RESULT@", "@ROUND@"
-"""Placeholders in a request: the id of the large result that was kept, and the number of the repetition."""
+"""Placeholders in a request: the id of the large result that was kept, and the number of the
+repetition."""
 
 Request = tuple[str, str]
 """A method, or `POST path`, and its parameters as JSON text."""
@@ -30,19 +32,23 @@ class Kind:
     """The library call or the part of the gateway that has to cope with it."""
     requests: Callable[[], list[Request]]
     tools: Callable[[], list[str]] = lambda: [tool()]
-    """Definitions that the hostile server lists meanwhile; `@ROUND@` in them changes with every repetition."""
+    """Definitions that the hostile server lists meanwhile; `@ROUND@` in them changes with every
+    repetition."""
     answer: Callable[[], str] = lambda: text_result("done")
-    """The result that the server's tool gives, or the whole error object where it begins with `!`."""
+    """The result that the server's tool gives, or the whole error object where it begins with `!`.
+    """
     speaks: Callable[[int], Iterator[str]] | None = None
     """Lines that the server writes before that answer; gets the id of the request."""
     lists: Callable[[], dict[str, list[str]]] = dict
-    """What it lists besides tools, by the name in the answer: resources, resourceTemplates, prompts."""
+    """What it lists besides tools, by the name in the answer: resources, resourceTemplates,
+    prompts."""
     document: Callable[[], str] | None = None
     """A description of an API, written to the file that another server is configured with."""
     relists: bool = False
     """Whether the listing is the attack: it changes with every repetition."""
     keeps: bool = False
-    """Whether the tool is called first, for a large result to be kept that the requests refer to."""
+    """Whether the tool is called first, for a large result to be kept that the requests refer to.
+    """
 
 
 def to_json(value: Any) -> str:
@@ -71,7 +77,9 @@ def nest(depth: int, opening: str, inside: str, closing: str) -> str:
     return opening * depth + inside + closing * depth
 
 
-def tool(schema: str = '{"type":"object"}', description: str = "A tool.", name: str = "t", more: str = "") -> str:
+def tool(
+    schema: str = '{"type":"object"}', description: str = "A tool.", name: str = "t", more: str = ""
+) -> str:
     """The definition of a tool; `more` is further members, each after a comma."""
     return f'{{"name":"{name}","description":"{description}","inputSchema":{schema}{more}}}'
 

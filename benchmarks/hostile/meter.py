@@ -1,9 +1,10 @@
-"""The longest pauses of an event loop, measured in processor time, which other programs of the machine do not add to.
+"""The longest pauses of an event loop, measured in processor time, which other programs of the
+machine do not add to.
 
-Two things keep everybody waiting. A turn of the event loop: what its thread used from one look at the sockets to the
-next. And the interpreter's lock held by another thread: a third one asks for it every few milliseconds; how long it
-waited counts, but no more than what threads other than the loop's computed meanwhile, and less where the loop turned:
-it may have waited for a processor only.
+Two things keep everybody waiting. A turn of the event loop: what its thread used from one look at
+the sockets to the next. And the interpreter's lock held by another thread: a third one asks for it
+every few milliseconds; how long it waited counts, but no more than what threads other than the
+loop's computed meanwhile, and less where the loop turned: it may have waited for a processor only.
 """
 
 import asyncio
@@ -42,7 +43,8 @@ class Meter:
         self._turn_s = max(self._turn_s, seconds)
 
     def watch_lock(self) -> None:
-        """Ask for the interpreter's lock for ever; a thread's work. The loop runs in the main thread."""
+        """Ask for the interpreter's lock for ever; a thread's work. The loop runs in the main
+        thread."""
         loop = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
         while True:
             began, turns = time.perf_counter(), self._turns

@@ -1,4 +1,5 @@
-"""What a hostile client sends besides arguments: paths, patterns, workflows, scripts, names, frames."""
+"""What a hostile client sends besides arguments: paths, patterns, workflows, scripts, names,
+frames."""
 
 from benchmarks.hostile.kinds import (
     CLIENT_BYTES,
@@ -31,7 +32,9 @@ def _rows(size: int) -> str:
     # As many rows as the limit of values in an answer lets in.
     return structured(
         number(
-            lambda n: f'{{"id":{n},"name":"row {n} of a table of all the customers","tags":["a","b"]}}',
+            lambda n: (
+                f'{{"id":{n},"name":"row {n} of a table of all the customers","tags":["a","b"]}}'
+            ),
             size,
             '{"rows":[',
             "]}",
@@ -44,7 +47,10 @@ def _double(count: int, step: str = "[@,@]") -> str:
 
 
 def _steps(*arguments: str, more: str = "") -> str:
-    steps = ",".join(f'{{"id":"s{n}","tool":"hostile.t","arguments":{one}{more}}}' for n, one in enumerate(arguments))
+    steps = ",".join(
+        f'{{"id":"s{n}","tool":"hostile.t","arguments":{one}{more}}}'
+        for n, one in enumerate(arguments)
+    )
     return f'{{"steps":[{steps}],"inputs":{{"x":[1]}}}}'
 
 
@@ -55,7 +61,8 @@ def _many_references() -> str:
 
 def _inputs_everywhere() -> str:
     steps = [
-        {"id": f"s{n}", "tool": "hostile.t", "arguments": {"a": "${inputs}", "b": "x ${inputs}"}} for n in range(50)
+        {"id": f"s{n}", "tool": "hostile.t", "arguments": {"a": "${inputs}", "b": "x ${inputs}"}}
+        for n in range(50)
     ]
     inputs = repeat("[]", CLIENT_BYTES - 8192, '{"x":[', "]}")
     return f'{{"steps":{to_json(steps)},"inputs":{inputs}}}'
@@ -73,7 +80,9 @@ def _for_each() -> str:
 
 
 def _near_names() -> str:
-    steps = [{"id": f"s{n}", "tool": f"hostle.{'t' * 80_000}{n}", "arguments": {}} for n in range(50)]
+    steps = [
+        {"id": f"s{n}", "tool": f"hostle.{'t' * 80_000}{n}", "arguments": {}} for n in range(50)
+    ]
     return to_json({"steps": steps})
 
 
@@ -92,7 +101,10 @@ def _script(code: str, language: str = "python") -> str:
 
 def _completion(value: str) -> list[Request]:
     ref = '{"type":"ref/resource","uri":"portico://tool/{tool_name}"}'
-    return _frame("completion/complete", f'{{"ref":{ref},"argument":{{"name":"tool_name","value":"{value}"}}}}')
+    return _frame(
+        "completion/complete",
+        f'{{"ref":{ref},"argument":{{"name":"tool_name","value":"{value}"}}}}',
+    )
 
 
 def _near_tools(count: int = 20_000) -> list[str]:

@@ -1,4 +1,5 @@
-"""A gateway that is measured, with a hostile server behind it and a hostile client before it, all of them processes."""
+"""A gateway that is measured, with a hostile server behind it and a hostile client before it, all
+of them processes."""
 
 import asyncio
 import contextlib
@@ -46,7 +47,8 @@ class Measured:
 
     @contextlib.asynccontextmanager
     async def client(self, era: str = "legacy") -> AsyncGenerator[Visitor]:
-        """A client that means no harm; the gateway hangs up on one that says nothing for some seconds."""
+        """A client that means no harm; the gateway hangs up on one that says nothing for some
+        seconds."""
         one = await visitor(f"{self._url}/mcp", era, "polite")
         try:
             yield one
@@ -54,7 +56,8 @@ class Measured:
             one.close()
 
     async def pauses(self) -> Pauses:
-        """The longest since this was asked last; raises TimeoutError where nobody gets the interpreter's lock."""
+        """The longest since this was asked last; raises TimeoutError where nobody gets the
+        interpreter's lock."""
         async with asyncio.timeout(METER_S):
             reader, writer = await asyncio.open_unix_connection(str(self._meter))
             with contextlib.closing(writer):
@@ -62,7 +65,8 @@ class Measured:
         return Pauses(**told)
 
     async def become(self, kind: str, round: int) -> None:
-        """Have the hostile server be another; returns when the gateway knows its new listing, or never will."""
+        """Have the hostile server be another; returns when the gateway knows its new listing, or
+        never will."""
         before = await self._tools()
         async with self.client("modern") as helper:
             arguments = {"kind": kind, "round": round}
@@ -136,7 +140,9 @@ async def measured(stacks: Path | None = None) -> AsyncGenerator[Measured]:
 
 def _config(folder: Path) -> Path:
     document = folder / "api.yaml"
-    document.write_text("openapi: 3.0.0\ninfo: {title: a, version: '1'}\npaths: {/a: {get: {responses: {}}}}\n")
+    document.write_text(
+        "openapi: 3.0.0\ninfo: {title: a, version: '1'}\npaths: {/a: {get: {responses: {}}}}\n"
+    )
     hostile = {
         "command": sys.executable,
         "args": ["-S", "-m", _HOSTILE, str(document)],

@@ -1,4 +1,5 @@
-"""Schemas and values: what validation, its explanations, repair and the rendering of parameters meet.
+"""Schemas and values: what validation, its explanations, repair and the rendering of parameters
+meet.
 
 The server offers the schema, the client sends the arguments; either may be the hostile one.
 """
@@ -35,7 +36,9 @@ def _items(unit: str, size: int = CLIENT_BYTES) -> str:
 
 def _tree(keyword: str, branches: int = 2) -> str:
     again = ",".join(['{"type":"array","items":{"$ref":"#/$defs/T"}}'] * branches)
-    return properties(x='{"$ref":"#/$defs/T"}')[:-1] + f',"$defs":{{"T":{{"{keyword}":[{again}]}}}}}}'
+    return (
+        properties(x='{"$ref":"#/$defs/T"}')[:-1] + f',"$defs":{{"T":{{"{keyword}":[{again}]}}}}}}'
+    )
 
 
 def _nested(depth: int = 150) -> str:
@@ -44,7 +47,8 @@ def _nested(depth: int = 150) -> str:
 
 def _doubling_defs(depth: int, keyword: str = "allOf") -> str:
     defs = ",".join(
-        f'"d{n}":{{"{keyword}":[{{"$ref":"#/$defs/d{n + 1}"}},{{"$ref":"#/$defs/d{n + 1}"}}]}}' for n in range(depth)
+        f'"d{n}":{{"{keyword}":[{{"$ref":"#/$defs/d{n + 1}"}},{{"$ref":"#/$defs/d{n + 1}"}}]}}'
+        for n in range(depth)
     )
     last = f'"d{depth}":{{"type":"object","properties":{{"a":{TEXT}}}}}'
     return properties(x='{"$ref":"#/$defs/d0"}')[:-1] + f',"$defs":{{{defs},{last}}}}}'
@@ -90,7 +94,9 @@ def _anyof_of(count: int) -> str:
 def _conditions(depth: int) -> str:
     schema = TEXT
     for _ in range(depth):
-        schema = f'{{"if":{schema},"then":{schema},"else":false}}' if len(schema) < 4_000 else schema
+        schema = (
+            f'{{"if":{schema},"then":{schema},"else":false}}' if len(schema) < 4_000 else schema
+        )
     return properties(x=schema)
 
 
@@ -106,7 +112,10 @@ def _dependent(count: int) -> str:
 
 def _dynamic() -> str:
     tree = '{"$dynamicAnchor":"T","anyOf":[{"type":"array","items":{"$dynamicRef":"#T"}},{"type":"array","items":'
-    return properties(x='{"$ref":"#/$defs/T"}')[:-1] + f',"$defs":{{"T":{tree}{{"$dynamicRef":"#T"}}}}]}}}}}}'
+    return (
+        properties(x='{"$ref":"#/$defs/T"}')[:-1]
+        + f',"$defs":{{"T":{tree}{{"$dynamicRef":"#T"}}}}]}}}}}}'
+    )
 
 
 def _output(schema: str) -> str:
@@ -114,7 +123,9 @@ def _output(schema: str) -> str:
 
 
 def _rows_output(items: str) -> str:
-    return _output(f'{{"type":"object","properties":{{"rows":{{"type":"array","items":{items}}}}}}}')
+    return _output(
+        f'{{"type":"object","properties":{{"rows":{{"type":"array","items":{items}}}}}}}'
+    )
 
 
 def _rows(unit: str, size: int = BOUND - 4096) -> str:
@@ -122,7 +133,11 @@ def _rows(unit: str, size: int = BOUND - 4096) -> str:
 
 
 EXPLAIN, VALID, REPAIR = "schema: explanation", "schema: validation", "repair of arguments"
-PATTERN, RENDER, COMPILE = "regular expression in a schema", "rendering of a schema", "schema: compilation"
+PATTERN, RENDER, COMPILE = (
+    "regular expression in a schema",
+    "rendering of a schema",
+    "schema: compilation",
+)
 OUTPUT = "validation of an answer"
 
 KINDS = (

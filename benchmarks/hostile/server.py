@@ -1,8 +1,10 @@
-"""A hostile MCP server: raw JSON-RPC lines on stdio. `become {kind, round}` makes it offer and answer that kind.
+"""A hostile MCP server: raw JSON-RPC lines on stdio. `become {kind, round}` makes it offer and
+answer that kind.
 
     python -S -m benchmarks.hostile.server DOCUMENT
 
-DOCUMENT is the file with the description of an API that another server is configured with. Standard library only.
+DOCUMENT is the file with the description of an API that another server is configured with. Standard
+library only.
 """
 
 import json
@@ -38,8 +40,16 @@ class Server:
             return
         params = message.get("params") or {}
         if method == "initialize":
-            capabilities = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}, "logging": {}}
-            about = {"serverInfo": {"name": "hostile", "version": "1"}, "capabilities": capabilities}
+            capabilities = {
+                "tools": {"listChanged": True},
+                "resources": {},
+                "prompts": {},
+                "logging": {},
+            }
+            about = {
+                "serverInfo": {"name": "hostile", "version": "1"},
+                "capabilities": capabilities,
+            }
             result = json.dumps({"protocolVersion": params["protocolVersion"], **about})
         elif method == "tools/call":
             result = self._called(params["name"], params.get("arguments") or {}, id)
@@ -50,10 +60,14 @@ class Server:
         elif method == "ping":
             result = "{}"
         else:
-            self._write(f'{{"jsonrpc":"2.0","id":{json.dumps(id)},"error":{{"code":-32601,"message":"no"}}}}')
+            self._write(
+                f'{{"jsonrpc":"2.0","id":{json.dumps(id)},"error":{{"code":-32601,"message":"no"}}}}'
+            )
             return
         member = "error" if result.startswith("!") else "result"
-        self._write(f'{{"jsonrpc":"2.0","id":{json.dumps(id)},"{member}":{result.removeprefix("!")}}}')
+        self._write(
+            f'{{"jsonrpc":"2.0","id":{json.dumps(id)},"{member}":{result.removeprefix("!")}}}'
+        )
         if method == "tools/call" and params.get("name") == "become":
             self._write('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
 
@@ -72,18 +86,23 @@ class Server:
         if kind is not self._kind:
             self._answer = kind.answer() if kind is not None else ""
         self._kind, self._round = kind, round
-        made = kind.document() if kind is not None and kind.document is not None else HARMLESS_DOCUMENT
+        made = (
+            kind.document() if kind is not None and kind.document is not None else HARMLESS_DOCUMENT
+        )
         with open(self._document + ".new", "w") as file:
             file.write(made.replace(ROUND, round))
         os.replace(self._document + ".new", self._document)
 
     def _listed(self, method: str) -> str:
-        key = {"resources/templates/list": "resourceTemplates"}.get(method, method.partition("/")[0])
+        key = {"resources/templates/list": "resourceTemplates"}.get(
+            method, method.partition("/")[0]
+        )
         made: list[str] = []
         if key == "tools":
             made = [BECOME, NOTHING]
             if self._kind is not None:
-                # One more in every other round: whoever counts the tools knows that the new listing was taken.
+                # One more in every other round: whoever counts the tools knows that the new listing
+                # was taken.
                 marks = range(1 + int(self._round) % 2)
                 made += [*(tool(name=f"mark_{n}") for n in marks), *self._kind.tools()]
         elif self._kind is not None:

@@ -45,7 +45,8 @@ def _forget(path: Path) -> None:
 
 
 def find_busiest(path: Path | None) -> str:
-    """The lines of ours that most of the stacks are in, and the library function that was called there."""
+    """The lines of ours that most of the stacks are in, and the library function that was called
+    there."""
     if path is None or not path.exists():
         return ""
     found: Counter[str] = Counter()

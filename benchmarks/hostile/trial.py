@@ -1,4 +1,5 @@
-"""One kind of hostile input after another, through a gateway that others use: what became of it, and of the others."""
+"""One kind of hostile input after another, through a gateway that others use: what became of it,
+and of the others."""
 
 import asyncio
 import contextlib
@@ -61,7 +62,8 @@ class Trial:
     """Attacks one gateway, and takes another where one is lost."""
 
     def __init__(self, least: int, places: Path | None) -> None:
-        """An attack is repeated until the polite client made `least` calls; stacks are sampled to `places`."""
+        """An attack is repeated until the polite client made `least` calls; stacks are sampled to
+        `places`."""
         self._least, self._places = least, places
         self._stack = contextlib.AsyncExitStack()
         self._gateway: Measured | None = None
@@ -118,7 +120,9 @@ class Trial:
                 await self._become(gateway, kind)
                 listed = time.perf_counter() - begun
                 await gateway.attack(kind=kind.name, prepare=True)
-            if not kind.relists:  # then neither the listing nor what calls took meanwhile is part of it
+            if (
+                not kind.relists
+            ):  # then neither the listing nor what calls took meanwhile is part of it
                 gateway.sent_by_server()
                 felt.calls.clear()
             first = last = time.perf_counter()
@@ -162,7 +166,8 @@ class Trial:
         return attack.result()
 
     async def _settle(self, gateway: Measured, before: float, felt: Felt) -> bool:
-        """Wait for the end of what was begun, read the figures, and go back; whether the gateway can go on."""
+        """Wait for the end of what was begun, read the figures, and go back; whether the gateway
+        can go on."""
         try:
             await gateway.idle()
             felt.growth_mb = max(felt.growth_mb, gateway.memory() - before)
@@ -180,7 +185,8 @@ class Trial:
 
 @contextlib.asynccontextmanager
 async def _calling(client: Visitor) -> AsyncGenerator[list[float]]:
-    """The polite client's calls, one after another, as long as this lasts; one that is never answered counts too."""
+    """The polite client's calls, one after another, as long as this lasts; one that is never
+    answered counts too."""
     taken: list[float] = []
     over = asyncio.Event()
     began = time.perf_counter()
@@ -204,7 +210,9 @@ async def _calling(client: Visitor) -> AsyncGenerator[list[float]]:
 
 async def _call(client: Visitor) -> float:
     begun = time.perf_counter()
-    answer = await client.call("call_tool", {"name": "calculator.add", "arguments": {"a": 1, "b": 2}})
+    answer = await client.call(
+        "call_tool", {"name": "calculator.add", "arguments": {"a": 1, "b": 2}}
+    )
     if "result" not in answer:
         raise NoAnswer(f"a polite call was answered with {str(answer)[:200]}")
     return time.perf_counter() - begun

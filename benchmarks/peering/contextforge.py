@@ -1,4 +1,5 @@
-"""ContextForge: set through the environment, and filled once through its REST interface; its database remembers."""
+"""ContextForge: set through the environment, and filled once through its REST interface; its
+database remembers."""
 
 import asyncio
 import contextlib
@@ -52,7 +53,10 @@ class ContextForge(Gateway):
             "LOG_LEVEL": "ERROR",
             "JWT_SECRET_KEY": secrets.token_hex(32),
             "AUTH_ENCRYPTION_SECRET": secrets.token_hex(32),
-            **dict.fromkeys(("BASIC_AUTH_PASSWORD", "PLATFORM_ADMIN_PASSWORD", "DEFAULT_USER_PASSWORD"), password),
+            **dict.fromkeys(
+                ("BASIC_AUTH_PASSWORD", "PLATFORM_ADMIN_PASSWORD", "DEFAULT_USER_PASSWORD"),
+                password,
+            ),
             **dict.fromkeys(OFF, "false"),
             **dict.fromkeys(ON, "true"),
         }
@@ -88,7 +92,16 @@ class ContextForge(Gateway):
     def _token(self, folder: Path) -> str:
         """A token of its administrator, made by its own program."""
         key = self.environment(folder)["JWT_SECRET_KEY"]
-        program = ["-m", "mcpgateway.utils.create_jwt_token", "--username", _ADMIN, "--exp", "60", "--secret", key]
+        program = [
+            "-m",
+            "mcpgateway.utils.create_jwt_token",
+            "--username",
+            _ADMIN,
+            "--exp",
+            "60",
+            "--secret",
+            key,
+        ]
         told = {**os.environ, **self.environment(folder)}
         said = subprocess.run(
             [self.place.python, *program],
@@ -108,13 +121,21 @@ def _copy_database(database: Path, to: Path) -> None:
     """A whole copy of a database that is in use; there under its name only when it is whole."""
     part = to.with_suffix(".part")
     part.unlink(missing_ok=True)
-    with contextlib.closing(sqlite3.connect(database)) as source, contextlib.closing(sqlite3.connect(part)) as target:
+    with (
+        contextlib.closing(sqlite3.connect(database)) as source,
+        contextlib.closing(sqlite3.connect(part)) as target,
+    ):
         source.backup(target)
     part.replace(to)
 
 
 def _register(port: int, token: str, upstream: Upstream) -> None:
-    body = {"name": upstream.name, "url": upstream.url, "transport": "STREAMABLEHTTP", "visibility": "public"}
+    body = {
+        "name": upstream.name,
+        "url": upstream.url,
+        "transport": "STREAMABLEHTTP",
+        "visibility": "public",
+    }
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/gateways",
         json.dumps(body).encode(),

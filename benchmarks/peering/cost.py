@@ -1,6 +1,8 @@
-"""What a gateway costs before anyone has asked for anything: tokens, the time until it answers, and memory.
+"""What a gateway costs before anyone has asked for anything: tokens, the time until it answers, and
+memory.
 
-Every round starts each gateway anew over the same recorded servers, which it has met before, and takes
+Every round starts each gateway anew over the same recorded servers, which it has met before, and
+takes
 `python -c "import mcp"` in between; the last round also counts and weighs.
 """
 
@@ -56,7 +58,8 @@ async def measure(
                 failed[one.name] = seat.reason(one.name, error)
         by_name = {one.name: one for one in gateways if one.name in homes}
         servers = [one.name for one in upstreams]
-        # A round more, whose times do not count, because the first one fills the page cache; a single one has to do.
+        # A round more, whose times do not count, because the first one fills the page cache; a
+        # single one has to do.
         warm = 1 if rounds > 1 else 0
         for number, name in turns([IMPORT_MCP, *by_name], rounds + warm):
             counts = number >= warm
@@ -67,7 +70,9 @@ async def measure(
             elif name not in failed:
                 last = number == rounds + warm - 1
                 try:
-                    moments = await _start(by_name[name], homes[name], servers, costs[name], calls if last else 0)
+                    moments = await _start(
+                        by_name[name], homes[name], servers, costs[name], calls if last else 0
+                    )
                 except Exception as error:  # as above
                     failed[name] = seat.reason(name, error)
                     continue
@@ -77,8 +82,11 @@ async def measure(
     return costs, floor, failed
 
 
-async def _start(gateway: Gateway, home: Path, servers: Sequence[str], cost: Cost, calls: int) -> tuple[float, float]:
-    """Seconds from spawn to the listing, and to the first call; with `calls`, it is also counted and weighed."""
+async def _start(
+    gateway: Gateway, home: Path, servers: Sequence[str], cost: Cost, calls: int
+) -> tuple[float, float]:
+    """Seconds from spawn to the listing, and to the first call; with `calls`, it is also counted
+    and weighed."""
     with seat.running(gateway, home, processes.free_port()) as process:
         async with seat.connected(process, servers) as taken:
             await taken.listing()
@@ -86,10 +94,14 @@ async def _start(gateway: Gateway, home: Path, servers: Sequence[str], cost: Cos
             await taken.until_called()
             called = time.perf_counter() - process.begun
             if calls:
-                # Listed again, because a gateway may have answered before it knew all of its servers.
+                # Listed again, because a gateway may have answered before it knew all of its
+                # servers.
                 tools, instructions = await taken.listing()
                 counter = get_best_counter()
-                cost.tools, cost.tokens = len(tools), sum(count_listed_tokens(tool, counter.count) for tool in tools)
+                cost.tools, cost.tokens = (
+                    len(tools),
+                    sum(count_listed_tokens(tool, counter.count) for tool in tools),
+                )
                 cost.instructions = counter.count(instructions)
                 cost.memory = process.memory
                 for _ in range(calls):
@@ -108,18 +120,24 @@ def direct(recordings: Mapping[str, Recording], counter: TokenCounter) -> tuple[
     """Tools and tokens of a client that is connected to every server itself."""
     tools: list[dict[str, Any]] = [tool for one in recordings.values() for tool in one["tools"]]
     said = (one["initialize"].get("instructions") or "" for one in recordings.values())
-    return len(tools), sum(count_listed_tokens(tool, counter.count) for tool in tools) + sum(map(counter.count, said))
+    return len(tools), sum(count_listed_tokens(tool, counter.count) for tool in tools) + sum(
+        map(counter.count, said)
+    )
 
 
 def tables(
-    names: Sequence[str], found: tuple[dict[str, Cost], Samples, dict[str, str]], recordings: Mapping[str, Recording]
+    names: Sequence[str],
+    found: tuple[dict[str, Cost], Samples, dict[str, str]],
+    recordings: Mapping[str, Recording],
 ) -> tuple[Table, Table]:
     """Tokens, then start and memory."""
     costs, floor, failed = found
     counter = get_best_counter()
     tools, tokens = direct(recordings, counter)
     listed: list[tuple[Cell, ...]] = [(DIRECT, tools, tokens, "100%", "")]
-    started: list[tuple[Cell, ...]] = [(IMPORT_MCP, floor.percentile(0.5) * 1000, 1.0, None, None, None, None, "")]
+    started: list[tuple[Cell, ...]] = [
+        (IMPORT_MCP, floor.percentile(0.5) * 1000, 1.0, None, None, None, None, "")
+    ]
     for name in names:
         one = costs[name]
         if name in failed or not one.tokens:
@@ -142,7 +160,16 @@ def tables(
         ),
         Table(
             f"Start and memory ({how}, met before; {len(floor.rounds)} rounds)",
-            ("", "tools/list ms", "× import", "first call ms", "× import ", "MB at start", "MB later", "why not"),
+            (
+                "",
+                "tools/list ms",
+                "× import",
+                "first call ms",
+                "× import ",
+                "MB at start",
+                "MB later",
+                "why not",
+            ),
             tuple(started),
             note="From spawn, medians. Memory: gateway and children, not the servers; later: after the calls.",
         ),

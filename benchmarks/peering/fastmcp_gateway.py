@@ -1,12 +1,14 @@
 """FastMCP as a gateway over many HTTP servers, in front of them its BM25 search or its code mode.
 
-A file to be run with the Python of FastMCP's own environment; it imports nothing of this repository.
+A file to be run with the Python of FastMCP's own environment; it imports nothing of this
+repository.
 
     python benchmarks/peering/fastmcp_gateway.py --port N {bm25,code} SERVERS.json      ({name: url})
 
-At its best: a client that stays connected for every server that can be reached at the start (its default connects for
-every request), a cache of each server's listing (else every search and every call lists all servers again), and a limit
-to how long a server may take to say hello (else a silent one holds up every listing for ever).
+At its best: a client that stays connected for every server that can be reached at the start (its
+default connects for every request), a cache of each server's listing (else every search and every
+call lists all servers again), and a limit to how long a server may take to say hello (else a silent
+one holds up every listing for ever).
 """
 
 import argparse
@@ -39,9 +41,14 @@ async def serve(options: argparse.Namespace) -> None:
     servers: dict[str, str] = json.loads(options.servers.read_bytes())
     gateway: Any = FastMCP("gateway")
     async with contextlib.AsyncExitStack() as stack:
-        clients = {name: Client(url, mode="legacy", init_timeout=CONNECT_S) for name, url in servers.items()}
+        clients = {
+            name: Client(url, mode="legacy", init_timeout=CONNECT_S)
+            for name, url in servers.items()
+        }
         # All at once, and each from this task, which is the one that closes them again.
-        connecting = {name: asyncio.ensure_future(client.__aenter__()) for name, client in clients.items()}
+        connecting = {
+            name: asyncio.ensure_future(client.__aenter__()) for name, client in clients.items()
+        }
         await asyncio.wait(connecting.values(), timeout=2 * CONNECT_S)
         for name, client in clients.items():
             done = connecting[name]
@@ -55,7 +62,12 @@ async def serve(options: argparse.Namespace) -> None:
         gateway.add_transform(transform(options.kind))
         quiet = {"access_log": False, "timeout_graceful_shutdown": 1}
         await gateway.run_async(
-            "http", show_banner=False, host="127.0.0.1", port=options.port, log_level="error", uvicorn_config=quiet
+            "http",
+            show_banner=False,
+            host="127.0.0.1",
+            port=options.port,
+            log_level="error",
+            uvicorn_config=quiet,
         )
 
 
@@ -70,7 +82,9 @@ def transform(kind: str) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("kind", choices=("bm25", "code"))
     parser.add_argument("servers", type=Path)

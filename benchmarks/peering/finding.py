@@ -1,4 +1,5 @@
-"""Whether a gateway's own search names the right tool among its first five, asked over MCP like any client."""
+"""Whether a gateway's own search names the right tool among its first five, asked over MCP like any
+client."""
 
 import random
 import re
@@ -48,7 +49,10 @@ async def measure(
         asked = {one.name: sample(one.questions, most) for one in sets}
         tools = sets[0].tools if smallest is None else _few(sets[0].tools, asked, smallest)
         recordings = {**tools_as_recordings(tools), ECHO: echo()}
-        ids = {squeezed(f"{tool.get('server') or 'server'} {tool['name']}"): str(tool["id"]) for tool in tools}
+        ids = {
+            squeezed(f"{tool.get('server') or 'server'} {tool['name']}"): str(tool["id"])
+            for tool in tools
+        }
         for one in gateways:
             with processes.scratch() as folder, serving(recordings, folder / "fleet") as upstreams:
                 try:
@@ -56,14 +60,17 @@ async def measure(
                     async with seat.seated(one, home, upstreams) as taken:
                         for name, questions in asked.items():
                             found[one.name].recalls[name] = [
-                                await _ask(taken, question, ids, found[one.name].seconds) for question in questions
+                                await _ask(taken, question, ids, found[one.name].seconds)
+                                for question in questions
                             ]
                 except Exception as error:  # whatever becomes of one, the others are asked
                     failed[one.name] = seat.reason(one.name, error)
     return found, failed
 
 
-async def _ask(taken: seat.Seat, question: Question, ids: Mapping[str, str], seconds: list[float]) -> float:
+async def _ask(
+    taken: seat.Seat, question: Question, ids: Mapping[str, str], seconds: list[float]
+) -> float:
     tool, arguments = taken.gateway.search(question.text)
     begun = perf_counter()
     result = await taken.clients[ECHO].call_tool(tool, arguments)
@@ -87,7 +94,13 @@ def _few(
     tools: Sequence[Mapping[str, Any]], asked: Mapping[str, Sequence[Question]], size: int
 ) -> tuple[Mapping[str, Any], ...]:
     """The tools that are asked for, and others up to `size`."""
-    needed = {id_ for questions in asked.values() for one in questions for group in one.groups for id_ in group}
+    needed = {
+        id_
+        for questions in asked.values()
+        for one in questions
+        for group in one.groups
+        for id_ in group
+    }
     others = [tool["id"] for tool in tools if tool["id"] not in needed]
     kept = needed | set(others[:: max(1, len(others) // max(1, size - len(needed)))])
     return tuple(tool for tool in tools if tool["id"] in kept)
@@ -98,7 +111,9 @@ def _marks(recalls: Sequence[float]) -> Any:
 
 
 def table(
-    gateways: Sequence[Gateway], found: tuple[dict[str, Finds], dict[str, str]], absent: Mapping[str, str]
+    gateways: Sequence[Gateway],
+    found: tuple[dict[str, Finds], dict[str, str]],
+    absent: Mapping[str, str],
 ) -> Table:
     """Recall by set, with its interval, and how long a search took."""
     finds, failed = found
@@ -112,7 +127,13 @@ def table(
             continue
         cells = [_shown(got.of(name)) if name in got.recalls else None for name in sets]
         rows.append((one.name, *cells, _shown(got.mean()), median(got.seconds) * 1000, ""))
-    columns = ("", *(f"{name} (n={asked[name]})" for name in sets), "mean", "search p50 ms", "why not")
+    columns = (
+        "",
+        *(f"{name} (n={asked[name]})" for name in sets),
+        "mean",
+        "search p50 ms",
+        "why not",
+    )
     return Table(
         f"recall@{FOUND} of the gateway's own search, asked over MCP, %",
         columns,

@@ -1,6 +1,7 @@
 """The gateways that are compared: how each is set, how it is started, and what a client says to it.
 
-Each is set as well as its documentation allows for one user on one machine; `settings` says how, for the reader.
+Each is set as well as its documentation allows for one user on one machine; `settings` says how,
+for the reader.
 """
 
 import json
@@ -76,10 +77,19 @@ class Portico(Gateway):
     settings = "defaults (exposure meta, search by words and meaning)"
 
     def write(self, folder: Path, upstreams: Sequence[Upstream]) -> None:
-        processes.write_config(folder, {"servers": {one.name: {"url": one.url} for one in upstreams}})
+        processes.write_config(
+            folder, {"servers": {one.name: {"url": one.url} for one in upstreams}}
+        )
 
     def command(self, folder: Path, port: int) -> list[str]:
-        return [*processes.portico(), "serve", "--config", str(folder / "portico.yaml"), "--port", str(port)]
+        return [
+            *processes.portico(),
+            "serve",
+            "--config",
+            str(folder / "portico.yaml"),
+            "--port",
+            str(port),
+        ]
 
     async def fill(self, folder: Path, upstreams: Sequence[Upstream]) -> None:
         """Wait for the vectors once; on every later start they are there."""
@@ -88,7 +98,9 @@ class Portico(Gateway):
 
         async with App(load(folder / "portico.yaml").config) as app:
             await app.wait_until_listed()
-            while app.catalog.unencoded_count and (task := app.catalog.start_encoding()) is not None:
+            while (
+                app.catalog.unencoded_count and (task := app.catalog.start_encoding()) is not None
+            ):
                 await task
 
     def call(self, server: str, tool: str, arguments: dict[str, Any]) -> Request:
@@ -107,7 +119,10 @@ class PorticoToStdio(Portico):
     to_stdio = True
 
     def write(self, folder: Path, upstreams: Sequence[Upstream]) -> None:
-        servers = {one.name: {"command": one.command[0], "args": list(one.command[1:])} for one in upstreams}
+        servers = {
+            one.name: {"command": one.command[0], "args": list(one.command[1:])}
+            for one in upstreams
+        }
         processes.write_config(folder, {"servers": servers})
 
 
@@ -121,11 +136,21 @@ class FastMCP(Gateway):
     kind: ClassVar[str] = "bm25"
 
     def write(self, folder: Path, upstreams: Sequence[Upstream]) -> None:
-        (folder / "servers.json").write_text(json.dumps({one.name: one.url for one in upstreams}), "utf-8")
+        (folder / "servers.json").write_text(
+            json.dumps({one.name: one.url for one in upstreams}), "utf-8"
+        )
 
     def command(self, folder: Path, port: int) -> list[str]:
         program = str(Path(__file__).with_name("fastmcp_gateway.py"))
-        return [self.place.python, "-P", program, "--port", str(port), self.kind, str(folder / "servers.json")]
+        return [
+            self.place.python,
+            "-P",
+            program,
+            "--port",
+            str(port),
+            self.kind,
+            str(folder / "servers.json"),
+        ]
 
     def environment(self, folder: Path) -> Mapping[str, str]:
         return {"FASTMCP_CHECK_FOR_UPDATES": "off", "FASTMCP_LOG_LEVEL": "ERROR"}
@@ -143,7 +168,9 @@ class FastMCP(Gateway):
 
 class FastMCPCode(FastMCP):
     name = "fastmcp CodeMode"
-    settings = "the same with CodeMode() (search, get_schema, execute in Monty); a call is one `execute`"
+    settings = (
+        "the same with CodeMode() (search, get_schema, execute in Monty); a call is one `execute`"
+    )
     no_search = "its search is the BM25 of the line above"
     kind = "code"
 
@@ -158,19 +185,28 @@ class FastMCPCode(FastMCP):
 class OneMCP(Gateway):
     name = "1mcp"
     package = installation.ONE_MCP
-    settings = (
-        "serve --enable-lazy-loading (not with async loading, as it advises) --log-level error; connectionTimeout 2 s"
-    )
+    settings = "serve --enable-lazy-loading (not with async loading, as it advises) --log-level error; connectionTimeout 2 s"
     no_search = "lists tools by server, pattern or tag; no search"
 
     def write(self, folder: Path, upstreams: Sequence[Upstream]) -> None:
-        servers = {one.name: {"type": "http", "url": one.url, "connectionTimeout": 2_000} for one in upstreams}
+        servers = {
+            one.name: {"type": "http", "url": one.url, "connectionTimeout": 2_000}
+            for one in upstreams
+        }
         (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
 
     def command(self, folder: Path, port: int) -> list[str]:
         program = self.place.folder / "node_modules" / "@1mcp" / "agent" / "build" / "index.js"
         where = ["--config-dir", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-        return [self.place.node, str(program), "serve", *where, "--enable-lazy-loading", "--log-level", "error"]
+        return [
+            self.place.node,
+            str(program),
+            "serve",
+            *where,
+            "--enable-lazy-loading",
+            "--log-level",
+            "error",
+        ]
 
     def call(self, server: str, tool: str, arguments: dict[str, Any]) -> Request:
         return "tool_invoke", {"server": server, "toolName": tool, "args": arguments}
@@ -197,11 +233,21 @@ class MCPProxy(Gateway):
     to_stdio = True
 
     def write(self, folder: Path, upstreams: Sequence[Upstream]) -> None:
-        servers = {one.name: {"command": one.command[0], "args": list(one.command[1:])} for one in upstreams}
+        servers = {
+            one.name: {"command": one.command[0], "args": list(one.command[1:])}
+            for one in upstreams
+        }
         (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
 
     def command(self, folder: Path, port: int) -> list[str]:
-        where = ["--named-server-config", str(folder / "servers.json"), "--host", "127.0.0.1", "--port", str(port)]
+        where = [
+            "--named-server-config",
+            str(folder / "servers.json"),
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+        ]
         return [*self.place.script("mcp-proxy"), *where, "--log-level", "ERROR"]
 
     def doors(self, port: int, servers: Sequence[str]) -> dict[str, str]:

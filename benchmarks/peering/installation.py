@@ -1,4 +1,5 @@
-"""Each peer in an environment of its own, at one version: found where it was installed, or installed when asked."""
+"""Each peer in an environment of its own, at one version: found where it was installed, or
+installed when asked."""
 
 import json
 import shutil
@@ -34,7 +35,11 @@ class Package:
     @property
     def requirements(self) -> list[str]:
         """As pip or npm takes them."""
-        own = f"{self.name}@{self.version}" if self.source == "npm" else f"{self.name}{self.extras}=={self.version}"
+        own = (
+            f"{self.name}@{self.version}"
+            if self.source == "npm"
+            else f"{self.name}{self.extras}=={self.version}"
+        )
         return [own, *self.beside]
 
 
@@ -80,7 +85,10 @@ def find(package: Package, peers: Path) -> Place:
 def install(package: Package, peers: Path, say: Callable[[str], None]) -> None:
     """Bring a peer that is not there yet; `NotThere` says why that failed."""
     folder = peers / package.folder
-    if _version_in(folder, package.name) == package.version or _npm_version(folder, package.name) == package.version:
+    if (
+        _version_in(folder, package.name) == package.version
+        or _npm_version(folder, package.name) == package.version
+    ):
         return
     say(f"installing {' '.join(package.requirements)} …")
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +110,9 @@ def install(package: Package, peers: Path, say: Callable[[str], None]) -> None:
 def _find_npm(package: Package, folder: Path) -> Place:
     there = _npm_version(folder, package.name)
     if there != package.version:
-        raise NotThere(f"{there} is there, {package.version} is pinned" if there else "not installed")
+        raise NotThere(
+            f"{there} is there, {package.version} is pinned" if there else "not installed"
+        )
     node = find_node()
     if node is None:
         raise NotThere("Node.js is not on the PATH")
@@ -111,21 +121,30 @@ def _find_npm(package: Package, folder: Path) -> Place:
 
 def _npm_version(folder: Path, name: str) -> str:
     try:
-        return json.loads((folder / "node_modules" / name / "package.json").read_text("utf-8"))["version"]
+        return json.loads((folder / "node_modules" / name / "package.json").read_text("utf-8"))[
+            "version"
+        ]
     except (OSError, ValueError, KeyError):
         return ""
 
 
 def _version_in(folder: Path, name: str) -> str:
-    places = [str(place) for place in (*folder.glob("lib/python*/site-packages"), folder / "Lib" / "site-packages")]
+    places = [
+        str(place)
+        for place in (*folder.glob("lib/python*/site-packages"), folder / "Lib" / "site-packages")
+    ]
     return next((one.version for one in distributions(name=name, path=places)), "")
 
 
 def _run(command: list[str]) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=INSTALL_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotThere(f"cannot be installed here: {error}") from error
     if done.returncode:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if "rror" in line] or ["no reason given"]
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if "rror" in line] or [
+            "no reason given"
+        ]
         raise NotThere(f"cannot be installed here: {lines[-1].strip()[:160]}")

@@ -1,12 +1,14 @@
-"""Recorded servers as real ones: each answers `initialize` and its listings as it once did, and any call with its text.
+"""Recorded servers as real ones: each answers `initialize` and its listings as it once did, and any
+call with its text.
 
-A file to be run, not a module (`python benchmarks/peering/replay.py …`), so that it works from any folder.
+A file to be run, not a module (`python benchmarks/peering/replay.py …`), so that it works from any
+folder.
 
     --port N FOLDER     every `NAME.json` in the folder is a server at `/NAME/mcp` (streamable HTTP, no sessions)
     --stdio FILE        one of them, on pipes; imports nothing that is not Python's own
 
-A file `NAME.mode` beside the recording changes how that server behaves, from the moment it is there: `slow`, its tools
-take three seconds to list; `silent`, it never answers.
+A file `NAME.mode` beside the recording changes how that server behaves, from the moment it is
+there: `slow`, its tools take three seconds to list; `silent`, it never answers.
 """
 
 import argparse
@@ -31,7 +33,8 @@ _NO_METHOD = -32601
 
 
 def command(*options: str) -> list[str]:
-    """The command line of this program; without site-packages on pipes, which would be most of its start."""
+    """The command line of this program; without site-packages on pipes, which would be most of its
+    start."""
     bare = ["-S", "-E"] if "--stdio" in options else ["-P"]
     return [sys.executable, *bare, str(Path(__file__).resolve()), *options]
 
@@ -42,12 +45,18 @@ def answer(recording: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str
     envelope = {"jsonrpc": "2.0", "id": message["id"]}
     if method == "initialize":
         asked = params.get("protocolVersion")
-        greeting = {**recording["initialize"], "protocolVersion": asked if asked in SPOKEN else SPOKEN[0]}
+        greeting = {
+            **recording["initialize"],
+            "protocolVersion": asked if asked in SPOKEN else SPOKEN[0],
+        }
         return {**envelope, "result": greeting}
     if method in LISTINGS:
         listed = recording.get(LISTINGS[method])
         # What was recorded instead of a list is an error that the server gave.
-        return {**envelope, "result": {LISTINGS[method]: listed if isinstance(listed, list) else []}}
+        return {
+            **envelope,
+            "result": {LISTINGS[method]: listed if isinstance(listed, list) else []},
+        }
     if method == "tools/call":
         text = str((params.get("arguments") or {}).get("text", params.get("name")))
         return {**envelope, "result": {"content": [{"type": "text", "text": text}]}}
@@ -81,7 +90,9 @@ class Replay:
     """All servers of a folder as one ASGI application."""
 
     def __init__(self, folder: Path) -> None:
-        self._recordings = {path.stem: json.loads(path.read_bytes()) for path in folder.glob("*.json")}
+        self._recordings = {
+            path.stem: json.loads(path.read_bytes()) for path in folder.glob("*.json")
+        }
         self._folder = folder
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -131,7 +142,9 @@ async def _reply(send: Any, status: int, body: bytes) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--port", type=int)
     where.add_argument("--stdio", action="store_true")
@@ -142,7 +155,11 @@ def main() -> None:
         return
     import uvicorn
 
-    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "timeout_graceful_shutdown": 1}
+    quiet: dict[str, Any] = {
+        "log_level": "warning",
+        "access_log": False,
+        "timeout_graceful_shutdown": 1,
+    }
     uvicorn.run(Replay(options.recorded), port=options.port, **quiet)
 
 

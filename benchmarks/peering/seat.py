@@ -55,7 +55,9 @@ class Running:
         if not self.process.is_running() or self.process.status() == psutil.STATUS_ZOMBIE:
             raise processes.DidNotStart(f"{self.gateway.name} ended; {processes.tail(self.log)}")
         if time.perf_counter() - self.begun > self.patience_s:
-            raise processes.DidNotStart(f"{self.gateway.name} was not ready in time; {processes.tail(self.log)}")
+            raise processes.DidNotStart(
+                f"{self.gateway.name} was not ready in time; {processes.tail(self.log)}"
+            )
 
     @property
     def memory(self) -> float:
@@ -70,10 +72,15 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(gateway: Gateway, folder: Path, port: int, *, patience_s: float = START_S) -> Generator[Running]:
+def running(
+    gateway: Gateway, folder: Path, port: int, *, patience_s: float = START_S
+) -> Generator[Running]:
     """The gateway as a process, from its spawn."""
     log = folder / "gateway.log"
-    command, environment = gateway.command(folder, port), {**os.environ, **gateway.environment(folder)}
+    command, environment = (
+        gateway.command(folder, port),
+        {**os.environ, **gateway.environment(folder)},
+    )
     begun = time.perf_counter()
     with log.open("ab") as sink:
         process = psutil.Popen(
@@ -139,7 +146,10 @@ class Seat:
             cursor: str | None = None
             while True:
                 page = await client.list_tools(cursor=cursor)
-                tools += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+                tools += [
+                    tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+                    for tool in page.tools
+                ]
                 cursor = page.next_cursor
                 if not cursor:
                     break
@@ -187,7 +197,9 @@ async def _opened(stack: contextlib.AsyncExitStack, running_: Running, url: str)
 
 
 @contextlib.asynccontextmanager
-async def seated(gateway: Gateway, folder: Path, upstreams: Sequence[Upstream]) -> AsyncGenerator[Seat]:
+async def seated(
+    gateway: Gateway, folder: Path, upstreams: Sequence[Upstream]
+) -> AsyncGenerator[Seat]:
     """A gateway over these servers, configured and filled before, with a client that has called."""
     with running(gateway, folder, processes.free_port()) as process:
         async with connected(process, [one.name for one in upstreams]) as seat:

@@ -1,8 +1,9 @@
-"""Calls lost when a sibling is slow or dead: a healthy server is called while three beside it misbehave.
+"""Calls lost when a sibling is slow or dead: a healthy server is called while three beside it
+misbehave.
 
-One takes three seconds to list its tools, one never answers anything, one is gone. `at start`: they are so before the
-gateway starts, which has met all of them well. `while running`: they become so under a gateway that serves. All the
-while another client of the gateway waits for the silent one.
+One takes three seconds to list its tools, one never answers anything, one is gone. `at start`: they
+are so before the gateway starts, which has met all of them well. `while running`: they become so
+under a gateway that serves. All the while another client of the gateway waits for the silent one.
 """
 
 import asyncio
@@ -52,7 +53,9 @@ class Watched:
     @property
     def lost(self) -> float:
         """The share that failed or came late."""
-        return sum(one > LATE_S for one in self.seconds) / len(self.seconds) if self.seconds else 1.0
+        return (
+            sum(one > LATE_S for one in self.seconds) / len(self.seconds) if self.seconds else 1.0
+        )
 
 
 async def measure(gateways: Sequence[Gateway], window: Window) -> dict[str, dict[str, Watched]]:
@@ -78,14 +81,19 @@ async def _watch(gateway: Gateway, folder: Path, window: Window, *, bad_first: b
         upstreams = [*dead, *others]
         with contextlib.ExitStack() as until_bad:
             until_bad.enter_context(
-                processes.listening(port, replay.command("--port", str(port), str(folder / "dead")), folder)
+                processes.listening(
+                    port, replay.command("--port", str(port), str(folder / "dead")), folder
+                )
             )
             home = await seat.prepared(gateway, folder, upstreams)
             if bad_first:
                 _turn_bad(fleet, until_bad, folder)
-            with seat.running(gateway, home, processes.free_port(), patience_s=window.first_call_s) as process:
+            with seat.running(
+                gateway, home, processes.free_port(), patience_s=window.first_call_s
+            ) as process:
                 try:
-                    # Behind doors of their own, bad servers are nobody's business who does not knock.
+                    # Behind doors of their own, bad servers are nobody's business who does not
+                    # knock.
                     async with seat.connected(process, [ECHO]) as taken:
                         await taken.until_called(GIVE_UP_S)
                         watched.ready_s = time.perf_counter() - process.begun
@@ -119,7 +127,10 @@ async def _waiting(process: seat.Running) -> AsyncGenerator[None]:
 
 def _named(name: str) -> Recording:
     recording = echo()
-    return {**recording, "initialize": {**recording["initialize"], "serverInfo": {"name": name, "version": "1"}}}
+    return {
+        **recording,
+        "initialize": {**recording["initialize"], "serverInfo": {"name": name, "version": "1"}},
+    }
 
 
 def _turn_bad(fleet: Path, until_bad: contextlib.ExitStack, folder: Path) -> None:

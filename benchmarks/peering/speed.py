@@ -1,7 +1,8 @@
-"""What a call costs through each gateway: the same client, the same echo server, in turns; then sixteen at once.
+"""What a call costs through each gateway: the same client, the same echo server, in turns; then
+sixteen at once.
 
-A gateway that starts its servers cannot reach one over HTTP: it is compared with Portico doing the same, and both with
-the direct HTTP call.
+A gateway that starts its servers cannot reach one over HTTP: it is compared with Portico doing the
+same, and both with the direct HTTP call.
 """
 
 import asyncio
@@ -39,7 +40,9 @@ class Direct:
         self._client = client
 
     async def call(self) -> None:
-        result = await self._client.call_tool(ECHO, {"text": "The quick brown fox jumps over the lazy dog."})
+        result = await self._client.call_tool(
+            ECHO, {"text": "The quick brown fox jumps over the lazy dog."}
+        )
         if result.is_error:
             raise seat.WrongAnswer(f"the server answered {str(result)[:300]}")
 
@@ -47,7 +50,9 @@ class Direct:
 Caller = Direct | seat.Seat
 
 
-async def measure(gateways: Sequence[Gateway], effort: Effort) -> tuple[dict[str, Speed], dict[str, str]]:
+async def measure(
+    gateways: Sequence[Gateway], effort: Effort
+) -> tuple[dict[str, Speed], dict[str, str]]:
     """Speeds by gateway, `direct` first, and which gateway failed, why."""
     failed: dict[str, str] = {}
     with processes.scratch() as folder, one_echo(folder) as upstream:
@@ -57,7 +62,9 @@ async def measure(gateways: Sequence[Gateway], effort: Effort) -> tuple[dict[str
             for one in gateways:
                 try:
                     home = await seat.prepared(one, folder, [upstream])
-                    callers[one.name] = await stack.enter_async_context(seat.seated(one, home, [upstream]))
+                    callers[one.name] = await stack.enter_async_context(
+                        seat.seated(one, home, [upstream])
+                    )
                 except Exception as error:  # whatever becomes of one, the others are measured
                     failed[one.name] = seat.reason(one.name, error)
             speeds = {name: Speed() for name in callers}
@@ -66,7 +73,10 @@ async def measure(gateways: Sequence[Gateway], effort: Effort) -> tuple[dict[str
                 if name in failed:
                     continue
                 try:
-                    alone, crowd = await _alone(callers[name], effort), await _crowd(callers[name], effort)
+                    alone, crowd = (
+                        await _alone(callers[name], effort),
+                        await _crowd(callers[name], effort),
+                    )
                 except Exception as error:  # as above
                     failed[name] = seat.reason(name, error)
                     continue
@@ -113,10 +123,29 @@ def table(names: Sequence[str], found: tuple[dict[str, Speed], dict[str, str]]) 
         one = speeds[name]
         share = median(own / its for own, its in zip(one.crowd, direct.crowd, strict=True))
         times = (one.alone.percentile(0.5) * 1000, one.alone.percentile(0.99) * 1000)
-        rows.append((name, *times, one.alone.ratio_to(direct.alone), median(one.crowd), share, len(one.alone.all), ""))
+        rows.append(
+            (
+                name,
+                *times,
+                one.alone.ratio_to(direct.alone),
+                median(one.crowd),
+                share,
+                len(one.alone.all),
+                "",
+            )
+        )
     return Table(
         "A call (HTTP client → gateway → one HTTP server; `→ stdio` and mcp-proxy start the server themselves)",
-        ("", "p50 ms", "p99 ms", "× direct", f"{WORKERS}-way calls/s", "of direct", "calls", "why not"),
+        (
+            "",
+            "p50 ms",
+            "p99 ms",
+            "× direct",
+            f"{WORKERS}-way calls/s",
+            "of direct",
+            "calls",
+            "why not",
+        ),
         tuple(rows),
         note="Ratios are medians of the ratios within each round.",
     )

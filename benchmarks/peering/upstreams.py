@@ -77,7 +77,9 @@ def placed(recordings: Mapping[str, Recording], folder: Path, port: int) -> list
         (folder / f"{name}.json").write_text(json.dumps(recording), "utf-8")
     return [
         Upstream(
-            name, f"http://127.0.0.1:{port}/{name}/mcp", tuple(replay.command("--stdio", str(folder / f"{name}.json")))
+            name,
+            f"http://127.0.0.1:{port}/{name}/mcp",
+            tuple(replay.command("--stdio", str(folder / f"{name}.json"))),
         )
         for name in recordings
     ]

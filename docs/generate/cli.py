@@ -1,4 +1,5 @@
-"""Every command with its usage, its arguments and its options, read off the command line's own definition."""
+"""Every command with its usage, its arguments and its options, read off the command line's own
+definition."""
 
 import inspect
 from collections.abc import Iterator
@@ -24,7 +25,12 @@ _EXITS = {
 def commands() -> dict[str, App]:
     """Every command a person is shown, by name, in the order of the help."""
     found = {name: app[name] for name in app if not name.startswith("-")}
-    return dict(sorted(found.items(), key=lambda item: (_group(item[1]).sort_key, item[1].sort_key or 0, item[0])))
+    return dict(
+        sorted(
+            found.items(),
+            key=lambda item: (_group(item[1]).sort_key, item[1].sort_key or 0, item[0]),
+        )
+    )
 
 
 def page() -> str:
@@ -50,7 +56,9 @@ def _command(name: str, command: App) -> Iterator[str]:
     yield command.help
     yield block("text", " ".join(words))
     yield table(("argument", "meaning"), ((code(one.name), _meaning(one)) for one in given))
-    rows = ((", ".join(map(code, one.names)), _takes(one), one.parameter.help or "") for one in options)
+    rows = (
+        (", ".join(map(code, one.names)), _takes(one), one.parameter.help or "") for one in options
+    )
     yield table(("option", "takes", "meaning"), rows)
 
 
@@ -72,7 +80,11 @@ def _takes(option: Argument) -> str:
         return "nothing"
     said = values(get_args(kind)) if get_origin(kind) is Literal else _NAMES.get(kind, "text")
     default = option.field_info.default
-    unless = f"; {code(str(default))} unless given" if default not in (None, inspect.Parameter.empty) else ""
+    unless = (
+        f"; {code(str(default))} unless given"
+        if default not in (None, inspect.Parameter.empty)
+        else ""
+    )
     return f"{said}{', repeatable' if many else ''}{unless}"
 
 

@@ -1,4 +1,5 @@
-"""Every key of the configuration, read off the models: its type, its default, its variable and its help."""
+"""Every key of the configuration, read off the models: its type, its default, its variable and its
+help."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +10,13 @@ from pydantic_core import PydanticUndefined
 from docs.generate.markdown import joined
 from portico.config_file.keys import ConfigKey, iter_keys
 
-_WORDS = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false", "Any": "any value"}
+_WORDS = {
+    "str": "text",
+    "int": "whole number",
+    "float": "number",
+    "bool": "true or false",
+    "Any": "any value",
+}
 
 
 def page() -> str:

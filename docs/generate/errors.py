@@ -37,11 +37,15 @@ _CARRIES: Mapping[str, str] = {
     "Overloaded": "`retry_after_s`",
     "RemoteError": "`code`, `message` and `data` of the server",
 }
-_OVER_REST = frozenset({"PorticoError", "UnknownName", "BackendUnavailable", "BackendTimeout", "StaleCursor"})
+_OVER_REST = frozenset(
+    {"PorticoError", "UnknownName", "BackendUnavailable", "BackendTimeout", "StaleCursor"}
+)
 """Those that a route may meet: no tool is called there."""
 
 
-def tree(error: type[PorticoError] = PorticoError, depth: int = 0) -> Iterator[tuple[type[PorticoError], int]]:
+def tree(
+    error: type[PorticoError] = PorticoError, depth: int = 0
+) -> Iterator[tuple[type[PorticoError], int]]:
     """Every error of the module, parents first, each with how deep it is."""
     yield error, depth
     for one in error.__subclasses__():
@@ -51,7 +55,9 @@ def tree(error: type[PorticoError] = PorticoError, depth: int = 0) -> Iterator[t
 
 def page() -> str:
     """The tree as a picture, then a heading for each."""
-    return joined([f"```text\n{_drawn()}\n```", *(part for error, _ in tree() for part in _error(error))])
+    return joined(
+        [f"```text\n{_drawn()}\n```", *(part for error, _ in tree() for part in _error(error))]
+    )
 
 
 def _drawn() -> str:

@@ -8,7 +8,9 @@ from typing import Any
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; nothing where it would have no row."""
     lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
-    return "\n".join([f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *lines]) if lines else ""
+    return (
+        "\n".join([f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *lines]) if lines else ""
+    )
 
 
 def code(text: str) -> str:

@@ -1,4 +1,5 @@
-"""The meta-tools as clients get them: what each says of itself, takes, costs, and answers on the demo servers."""
+"""The meta-tools as clients get them: what each says of itself, takes, costs, and answers on the
+demo servers."""
 
 import asyncio
 import json
@@ -27,7 +28,10 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "search_tools": {"query": "convert miles to kilometres", "limit": 2},
     "browse_tools": {"server": "units"},
     "describe_tools": {"names": ["units.convert_units"]},
-    "call_tool": {"name": "units.convert_units", "arguments": {"value": 26.2, "from_unit": "mi", "to_unit": "km"}},
+    "call_tool": {
+        "name": "units.convert_units",
+        "arguments": {"value": 26.2, "from_unit": "mi", "to_unit": "km"},
+    },
     "run_code": {
         "code": "far = [await units.convert_units(value=miles, from_unit='mi', to_unit='km') for miles in (1, 26)]"
         "\n[one['value'] for one in far]"
@@ -57,13 +61,20 @@ def page() -> str:
         **search,
         "description": search["description"].removesuffix(build_capability_index({})).strip(),
     }
-    costs = {name: ESTIMATE_COUNTER.count(json.dumps(tool, separators=(",", ":"))) for name, tool in shown.items()}
+    costs = {
+        name: ESTIMATE_COUNTER.count(json.dumps(tool, separators=(",", ":")))
+        for name, tool in shown.items()
+    }
     together = f"The {len(shown)} definitions cost about {sum(costs.values()):,} tokens together (an estimate)."
-    parts = (part for name in META_TOOL_NAMES for part in _tool(shown[name], costs[name], answers[name]))
+    parts = (
+        part for name in META_TOOL_NAMES for part in _tool(shown[name], costs[name], answers[name])
+    )
     return joined([together, *parts])
 
 
-def _tool(tool: Mapping[str, Any], cost: int, answer: tuple[Mapping[str, Any], str]) -> Iterator[str]:
+def _tool(
+    tool: Mapping[str, Any], cost: int, answer: tuple[Mapping[str, Any], str]
+) -> Iterator[str]:
     name: str = tool["name"]
     listed, takes = tool["inputSchema"], get_parameters(name)
     hints = tool["annotations"]
@@ -73,7 +84,12 @@ def _tool(tool: Mapping[str, Any], cost: int, answer: tuple[Mapping[str, Any], s
     yield f"{manner}. Listed, its definition costs about {cost} tokens."
     required = listed.get("required", ())
     rows = (
-        (code(key), _type(shape), "required" if key in required else _default(shape), _meaning(shape))
+        (
+            code(key),
+            _type(shape),
+            "required" if key in required else _default(shape),
+            _meaning(shape),
+        )
         for key, shape in takes["properties"].items()
     )
     yield table(("parameter", "type", "default", "meaning"), rows)
@@ -95,7 +111,10 @@ def _default(shape: Mapping[str, Any]) -> str:
 
 
 def _meaning(shape: Mapping[str, Any]) -> str:
-    low, high = (shape.get(one, shape.get(many)) for one, many in (("minimum", "minItems"), ("maximum", "maxItems")))
+    low, high = (
+        shape.get(one, shape.get(many))
+        for one, many in (("minimum", "minItems"), ("maximum", "maxItems"))
+    )
     bounds = f"{low:,} … {high:,}" if low is not None and high is not None else ""
     return " · ".join(part for part in (shape.get("description", ""), bounds) if part)
 
@@ -108,7 +127,9 @@ def _asked(arguments: Mapping[str, Any]) -> str:
     lines: list[str] = []
     for key, value in arguments.items():
         if isinstance(value, list):
-            steps = ",\n".join(f"    {json.dumps(one, ensure_ascii=False)}" for one in cast("list[Any]", value))
+            steps = ",\n".join(
+                f"    {json.dumps(one, ensure_ascii=False)}" for one in cast("list[Any]", value)
+            )
             lines.append(f'  "{key}": [\n{steps}\n  ]')
         else:
             lines.append(f'  "{key}": {json.dumps(value, ensure_ascii=False)}')
@@ -121,7 +142,8 @@ def _settled(text: str) -> str:
 
 
 async def _answered() -> dict[str, tuple[Mapping[str, Any], str]]:
-    """What each is asked and says: from the same gateway, so that a result that was kept can be read."""
+    """What each is asked and says: from the same gateway, so that a result that was kept can be
+    read."""
     found: dict[str, tuple[Mapping[str, Any], str]] = {}
     config = Config(servers=make_demo_servers(), budgets={"result": 1000})  # pyright: ignore[reportArgumentType]
     async with gateway_over(config=config) as gateway, connect(gateway) as client:
@@ -131,7 +153,9 @@ async def _answered() -> dict[str, tuple[Mapping[str, Any], str]]:
         async def said(name: str, asked: Mapping[str, Any]) -> str:
             result: Any = await asyncio.wait_for(client.call_tool(name, dict(asked)), 60)
             assert not result.is_error, result.content
-            return _settled("\n".join(block.text for block in result.content if block.type == "text"))
+            return _settled(
+                "\n".join(block.text for block in result.content if block.type == "text")
+            )
 
         for name in META_TOOL_NAMES:
             asked = EXAMPLES[name]

@@ -1,4 +1,5 @@
-"""Every metric that a scrape may show: its kind, its labels and what it means, read off a scrape of everything."""
+"""Every metric that a scrape may show: its kind, its labels and what it means, read off a scrape of
+everything."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from portico.upstream.lifecycle.supervisor import UpstreamStatus
 
 _OURS = "portico_"
 _EVERYTHING = MetricSources(
-    statuses=lambda: [UpstreamStatus("a", "stdio", "ready", 0.0, memory_bytes=1, diagnostics={"instances": 1})],
+    statuses=lambda: [
+        UpstreamStatus("a", "stdio", "ready", 0.0, memory_bytes=1, diagnostics={"instances": 1})
+    ],
     tokens=LedgerTotal,
     catalog=lambda: lambda: {"a": ServerToolCounts(1, 0)},
     cache=lambda: CacheStatistics(0, 0, StoredItems(0, 0)),
@@ -56,7 +59,9 @@ def scraped() -> Mapping[str, Shown]:
     found: dict[str, Shown] = {}
     for family in text_string_to_metric_families(body.decode()):
         if family.name.startswith(_OURS):
-            labels = dict.fromkeys(label for sample in family.samples for label in sample.labels if label != "le")
+            labels = dict.fromkeys(
+                label for sample in family.samples for label in sample.labels if label != "le"
+            )
             name = f"{family.name}_total" if family.type == "counter" else family.name
             found[name] = Shown(family.type, tuple(labels), family.documentation)
     return found
@@ -68,7 +73,9 @@ def page() -> str:
     told = {name for group in MEANINGS.values() for name in group}
     if untold := found.keys() ^ told:
         raise ValueError(f"metric_meanings.py and a scrape differ in {', '.join(sorted(untold))}")
-    return joined(part for group, metrics in MEANINGS.items() for part in _group(group, metrics, found))
+    return joined(
+        part for group, metrics in MEANINGS.items() for part in _group(group, metrics, found)
+    )
 
 
 def _group(title: str, metrics: Mapping[str, str], found: Mapping[str, Shown]) -> Iterator[str]:

@@ -27,7 +27,9 @@ def _resource(one: Mapping[str, Any], uri: str) -> Iterator[str]:
     yield one["description"]
     facts = [one.get("mimeType", "of the type that its server or tool gave it")]
     if one.get("mimeType") == "application/json":
-        facts.append(f"at most {RESOURCE_BUDGETS.get(one['name'].replace('_', ' '), DEFAULT_BUDGET):,} tokens at once")
+        facts.append(
+            f"at most {RESOURCE_BUDGETS.get(one['name'].replace('_', ' '), DEFAULT_BUDGET):,} tokens at once"
+        )
     if "annotations" in one:
         facts.append(f"priority {one['annotations']['priority']}")
         facts.append(f"for {' and '.join(one['annotations']['audience'])}")
@@ -38,7 +40,11 @@ def _prompt(one: Mapping[str, Any]) -> Iterator[str]:
     yield f"### `{one['name']}`"
     yield one["description"]
     rows = (
-        (code(argument["name"]), "required" if argument.get("required") else "", argument["description"])
+        (
+            code(argument["name"]),
+            "required" if argument.get("required") else "",
+            argument["description"],
+        )
         for argument in one.get("arguments", ())
     )
     yield table(("argument", "", "meaning"), rows)

@@ -25,8 +25,13 @@ def page() -> str:
     found = asyncio.run(_described())
     operations = _operations(found)
     everywhere = _everywhere(operations)
-    parts = ["## Every route", "Beside what is said of each, a route may answer (`304` to a `GET`):"]
-    parts.append(table(("status", "answer"), ((code(status), words) for status, words in everywhere)))
+    parts = [
+        "## Every route",
+        "Beside what is said of each, a route may answer (`304` to a `GET`):",
+    ]
+    parts.append(
+        table(("status", "answer"), ((code(status), words) for status, words in everywhere))
+    )
     for tag, title in _TITLES.items():
         parts.append(f"## {title}")
         for name, operation in operations.items():
@@ -47,7 +52,8 @@ def _operations(found: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _everywhere(operations: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """What most routes answer alike, so that it is said once: refusals, and that the client has the answer."""
+    """What most routes answer alike, so that it is said once: refusals, and that the client has the
+    answer."""
     told = Counter(
         (status, response["description"])
         for operation in operations.values()
@@ -57,7 +63,9 @@ def _everywhere(operations: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, 
     return sorted(answer for answer, count in told.items() if count > len(operations) / 2)
 
 
-def _route(name: str, operation: Mapping[str, Any], everywhere: Collection[tuple[str, str]]) -> Iterator[str]:
+def _route(
+    name: str, operation: Mapping[str, Any], everywhere: Collection[tuple[str, str]]
+) -> Iterator[str]:
     yield f"### `{name}`"
     yield f"**{operation['summary']}.** {operation.get('description', '')}"
     rows = (
@@ -89,7 +97,12 @@ def _shape(name: str, shape: Mapping[str, Any]) -> Iterator[str]:
     yield shape.get("description", "")
     required = shape.get("required", ())
     rows = (
-        (code(key), _type(one), "" if key in required else "may be missing", one.get("description", ""))
+        (
+            code(key),
+            _type(one),
+            "" if key in required else "may be missing",
+            one.get("description", ""),
+        )
         for key, one in shape.get("properties", {}).items()
     )
     yield table(("field", "type", "", "meaning"), rows)
@@ -114,7 +127,9 @@ def _default(schema: Mapping[str, Any]) -> str:
 async def _described() -> Mapping[str, Any]:
     async with gateway_over() as gateway:
         view = gateway.get_view()
-        api = make_api(view.profile_state, view.search_service, gateway.store, upstreams=gateway.upstreams)
+        api = make_api(
+            view.profile_state, view.search_service, gateway.store, upstreams=gateway.upstreams
+        )
         async with AsyncClient(transport=ASGITransport(api), base_url="http://127.0.0.1") as client:
             found: Mapping[str, Any] = (await client.get(OPENAPI_PATH)).json()
             return found

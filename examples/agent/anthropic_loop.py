@@ -1,7 +1,8 @@
-"""An agent on the Messages API, in one loop: the model sees seven tools, and reaches all that are behind them.
+"""An agent on the Messages API, in one loop: the model sees seven tools, and reaches all that are
+behind them.
 
-pip install anthropic; export ANTHROPIC_API_KEY=…
-python examples/agent/anthropic_loop.py MODEL "Which orders have not been sent, and whose are they?"
+pip install anthropic; export ANTHROPIC_API_KEY=… python examples/agent/anthropic_loop.py MODEL
+"Which orders have not been sent, and whose are they?"
 """
 # ruff: noqa: T201
 
@@ -21,11 +22,15 @@ async def answer(client: Any, gateway: Gateway, model: str, question: str) -> st
     tools = await gateway.tools("anthropic", cache=True)
     messages: list[Any] = [{"role": "user", "content": question}]
     for _ in range(MOST_TURNS):
-        response = await client.messages.create(model=model, max_tokens=2048, tools=tools, messages=messages)
+        response = await client.messages.create(
+            model=model, max_tokens=2048, tools=tools, messages=messages
+        )
         if response.stop_reason != "tool_use":
             return "".join(block.text for block in response.content if block.type == "text")
         messages.append({"role": "assistant", "content": response.content})
-        messages.append({"role": "user", "content": await gateway.handle_all("anthropic", response.content)})
+        messages.append(
+            {"role": "user", "content": await gateway.handle_all("anthropic", response.content)}
+        )
     raise RuntimeError(f"no answer after {MOST_TURNS} turns")
 
 

@@ -1,7 +1,7 @@
 """An agent on LangChain: the tools are LangChain's own objects and call the gateway themselves.
 
-pip install langchain-core langchain-anthropic; export ANTHROPIC_API_KEY=…
-python examples/agent/langchain_agent.py MODEL "Which orders have not been sent, and whose are they?"
+pip install langchain-core langchain-anthropic; export ANTHROPIC_API_KEY=… python
+examples/agent/langchain_agent.py MODEL "Which orders have not been sent, and whose are they?"
 """
 # ruff: noqa: T201
 
@@ -25,7 +25,10 @@ async def answer(model: Any, gateway: Gateway, question: str) -> str:
         message = await bound.ainvoke(messages)
         if not message.tool_calls:
             return message.text
-        messages += [message, *[await tools[call["name"]].ainvoke(call) for call in message.tool_calls]]
+        messages += [
+            message,
+            *[await tools[call["name"]].ainvoke(call) for call in message.tool_calls],
+        ]
     raise RuntimeError(f"no answer after {MOST_TURNS} turns")
 
 
@@ -34,7 +37,11 @@ async def main() -> None:
     from langchain_anthropic import ChatAnthropic
 
     async with Gateway(servers=SHOP, in_memory=True) as gateway:
-        print(await answer(ChatAnthropic(model_name=sys.argv[1], timeout=60, stop=None), gateway, sys.argv[2]))
+        print(
+            await answer(
+                ChatAnthropic(model_name=sys.argv[1], timeout=60, stop=None), gateway, sys.argv[2]
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""An agent on OpenAI's APIs without an event loop: Responses, and Chat Completions for what speaks only that.
+"""An agent on OpenAI's APIs without an event loop: Responses, and Chat Completions for what speaks
+only that.
 
-pip install openai; export OPENAI_API_KEY=…
-python examples/agent/openai_loop.py MODEL "Which orders have not been sent, and whose are they?"
+pip install openai; export OPENAI_API_KEY=… python examples/agent/openai_loop.py MODEL "Which orders
+have not been sent, and whose are they?"
 """
 # ruff: noqa: T201
 
@@ -33,7 +34,11 @@ def answer_in_chat(client: Any, gateway: SyncGateway, model: str, question: str)
     tools = gateway.tools("openai-chat")
     messages: list[Any] = [{"role": "user", "content": question}]
     for _ in range(MOST_TURNS):
-        message = client.chat.completions.create(model=model, tools=tools, messages=messages).choices[0].message
+        message = (
+            client.chat.completions.create(model=model, tools=tools, messages=messages)
+            .choices[0]
+            .message
+        )
         if not message.tool_calls:
             return message.content
         messages += [message, *gateway.handle_all("openai-chat", message.tool_calls)]

@@ -1,4 +1,5 @@
-"""The tools of the examples: plain functions of a small shop. A real agent would have a portico.yaml with servers."""
+"""The tools of the examples: plain functions of a small shop. A real agent would have a
+portico.yaml with servers."""
 
 from typing import Annotated, Any
 

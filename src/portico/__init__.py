@@ -1,17 +1,28 @@
 """Portico: one MCP endpoint in front of all of a person's MCP servers.
 
-The agent sees a few small tools; it finds, reads and runs the thousands behind them when it needs them.
-Importing the package does nothing: what it exports is imported when it is first named.
+The agent sees a few small tools; it finds, reads and runs the thousands behind them when it needs
+them. Importing the package does nothing: what it exports is imported when it is first named.
 
 `Gateway` and `SyncGateway` embed the gateway in an agent of one's own (`portico.embedding`); `portico.app.Gateway` is
 where the house itself is put together.
 """
 
-TYPE_CHECKING = False  # as type checkers know it: to import `typing` would cost more than all the rest
+TYPE_CHECKING = (
+    False  # as type checkers know it: to import `typing` would cost more than all the rest
+)
 if TYPE_CHECKING:
     from typing import Any
 
-    from portico.embedding import Format, Gateway, Match, Matches, Result, ServerInfo, SyncGateway, ToolInfo
+    from portico.embedding import (
+        Format,
+        Gateway,
+        Match,
+        Matches,
+        Result,
+        ServerInfo,
+        SyncGateway,
+        ToolInfo,
+    )
     from portico.errors import (
         BackendBusy,
         BackendTimeout,
@@ -53,7 +64,9 @@ __all__ = [
     "__version__",
 ]
 
-_EMBEDDING = frozenset({"Format", "Gateway", "Match", "Matches", "Result", "ServerInfo", "SyncGateway", "ToolInfo"})
+_EMBEDDING = frozenset(
+    {"Format", "Gateway", "Match", "Matches", "Result", "ServerInfo", "SyncGateway", "ToolInfo"}
+)
 
 
 def __getattr__(name: str) -> "Any":
@@ -61,7 +74,9 @@ def __getattr__(name: str) -> "Any":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    found = getattr(import_module("portico.embedding" if name in _EMBEDDING else "portico.errors"), name)
+    found = getattr(
+        import_module("portico.embedding" if name in _EMBEDDING else "portico.errors"), name
+    )
     globals()[name] = found
     return found
 

@@ -1,7 +1,8 @@
 """Who is asking, and what they may see. Pure.
 
-A `Scope` names servers and tools by glob; whatever it does not name does not exist for that caller: not in search, not
-in listings, not by its exact name. Resources, templates and prompts go by the same scope (`sees_resource`,
+A `Scope` names servers and tools by glob; whatever it does not name does not exist for that caller:
+not in search, not in listings, not by its exact name. Resources, templates and prompts go by the
+same scope (`sees_resource`,
 `sees_prompt`), for whoever lists, reads, watches or completes them.
 """
 
@@ -13,13 +14,16 @@ from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
 MAX_URI_CHARS = 4_096
-"""Of an address that is matched with globs or templates, subscribed to, remembered as a link, or read unlisted."""
+"""Of an address that is matched with globs or templates, subscribed to, remembered as a link, or
+read unlisted."""
 _SEGMENT_END = r"(?:[/\\?#;]|%(?:25)?(?:2f|5c|3f|23|3b))"
 _IGNORED_CHARACTERS = re.compile(r"[\x00-\x20\x7f]")
 _REPEATED_SLASHES = re.compile(r"/(?:\.?/)+")
 """Slashes of a path that mean one: `//` and `/./`."""
 _MAX_DECODED_FORMS = 4
-_PARENT_SEGMENT = re.compile(rf"(?:^|{_SEGMENT_END})(?:\.|%(?:25)?2e){{2}}(?:$|{_SEGMENT_END})", re.IGNORECASE)
+_PARENT_SEGMENT = re.compile(
+    rf"(?:^|{_SEGMENT_END})(?:\.|%(?:25)?2e){{2}}(?:$|{_SEGMENT_END})", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -27,30 +31,35 @@ class Caller:
     """One client, as far as the door can tell."""
 
     session: str = ""
-    """The client's session in the handshake era, its connection on stdio; empty where there is none."""
+    """The client's session in the handshake era, its connection on stdio; empty where there is
+    none."""
     name: str = ""
     """What the client calls itself."""
     profile: str = ""
     """The profile it came by; empty for the front door."""
     identity: str = ""
-    """A digest of the token it was let in by and of its name, where it has no session; never the token itself. Others
-    may have the same token and claim the same name."""
+    """A digest of the token it was let in by and of its name, where it has no session; never the
+    token itself. Others may have the same token and claim the same name."""
     handle: str = ""
-    """The digest of the handle that this request is about: one that was brought, or one it will be told."""
+    """The digest of the handle that this request is about: one that was brought, or one it will be
+    told."""
 
     @property
     def owner(self) -> str:
-        """Whom its requests are counted for. Without a session a claim that others can make too: it finds nothing."""
+        """Whom its requests are counted for. Without a session a claim that others can make too: it
+        finds nothing."""
         return self.session or self.identity or self.name
 
     @property
     def state_key(self) -> str:
-        """Whose is what is kept for it (stored values, the last run, links); empty: nothing can be found for it."""
+        """Whose is what is kept for it (stored values, the last run, links); empty: nothing can be
+        found for it."""
         return self.session or self.handle
 
     @property
     def instance_key(self) -> str:
-        """Which instance of a server that keeps a state for each client is its own; empty: the one nobody owns."""
+        """Which instance of a server that keeps a state for each client is its own; empty: the one
+        nobody owns."""
         return self.handle or self.session
 
 
@@ -80,14 +89,20 @@ class Globs:
         return bool(self.deny) or (self.allow is not None and "*" not in self.allow)
 
     def permits(self, *forms: str, default: bool) -> bool:
-        """Whether a name is kept, given in every form that it may be read as; `deny` wins, in upper or lower case."""
+        """Whether a name is kept, given in every form that it may be read as; `deny` wins, in upper
+        or lower case."""
         if self.denies(*forms):
             return False
-        return default if self.allow is None else _matches(forms, self.allow)
+        if self.allow is None:
+            return default
+        return _matches(forms, self.allow)
 
     def denies(self, *forms: str) -> bool:
         """Whether a name is denied in one of its forms, in upper or lower case."""
-        folded = [form.lower() for form in forms] if self.deny else []
+        if self.deny:
+            folded = [form.lower() for form in forms]
+        else:
+            folded = []
         return any(fnmatchcase(form, glob.lower()) for glob in self.deny for form in folded)
 
 
@@ -97,7 +112,8 @@ class OfferRules:
 
     server: str
     has_hidden_tools: bool = False
-    """Some of its tools are left out: then its resources and prompts are, too, unless they are named."""
+    """Some of its tools are left out: then its resources and prompts are, too, unless they are
+    named."""
     resources: Globs = Globs()
     prompts: Globs = Globs()
     allows_unlisted: bool = False
@@ -106,7 +122,9 @@ class OfferRules:
     @property
     def is_unrestricted(self) -> bool:
         """Whether everything that it lists is kept."""
-        return not (self.has_hidden_tools or self.resources.is_restrictive or self.prompts.is_restrictive)
+        return not (
+            self.has_hidden_tools or self.resources.is_restrictive or self.prompts.is_restrictive
+        )
 
 
 @dataclass(frozen=True)
@@ -144,36 +162,43 @@ class Scope:
         """Whether a resource, or a template by its text, is shown.
 
         `linked` says that a tool which is shown gave its caller this address: that is enough, unless the address is
-        denied or others are named. Where addresses are named, one that climbs (`..`) or is too long is not among them;
-        a percent-encoded one is matched as what it stands for, too. One that a server may read as a denied one is
-        denied.
+        denied or others are named. Where addresses are named, one that climbs (`..`) or is too long
+        is not among them; a percent-encoded one is matched as what it stands for, too. One that a
+        server may read as a denied one is denied.
         """
         rules = self._find_rules(server)
         forms: tuple[str, ...] = (uri,)
-        if rules.resources.is_restrictive or (self.resources is not None and "*" not in self.resources):
+        if rules.resources.is_restrictive or (
+            self.resources is not None and "*" not in self.resources
+        ):
             if len(uri) > MAX_URI_CHARS:
                 return False
             forms = _decode_repeatedly(uri)
             plain = tuple(map(_normalize_uri, forms))
             if any(map(has_parent_segment, (*forms, *plain))) or rules.resources.denies(*plain):
                 return False
-        return rules.resources.permits(*forms, default=linked or not rules.has_hidden_tools) and self._is_included(
-            server, forms, self.resources, default=linked
-        )
+        return rules.resources.permits(
+            *forms, default=linked or not rules.has_hidden_tools
+        ) and self._is_included(server, forms, self.resources, default=linked)
 
     def can_see_prompt(self, server: str, name: str) -> bool:
         """Whether a prompt is shown."""
         rules = self._find_rules(server)
-        return rules.prompts.permits(name, default=not rules.has_hidden_tools) and self._is_included(
-            server, (name,), self.prompts
-        )
+        return rules.prompts.permits(
+            name, default=not rules.has_hidden_tools
+        ) and self._is_included(server, (name,), self.prompts)
 
     def can_read_unlisted(self, server: str) -> bool:
         """Whether addresses that a server does not list may be read."""
         return self._find_rules(server).allows_unlisted
 
     def _is_included(
-        self, server: str, forms: tuple[str, ...], globs: tuple[str, ...] | None, *, default: bool = False
+        self,
+        server: str,
+        forms: tuple[str, ...],
+        globs: tuple[str, ...] | None,
+        *,
+        default: bool = False,
     ) -> bool:
         if not self.can_see_server(server):
             return False
@@ -184,7 +209,8 @@ class Scope:
     def _can_see_all_tools(self, server: str) -> bool:
         """Whether every tool of a server is shown, whatever it is called."""
         return any(
-            pattern == "*" or (pattern.endswith(".*") and fnmatchcase(server, pattern[:-2])) for pattern in self.tools
+            pattern == "*" or (pattern.endswith(".*") and fnmatchcase(server, pattern[:-2]))
+            for pattern in self.tools
         )
 
     def _find_rules(self, server: str) -> OfferRules:
@@ -196,7 +222,8 @@ UNRESTRICTED_SCOPE = Scope()
 
 
 def has_parent_segment(uri: str) -> bool:
-    """Whether an address has a segment `..`, percent-encoded or not: it may lead out of what it seems to be in."""
+    """Whether an address has a segment `..`, percent-encoded or not: it may lead out of what it
+    seems to be in."""
     return _PARENT_SEGMENT.search(uri) is not None
 
 
@@ -209,7 +236,8 @@ def _decode_repeatedly(uri: str) -> tuple[str, ...]:
 
 
 def _normalize_uri(uri: str) -> str:
-    """An address as a server may read it: without blanks and control characters, its slashes made plain."""
+    """An address as a server may read it: without blanks and control characters, its slashes made
+    plain."""
     scheme, sign, path = _IGNORED_CHARACTERS.sub("", uri).replace("\\", "/").partition("://")
     if not sign:
         return _REPEATED_SLASHES.sub("/", scheme)

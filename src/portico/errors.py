@@ -44,7 +44,9 @@ class PorticoError(Exception):
         self.advice = advice
 
     def __str__(self) -> str:
-        return f"{self.message}\n{self.advice}" if self.advice else self.message
+        if self.advice:
+            return f"{self.message}\n{self.advice}"
+        return self.message
 
 
 class ConfigError(PorticoError):
@@ -52,12 +54,21 @@ class ConfigError(PorticoError):
 
     kind = "config"
 
-    def __init__(self, message: str, *, advice: str = "", file: str = "", line: int = 0, key: str = "") -> None:
+    def __init__(
+        self, message: str, *, advice: str = "", file: str = "", line: int = 0, key: str = ""
+    ) -> None:
         super().__init__(message, advice=advice)
-        self.file, self.line, self.key = file, line, key
+        self.file = file
+        self.line = line
+        self.key = key
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        if self.line:
+            where = f"{self.file}:{self.line}: "
+        elif self.file:
+            where = f"{self.file}: "
+        else:
+            where = ""
         return where + super().__str__()
 
 
@@ -84,7 +95,8 @@ class InvalidArguments(PorticoError):
 
 
 class DefinitionChanged(PorticoError):
-    """The tool is defined otherwise than its caller knows it; nothing was sent. Said once for each change."""
+    """The tool is defined otherwise than its caller knows it; nothing was sent. Said once for each
+    change."""
 
     kind = "definition_changed"
     code = INVALID_PARAMS
@@ -112,7 +124,9 @@ class BackendBusy(BackendUnavailable):
 
     kind = "busy"
 
-    def __init__(self, message: str, *, advice: str = "", retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, advice: str = "", retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message, advice=advice)
         self.retry_after_s = retry_after_s
 
@@ -131,7 +145,9 @@ class Overloaded(PorticoError):
     kind = "overloaded"
     retryable = True
 
-    def __init__(self, message: str, *, advice: str = "", retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, advice: str = "", retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message, advice=advice)
         self.retry_after_s = retry_after_s
 
@@ -148,8 +164,13 @@ class RemoteError(PorticoError):
 
     kind = "remote"
 
-    def __init__(self, code: int, message: str, data: Any = None, *, has_data: bool | None = None) -> None:
+    def __init__(
+        self, code: int, message: str, data: Any = None, *, has_data: bool | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.data = data
-        self.has_data = data is not None if has_data is None else has_data
+        if has_data is None:
+            self.has_data = data is not None
+        else:
+            self.has_data = has_data

@@ -1,6 +1,7 @@
 """Frozen facts the rooms tell each other, and the bus that carries them.
 
-Publishing is synchronous and never fails: a listener that raises is logged and the others still hear.
+Publishing is synchronous and never fails: a listener that raises is logged and the others still
+hear.
 """
 
 import logging
@@ -25,7 +26,9 @@ class CatalogChanged:
     changed: tuple[str, ...] = ()
     resources_changed: bool = False
     prompts_changed: bool = False
-    previous_definitions: Mapping[str, bytes] = field(default_factory=dict[str, bytes], compare=False, repr=False)
+    previous_definitions: Mapping[str, bytes] = field(
+        default_factory=dict[str, bytes], compare=False, repr=False
+    )
     """The definitions that changed, as they were: by hash, as JSON."""
 
     @property
@@ -36,12 +39,14 @@ class CatalogChanged:
 
 @dataclass(frozen=True)
 class EmbeddingsComputed:
-    """Every tool that can be has been given its vector: what is searched by meaning may rank otherwise."""
+    """Every tool that can be has been given its vector: what is searched by meaning may rank
+    otherwise."""
 
 
 @dataclass(frozen=True)
 class ListChangeAnnounced:
-    """A server said that one of its lists changed, and has been listed again; whether it did is another matter."""
+    """A server said that one of its lists changed, and has been listed again; whether it did is
+    another matter."""
 
     server: str
     kind: str
@@ -87,7 +92,8 @@ class ToolCalled:
     cached: bool = False
     """An earlier answer was given again: the tool was not run."""
     error: str = ""
-    """What kind of failure it was: `PorticoError.kind`, or `tool_error` where the tool says so; empty if none."""
+    """What kind of failure it was: `PorticoError.kind`, or `tool_error` where the tool says so;
+    empty if none."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,8 @@ class WorkflowRan:
 
     seconds: float
     outcome: str
-    """`finished`, `failed`, `approval` (it waits for one), `refused` (nothing was run), `cancelled`."""
+    """`finished`, `failed`, `approval` (it waits for one), `refused` (nothing was run), `cancelled`.
+    """
 
 
 @dataclass(frozen=True)
@@ -211,7 +218,9 @@ class EventBus:
         """Hear every event from now on, or those of these kinds; the returned function ends that."""
         if not kinds:
             self._subscribers.append(subscriber)
-            return lambda: self._subscribers.remove(subscriber) if subscriber in self._subscribers else None
+            return lambda: (
+                self._subscribers.remove(subscriber) if subscriber in self._subscribers else None
+            )
         for kind in kinds:
             self._subscribers_by_kind[kind] = (*self._subscribers_by_kind.get(kind, ()), subscriber)
         return lambda: self._unsubscribe(subscriber, kinds)
@@ -223,7 +232,8 @@ class EventBus:
             )
 
     def has_subscribers(self, kind: type[Event]) -> bool:
-        """Whether anybody wants this kind in particular: what is costly to tell need not be told to nobody."""
+        """Whether anybody wants this kind in particular: what is costly to tell need not be told to
+        nobody."""
         return bool(self._subscribers_by_kind.get(kind))
 
     def publish(self, event: Event) -> None:

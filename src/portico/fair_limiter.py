@@ -1,8 +1,9 @@
-"""Who may come in now, and who is next: so many at once, so many in a second, in all and of each caller.
+"""Who may come in now, and who is next: so many at once, so many in a second, in all and of each
+caller.
 
-A caller that finds room comes in without waiting. The others stand in line, each caller's requests in the order they
-came, and callers take turns: a thousand requests of one hold up nobody else by more than one of them. A line that is
-too long turns its owner away at once.
+A caller that finds room comes in without waiting. The others stand in line, each caller's requests
+in the order they came, and callers take turns: a thousand requests of one hold up nobody else by
+more than one of them. A line that is too long turns its owner away at once.
 
 One event loop's own: between two awaits nothing changes, so there is no lock.
 """
@@ -17,7 +18,9 @@ MAX_CALLERS = 4_096
 """Callers remembered only for their rate; of more, who came first is forgotten."""
 MAX_RELEASES = 64
 """How many of those who left last tell how quickly places become free."""
-MIN_RETRY_S, MAX_RETRY_S, DEFAULT_RETRY_S = 0.1, 60.0, 1.0
+MIN_RETRY_S = 0.1
+MAX_RETRY_S = 60.0
+DEFAULT_RETRY_S = 1.0
 """What anyone is told to wait, at least and at most, and where nobody has left yet."""
 
 
@@ -58,8 +61,10 @@ class _RateBucket:
     __slots__ = ("_burst", "_filled_at", "_rate", "_tokens")
 
     def __init__(self, limit: Limit, now: float) -> None:
-        self._rate, self._burst = limit.rate_per_s, float(max(1, limit.burst))
-        self._tokens, self._filled_at = self._burst, now
+        self._rate = limit.rate_per_s
+        self._burst = float(max(1, limit.burst))
+        self._tokens = self._burst
+        self._filled_at = now
 
     def compute_wait(self, now: float) -> float:
         """Seconds until the next may begin."""
@@ -68,7 +73,9 @@ class _RateBucket:
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
         # What waited for a whole one need not wait for the rounding too.
-        return 0.0 if self._tokens >= 1 - 1e-9 else (1 - self._tokens) / self._rate
+        if self._tokens >= 1 - 1e-9:
+            return 0.0
+        return (1 - self._tokens) / self._rate
 
     def take(self) -> None:
         self._tokens -= 1
@@ -81,7 +88,9 @@ _UNLIMITED_BUCKET = _RateBucket(NO_LIMIT, 0.0)
 
 
 def _build_bucket(limit: Limit, now: float) -> _RateBucket:
-    return _RateBucket(limit, now) if limit.rate_per_s > 0 else _UNLIMITED_BUCKET
+    if limit.rate_per_s > 0:
+        return _RateBucket(limit, now)
+    return _UNLIMITED_BUCKET
 
 
 class _CallerQueue:
@@ -103,15 +112,21 @@ class FairLimiter:
     """Lets callers in, in turn."""
 
     def __init__(
-        self, total: Limit, per_caller: Limit = NO_LIMIT, *, clock: Callable[[], float] = time.monotonic
+        self,
+        total: Limit,
+        per_caller: Limit = NO_LIMIT,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._total, self._per_caller = total, per_caller
+        self._total = total
+        self._per_caller = per_caller
         self._clock = clock
         self._bucket = _RateBucket(total, clock())
         self._running = self._waiting = 0
         self._callers: OrderedDict[str, _CallerQueue] = OrderedDict()
         self._scheduled: deque[_CallerQueue] = deque()
-        """Callers with someone in line whom their own limit would let in: empty, or all places are taken."""
+        """Callers with someone in line whom their own limit would let in: empty, or all places are
+        taken."""
         self._timer: asyncio.TimerHandle | None = None
         self._released_at: deque[float] = deque(maxlen=MAX_RELEASES)
         """When places became free since they were all taken; nothing while there is room."""
@@ -119,7 +134,9 @@ class FairLimiter:
     def configure(self, total: Limit, per_caller: Limit = NO_LIMIT) -> None:
         """Go by these from now on; who is inside stays, who waits keeps its turn."""
         now = self._clock()
-        self._total, self._per_caller, self._bucket = total, per_caller, _RateBucket(total, now)
+        self._total = total
+        self._per_caller = per_caller
+        self._bucket = _RateBucket(total, now)
         for caller in self._callers.values():
             caller.bucket = _build_bucket(per_caller, now)
             if caller.timer is not None:
@@ -147,7 +164,9 @@ class FairLimiter:
     def count_for_caller(self, key: str) -> tuple[int, int]:
         """How many of one caller are inside, and how many in line."""
         caller = self._callers.get(key)
-        return (caller.running, len(caller.queue)) if caller else (0, 0)
+        if caller:
+            return (caller.running, len(caller.queue))
+        return (0, 0)
 
     def try_acquire(self, key: str) -> bool:
         """Come in if there is room and nobody is before it; who came in must `leave`."""
@@ -159,7 +178,8 @@ class FairLimiter:
         return True
 
     def take_rate_token(self, key: str) -> None:
-        """Begin something that needs no place: it counts for its caller's rate only; raises TurnedAway."""
+        """Begin something that needs no place: it counts for its caller's rate only; raises
+        TurnedAway."""
         if self._per_caller.rate_per_s <= 0:
             return
         caller = self._get_or_add_caller(key)
@@ -244,7 +264,8 @@ class FairLimiter:
     # --- the lines
 
     def _schedule(self, caller: _CallerQueue) -> None:
-        """Its turn can come, if its own limit lets it; if only its rate does not, it is looked at again in time."""
+        """Its turn can come, if its own limit lets it; if only its rate does not, it is looked at
+        again in time."""
         if caller.is_scheduled or not caller.queue:
             return
         if self._is_within_caller_limit(caller):
@@ -253,7 +274,9 @@ class FairLimiter:
         elif self._per_caller.rate_per_s > 0 and caller.timer is None:
             wait = caller.bucket.compute_wait(self._clock())
             if wait > 0:
-                caller.timer = asyncio.get_running_loop().call_later(max(wait, 0.001), self._reschedule, caller)
+                caller.timer = asyncio.get_running_loop().call_later(
+                    max(wait, 0.001), self._reschedule, caller
+                )
 
     def _reschedule(self, caller: _CallerQueue) -> None:
         caller.timer = None
@@ -262,7 +285,11 @@ class FairLimiter:
 
     def _admit_waiting(self) -> None:
         """Let in whoever may come, each caller in turn."""
-        while self._scheduled and self._has_free_slot and (self._total.rate_per_s <= 0 or not self._rate_wait_s):
+        while (
+            self._scheduled
+            and self._has_free_slot
+            and (self._total.rate_per_s <= 0 or not self._rate_wait_s)
+        ):
             caller = self._scheduled.popleft()
             caller.is_scheduled = False
             if caller.queue and self._is_within_caller_limit(caller):
@@ -277,7 +304,9 @@ class FairLimiter:
             self._timer.cancel()
             self._timer = None
         if self._scheduled and self._has_free_slot:
-            self._timer = asyncio.get_running_loop().call_later(max(self._rate_wait_s, 0.001), self._admit_waiting)
+            self._timer = asyncio.get_running_loop().call_later(
+                max(self._rate_wait_s, 0.001), self._admit_waiting
+            )
 
     def _cancel_wait(self, caller: _CallerQueue, turn: "asyncio.Future[None]") -> None:
         if turn.done() and not turn.cancelled():
@@ -329,14 +358,20 @@ class FairLimiter:
             wait = caller.bucket.compute_wait(self._clock())
             if wait > 0:
                 return LimitExceeded(*self._describe_rate_excess(caller, wait))
-            return LimitExceeded(f"{caller.running:,} of your calls run and {own:,} wait", self._estimate_wait(own))
+            return LimitExceeded(
+                f"{caller.running:,} of your calls run and {own:,} wait", self._estimate_wait(own)
+            )
         if self._waiting >= self._total.queue:
-            return LimitExceeded(f"{self._waiting:,} calls already wait for it", self._estimate_wait(self._waiting))
+            return LimitExceeded(
+                f"{self._waiting:,} calls already wait for it", self._estimate_wait(self._waiting)
+            )
         return None
 
     def _describe_rate_excess(self, caller: _CallerQueue, wait: float) -> tuple[str, float]:
         each = self._per_caller
-        return f"you began more than {each.rate_per_s:g} calls a second", wait + len(caller.queue) / each.rate_per_s
+        return f"you began more than {each.rate_per_s:g} calls a second", wait + len(
+            caller.queue
+        ) / each.rate_per_s
 
     def _estimate_wait(self, ahead: int) -> float:
         """Seconds until so many will have had their turn, as quickly as places became free of late."""

@@ -1,7 +1,8 @@
 """A property that is worked out on first use and kept. No lock is held meanwhile.
 
 `functools.cached_property` of Python 3.11 holds one lock for all instances of a class: while a thread works out the
-property of a large value, the event loop would wait for it, even to read the same property of a small one.
+property of a large value, the event loop would wait for it, even to read the same property of a
+small one.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,8 @@ Value = TypeVar("Value")
 
 
 class lazy_property(Generic[Value]):
-    """Decorates a method without arguments; two threads may both work it out, and one of the values is kept."""
+    """Decorates a method without arguments; two threads may both work it out, and one of the values
+    is kept."""
 
     def __init__(self, compute: Callable[[Any], Value]) -> None:
         self._compute = compute

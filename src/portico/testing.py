@@ -1,8 +1,9 @@
-"""For tests of your own: a backend that does what you say, and a real client connected to a gateway.
+"""For tests of your own: a backend that does what you say, and a real client connected to a
+gateway.
 
-fake = FakeBackend(tools=[{"name": "echo", "inputSchema": {"type": "object"}}])
-fake.on_call("echo", lambda arguments: {"content": [{"type": "text", "text": str(arguments)}]})
-async with gateway_over({"fake": fake}) as gateway, connect(gateway, transport="http", era="modern") as client:
+fake = FakeBackend(tools=[{"name": "echo", "inputSchema": {"type": "object"}}]) fake.on_call("echo",
+lambda arguments: {"content": [{"type": "text", "text": str(arguments)}]}) async with
+gateway_over({"fake": fake}) as gateway, connect(gateway, transport="http", era="modern") as client:
     await client.call_tool("call_tool", {"name": "fake.echo", "arguments": {}})
 """
 
@@ -20,7 +21,15 @@ from portico.errors import METHOD_NOT_FOUND, BackendTimeout, RemoteError
 from portico.server.http.app import make_app, make_server
 from portico.server.stdio import open_pipe_streams
 from portico.storage.manifests import ManifestStore
-from portico.upstream.backend import NO_OPTIONS, Connection, Era, InitializeInfo, Listener, Raw, RequestOptions
+from portico.upstream.backend import (
+    NO_OPTIONS,
+    Connection,
+    Era,
+    InitializeInfo,
+    Listener,
+    Raw,
+    RequestOptions,
+)
 from portico.upstream.protocol.envelope import LATEST_LEGACY_VERSION, MODERN_VERSION
 
 Transport = Literal["memory", "http", "stdio"]
@@ -28,7 +37,8 @@ Handler = Callable[[Raw], Raw | Awaitable[Raw]]
 
 
 class FakeBackend:
-    """A server made of a listing and of handlers you set. Everything it is asked is kept in `requests`."""
+    """A server made of a listing and of handlers you set. Everything it is asked is kept in
+    `requests`."""
 
     kind = "fake"
 
@@ -50,7 +60,10 @@ class FakeBackend:
             "prompts": list(prompts),
         }
         declared = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
-        version = MODERN_VERSION if era == "modern" else LATEST_LEGACY_VERSION
+        if era == "modern":
+            version = MODERN_VERSION
+        else:
+            version = LATEST_LEGACY_VERSION
         info = {"name": "fake", "version": "1"}
         self.initialize_info = InitializeInfo(
             era, version, declared if capabilities is None else capabilities, info, instructions
@@ -64,7 +77,9 @@ class FakeBackend:
         self._calls: dict[str, Handler] = {}
         self._listeners: list[Listener] = []
 
-    def on(self, method: str, handler: Callable[[Raw, RequestOptions], Raw | Awaitable[Raw]]) -> None:
+    def on(
+        self, method: str, handler: Callable[[Raw, RequestOptions], Raw | Awaitable[Raw]]
+    ) -> None:
         """Answer a method by a function of its params and options."""
         self._handlers[method] = handler
 
@@ -84,7 +99,8 @@ class FakeBackend:
 
     def die(self, reason: str = "it was told to") -> None:
         """Break every conversation."""
-        listeners, self._listeners = self._listeners, []
+        listeners = self._listeners
+        self._listeners = []
         for listener in listeners:
             listener.on_lost(reason)
 
@@ -123,18 +139,24 @@ _LISTS = {
 
 
 async def _resolve(outcome: Raw | Awaitable[Raw]) -> Raw:
-    return outcome if isinstance(outcome, dict) else await outcome
+    if isinstance(outcome, dict):
+        return outcome
+    return await outcome
 
 
 class _FakeConnection:
     def __init__(self, backend: FakeBackend, listener: Listener) -> None:
-        self._backend, self._listener, self._open = backend, listener, True
+        self._backend = backend
+        self._listener = listener
+        self._open = True
 
     @property
     def initialize_info(self) -> InitializeInfo:
         return self._backend.initialize_info
 
-    async def request(self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS) -> Raw:
+    async def request(
+        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
+    ) -> Raw:
         try:
             async with asyncio.timeout(options.timeout):
                 return await self._backend.answer(method, params or {}, options)
@@ -154,8 +176,11 @@ class _FakeConnection:
 async def gateway_over(
     backends: Mapping[str, Any] | None = None, config: Config | None = None, *, listed: bool = True
 ) -> AsyncGenerator[GatewayRuntime]:
-    """A running gateway over backends you made; it remembers nothing and, by default, has heard every server."""
-    async with GatewayRuntime(config or Config(), backends=backends, manifests=ManifestStore(None)) as gateway:
+    """A running gateway over backends you made; it remembers nothing and, by default, has heard
+    every server."""
+    async with GatewayRuntime(
+        config or Config(), backends=backends, manifests=ManifestStore(None)
+    ) as gateway:
         if listed:
             await asyncio.wait_for(gateway.wait_until_listed(), 60)
         yield gateway
@@ -169,23 +194,32 @@ async def connect(
     profile: str | None = None,
     **options: Any,
 ) -> AsyncGenerator[Client]:
-    """A real client connected to a gateway. `options` go to the SDK's `Client` (callbacks and the like)."""
+    """A real client connected to a gateway. `options` go to the SDK's `Client` (callbacks and the
+    like)."""
     options.setdefault("mode", "legacy" if era == "legacy" else "auto")
     door = gateway.get_endpoint(profile)
     if transport == "memory":
         async with Client(door.server, **options) as client:
             yield client
     elif transport == "http":
-        async with serve_http(gateway) as url, Client(url + (f"/p/{profile}" if profile else ""), **options) as client:
+        async with (
+            serve_http(gateway) as url,
+            Client(url + (f"/p/{profile}" if profile else ""), **options) as client,
+        ):
             yield client
     else:
-        to_server, to_client = os.pipe(), os.pipe()
-        streams = open_pipe_streams(os.fdopen(to_server[0], "rb", 0), os.fdopen(to_client[1], "wb", 0))  # pyright: ignore
+        to_server = os.pipe()
+        to_client = os.pipe()
+        streams = open_pipe_streams(
+            os.fdopen(to_server[0], "rb", 0), os.fdopen(to_client[1], "wb", 0)
+        )  # pyright: ignore
         async with streams as (received, sending):
             served = asyncio.create_task(
                 door.server.run(received, sending, door.server.create_initialization_options())
             )
-            wire: Any = open_pipe_streams(os.fdopen(to_client[0], "rb", 0), os.fdopen(to_server[1], "wb", 0))  # pyright: ignore
+            wire: Any = open_pipe_streams(
+                os.fdopen(to_client[0], "rb", 0), os.fdopen(to_server[1], "wb", 0)
+            )  # pyright: ignore
             async with Client(wire, **options) as client:
                 yield client
             await asyncio.wait_for(served, 10)

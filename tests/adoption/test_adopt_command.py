@@ -117,7 +117,10 @@ def test_what_is_there_already_is_kept_with_a_backup(person: Person) -> None:
     person.config.write_text("# mine\nexposure: full\nservers:\n  old: {command: x}\n")
     person.has("cursor", {"works": WORKS})
     data = person.adopts("--yes", "--json", "--no-start").data
-    assert Path(data["backup"]).read_text() == "# mine\nexposure: full\nservers:\n  old: {command: x}\n"
+    assert (
+        Path(data["backup"]).read_text()
+        == "# mine\nexposure: full\nservers:\n  old: {command: x}\n"
+    )
     config = load([person.config], environ={}, cwd=person.config.parent).config
     assert (set(config.servers), config.exposure) == ({"old", "works"}, "full")
     assert person.config.read_text().startswith("# mine\nexposure: full\n")
@@ -143,7 +146,9 @@ def test_a_broken_configuration_is_refused_with_its_line(person: Person) -> None
     assert ":2:" in ran.err
 
 
-def test_servers_that_a_folder_brought_are_not_started_unasked(person: Person, tmp_path: Path) -> None:
+def test_servers_that_a_folder_brought_are_not_started_unasked(
+    person: Person, tmp_path: Path
+) -> None:
     mark = tmp_path / "started"
     script = f"open({str(mark)!r}, 'w').close()"
     brought = {"command": sys.executable, "args": ["-c", script]}
@@ -185,7 +190,9 @@ def test_it_is_written_where_any_client_finds_it(person: Person) -> None:
     assert path.is_relative_to(person.home.folder)
     assert data["next"] == ["portico install cursor"]
     shown = person.home.run("config", "--json")
-    assert set(shown.data["config"]["servers"] if "config" in shown.data else shown.data["servers"]) == {"works"}
+    assert set(
+        shown.data["config"]["servers"] if "config" in shown.data else shown.data["servers"]
+    ) == {"works"}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
@@ -195,11 +202,18 @@ def test_a_person_at_a_terminal_chooses(person: Person) -> None:
 
     from ..cli.conftest import PATIENCE_S, command
 
-    person.has("cursor", {"one": {"command": "x"}, "two": {"command": "y"}, "three": {"command": "z"}})
+    person.has(
+        "cursor", {"one": {"command": "x"}, "two": {"command": "y"}, "three": {"command": "z"}}
+    )
     ours, theirs = pty.openpty()
     arguments = [*command(), "adopt", "--no-start", "--output", str(person.config)]
     process = subprocess.Popen(
-        arguments, stdin=theirs, stdout=theirs, stderr=theirs, cwd=person.home.folder, env=person.home.environment
+        arguments,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=person.home.folder,
+        env=person.home.environment,
     )
     os.close(theirs)
     os.write(ours, b"nonsense\n-2\n")

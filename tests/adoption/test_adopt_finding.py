@@ -1,4 +1,5 @@
-"""Servers are found in the files of every client, as those files are: commented, marked, broken or missing."""
+"""Servers are found in the files of every client, as those files are: commented, marked, broken or
+missing."""
 
 import json
 import os
@@ -40,7 +41,11 @@ def test_every_server_of_every_client_is_found_on_every_system(anywhere: World) 
 
 def test_each_knows_its_file_and_line(world: World) -> None:
     world.put_all()
-    places = {server.name: (at.title, at.file, at.line) for server in world.look().servers for at in server.origins}
+    places = {
+        server.name: (at.title, at.file, at.line)
+        for server in world.look().servers
+        for at in server.origins
+    }
     assert places["postgres"] == ("Cursor", os.path.join("~", ".cursor", "mcp.json"), 13)
     assert places["context7"] == ("Codex", os.path.join("~", ".codex", "config.toml"), 8)
     assert places["build"] == ("Claude Code", ".mcp.json", 3)
@@ -60,14 +65,19 @@ def test_portico_itself_is_left_out(world: World) -> None:
 def test_the_same_server_in_several_clients_is_one(world: World) -> None:
     world.put_all()
     found = world.candidates()
-    assert [origin.client for origin in found["filesystem"].found_server.origins] == ["claude-desktop", "cursor"]
+    assert [origin.client for origin in found["filesystem"].found_server.origins] == [
+        "claude-desktop",
+        "cursor",
+    ]
     assert "files" not in found
 
 
 def test_another_server_of_the_same_name_is_named_after_its_client(world: World) -> None:
     world.put_all()
     found = world.candidates()
-    assert found["github"].secrets == {"GITHUB_PERSONAL_ACCESS_TOKEN": "ghp_notARealToken00000000000000000000"}
+    assert found["github"].secrets == {
+        "GITHUB_PERSONAL_ACCESS_TOKEN": "ghp_notARealToken00000000000000000000"
+    }
     assert found["github-cursor"].entry["env"] == {
         "GITHUB_PERSONAL_ACCESS_TOKEN": "${GITHUB_CURSOR_GITHUB_PERSONAL_ACCESS_TOKEN}"
     }
@@ -77,7 +87,10 @@ def test_an_address_with_a_token_and_one_without_are_one_server_with_it(world: W
     world.put("cursor", json.dumps({"mcpServers": {"hub": {"url": "https://hub.example/mcp"}}}))
     headers = {"Authorization": "Bearer not-a-real-one"}
     world.put(
-        "gemini", json.dumps({"mcpServers": {"hub": {"httpUrl": "https://hub.example/mcp/", "headers": headers}}})
+        "gemini",
+        json.dumps(
+            {"mcpServers": {"hub": {"httpUrl": "https://hub.example/mcp/", "headers": headers}}}
+        ),
     )
     (hub,) = world.candidates().values()
     assert hub.backend is not None
@@ -97,7 +110,10 @@ def test_servers_of_a_project_are_started_where_they_were(world: World) -> None:
 
 def test_only_what_a_folder_brought_is_not_trusted(world: World) -> None:
     world.put_all()
-    assert {name for name, one in world.candidates().items() if one.is_from_project} == {"build", "docs"}
+    assert {name for name, one in world.candidates().items() if one.is_from_project} == {
+        "build",
+        "docs",
+    }
 
 
 @pytest.mark.parametrize(
@@ -122,7 +138,9 @@ def test_a_broken_file_is_told_with_its_line_and_costs_no_other_anything(
     assert path.read_text() == text
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "{}", '{"mcpServers": {}}', '{"mcpServers": null}', '{"other": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "  \n", "{}", '{"mcpServers": {}}', '{"mcpServers": null}', '{"other": 1}']
+)
 def test_a_file_without_servers_is_nothing_to_speak_of(world: World, text: str) -> None:
     world.put("cursor", text)
     assert (world.look().servers, world.look().findings) == ((), ())
@@ -164,7 +182,15 @@ def test_a_name_written_twice_is_told(world: World) -> None:
 def test_an_entry_that_cannot_be_used_is_told_why(world: World) -> None:
     world.put(
         "cursor",
-        json.dumps({"mcpServers": {"a": {"type": "carrier-pigeon"}, "b": {}, "c": {"command": 3, "args": "x"}}}),
+        json.dumps(
+            {
+                "mcpServers": {
+                    "a": {"type": "carrier-pigeon"},
+                    "b": {},
+                    "c": {"command": 3, "args": "x"},
+                }
+            }
+        ),
     )
     found = world.candidates()
     assert {name: one.status for name, one in found.items()} == dict.fromkeys("abc", "unusable")
@@ -202,7 +228,10 @@ def test_a_file_with_a_long_history_is_read_as_well(world: World) -> None:
     history = ["a line of somebody's history"] * (FAST_PARSE_BYTES // 20)
     project = {"history": history, "mcpServers": {"here": {"command": "x"}}}
     world.put(
-        "claude-code", json.dumps({"projects": {str(world.cwd): project}, "mcpServers": {"there": {"command": "y"}}})
+        "claude-code",
+        json.dumps(
+            {"projects": {str(world.cwd): project}, "mcpServers": {"there": {"command": "y"}}}
+        ),
     )
     assert set(world.candidates()) == {"here", "there"}
 
@@ -224,7 +253,8 @@ def test_a_project_that_leads_to_a_device_is_told_and_costs_nothing_else(world: 
 
 def test_a_name_is_made_one_that_can_be_written_and_shown(world: World) -> None:
     world.put(
-        "cursor", r'{"mcpServers": {"half \ud800": {"command": "x"}, "a\nNothing to do.\u001b[2J": {"command": "y"}}}'
+        "cursor",
+        r'{"mcpServers": {"half \ud800": {"command": "x"}, "a\nNothing to do.\u001b[2J": {"command": "y"}}}',
     )
     found = world.candidates()
     assert {name: one.status for name, one in found.items()} == {
@@ -235,7 +265,9 @@ def test_a_name_is_made_one_that_can_be_written_and_shown(world: World) -> None:
 
 
 def test_a_project_does_not_choose_where_a_servers_program_is_looked_for(world: World) -> None:
-    entry = json.dumps({"mcpServers": {"fetch": {"command": "npx", "args": ["-y", "fetch-server"]}}})
+    entry = json.dumps(
+        {"mcpServers": {"fetch": {"command": "npx", "args": ["-y", "fetch-server"]}}}
+    )
     world.put("claude-code", entry, "project")
     assert world.candidates()["fetch"].entry["cwd"] == str(world.cwd)
     world.put("cursor", entry)

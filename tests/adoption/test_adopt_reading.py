@@ -1,4 +1,5 @@
-"""What the loader learnt for adoption: TOML files, and a file of variables beside the configuration."""
+"""What the loader learnt for adoption: TOML files, and a file of variables beside the
+configuration."""
 
 from pathlib import Path
 
@@ -27,9 +28,12 @@ def lines_of(text: str) -> dict[str, int]:
 
 
 def test_toml_values_know_their_lines() -> None:
-    found = lines_of('# first\n\n[servers.a]\ncommand = "x"\n\n[servers."b.c".env]\n"K=1" = "v"\nlist = [\n 1,\n]\n')
+    found = lines_of(
+        '# first\n\n[servers.a]\ncommand = "x"\n\n[servers."b.c".env]\n"K=1" = "v"\nlist = [\n 1,\n]\n'
+    )
     assert {
-        key: found[key] for key in ("/servers/a", "/servers/a/command", "/servers/b.c", "/servers/b.c/env/K=1")
+        key: found[key]
+        for key in ("/servers/a", "/servers/a/command", "/servers/b.c", "/servers/b.c/env/K=1")
     } == {
         "/servers/a": 3,
         "/servers/a/command": 4,
@@ -41,7 +45,9 @@ def test_toml_values_know_their_lines() -> None:
 
 def test_a_configuration_may_be_toml(tmp_path: Path) -> None:
     path = tmp_path / "portico.toml"
-    path.write_bytes(b'\xef\xbb\xbfexposure = "full"\r\n[servers.a]\r\ncommand = "x"\r\nargs = ["-v", "${A}"]\r\n')
+    path.write_bytes(
+        b'\xef\xbb\xbfexposure = "full"\r\n[servers.a]\r\ncommand = "x"\r\nargs = ["-v", "${A}"]\r\n'
+    )
     loaded = load([path], environ={"A": "1"})
     assert (loaded.config.exposure, loaded.config.servers["a"].args) == ("full", ("-v", "1"))
     assert str(loaded.sources["servers.a.command"]).endswith(":3")
@@ -65,7 +71,9 @@ def test_the_file_of_codex_loads_as_it_is(tmp_path: Path) -> None:
         ("[servers.a]\ncomand = 'x'\n", 2, "command"),
     ],
 )
-def test_a_mistake_in_toml_is_told_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+def test_a_mistake_in_toml_is_told_with_its_line(
+    tmp_path: Path, text: str, line: int, words: str
+) -> None:
     (tmp_path / "portico.toml").write_text(text)
     with pytest.raises(ConfigError) as caught:
         load(["portico.toml"], environ={}, cwd=tmp_path)

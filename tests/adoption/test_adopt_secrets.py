@@ -1,4 +1,5 @@
-"""Secrets leave the configuration for a file of their own, and every server still gets exactly what it got before."""
+"""Secrets leave the configuration for a file of their own, and every server still gets exactly what
+it got before."""
 
 import json
 import re
@@ -23,7 +24,9 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def taken(entry: dict[str, Any], server: str = "srv", environ: dict[str, str] | None = None) -> tuple[Any, Any]:
+def taken(
+    entry: dict[str, Any], server: str = "srv", environ: dict[str, str] | None = None
+) -> tuple[Any, Any]:
     done = extract_secrets(server, entry, VariableNames(environ or {}, {}))
     return done.entry, done.values
 
@@ -37,7 +40,9 @@ def taken(entry: dict[str, Any], server: str = "srv", environ: dict[str, str] | 
         ("WHATEVER", "sk-0123456789abcdef", "WHATEVER"),
     ],
 )
-def test_a_variable_that_is_secret_by_name_or_look_is_taken(name: str, value: str, variable: str) -> None:
+def test_a_variable_that_is_secret_by_name_or_look_is_taken(
+    name: str, value: str, variable: str
+) -> None:
     assert taken({"env": {name: value}}) == ({"env": {name: f"${{{variable}}}"}}, {variable: value})
 
 
@@ -78,7 +83,9 @@ def test_what_is_no_secret_or_a_variable_already_stays(name: str, value: str) ->
         (["--token", "${MINE}"], ["--token", "${MINE}"], {}),
     ],
 )  # fmt: skip
-def test_of_an_argument_only_the_secret_is_taken(args: list[str], written: list[str], values: dict[str, str]) -> None:
+def test_of_an_argument_only_the_secret_is_taken(
+    args: list[str], written: list[str], values: dict[str, str]
+) -> None:
     assert taken({"args": args}) == ({"args": written}, values)
 
 
@@ -94,7 +101,12 @@ def test_of_an_address_and_a_header_too() -> None:
         "X-Api-Key": "${SRV_X_API_KEY}",
         "Accept": "text/plain",
     }
-    assert values == {"SRV_PASSWORD": "pw", "SRV_API_KEY": "k1", "SRV_TOKEN": "Zm9v", "SRV_X_API_KEY": "k2"}
+    assert values == {
+        "SRV_PASSWORD": "pw",
+        "SRV_API_KEY": "k1",
+        "SRV_TOKEN": "Zm9v",
+        "SRV_X_API_KEY": "k2",
+    }
 
 
 def test_one_name_never_means_two_values() -> None:
@@ -112,7 +124,9 @@ def test_a_variable_of_the_environment_that_holds_something_else_is_not_used() -
     assert values == {"HUB_GITHUB_TOKEN": "mine"}
 
 
-def test_no_secret_is_left_in_the_configuration_and_all_servers_get_what_they_got(world: World) -> None:
+def test_no_secret_is_left_in_the_configuration_and_all_servers_get_what_they_got(
+    world: World,
+) -> None:
     world.environ = {
         "SENTRY_TOKEN": "st",
         "AZURE_TENANT": "t",
@@ -130,9 +144,16 @@ def test_no_secret_is_left_in_the_configuration_and_all_servers_get_what_they_go
     assert odd == []
     assert not [value for value in env.values() if value in text]
     servers = loaded.config.servers
-    assert servers["github"].env == {"GITHUB_PERSONAL_ACCESS_TOKEN": "ghp_notARealToken00000000000000000000"}
-    assert servers["postgres"].args[-1] == "postgresql://ada:s3cret%21@db.example:5432/shop?sslmode=require"
-    assert servers["linear"].args[-1] == "Authorization:${AUTH_HEADER}", "mcp-remote fills that in itself"
+    assert servers["github"].env == {
+        "GITHUB_PERSONAL_ACCESS_TOKEN": "ghp_notARealToken00000000000000000000"
+    }
+    assert (
+        servers["postgres"].args[-1]
+        == "postgresql://ada:s3cret%21@db.example:5432/shop?sslmode=require"
+    )
+    assert servers["linear"].args[-1] == "Authorization:${AUTH_HEADER}", (
+        "mcp-remote fills that in itself"
+    )
     assert servers["linear"].env == {"AUTH_HEADER": "Bearer lin-not-a-real-token"}
     assert servers["context7"].args[-1] == "ctx7-not-real"
     assert servers["context7"].timeouts.call_s == 90.5
@@ -152,13 +173,31 @@ def test_no_secret_is_left_in_the_configuration_and_all_servers_get_what_they_go
 
 def test_every_adopted_server_is_the_one_that_its_client_starts(world: World) -> None:
     """The file of a client, loaded as it is, says what its servers get; adopted, they get the same."""
-    world.environ = {"SENTRY_TOKEN": "st", "AZURE_TENANT": "t", "MY_TOKEN": "mt", "SEARCH_KEY": "sk"}
+    world.environ = {
+        "SENTRY_TOKEN": "st",
+        "AZURE_TENANT": "t",
+        "MY_TOKEN": "mt",
+        "SEARCH_KEY": "sk",
+    }
     world.put_all()
     world.write()
     adopted = world.load().config.servers
     for client in ("claude-desktop", "windsurf", "codex", "gemini", "cline"):
-        for name, direct in load([world.path(client)], environ=world.environ, cwd=world.cwd).config.servers.items():
-            for key in ("type", "command", "args", "env", "cwd", "url", "headers", "tools", "timeouts", "disabled"):
+        for name, direct in load(
+            [world.path(client)], environ=world.environ, cwd=world.cwd
+        ).config.servers.items():
+            for key in (
+                "type",
+                "command",
+                "args",
+                "env",
+                "cwd",
+                "url",
+                "headers",
+                "tools",
+                "timeouts",
+                "disabled",
+            ):
                 assert getattr(adopted[name], key) == getattr(direct, key), (client, name, key)
 
 
@@ -193,14 +232,23 @@ def test_text_that_is_no_placeholder_stays_text(world: World) -> None:
     world.write()
     loaded = world.load()
     assert loaded.warnings == ()
-    assert loaded.config.servers["a"].args == ("${", "${not a name}", "${X}", "$HOME", "a${}b", "100%")
+    assert loaded.config.servers["a"].args == (
+        "${",
+        "${not a name}",
+        "${X}",
+        "$HOME",
+        "a${}b",
+        "100%",
+    )
 
 
 TEXTS = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=30)
 NAMES = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=20)
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True), TEXTS, max_size=4))
 def test_any_value_survives_the_env_file(values: dict[str, str]) -> None:
     text = "".join(render_env_line(name, value) for name, value in values.items())
@@ -208,17 +256,27 @@ def test_any_value_survives_the_env_file(values: dict[str, str]) -> None:
     assert parse_env_file(add_env_values(None, values, {})) == (values, [])
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(NAMES, st.lists(TEXTS, max_size=3), st.dictionaries(st.sampled_from(["TOKEN", "B", "c d"]), TEXTS, max_size=3))
+@settings(
+    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    NAMES,
+    st.lists(TEXTS, max_size=3),
+    st.dictionaries(st.sampled_from(["TOKEN", "B", "c d"]), TEXTS, max_size=3),
+)
 def test_any_name_and_value_survives_being_adopted(
     tmp_path: Path, name: str, args: list[str], env: dict[str, str]
 ) -> None:
     literal = [arg.replace("${", "$${") for arg in args]
     held = {key: value.replace("${", "$${") for key, value in env.items()}
-    done = extract_secrets("srv", {"command": "x", "args": literal, "env": held}, VariableNames({}, {}))
+    done = extract_secrets(
+        "srv", {"command": "x", "args": literal, "env": held}, VariableNames({}, {})
+    )
     path, secrets = tmp_path / "portico.yaml", tmp_path / "portico.env"
     unwritten = {
-        path: render_new_file({"s": done.entry, f"n{name}": {"command": "y"}}, {}, "portico.env").encode(),
+        path: render_new_file(
+            {"s": done.entry, f"n{name}": {"command": "y"}}, {}, "portico.env"
+        ).encode(),
         secrets: add_env_values(None, done.values, {}).encode(),
     }
     loaded = load([path], environ={}, cwd=tmp_path, unwritten=unwritten)

@@ -1,4 +1,5 @@
-"""What is written: a new configuration, or an old one with new servers in it and every byte of its own still there."""
+"""What is written: a new configuration, or an old one with new servers in it and every byte of its
+own still there."""
 
 import json
 import os
@@ -28,7 +29,9 @@ def world(tmp_path: Path) -> World:
 
 
 def written(text: str, env_file: str | None = None) -> str | None:
-    data = insert_servers(textwrap.dedent(text).lstrip("\n").encode(), NEW, {"hub": "from Cursor"}, env_file)
+    data = insert_servers(
+        textwrap.dedent(text).lstrip("\n").encode(), NEW, {"hub": "from Cursor"}, env_file
+    )
     return data.decode() if data is not None else None
 
 
@@ -102,7 +105,9 @@ def test_what_was_there_is_still_there_line_by_line(text: str) -> None:
     assert "hub" in servers
     assert root.entries["env_file"].value == "portico.env"
     kept = [line for line in changed.splitlines() if line.strip()]
-    missing = [line for line in text.lstrip("\ufeff").splitlines() if line.strip() and line not in kept]
+    missing = [
+        line for line in text.lstrip("\ufeff").splitlines() if line.strip() and line not in kept
+    ]
     assert all(line.startswith("servers: ") for line in missing)
     assert ("\r\n" in text) == ("\r\n" in changed)
     assert "\r\n" not in text or "\n" not in changed.replace("\r\n", "")
@@ -110,7 +115,12 @@ def test_what_was_there_is_still_there_line_by_line(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["{servers: {a: {command: x}}}", "servers: {a: {command: x}}\n", "x: &s {a: {command: x}}\nservers: *s\n", "- a\n"],
+    [
+        "{servers: {a: {command: x}}}",
+        "servers: {a: {command: x}}\n",
+        "x: &s {a: {command: x}}\nservers: *s\n",
+        "- a\n",
+    ],
 )
 def test_what_cannot_be_added_to_safely_is_not_touched(text: str) -> None:
     assert written(text) is None
@@ -135,21 +145,32 @@ def test_adopting_twice_changes_nothing_when_the_environment_has_changed(world: 
 
 
 def test_a_new_server_is_added_to_what_was_adopted(world: World) -> None:
-    world.put("cursor", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": "one"}}}}))
+    world.put(
+        "cursor", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": "one"}}}})
+    )
     world.write()
     first = world.config.read_text()
-    world.put("gemini", json.dumps({"mcpServers": {"b": {"command": "y", "env": {"TOKEN": "two"}}}}))
+    world.put(
+        "gemini", json.dumps({"mcpServers": {"b": {"command": "y", "env": {"TOKEN": "two"}}}})
+    )
     files = world.write()
     assert world.config.read_text().startswith(first)
     servers = world.load().config.servers
-    assert {name: server.env for name, server in servers.items()} == {"a": {"TOKEN": "one"}, "b": {"TOKEN": "two"}}
+    assert {name: server.env for name, server in servers.items()} == {
+        "a": {"TOKEN": "one"},
+        "b": {"TOKEN": "two"},
+    }
     assert files.env_path.read_text().count("=") == 2
 
 
 def test_a_renewed_token_in_a_client_leaves_the_configuration_alone(world: World) -> None:
-    world.put("cursor", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": "one"}}}}))
+    world.put(
+        "cursor", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": "one"}}}})
+    )
     world.write()
-    world.put("cursor", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": "two"}}}}))
+    world.put(
+        "cursor", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": "two"}}}})
+    )
     assert world.candidates()["a"].status == "differs"
 
 
@@ -159,7 +180,10 @@ def test_a_server_of_a_taken_name_gets_another(world: World) -> None:
     world.put("cursor", json.dumps({"mcpServers": {"a": {"command": "x"}}}))
     assert set(world.candidates()) == {"a-cursor"}
     world.write()
-    assert {name: one.command for name, one in world.load().config.servers.items()} == {"A": "mine", "a-cursor": "x"}
+    assert {name: one.command for name, one in world.load().config.servers.items()} == {
+        "A": "mine",
+        "a-cursor": "x",
+    }
 
 
 def test_names_that_would_become_one_stay_two(world: World) -> None:
@@ -171,7 +195,12 @@ def test_names_that_would_become_one_stay_two(world: World) -> None:
     }
     world.put("cursor", json.dumps({"mcpServers": names}))
     world.write()
-    assert sorted(one.command or "" for one in world.load().config.servers.values()) == ["a", "b", "c", "d"]
+    assert sorted(one.command or "" for one in world.load().config.servers.values()) == [
+        "a",
+        "b",
+        "c",
+        "d",
+    ]
 
 
 def test_an_env_file_of_another_name_is_added_to(world: World) -> None:
@@ -179,7 +208,9 @@ def test_an_env_file_of_another_name_is_added_to(world: World) -> None:
     world.config.write_text("env_file: mine.env\nservers:\n  old: {command: x, env: {A: '${A}'}}\n")
     mine = world.config.with_name("mine.env")
     mine.write_text("# my own\nA=1")
-    world.put("cursor", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": "one"}}}}))
+    world.put(
+        "cursor", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": "one"}}}})
+    )
     files = world.write()
     assert files.env_path == mine
     assert mine.read_text() == "# my own\nA=1\nTOKEN=one\n"
@@ -242,7 +273,10 @@ def test_a_read_only_configuration_is_left_as_it_is(tmp_path: Path) -> None:
 def test_servers_are_chosen_by_name_however_it_is_cased(world: World) -> None:
     world.put_all()
     found = list(world.candidates().values())
-    assert [one.name for one in filter_candidates(found, only=["GitHub", "my.server"])[0]] == ["github", "my.server"]
+    assert [one.name for one in filter_candidates(found, only=["GitHub", "my.server"])[0]] == [
+        "github",
+        "my.server",
+    ]
     assert "github" not in [one.name for one in filter_candidates(found, without=["github"])[0]]
     assert filter_candidates(found, only=["gitub"])[1] == ["gitub"]
 

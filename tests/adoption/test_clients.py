@@ -41,14 +41,18 @@ MAPS = {
 }
 
 
-def there(name: str, platform: str = "linux", home: Path = HOME) -> tuple[ClientConfigLocation, ...]:
+def there(
+    name: str, platform: str = "linux", home: Path = HOME
+) -> tuple[ClientConfigLocation, ...]:
     return list_locations(find_client(name), home, home / "work", platform, {})
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_files_in_the_home_are_in_the_same_place_on_every_system(name: str, platform: str) -> None:
-    assert [place.path for place in there(name, platform)] == [HOME / path for path in EVERYWHERE[name]]
+    assert [place.path for place in there(name, platform)] == [
+        HOME / path for path in EVERYWHERE[name]
+    ]
 
 
 @pytest.mark.parametrize(("name", "platform"), FIRST, ids=str)
@@ -74,12 +78,24 @@ def test_cline_is_also_found_where_the_editor_keeps_its_extensions() -> None:
 @pytest.mark.parametrize(
     ("name", "platform", "variable", "value", "path"),
     [
-        ("claude-desktop", "linux", "XDG_CONFIG_HOME", "/x", "/x/Claude/claude_desktop_config.json"),
+        (
+            "claude-desktop",
+            "linux",
+            "XDG_CONFIG_HOME",
+            "/x",
+            "/x/Claude/claude_desktop_config.json",
+        ),
         ("claude-desktop", "win32", "APPDATA", "/r", "/r/Claude/claude_desktop_config.json"),
         ("claude-code", "linux", "CLAUDE_CONFIG_DIR", "/c", "/c/.claude.json"),
         ("vscode", "linux", "XDG_CONFIG_HOME", "~/x", "/home/ada/x/Code/User/mcp.json"),
         ("vscode", "linux", "XDG_CONFIG_HOME", "relative", "/home/ada/.config/Code/User/mcp.json"),
-        ("vscode", "darwin", "XDG_CONFIG_HOME", "/x", "/home/ada/Library/Application Support/Code/User/mcp.json"),
+        (
+            "vscode",
+            "darwin",
+            "XDG_CONFIG_HOME",
+            "/x",
+            "/home/ada/Library/Application Support/Code/User/mcp.json",
+        ),
         ("codex", "linux", "CODEX_HOME", "/cx", "/cx/config.toml"),
         ("gemini", "linux", "GEMINI_CLI_HOME", "/g", "/g/.gemini/settings.json"),
         ("zed", "linux", "FLATPAK_XDG_CONFIG_HOME", "/f", "/f/zed/settings.json"),
@@ -90,14 +106,18 @@ def test_cline_is_also_found_where_the_editor_keeps_its_extensions() -> None:
 def test_variables_move_files_as_they_do_for_the_client(
     name: str, platform: str, variable: str, value: str, path: str
 ) -> None:
-    assert list_locations(find_client(name), HOME, CWD, platform, {variable: value})[0].path == Path(path)
+    assert list_locations(find_client(name), HOME, CWD, platform, {variable: value})[
+        0
+    ].path == Path(path)
 
 
 def test_the_packaged_claude_of_windows_has_a_roaming_folder_of_its_own(tmp_path: Path) -> None:
     package = tmp_path / "AppData" / "Local" / "Packages" / "Claude_pzs8sxrjxfjjc"
     package.mkdir(parents=True)
     first, second = there("claude-desktop", "win32", tmp_path)
-    assert first.path == package / "LocalCache" / "Roaming" / "Claude" / "claude_desktop_config.json"
+    assert (
+        first.path == package / "LocalCache" / "Roaming" / "Claude" / "claude_desktop_config.json"
+    )
     assert second.path == tmp_path / "AppData" / "Roaming" / "Claude" / "claude_desktop_config.json"
 
 
@@ -106,9 +126,13 @@ def test_a_folders_own_servers_of_claude_code_are_in_the_file_of_the_home() -> N
     assert local.keys == ("projects", "/home/ada/work", "mcpServers")
 
 
-def test_the_file_that_exists_is_preferred_and_one_that_is_no_longer_written_never_is(tmp_path: Path) -> None:
+def test_the_file_that_exists_is_preferred_and_one_that_is_no_longer_written_never_is(
+    tmp_path: Path,
+) -> None:
     wanted, found = find_client("vscode"), there("vscode", home=tmp_path)
-    assert choose_location(wanted, found, None, None).path == tmp_path / ".config/Code/User/mcp.json"
+    assert (
+        choose_location(wanted, found, None, None).path == tmp_path / ".config/Code/User/mcp.json"
+    )
     insiders = tmp_path / ".config/Code - Insiders/User"
     insiders.mkdir(parents=True)
     assert choose_location(wanted, found, None, None).path == insiders / "mcp.json"
@@ -127,11 +151,15 @@ def test_a_scope_that_a_client_does_not_have_is_told_with_those_it_has() -> None
 
 
 def test_a_named_file_has_the_clients_map(tmp_path: Path) -> None:
-    place = choose_location(find_client("zed"), there("zed"), None, str(tmp_path / "elsewhere.json"))
+    place = choose_location(
+        find_client("zed"), there("zed"), None, str(tmp_path / "elsewhere.json")
+    )
     assert (place.path, place.keys) == (tmp_path / "elsewhere.json", ("context_servers",))
 
 
-@pytest.mark.parametrize("name", ["claude-desktop", "Claude Desktop", "claude_desktop", " CLAUDE-DESKTOP "])
+@pytest.mark.parametrize(
+    "name", ["claude-desktop", "Claude Desktop", "claude_desktop", " CLAUDE-DESKTOP "]
+)
 def test_a_client_is_known_however_its_name_is_written(name: str) -> None:
     assert find_client(name).name == "claude-desktop"
 

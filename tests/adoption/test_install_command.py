@@ -95,7 +95,10 @@ def test_replace_takes_out_what_portico_has_and_uninstall_brings_it_back(home: H
     before = path.read_bytes()
     home.write({"servers": {"every": EVERYTHING, "gone": gone}})
     plain = home.run("install", "cursor")
-    assert "Portico has every, gone, too, so Cursor would load what they offer twice: --replace" in plain.out
+    assert (
+        "Portico has every, gone, too, so Cursor would load what they offer twice: --replace"
+        in plain.out
+    )
     ran = home.run("install", "cursor", "--replace", "--write")
     assert "Taken out, because Portico has them: every." in ran.out
     assert SECRET not in ran.out
@@ -118,7 +121,9 @@ def test_what_is_loaded_twice_is_told_with_its_cost_where_that_is_known(home: Ho
     assert home.run("browse", "every").code == 0  # so that what the server offers is known
     tokens = home.run("install", "cursor", "--json").data["twice_tokens"]
     assert tokens > 100
-    assert f"{tokens:,} tokens at the start of every conversation" in home.run("install", "cursor").out
+    assert (
+        f"{tokens:,} tokens at the start of every conversation" in home.run("install", "cursor").out
+    )
 
 
 def test_without_a_configuration_adopting_first_is_advised_but_it_works(home: Home) -> None:
@@ -136,14 +141,20 @@ def test_codex_is_told_which_variables_to_pass_on_and_others_are_warned(home: Ho
     home.write({"servers": {"a": {"command": "x", "env": {"KEY": "${MY_KEY}"}}}})
     shown = home.run("install", "codex", "--json", env={"MY_KEY": "k"})
     assert shown.data["entry"]["env_vars"] == ["MY_KEY"]
-    assert "takes MY_KEY from the environment" in home.run("install", "zed", env={"MY_KEY": "k"}).out
+    assert (
+        "takes MY_KEY from the environment" in home.run("install", "zed", env={"MY_KEY": "k"}).out
+    )
     (home.folder / "portico.env").write_text("MY_KEY=k\n")
-    home.write({"env_file": "portico.env", "servers": {"a": {"command": "x", "env": {"KEY": "${MY_KEY}"}}}})
+    home.write(
+        {"env_file": "portico.env", "servers": {"a": {"command": "x", "env": {"KEY": "${MY_KEY}"}}}}
+    )
     assert "env_vars" not in home.run("install", "codex", "--json").data["entry"]
     assert "MY_KEY" not in home.run("install", "zed").out
 
 
-@pytest.mark.parametrize(("written", "flag", "words"), [(None, "full", ["--exposure", "full"]), ("code", None, [])])
+@pytest.mark.parametrize(
+    ("written", "flag", "words"), [(None, "full", ["--exposure", "full"]), ("code", None, [])]
+)
 def test_the_exposure_is_the_clients_unless_somebody_says_otherwise(
     home: Home, written: str | None, flag: str | None, words: list[str]
 ) -> None:
@@ -256,7 +267,9 @@ def test_an_entry_that_starts_portico_is_known_however_it_does(entry: dict[str, 
     assert is_portico(entry)
 
 
-@pytest.mark.parametrize("entry", [None, "portico", {}, {"command": "portico"}, {"url": "http://portico/stdio"}, 3])
+@pytest.mark.parametrize(
+    "entry", [None, "portico", {}, {"command": "portico"}, {"url": "http://portico/stdio"}, 3]
+)
 def test_other_entries_are_left_to_others(entry: Any) -> None:
     assert not is_portico(entry)
 
@@ -273,9 +286,13 @@ def test_a_client_that_no_shell_starts_gets_the_path_where_servers_need_it(
     there = home.run("install", "claude-desktop", "--json").data
     assert there["entry"]["env"] == {"PATH": f"{own}:/usr/bin:/bin"}
     assert "would not find my-server" in " ".join(there["remarks"])
-    assert "env" not in home.run("install", "claude-code", "--json").data["entry"], "it has the PATH of its shell"
+    assert "env" not in home.run("install", "claude-code", "--json").data["entry"], (
+        "it has the PATH of its shell"
+    )
     home.write({"servers": {"mine": {"command": "sh"}}})
-    assert "env" not in home.run("install", "claude-desktop", "--json").data["entry"], "nothing is hidden"
+    assert "env" not in home.run("install", "claude-desktop", "--json").data["entry"], (
+        "nothing is hidden"
+    )
 
 
 def test_whoever_installs_into_a_projects_file_is_told_that_others_share_it(home: Home) -> None:

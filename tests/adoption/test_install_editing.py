@@ -15,9 +15,17 @@ from portico.adoption.backups import Backups
 from portico.adoption.clients import find_client
 from portico.adoption.config_locations import ClientConfigLocation
 from portico.adoption.diff import MAX_LINE_CHARS, render_diff
-from portico.adoption.installation import apply_install, apply_uninstall, plan_install, plan_uninstall
+from portico.adoption.installation import (
+    apply_install,
+    apply_uninstall,
+    plan_install,
+    plan_uninstall,
+)
 
-ENTRY = {"command": "C:\\Program Files\\portico.exe", "args": ["stdio", "--config", 'a "quoted" \u2713 path']}
+ENTRY = {
+    "command": "C:\\Program Files\\portico.exe",
+    "args": ["stdio", "--config", 'a "quoted" \u2713 path'],
+}
 KEYS = ("mcpServers", "portico")
 BLANKS = (
     "",
@@ -32,8 +40,12 @@ BLANKS = (
     '/* { " */',
     "\n  /* two\n lines */\n",
 )
-NAMES = st.one_of(st.sampled_from(["mcpServers", "a", "portico", "//", "{", 'q"', "é"]), st.text(max_size=4))
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-9, 10**20), st.text(max_size=6), st.just("// no comment"))
+NAMES = st.one_of(
+    st.sampled_from(["mcpServers", "a", "portico", "//", "{", 'q"', "é"]), st.text(max_size=4)
+)
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-9, 10**20), st.text(max_size=6), st.just("// no comment")
+)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)),
@@ -79,7 +91,11 @@ def jsonc(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     if style == "rough":
         blank = random.choice(BLANKS)
         return f"{blank}{rendered(data, random)}{random.choice(BLANKS)}", data
-    text = json.dumps(data, indent=draw(st.sampled_from([2, 4, "\t"]))) if style == "indented" else json.dumps(data)
+    text = (
+        json.dumps(data, indent=draw(st.sampled_from([2, 4, "\t"])))
+        if style == "indented"
+        else json.dumps(data)
+    )
     return (text.replace("\n", "\r\n") if draw(st.booleans()) else text), data
 
 
@@ -112,7 +128,10 @@ def test_any_member_can_be_taken_out_and_put_back_as_it_was_written(
     name = random.choice(list(servers))
     keys = ("mcpServers", name)
     out = json_editor.remove(text, keys)
-    assert json_editor.parse(out) == {**data, "mcpServers": {key: servers[key] for key in servers if key != name}}
+    assert json_editor.parse(out) == {
+        **data,
+        "mcpServers": {key: servers[key] for key in servers if key != name},
+    }
     back = json_editor.set_raw(out, keys, str(json_editor.get_raw(text, keys)))
     assert json_editor.parse(back) == data
 
@@ -152,10 +171,14 @@ def toml(draw: st.DrawFn) -> str:
     )
     parts: list[str] = []
     for header in ["", *headers]:
-        parts.append(f"{random.choice(TOML_BLANKS)}{header}\n" if header else random.choice(TOML_BLANKS))
+        parts.append(
+            f"{random.choice(TOML_BLANKS)}{header}\n" if header else random.choice(TOML_BLANKS)
+        )
         for number in range(random.randrange(3)):
             note = random.choice(("", " # said"))
-            parts.append(f"{random.choice(('', '  '))}k{number} = {random.choice(TOML_VALUES)}{note}\n")
+            parts.append(
+                f"{random.choice(('', '  '))}k{number} = {random.choice(TOML_VALUES)}{note}\n"
+            )
         parts.append(random.choice(TOML_BLANKS))
     text = "".join(parts)
     text = text.rstrip("\n") if draw(st.booleans()) else text
@@ -187,7 +210,11 @@ def test_a_table_goes_into_any_toml_and_out_of_it(text: str) -> None:
 
 
 @settings(max_examples=15)
-@given(st.one_of(jsonc().map(lambda document: (document[0], "json")), toml().map(lambda text: (text, "toml"))))
+@given(
+    st.one_of(
+        jsonc().map(lambda document: (document[0], "json")), toml().map(lambda text: (text, "toml"))
+    )
+)
 def test_installing_and_uninstalling_leaves_any_file_as_it_was(document: tuple[str, str]) -> None:
     text, language = document
     before = text.encode("utf-8", "surrogatepass")
@@ -196,7 +223,9 @@ def test_installing_and_uninstalling_leaves_any_file_as_it_was(document: tuple[s
         path.write_bytes(before)
         keys = ("mcp_servers",) if language == "toml" else ("mcpServers",)
         place = ClientConfigLocation("user", path, cast("Any", language), keys)
-        apply_install(plan_install(find_client("cursor"), place, ENTRY, backups, lambda servers: ()), backups)
+        apply_install(
+            plan_install(find_client("cursor"), place, ENTRY, backups, lambda servers: ()), backups
+        )
         assert path.read_bytes() != before
         apply_uninstall(plan_uninstall(place, backups), backups)
         assert path.read_bytes() == before
@@ -217,7 +246,9 @@ def test_a_comment_never_swallows_what_follows_a_member_that_is_taken_out() -> N
     assert json_editor.parse(json_editor.remove(text, KEYS)) == {"mcpServers": {"b": 1}}
 
 
-@pytest.mark.parametrize("secret", ["ghp_notARealToken0000000000000000000000", "sk-notARealKey00000000"])
+@pytest.mark.parametrize(
+    "secret", ["ghp_notARealToken0000000000000000000000", "sk-notARealKey00000000"]
+)
 def test_the_difference_shows_what_is_new_and_masks_what_was_there(secret: str) -> None:
     text = json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": secret}}}}, indent=2)
     put = json_editor.set_value(text, KEYS, ENTRY)

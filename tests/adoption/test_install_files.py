@@ -1,4 +1,5 @@
-"""Clients' files: Portico goes into each as that client would write it, and out again without a trace."""
+"""Clients' files: Portico goes into each as that client would write it, and out again without a
+trace."""
 
 import json
 import os
@@ -64,7 +65,10 @@ SMALL: dict[str, bytes | None] = {
     "a comment in an empty map": b'{\n  "mcpServers": { /* none */ },\n}\n',
     "minified": b'{"a":[1,{"b":null}],"mcpServers":{"x":{"url":"http://x"}},"z":"}"}',
 }
-ENTRY = {"command": "/opt/portico/bin/portico", "args": ["stdio", "--config", "/home/ada/portico.yaml"]}
+ENTRY = {
+    "command": "/opt/portico/bin/portico",
+    "args": ["stdio", "--config", "/home/ada/portico.yaml"],
+}
 
 
 def nothing(servers: Any) -> tuple[str, ...]:
@@ -91,9 +95,13 @@ def data_of(place: ClientConfigLocation) -> dict[str, Any]:
     return dict(parse_document(place, place.path.read_bytes()).data)
 
 
-def installed(wanted: Client, place: ClientConfigLocation, backups: Backups, **more: Any) -> InstallPlan:
+def installed(
+    wanted: Client, place: ClientConfigLocation, backups: Backups, **more: Any
+) -> InstallPlan:
     entry = make_stdio_entry(wanted, [ENTRY["command"]], ENTRY["args"], ())  # type: ignore[list-item]
-    plan = plan_install(wanted, place, more.pop("entry", entry), backups, more.pop("behind", nothing), **more)
+    plan = plan_install(
+        wanted, place, more.pop("entry", entry), backups, more.pop("behind", nothing), **more
+    )
     apply_install(plan, backups)
     return plan
 
@@ -109,7 +117,11 @@ def backups(tmp_path: Path) -> Backups:
     return Backups(tmp_path / "data" / "clients")
 
 
-ALWAYS = [(*file, rough) for file in FILES for rough in ("as it is", "with a byte order mark", "with CRLF")]
+ALWAYS = [
+    (*file, rough)
+    for file in FILES
+    for rough in ("as it is", "with a byte order mark", "with CRLF")
+]
 RARELY = [
     (name, "user", rough)
     for name in ("claude-desktop", "zed", "codex")
@@ -141,11 +153,19 @@ def test_a_real_file_gets_the_entry_keeps_the_rest_and_is_restored_byte_for_byte
 def _lines_kept(before: str, after: str) -> bool:
     """Whether every line is still there, in order, but for a comma or a brace's contents."""
     rest = iter(after.splitlines())
-    return all(any(line == other or line.rstrip("}\r ") in other for other in rest) for line in before.splitlines())
+    return all(
+        any(line == other or line.rstrip("}\r ") in other for other in rest)
+        for line in before.splitlines()
+    )
 
 
 EVERY = [(known.name, small) for known in list_clients() for small in ("missing", "empty")]
-FEW = [(name, small) for name in ("cursor", "zed", "codex") for small in SMALL if small not in ("missing", "empty")]
+FEW = [
+    (name, small)
+    for name in ("cursor", "zed", "codex")
+    for small in SMALL
+    if small not in ("missing", "empty")
+]
 
 
 @pytest.mark.parametrize(("name", "small"), [*EVERY, *FEW], ids=str)
@@ -158,7 +178,9 @@ def test_a_missing_empty_or_tiny_file_is_filled_and_emptied_again(
         before = b"a.b = 1 # x"
     written(place, before)
     installed(wanted, place, backups)
-    assert parse_document(place, place.path.read_bytes()).servers["portico"]["args"] == ENTRY["args"]
+    assert (
+        parse_document(place, place.path.read_bytes()).servers["portico"]["args"] == ENTRY["args"]
+    )
     assert uninstalled(place, backups).outcome == ("removed" if before is None else "restored")
     assert now(place) == before
     assert before is not None or not place.path.parent.exists() or place.path.parent == tmp_path
@@ -189,18 +211,28 @@ def test_servers_that_portico_has_are_taken_out_on_request_and_come_back(
     written(place, before)
     servers = parse_document(place, before).servers
     known = next(key for key, entry in servers.items() if "command" in entry)
-    config = Config(servers={"mine": BackendConfig(command=servers[known]["command"], args=servers[known]["args"])})
+    config = Config(
+        servers={
+            "mine": BackendConfig(command=servers[known]["command"], args=servers[known]["args"])
+        }
+    )
 
     def behind(found: Any) -> dict[str, str]:
         return find_duplicates(found, config)
 
     plain = plan_install(wanted, place, ENTRY, backups, behind)
-    assert (plain.duplicate_servers, plain.replaced_servers, plain.remaining_servers) == ((known,), (), tuple(servers))
+    assert (plain.duplicate_servers, plain.replaced_servers, plain.remaining_servers) == (
+        (known,),
+        (),
+        tuple(servers),
+    )
     plan = installed(wanted, place, backups, behind=behind, replacing=True)
     assert plan.replaced_servers == (known,)
     after = parse_document(place, place.path.read_bytes())
     assert {*after.servers} == {*servers, "portico"} - {known}
-    edited = after.text.replace("linear", "linear2").replace("high", "low").replace("Alt+Space", "Alt+P")
+    edited = (
+        after.text.replace("linear", "linear2").replace("high", "low").replace("Alt+Space", "Alt+P")
+    )
     place.path.write_text(edited)
     assert edited != after.text
     assert uninstalled(place, backups).replaced_servers == (known,)
@@ -245,11 +277,15 @@ def test_edits_between_two_installs_survive_the_uninstall(tmp_path: Path, backup
     place.path.write_text(text)
     installed(wanted, place, backups, entry={**ENTRY, "args": ["stdio"]})
     uninstalled(place, backups)
-    expected = (FIXTURES / "mcp_config.json").read_text().replace('"disabled": false', '"disabled": true')
+    expected = (
+        (FIXTURES / "mcp_config.json").read_text().replace('"disabled": false', '"disabled": true')
+    )
     assert place.path.read_text() == expected
 
 
-def test_what_a_person_added_to_the_entry_stays_when_it_is_updated(tmp_path: Path, backups: Backups) -> None:
+def test_what_a_person_added_to_the_entry_stays_when_it_is_updated(
+    tmp_path: Path, backups: Backups
+) -> None:
     wanted, place = place_of("cline", "user", tmp_path)
     installed(wanted, place, backups)
     data = data_of(place)
@@ -260,7 +296,9 @@ def test_what_a_person_added_to_the_entry_stays_when_it_is_updated(tmp_path: Pat
     assert mine == {**ENTRY, "args": ["stdio"], "autoApprove": ["search_tools"], "timeout": 90}
 
 
-def test_two_scopes_in_one_file_are_undone_in_either_order(tmp_path: Path, backups: Backups) -> None:
+def test_two_scopes_in_one_file_are_undone_in_either_order(
+    tmp_path: Path, backups: Backups
+) -> None:
     before = (FIXTURES / "claude.json").read_bytes()
     for order in (("user", "local"), ("local", "user")):
         wanted, user = place_of("claude-code", "user", tmp_path)
@@ -280,7 +318,11 @@ BROKEN = {
     "a list": (b"[1]", 1, "list"),
     "a map that is none": (b'{\n\n  "mcpServers": ["x"]\n}', 3, "mcpServers is not a map"),
     "null": (b'{"mcpServers": null}', 1, "mcpServers is not a map"),
-    "somebody else's": (b'{\n  "mcpServers": {\n    "portico": {"command": "door"}}}', 3, "somebody else's"),
+    "somebody else's": (
+        b'{\n  "mcpServers": {\n    "portico": {"command": "door"}}}',
+        3,
+        "somebody else's",
+    ),
     "two maps": (b'{"mcpServers": {},\n"mcpServers": {}}', 2, "written twice"),
     "not text": (b'{"a": "\xff"}', 1, "not utf-8"),
     "nested too deeply": (b"[" * 100_000, 1, "nested"),
@@ -307,7 +349,11 @@ TOML = {
     "on one line": (b'a = 1\nmcp_servers = { x = { url = "y" } }\n', 2, "cannot be changed"),
     "no map": (b"mcp_servers = 1\n", 1, "not a map"),
     "an array": (b"a = 1\n[[mcp_servers]]\nx = 1\n", 2, "not a map"),
-    "somebody else's": (b'a = 1\n\n[mcp_servers.portico]\ncommand = "door"\n', 3, "somebody else's"),
+    "somebody else's": (
+        b'a = 1\n\n[mcp_servers.portico]\ncommand = "door"\n',
+        3,
+        "somebody else's",
+    ),
 }
 
 
@@ -323,10 +369,15 @@ def test_a_toml_file_that_cannot_be_changed_is_refused_with_its_line(
     assert (refused.value.file, refused.value.line) == (str(place.path), line)
     assert now(place) == data
     if "one line" in what:
-        assert tomllib.loads(refused.value.advice.partition("\n")[2])["mcp_servers"]["portico"] == ENTRY
+        assert (
+            tomllib.loads(refused.value.advice.partition("\n")[2])["mcp_servers"]["portico"]
+            == ENTRY
+        )
 
 
-def test_an_entry_in_one_line_of_toml_is_not_damaged_by_taking_it_out(tmp_path: Path, backups: Backups) -> None:
+def test_an_entry_in_one_line_of_toml_is_not_damaged_by_taking_it_out(
+    tmp_path: Path, backups: Backups
+) -> None:
     _, place = place_of("codex", "user", tmp_path)
     data = b'[mcp_servers]\nportico = { command = "portico", args = ["stdio"] }\n'
     written(place, data)
@@ -338,7 +389,14 @@ def test_an_entry_in_one_line_of_toml_is_not_damaged_by_taking_it_out(tmp_path: 
     written(place, other)
     with pytest.raises(ConfigError):
         apply_install(
-            plan_install(find_client("codex"), place, ENTRY, backups, lambda servers: ["c"], replace_duplicates=True),
+            plan_install(
+                find_client("codex"),
+                place,
+                ENTRY,
+                backups,
+                lambda servers: ["c"],
+                replace_duplicates=True,
+            ),
             backups,
         )
     assert now(place) == other
@@ -426,7 +484,9 @@ def test_backups_and_new_files_are_for_this_person_only(tmp_path: Path, backups:
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
-def test_without_its_record_an_entry_is_still_known_and_taken_out(tmp_path: Path, backups: Backups) -> None:
+def test_without_its_record_an_entry_is_still_known_and_taken_out(
+    tmp_path: Path, backups: Backups
+) -> None:
     wanted, place = place_of("vscode", "user", tmp_path)
     before = (FIXTURES / "vscode_mcp.json").read_bytes()
     written(place, before)
@@ -481,8 +541,12 @@ def test_an_address_of_ours_is_known_by_its_record(tmp_path: Path, backups: Back
 
 def test_a_large_file_of_claude_code_is_handled(tmp_path: Path, backups: Backups) -> None:
     wanted, place = place_of("claude-code", "user", tmp_path)
-    history = [{"display": f"line {number}\n" * 20, "pastedContents": {}} for number in range(7_000)]
-    before = json.dumps({"projects": {"/p": {"history": history}}, "mcpServers": {}}, indent=2).encode()
+    history = [
+        {"display": f"line {number}\n" * 20, "pastedContents": {}} for number in range(7_000)
+    ]
+    before = json.dumps(
+        {"projects": {"/p": {"history": history}}, "mcpServers": {}}, indent=2
+    ).encode()
     assert len(before) > 1_500_000
     written(place, before)
     installed(wanted, place, backups)

@@ -39,7 +39,14 @@ class Side:
     insight: UsageData
     record: GatewayStore
 
-    async def get(self, path: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **query: Any) -> Raw:
+    async def get(
+        self,
+        path: str,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
+    ) -> Raw:
         """The JSON of an answer that has this status."""
         path = path if path.startswith("/api") else f"{V1}/{path}"
         given = {key: value for key, value in query.items() if value is not None}
@@ -51,7 +58,9 @@ class Side:
     def called(self, address: str, *, times: int = 1, ms: float = 10.0, ok: bool = True) -> None:
         """Let the gateway hear that a tool was called."""
         for _ in range(times):
-            self.gateway.bus.publish(ToolCalled(address, "0" * 16, ms / 1_000, ok, Caller(name="tester")))
+            self.gateway.bus.publish(
+                ToolCalled(address, "0" * 16, ms / 1_000, ok, Caller(name="tester"))
+            )
 
     async def every(self, path: str, key: str, **query: Any) -> list[Raw]:
         """All items of a list, its pages followed to the end."""
@@ -70,8 +79,14 @@ def eyes(gateway: GatewayRuntime) -> tuple[ProfileState, UsageData, GatewayStore
     """What the front door sees, with books of its own: a gateway's are tended whenever it is time."""
     record = GatewayStore(None, None)
     usage = ToolUsage(record, gateway.bus, Retention())
-    insight = UsageData(usage, Standings(usage, record), TokenLedger(record, gateway.bus, lambda _: 0))
-    return ProfileState(gateway.get_view().settings, gateway.catalog, gateway.upstreams, insight), insight, record
+    insight = UsageData(
+        usage, Standings(usage, record), TokenLedger(record, gateway.bus, lambda _: 0)
+    )
+    return (
+        ProfileState(gateway.get_view().settings, gateway.catalog, gateway.upstreams, insight),
+        insight,
+        record,
+    )
 
 
 @asynccontextmanager
@@ -85,17 +100,30 @@ async def side_door(
     """A gateway over these backends, and a client of its API in this process."""
     async with gateway_over(backends, config) as gateway:
         sight, insight, record = eyes(gateway)
-        api = make_api(sight, gateway.get_view().search_service, record, upstreams=gateway.upstreams, clock=clock)
+        api = make_api(
+            sight,
+            gateway.get_view().search_service,
+            record,
+            upstreams=gateway.upstreams,
+            clock=clock,
+        )
         app = make_app(gateway.get_endpoints(), api=api, **options)
         transport = httpx2.ASGITransport(app=app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8420") as http:
+        async with httpx2.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1:8420"
+        ) as http:
             yield Side(gateway, app, http, insight, record)
         await record.close()
 
 
-def many(prefix: str, number: int, words: str = "Does something useful with a thing of kind") -> Iterable[Raw]:
+def many(
+    prefix: str, number: int, words: str = "Does something useful with a thing of kind"
+) -> Iterable[Raw]:
     """Definitions of so many tools."""
-    return [tool(f"{prefix}_{at}", f"{words} {at}.", path="string", depth="integer") for at in range(number)]
+    return [
+        tool(f"{prefix}_{at}", f"{words} {at}.", path="string", depth="integer")
+        for at in range(number)
+    ]
 
 
 def backend(*definitions: Raw, **options: Any) -> FakeBackend:

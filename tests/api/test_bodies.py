@@ -100,7 +100,9 @@ async def test_each_tier_is_kept_as_long_as_it_may_be_and_revalidated_for_nothin
             assert (again.status_code, again.content) == (304, b"")
             for name in ("etag", "cache-control", "vary"):
                 assert again.headers[name] == reply.headers[name]
-            assert (await side.http.get(url, headers={"if-none-match": '"other"'})).content == reply.content
+            assert (
+                await side.http.get(url, headers={"if-none-match": '"other"'})
+            ).content == reply.content
         for path in ("tools", "tools?query=git", "calls", "stats", "stats/tokens"):
             reply = await side.http.get(f"{V1}/{path}")
             assert reply.headers["cache-control"] == "no-store", path
@@ -140,7 +142,9 @@ async def test_a_tier_is_worked_out_anew_when_its_time_is_up_or_the_catalog_chan
 async def test_a_head_has_what_the_get_has_but_its_body():
     async with side_door({"git": backend(*many("git", 3))}) as side:
         for path in ("tools/hot", "tools", "tools/git/git_0", "tools/git/nothing"):
-            get, head = [await side.http.request(method, f"{V1}/{path}") for method in ("GET", "HEAD")]
+            get, head = [
+                await side.http.request(method, f"{V1}/{path}") for method in ("GET", "HEAD")
+            ]
             assert head.content == b""
             assert (head.status_code, dict(head.headers)) == (get.status_code, dict(get.headers))
 

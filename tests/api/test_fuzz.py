@@ -1,4 +1,5 @@
-"""Whatever is asked of the API within and beyond its own description, it answers as described, and never fails."""
+"""Whatever is asked of the API within and beyond its own description, it answers as described, and
+never fails."""
 
 import asyncio
 import threading
@@ -35,9 +36,13 @@ CHECKS = [
 
 def _servers() -> dict[str, Any]:
     return {
-        "git": backend(tool("create_issue", "Create a new issue.", owner="string"), *many("git", 30)),
+        "git": backend(
+            tool("create_issue", "Create a new issue.", owner="string"), *many("git", 30)
+        ),
         "mail": backend(*many("mail", 5, "Sends an e-mail")),
-        "odd": backend(*(tool(name) for name in ODD), {"name": "bare"}, {"name": "any", "inputSchema": True}),
+        "odd": backend(
+            *(tool(name) for name in ODD), {"name": "bare"}, {"name": "any", "inputSchema": True}
+        ),
     }
 
 
@@ -53,10 +58,14 @@ def address() -> Iterator[str]:
             caller = Caller("session", "fuzz")
             gateway.bus.publish(ToolsShown(caller, "words", is_listing=True))
             for at in range(40):
-                gateway.bus.publish(ToolCalled(f"git.git_{at % 7}", "0" * 16, at / 100, at % 5 > 0, caller))
+                gateway.bus.publish(
+                    ToolCalled(f"git.git_{at % 7}", "0" * 16, at / 100, at % 5 > 0, caller)
+                )
             await insight.tool_usage.flush()
             await insight.standings.recompute()
-            api = make_api(sight, gateway.get_view().search_service, record, upstreams=gateway.upstreams)
+            api = make_api(
+                sight, gateway.get_view().search_service, record, upstreams=gateway.upstreams
+            )
             async with serve_http(gateway, api=api) as url:
                 found["url"] = url.removesuffix("/mcp")
                 ready.set()
@@ -111,14 +120,27 @@ JSON = {"content-type": "application/json"}
 KNOWN = {
     "servers/{name}": [{"name": name} for name in ("git", "Mail", "odd")],
     "servers/{name}/restart": [{"name": name} for name in ("git", "Mail", "odd")],
-    "tools/category/{name}": [{"name": name} for name in ("other", "version-control", "Mail, chat and social media")],
+    "tools/category/{name}": [
+        {"name": name} for name in ("other", "version-control", "Mail, chat and social media")
+    ],
     "tools/{server}/{tool}": [
         {"server": "git", "tool": "create_issue"},
         *({"server": "odd", "tool": name} for name in (*ODD, "bare", "any") if name != ".."),
     ],
 }
-SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large, HealthCheck.large_base_example]
-FUZZ = settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+SLOW = [
+    HealthCheck.too_slow,
+    HealthCheck.filter_too_much,
+    HealthCheck.data_too_large,
+    HealthCheck.large_base_example,
+]
+FUZZ = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=SLOW,
+)
 
 
 def test_every_operation_is_tried(description: Any):

@@ -25,7 +25,9 @@ async def test_servers_are_listed_with_how_they_are():
 
 async def test_why_a_server_is_down_is_told_without_its_secrets():
     down = FakeBackend()
-    down.refuses = BackendUnavailable("exited (stderr: no login with API_TOKEN=hidden-1 at https://me:hidden-2@db/x)")
+    down.refuses = BackendUnavailable(
+        "exited (stderr: no login with API_TOKEN=hidden-1 at https://me:hidden-2@db/x)"
+    )
     async with side_door({"gone": down}) as side:
         for path in ("servers", "servers/gone"):
             text = (await side.http.get(f"{V1}/{path}")).text
@@ -42,7 +44,9 @@ async def test_many_servers_come_in_pages_that_fit():
 
 
 async def test_a_server_is_shown_with_what_it_says_of_itself():
-    async with side_door({"my-git": backend(*many("git", 3), instructions="Ask before you push. " * 900)}) as side:
+    async with side_door(
+        {"my-git": backend(*many("git", 3), instructions="Ask before you push. " * 900)}
+    ) as side:
         body = await side.get("servers/my_git", max_tokens=300)
         models.ServerDetails.model_validate(body)
         assert body["server"] == "my-git"
@@ -53,7 +57,9 @@ async def test_a_server_is_shown_with_what_it_says_of_itself():
 
 
 async def test_calls_are_listed_latest_first_without_what_they_were_given():
-    async with side_door({"git": backend(*many("git", 3)), "disk": backend(*many("read", 1))}) as side:
+    async with side_door(
+        {"git": backend(*many("git", 3)), "disk": backend(*many("read", 1))}
+    ) as side:
         side.called("git.git_0", ms=5)
         side.called("git.git_1", ms=7, ok=False)
         side.called("disk.read_0")
@@ -62,9 +68,16 @@ async def test_calls_are_listed_latest_first_without_what_they_were_given():
         models.CallList.model_validate(body)
         assert [call["tool"] for call in body["calls"]] == ["disk.read_0", "git.git_1", "git.git_0"]
         assert set(body["calls"][0]) == {"id", "at", "tool", "ok", "ms", "client"}
-        assert [call["tool"] for call in (await side.get("calls", server="git"))["calls"]] == ["git.git_1", "git.git_0"]
-        assert [call["tool"] for call in (await side.get("calls", tool="git.git_0"))["calls"]] == ["git.git_0"]
-        assert [call["tool"] for call in (await side.get("calls", ok=False))["calls"]] == ["git.git_1"]
+        assert [call["tool"] for call in (await side.get("calls", server="git"))["calls"]] == [
+            "git.git_1",
+            "git.git_0",
+        ]
+        assert [call["tool"] for call in (await side.get("calls", tool="git.git_0"))["calls"]] == [
+            "git.git_0"
+        ]
+        assert [call["tool"] for call in (await side.get("calls", ok=False))["calls"]] == [
+            "git.git_1"
+        ]
         assert (await side.get("calls", server="git", tool="disk.read_0"))["calls"] == []
         paged = await side.every("calls", "calls", limit=1)
         assert [call["tool"] for call in paged] == ["disk.read_0", "git.git_1", "git.git_0"]
@@ -73,17 +86,29 @@ async def test_calls_are_listed_latest_first_without_what_they_were_given():
 
 
 async def test_the_house_in_figures():
-    async with side_door({"git": backend(*many("git", 3)), "disk": backend(*many("read", 1))}) as side:
+    async with side_door(
+        {"git": backend(*many("git", 3)), "disk": backend(*many("read", 1))}
+    ) as side:
         before = await side.get("stats")
         models.GatewayStats.model_validate(before)
-        assert (before["tools"], before["servers"], before["calls"], before["tools_used"]) == (4, 2, 0, 0)
+        assert (before["tools"], before["servers"], before["calls"], before["tools_used"]) == (
+            4,
+            2,
+            0,
+            0,
+        )
         assert before["tiers"] == {"hot": 0, "warm": 0, "standard": 0, "cold": 4}
         side.called("git.git_1", times=3)
         side.called("git.git_2", ok=False)
         await side.insight.standings.recompute()
         after = await side.get("stats")
         models.GatewayStats.model_validate(after)
-        assert (after["calls"], after["calls_7d"], after["tools_used"], after["success_rate"]) == (4, 4, 2, 0.75)
+        assert (after["calls"], after["calls_7d"], after["tools_used"], after["success_rate"]) == (
+            4,
+            4,
+            2,
+            0.75,
+        )
         assert after["most_used"][0]["tool"] == "git.git_1"
         assert sum(after["tiers"].values()) == 4
         assert after["states"] == {"ready": 2}
@@ -92,7 +117,9 @@ async def test_the_house_in_figures():
 async def test_the_ledger_says_what_was_saved_and_no_sessions_id():
     async with side_door({"git": backend(*many("git", 3))}) as side:
         side.gateway.bus.publish(
-            ToolsShown(Caller("session-id-of-a-client", "agent"), "some words " * 100, is_listing=True)
+            ToolsShown(
+                Caller("session-id-of-a-client", "agent"), "some words " * 100, is_listing=True
+            )
         )
         await side.insight.ledger.flush()
         reply = await side.http.get(f"{V1}/stats/tokens")

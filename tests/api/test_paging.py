@@ -1,4 +1,5 @@
-"""Whatever the sizes, whoever follows `next` sees everything once, and what fits is what was allowed."""
+"""Whatever the sizes, whoever follows `next` sees everything once, and what fits is what was
+allowed."""
 
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -7,16 +8,26 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.api.pagination import UNLIMITED_TOKENS, PagedList, PageRequest, fit_parts, render_list_page
+from portico.api.pagination import (
+    UNLIMITED_TOKENS,
+    PagedList,
+    PageRequest,
+    fit_parts,
+    render_list_page,
+)
 from portico.rendering.token_count import count_tokens
 
 words = st.lists(st.text(alphabet="abc é日🎉_", min_size=1, max_size=40), max_size=40)
 
 
 @settings(max_examples=60, deadline=None)
-@given(items=words, size=st.integers(1, 100), tokens=st.integers(300, 1_000), page=st.integers(1, 4))
+@given(
+    items=words, size=st.integers(1, 100), tokens=st.integers(300, 1_000), page=st.integers(1, 4)
+)
 def test_following_next_shows_every_item_once(items: list[str], size: int, tokens: int, page: int):
-    listing = PagedList("/list", "v1", {"page_size": size, "query": "a b&c", "tags": ["x", "y"], "none": None})
+    listing = PagedList(
+        "/list", "v1", {"page_size": size, "query": "a b&c", "tags": ["x", "y"], "none": None}
+    )
     place, seen = PageRequest(size, page, None, tokens), list[str]()
     for _ in range(len(items) + 1):
         body = render_list_page("items", items, lambda item: {"item": item}, place, listing, {})
@@ -27,7 +38,9 @@ def test_following_next_shows_every_item_once(items: list[str], size: int, token
             break
         asked = parse_qs(urlsplit(address).query)
         assert (asked["tags"], asked["query"], asked["version"]) == (["x", "y"], ["a b&c"], ["v1"])
-        place = PageRequest(int(asked["page_size"][0]), 1, int(asked["offset"][0]), int(asked["max_tokens"][0]))
+        place = PageRequest(
+            int(asked["page_size"][0]), 1, int(asked["offset"][0]), int(asked["max_tokens"][0])
+        )
     assert seen == items[(page - 1) * size :]
 
 

@@ -24,7 +24,10 @@ WRONG = [
 async def test_parameters_that_cannot_be_used_are_named(path: str):
     async with side_door({"git": backend(*many("git", 2))}) as side:
         reply = await side.http.get(f"{V1}/{path}")
-        assert (reply.status_code, reply.headers["content-type"]) == (422, "application/problem+json")
+        assert (reply.status_code, reply.headers["content-type"]) == (
+            422,
+            "application/problem+json",
+        )
         problem = ProblemDetails.model_validate(reply.json())
         assert problem.problems or problem.kind == "unknown_name"
         assert problem.advice
@@ -38,7 +41,9 @@ async def test_a_misspelt_parameter_gets_the_nearest():
         assert "min_success_rate" in problem["advice"]
 
 
-@pytest.mark.parametrize("query", ["limit=1&limit=2", "server=git&server=mail", "query=a&query=b", "page=1&page=1"])
+@pytest.mark.parametrize(
+    "query", ["limit=1&limit=2", "server=git&server=mail", "query=a&query=b", "page=1&page=1"]
+)
 async def test_a_parameter_that_is_given_twice_is_refused(query: str):
     async with side_door({"git": backend(*many("git", 2))}) as side:
         problem = await side.get(f"tools?{query}", status=422)
@@ -47,7 +52,9 @@ async def test_a_parameter_that_is_given_twice_is_refused(query: str):
 
 async def test_a_flood_of_wrong_parameters_is_counted_and_a_few_are_named():
     async with side_door({"git": backend(*many("git", 2))}) as side:
-        problem = await side.get("tools?" + "&".join(f"limt{at}" for at in range(7_000)), status=422)
+        problem = await side.get(
+            "tools?" + "&".join(f"limt{at}" for at in range(7_000)), status=422
+        )
         assert problem["problems"][-1] == "… and 6992 more"
         assert problem["nearest"] == ["limit"]
 
@@ -169,10 +176,16 @@ async def test_the_description_names_every_route_and_what_can_go_wrong():
         assert "HTTPValidationError" not in found["components"]["schemas"]
 
 
-@pytest.mark.parametrize("path", ["/api/v1/tools/hot", "/api/docs", "/api/openapi.json", "/api/nothing", "/api"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/tools/hot", "/api/docs", "/api/openapi.json", "/api/nothing", "/api"]
+)
 async def test_without_the_token_nobody_comes_in(path: str):
     async with side_door({"git": backend(*many("git", 2))}, token=TOKEN) as side:
-        for headers in ({}, {"authorization": f"Bearer {TOKEN}x"}, {"authorization": f"Basic {TOKEN}"}):
+        for headers in (
+            {},
+            {"authorization": f"Bearer {TOKEN}x"},
+            {"authorization": f"Basic {TOKEN}"},
+        ):
             reply = await side.http.get(f"{path}?token={TOKEN}", headers=headers)
             assert reply.status_code == 401
             assert reply.headers["www-authenticate"].startswith("Bearer")
@@ -186,15 +199,29 @@ async def test_without_the_token_nobody_comes_in(path: str):
 async def test_other_hosts_and_other_pages_are_kept_out():
     async with side_door({"git": backend(*many("git", 2))}, allowed_hosts=("box.lan",)) as side:
         for path in ("/api/v1/tools/hot", "/api/docs", "/api/nothing"):
-            for host in ("evil.example", "localhost.evil.example", "127.0.0.1:80@evil.example", "127.0.0.1:x", "[::]"):
+            for host in (
+                "evil.example",
+                "localhost.evil.example",
+                "127.0.0.1:80@evil.example",
+                "127.0.0.1:x",
+                "[::]",
+            ):
                 reply = await side.http.get(path, headers={"host": host})
                 assert reply.status_code == 421, host
                 assert ProblemDetails.model_validate(reply.json()).advice
-            for origin in ("https://evil.example", "null", "http://localhost.evil.example", "http://localhost:1/x://"):
+            for origin in (
+                "https://evil.example",
+                "null",
+                "http://localhost.evil.example",
+                "http://localhost:1/x://",
+            ):
                 reply = await side.http.get(path, headers={"origin": origin})
                 assert reply.status_code == 403, origin
                 assert ProblemDetails.model_validate(reply.json()).advice
-            for headers in ({"host": "box.lan:1"}, {"host": "[::1]:8420", "origin": "http://localhost:5173"}):
+            for headers in (
+                {"host": "box.lan:1"},
+                {"host": "[::1]:8420", "origin": "http://localhost:5173"},
+            ):
                 assert (await side.http.get(path, headers=headers)).status_code != 421
             twice = [("origin", "http://localhost"), ("origin", "http://localhost")]
             assert (await side.http.get(path, headers=twice)).status_code == 400

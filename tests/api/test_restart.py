@@ -35,7 +35,9 @@ async def test_a_restart_answers_with_the_new_state():
 
 async def test_a_restart_that_fails_says_why_with_the_last_words_and_without_secrets():
     broken = Talking()
-    broken.refuses = BackendUnavailable("exited (stderr: API_TOKEN=hidden-2 is wrong)", advice="Set API_TOKEN.")
+    broken.refuses = BackendUnavailable(
+        "exited (stderr: API_TOKEN=hidden-2 is wrong)", advice="Set API_TOKEN."
+    )
     async with side_door({"gone": broken}) as side:
         reply = await side.http.post(f"{V1}/servers/gone/restart", headers=JSON)
         assert reply.status_code == 503
@@ -45,7 +47,9 @@ async def test_a_restart_that_fails_says_why_with_the_last_words_and_without_sec
         assert problem.stderr[0] == "reading settings"
         assert "hidden" not in reply.text
         broken.refuses = None
-        assert (await side.http.post(f"{V1}/servers/gone/restart", headers=JSON)).json()["state"] == "ready"
+        assert (await side.http.post(f"{V1}/servers/gone/restart", headers=JSON)).json()[
+            "state"
+        ] == "ready"
 
 
 async def test_an_unknown_server_gets_the_nearest_names():
@@ -69,8 +73,12 @@ async def test_other_pages_other_hosts_and_strangers_restart_nothing():
     async with side_door({"git": git}, token=TOKEN) as side:
         path, known = f"{V1}/servers/git/restart", {"authorization": f"Bearer {TOKEN}"}
         assert (await side.http.post(path)).status_code == 401
-        assert (await side.http.post(path, headers={**known, "origin": "https://evil.example"})).status_code == 403
-        assert (await side.http.post(path, headers={**known, "host": "evil.example"})).status_code == 421
+        assert (
+            await side.http.post(path, headers={**known, "origin": "https://evil.example"})
+        ).status_code == 403
+        assert (
+            await side.http.post(path, headers={**known, "host": "evil.example"})
+        ).status_code == 421
         assert (await side.http.post(f"{path}?now=1", headers=known)).status_code == 422
         assert git.connections == 1
         assert (await side.http.post(path, headers=known)).status_code == 200

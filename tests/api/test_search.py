@@ -12,9 +12,18 @@ from tests.api.serving import V1, backend, many, side_door
 from tests.interaction.fakes import tool
 
 SERVERS = {
-    "git": [tool("create_issue", "Create a new issue in a repository."), tool("list_commits", "List commits.")],
-    "mail": [tool("send_mail", "Send an e-mail to somebody."), tool("read_inbox", "Read the inbox.")],
-    "lint": [tool("check_types", "Static analysis of the types."), tool("find_bugs", "Static analysis for bugs.")],
+    "git": [
+        tool("create_issue", "Create a new issue in a repository."),
+        tool("list_commits", "List commits."),
+    ],
+    "mail": [
+        tool("send_mail", "Send an e-mail to somebody."),
+        tool("read_inbox", "Read the inbox."),
+    ],
+    "lint": [
+        tool("check_types", "Static analysis of the types."),
+        tool("find_bugs", "Static analysis for bugs."),
+    ],
 }
 
 
@@ -41,12 +50,15 @@ async def test_nothing_that_fits_is_said_to_be_so():
         models.ToolList.model_validate(body)
         assert body["fit"] == "none"
         assert "No tool" in body["verdict"]
-        # By meaning, everything is a little like it: only the nearest are shown, whether tools are encoded yet or not.
+        # By meaning, everything is a little like it: only the nearest are shown, whether tools are
+        # encoded yet or not.
         assert len(body["tools"]) <= 3
 
 
 async def test_a_search_can_be_followed_to_its_end_without_a_tool_shown_twice():
-    async with side_door({f"s{at}": backend(*many(f"read_{at}", 40, "Reads a file")) for at in range(3)}) as side:
+    async with side_door(
+        {f"s{at}": backend(*many(f"read_{at}", 40, "Reads a file")) for at in range(3)}
+    ) as side:
         found = await side.every("tools", "tools", query="read a file", limit=9, max_tokens=600)
         names = [one["tool"] for one in found]
         assert len(names) == len(set(names)) > 20
@@ -71,7 +83,9 @@ async def test_tools_are_filtered_by_category_and_tag():
         for card in (await side.get("tools/categories"))["categories"]:
             listed = await side.get("tools", category=card["category"])
             assert listed["pagination"]["total_count"] == card["tools"]
-            found = await side.get("tools", category=card["category"], query="a mail about an issue and its commits")
+            found = await side.get(
+                "tools", category=card["category"], query="a mail about an issue and its commits"
+            )
             names = {one["tool"] for one in listed["tools"]}
             assert {one["tool"] for one in found["tools"]} <= names
         problem = await side.get("tools", status=422, tags=["web"])
@@ -87,7 +101,9 @@ async def test_all_tools_are_listed_hottest_first_each_once():
         side.called("more.m_33", times=5)
         side.called("git.list_commits", times=2)
         await side.insight.standings.recompute()
-        found = [one["tool"] for one in await side.every("tools", "tools", limit=30, max_tokens=700)]
+        found = [
+            one["tool"] for one in await side.every("tools", "tools", limit=30, max_tokens=700)
+        ]
         assert found[:2] == ["more.m_33", "git.list_commits"]
         assert sorted(found) == sorted(side.gateway.catalog.snapshot.tools)
 
@@ -95,11 +111,17 @@ async def test_all_tools_are_listed_hottest_first_each_once():
 async def test_it_is_said_that_no_call_is_known_yet():
     async with side_door(servers()) as side:
         assert "No calls are known" in (await side.get("tools", max_latency_ms=5))["note"]
-        assert "No calls are known" in (await side.get("tools", max_latency_ms=5, query="mail"))["note"]
+        assert (
+            "No calls are known"
+            in (await side.get("tools", max_latency_ms=5, query="mail"))["note"]
+        )
 
 
 async def test_answers_fit_the_tokens_that_were_asked_for():
-    long = {f"server-{at}": backend(*many(f"read_{at}" * 6, 30, "Reads the file " * 20)) for at in range(4)}
+    long = {
+        f"server-{at}": backend(*many(f"read_{at}" * 6, 30, "Reads the file " * 20))
+        for at in range(4)
+    }
     async with side_door(long) as side:
         for tokens in (300, 900, 4_000):
             for query in ("", "query=read+a+file&"):
@@ -109,13 +131,25 @@ async def test_answers_fit_the_tokens_that_were_asked_for():
 
 FILTERS: list[dict[str, Any]] = [
     {**where, **how}
-    for where in ({}, {"server": "git"}, {"category": "{category}"}, {"server": "lint", "category": "{category}"})
-    for how in ({}, {"max_latency_ms": 50}, {"min_success_rate": 0.5}, {"max_latency_ms": 50, "min_success_rate": 0.5})
+    for where in (
+        {},
+        {"server": "git"},
+        {"category": "{category}"},
+        {"server": "lint", "category": "{category}"},
+    )
+    for how in (
+        {},
+        {"max_latency_ms": 50},
+        {"min_success_rate": 0.5},
+        {"max_latency_ms": 50, "min_success_rate": 0.5},
+    )
 ]
 
 
 @pytest.mark.parametrize("sizes", [(1, 300), (3, 20_000), (100, 300), (100, 20_000)], ids=str)
-async def test_what_passes_the_filters_is_what_a_plain_reading_of_them_lets_pass(sizes: tuple[int, int]):
+async def test_what_passes_the_filters_is_what_a_plain_reading_of_them_lets_pass(
+    sizes: tuple[int, int],
+):
     limit, tokens = sizes
     async with side_door({**servers(), "more": backend(*many("m", 30))}) as side:
         for address, ms, ok in (
@@ -137,7 +171,9 @@ async def test_what_passes_the_filters_is_what_a_plain_reading_of_them_lets_pass
             )
 
         for filters in FILTERS:
-            given = {key: category if key == "category" else value for key, value in filters.items()}
+            given = {
+                key: category if key == "category" else value for key, value in filters.items()
+            }
             found = await side.every("tools", "tools", limit=limit, max_tokens=tokens, **given)
             expected = sorted(address for address in snapshot.tools if passes(address, given))
             assert sorted(card["tool"] for card in found) == expected, given

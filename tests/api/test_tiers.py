@@ -45,13 +45,23 @@ async def test_pins_head_the_hot_list():
     config = Config(pins=("git.list_commits",))
     async with side_door({"git": backend(*GIT)}, config) as side:
         body = await side.get("tools/hot")
-        assert (body["grounds"], [card["tool"] for card in body["tools"]]) == ("pins", ["git.list_commits"])
+        assert (body["grounds"], [card["tool"] for card in body["tools"]]) == (
+            "pins",
+            ["git.list_commits"],
+        )
 
 
 async def test_the_hot_list_and_the_categories_fit_their_tokens_however_long_names_are():
-    servers = {f"server-{at}": backend(*many(f"a_rather_long_name_{at}" * 3, 40, "Wörter " * 60)) for at in range(30)}
+    servers = {
+        f"server-{at}": backend(*many(f"a_rather_long_name_{at}" * 3, 40, "Wörter " * 60))
+        for at in range(30)
+    }
     config = Config(
-        pins=tuple(f"server-{at}.{f'a_rather_long_name_{at}' * 3}_{n}" for at in range(30) for n in range(5))
+        pins=tuple(
+            f"server-{at}.{f'a_rather_long_name_{at}' * 3}_{n}"
+            for at in range(30)
+            for n in range(5)
+        )
     )
     async with side_door(servers, config) as side:
         hot, categories = await text_of(side, "tools/hot"), await text_of(side, "tools/categories")
@@ -73,7 +83,9 @@ async def test_categories_say_what_is_in_them():
 async def test_many_categories_are_all_reached_page_by_page(tmp_path: Path):
     one = {"functions": "portico.demo.colors:TOOLS"}
     servers = {f"s{at}": {**one, "category": f"a kind of its own number {at}"} for at in range(150)}
-    async with side_door({}, Config.model_validate({"data_dir": tmp_path, "servers": servers})) as side:
+    async with side_door(
+        {}, Config.model_validate({"data_dir": tmp_path, "servers": servers})
+    ) as side:
         first = await side.get("tools/categories")
         assert first["total_count"] == 150
         assert first["left_out"] == 150 - len(first["categories"]) > 0
@@ -82,9 +94,13 @@ async def test_many_categories_are_all_reached_page_by_page(tmp_path: Path):
         assert len({card["category"] for card in found}) == len(found) == 150
 
 
-@pytest.mark.parametrize("query", [{}, {"page_size": 7}, {"max_tokens": 300}, {"max_tokens": 500, "page_size": 100}])
+@pytest.mark.parametrize(
+    "query", [{}, {"page_size": 7}, {"max_tokens": 300}, {"max_tokens": 500, "page_size": 100}]
+)
 async def test_following_next_shows_every_tool_of_a_category_exactly_once(query: dict[str, int]):
-    async with side_door({f"git-{at}": backend(*GIT, *many("git_commit", 30)) for at in range(4)}) as side:
+    async with side_door(
+        {f"git-{at}": backend(*GIT, *many("git_commit", 30)) for at in range(4)}
+    ) as side:
         categories = (await side.get("tools/categories"))["categories"]
         seen: list[str] = []
         for card in categories:
@@ -105,7 +121,12 @@ async def test_a_page_that_the_tokens_cut_says_so_and_goes_on_after_it():
         assert body["left_out"] == 50 - shown
         assert f"offset={shown}&" in body["next"]
         assert COUNT(await text_of(side, f"{path}?max_tokens=600&page_size=50")) <= 600
-        assert body["pagination"] == {"page": 1, "page_size": 50, "total_count": 50, "total_pages": 1}
+        assert body["pagination"] == {
+            "page": 1,
+            "page_size": 50,
+            "total_count": 50,
+            "total_pages": 1,
+        }
         following = await side.get(body["next"])
         assert following["tools"][0]["tool"] == f"git.git_commit_{shown}"
 
@@ -120,10 +141,14 @@ async def test_a_page_beyond_the_end_is_empty():
 
 
 async def test_a_category_is_known_by_other_names_and_a_wrong_one_gets_the_nearest():
-    async with side_door({"git": backend(tool("git_commit", "Commit to the git repository."))}) as side:
+    async with side_door(
+        {"git": backend(tool("git_commit", "Commit to the git repository."))}
+    ) as side:
         (card,) = (await side.get("tools/categories"))["categories"]
         key = card["category"]
-        assert (await side.get(f"tools/category/{quote(card['title'], safe='')}"))["category"] == key
+        assert (await side.get(f"tools/category/{quote(card['title'], safe='')}"))[
+            "category"
+        ] == key
         assert (await side.get(f"tools/category/{key.upper()}"))["category"] == key
         problem = await side.get(f"tools/category/{key}x", status=404)
         assert problem["nearest"] == [key]
@@ -165,8 +190,15 @@ async def test_a_tool_is_shown_whole():
 
 
 async def test_a_tool_that_does_not_fit_names_what_is_missing_and_where_it_is():
-    properties = {f"field_{at}": {"type": "string", "description": "Words about it. " * 9} for at in range(150)}
-    big = {"name": "big", "description": "Long. " * 2_000, "inputSchema": {"type": "object", "properties": properties}}
+    properties = {
+        f"field_{at}": {"type": "string", "description": "Words about it. " * 9}
+        for at in range(150)
+    }
+    big = {
+        "name": "big",
+        "description": "Long. " * 2_000,
+        "inputSchema": {"type": "object", "properties": properties},
+    }
     async with side_door({"s": backend(big)}) as side:
         for tokens in (300, 1_000, 4_000, 20_000):
             body = await side.get("tools/s/big", max_tokens=tokens)
@@ -182,7 +214,9 @@ async def test_a_tool_that_does_not_fit_names_what_is_missing_and_where_it_is():
 
 @pytest.mark.parametrize("name", ODD)
 async def test_tools_with_odd_names_have_addresses_that_work(name: str):
-    async with side_door({"category": backend(*(tool(one) for one in ODD)), "s": backend(tool(name))}) as side:
+    async with side_door(
+        {"category": backend(*(tool(one) for one in ODD)), "s": backend(tool(name))}
+    ) as side:
         body = await side.get(f"{V1}/tools/s/{quote(name, safe='')}")
         assert body["name"] == name
         body = await side.get(f"{V1}/tools/Category/{quote(name, safe='')}", max_tokens=300)
@@ -191,7 +225,11 @@ async def test_tools_with_odd_names_have_addresses_that_work(name: str):
 
 async def test_names_are_forgiven_and_wrong_ones_get_the_nearest():
     async with side_door({"my-git": backend(*GIT)}) as side:
-        for path in ("tools/my_git/createIssue", "tools/MyGit/create-issue", "tools/my-git/create_issue"):
+        for path in (
+            "tools/my_git/createIssue",
+            "tools/MyGit/create-issue",
+            "tools/my-git/create_issue",
+        ):
             assert (await side.get(path))["tool"] == "my-git.create_issue"
         problem = await side.get("tools/my-git/create_isue", status=404)
         assert problem["nearest"][0] == "my-git.create_issue"

@@ -1,4 +1,5 @@
-"""A server that says who it is, and answers `wait` when a file appears. Run as a script, over stdio."""
+"""A server that says who it is, and answers `wait` when a file appears. Run as a script, over
+stdio."""
 
 import json
 import os
@@ -13,7 +14,11 @@ TOOLS = [
     {
         "name": "wait",
         "description": "Say which process this is, when a file is there.",
-        "inputSchema": {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]},
+        "inputSchema": {
+            "type": "object",
+            "properties": {"file": {"type": "string"}},
+            "required": ["file"],
+        },
     },
 ]
 
@@ -52,7 +57,11 @@ def main() -> None:
         match message["method"]:
             case "initialize":
                 info = {"name": "slow", "version": "1"}
-                hello = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+                hello = {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": info,
+                }
                 say(id=message["id"], result=hello)
             case "tools/list":
                 say(id=message["id"], result={"tools": TOOLS})

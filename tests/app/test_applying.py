@@ -102,9 +102,13 @@ async def test_a_gateway_that_ends_does_not_wait_for_servers_that_are_being_let_
         waiting.cancel()
 
 
-async def test_a_server_that_is_started_anew_shows_its_tools_meanwhile_by_the_new_rules(tmp_path: Path):
+async def test_a_server_that_is_started_anew_shows_its_tools_meanwhile_by_the_new_rules(
+    tmp_path: Path,
+):
     async with house(tmp_path, {"a": slow("A")}) as (gateway, client):
-        broken = slow("A", tools={"deny": ["wait"]}).model_copy(update={"command": "/no/such/program"})
+        broken = slow("A", tools={"deny": ["wait"]}).model_copy(
+            update={"command": "/no/such/program"}
+        )
         await gateway.apply(changed(gateway, servers={"a": broken}))
         assert list(gateway.get_view().snapshot.tools) == ["a.who"]
         assert "known but unavailable" in await said(client, "a.who")
@@ -113,7 +117,9 @@ async def test_a_server_that_is_started_anew_shows_its_tools_meanwhile_by_the_ne
 async def test_a_denied_tool_is_gone_at_once_and_the_server_stays_up(tmp_path: Path):
     async with house(tmp_path, {"a": slow("A")}) as (gateway, client):
         before = await said(client, "a.who")
-        change = await gateway.apply(changed(gateway, servers={"a": slow("A", tools={"deny": ["wait"]})}))
+        change = await gateway.apply(
+            changed(gateway, servers={"a": slow("A", tools={"deny": ["wait"]})})
+        )
         assert (change.adjusted, change.restarted) == (("a",), ())
         assert list(gateway.get_view().snapshot.tools) == ["a.who"]
         assert await said(client, "a.who") == before
@@ -145,7 +151,10 @@ async def test_clients_are_told_when_what_they_see_is_another(tmp_path: Path):
             assert "search_tools" in {tool.name for tool in (await client.list_tools()).tools}
             await gateway.apply(changed(gateway, exposure="full"))
             await asyncio.wait_for(told.wait(), PATIENCE_S)
-            assert {tool.name for tool in (await client.list_tools()).tools} == {"a__who", "a__wait"}
+            assert {tool.name for tool in (await client.list_tools()).tools} == {
+                "a__who",
+                "a__wait",
+            }
 
 
 @pytest.mark.parametrize("times", [20])

@@ -43,7 +43,9 @@ def test_a_server_that_is_switched_off_has_gone_and_comes_back():
     ],
 )
 def test_what_a_conversation_was_begun_with_starts_the_server_anew(other: dict[str, Any]):
-    change = diff_configs(config(servers={"a": A}), config(servers={"a": {"command": "a", **other}}))
+    change = diff_configs(
+        config(servers={"a": A}), config(servers={"a": {"command": "a", **other}})
+    )
     assert (change.restarted, change.adjusted) == (("a",), ())
 
 
@@ -60,7 +62,9 @@ def test_what_a_conversation_was_begun_with_starts_the_server_anew(other: dict[s
     ],
 )
 def test_everything_else_leaves_the_server_running(other: dict[str, Any]):
-    change = diff_configs(config(servers={"a": A}), config(servers={"a": {"command": "a", **other}}))
+    change = diff_configs(
+        config(servers={"a": A}), config(servers={"a": {"command": "a", **other}})
+    )
     assert (change.restarted, change.adjusted) == ((), ("a",))
 
 
@@ -90,7 +94,12 @@ def test_every_key_of_a_server_is_known_to_one_side_or_the_other():
 
 
 def test_what_clients_see_is_taken_at_once_and_where_the_gateway_listens_only_later():
-    other = config(exposure="full", gateway={"port": 1, "host": "::1"}, log_level="debug", limits={"requests": 1})
+    other = config(
+        exposure="full",
+        gateway={"port": 1, "host": "::1"},
+        log_level="debug",
+        limits={"requests": 1},
+    )
     change = diff_configs(config(), other)
     assert change.has_view_changes
     assert change.pending_settings == ("gateway.host", "gateway.port")

@@ -30,7 +30,10 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_our_own_questions_are_a_set_beside_the_given_ones(shared: Path):
     found = {source.name: source for source in sources(None)}
     assert list(found) == ["one", "fleet_dev", OWN_FLEET]
-    assert (found[OWN_FLEET].queries, found[OWN_FLEET].tools.parent) == (FLEET_QUESTIONS, shared / "fleet")
+    assert (found[OWN_FLEET].queries, found[OWN_FLEET].tools.parent) == (
+        FLEET_QUESTIONS,
+        shared / "fleet",
+    )
 
 
 def test_without_the_fleet_s_servers_there_are_no_questions_of_our_own(shared: Path):
@@ -54,7 +57,11 @@ def test_our_own_questions_count_in_no_mean():
 def test_our_questions_have_an_id_a_style_and_an_answer_unless_they_are_negatives():
     questions = read_questions(FLEET_QUESTIONS)
     assert {question.style for question in questions} == STYLES
-    assert len({question.id for question in questions}) == len({question.text for question in questions}) == 280
+    assert (
+        len({question.id for question in questions})
+        == len({question.text for question in questions})
+        == 280
+    )
     assert Counter(not question.groups for question in questions)[True] == 70
     for question in questions:
         assert bool(question.groups) == (question.style != "negative"), question.id
@@ -66,8 +73,14 @@ def test_no_question_of_ours_was_trained_on():
         return " ".join(text.casefold().split())
 
     rows = (row for path in QUERIES.glob("*.jsonl") for row in read_lines(path))
-    trained = {plain(query) for row in rows for query in (*row.get("queries", ()), *row.get("other", ()))}
-    assert [question.id for question in read_questions(FLEET_QUESTIONS) if plain(question.text) in trained] == []
+    trained = {
+        plain(query) for row in rows for query in (*row.get("queries", ()), *row.get("other", ()))
+    }
+    assert [
+        question.id
+        for question in read_questions(FLEET_QUESTIONS)
+        if plain(question.text) in trained
+    ] == []
 
 
 def test_every_answer_to_our_questions_is_a_tool_of_the_fleet():
@@ -75,7 +88,12 @@ def test_every_answer_to_our_questions_is_a_tool_of_the_fleet():
     if not servers:
         pytest.skip("no recorded fleet: set PORTICO_SHARED")
     known = {tool["id"] for tool in read_tools(servers[0])}
-    asked = {id_ for question in read_questions(FLEET_QUESTIONS) for group in question.groups for id_ in group}
+    asked = {
+        id_
+        for question in read_questions(FLEET_QUESTIONS)
+        for group in question.groups
+        for id_ in group
+    }
     assert asked - known == set()
 
 

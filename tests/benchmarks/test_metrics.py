@@ -2,7 +2,15 @@
 
 import numpy as np
 import pytest
-from benchmarks.metrics import MEASURES, estimates, marks, mean_estimates, ndcg, recall_at, reciprocal_rank
+from benchmarks.metrics import (
+    MEASURES,
+    estimates,
+    marks,
+    mean_estimates,
+    ndcg,
+    recall_at,
+    reciprocal_rank,
+)
 
 _GROUPS = (frozenset({"a", "b"}), frozenset({"c"}))
 
@@ -46,7 +54,11 @@ def test_an_interval_is_as_wide_as_the_questions_differ():
     coins = np.array([[0.0], [1.0]] * 50)
     (found,) = estimates(coins)
     # Two standard errors of a fair coin thrown a hundred times: 2 × 0.05.
-    assert (found.value, found.low, found.high) == (0.5, pytest.approx(0.4, abs=0.02), pytest.approx(0.6, abs=0.02))
+    assert (found.value, found.low, found.high) == (
+        0.5,
+        pytest.approx(0.4, abs=0.02),
+        pytest.approx(0.6, abs=0.02),
+    )
     (certain,) = estimates(np.ones((100, 1)))
     assert (certain.value, certain.low, certain.high) == pytest.approx((1, 1, 1))
 

@@ -1,4 +1,5 @@
-"""The benchmark of peers: the servers it replays, where it looks for peers, how it reads their answers."""
+"""The benchmark of peers: the servers it replays, where it looks for peers, how it reads their
+answers."""
 
 import argparse
 import asyncio
@@ -10,7 +11,15 @@ from typing import Any
 import pytest
 from benchmarks.peering import finding, installation, replay, seat, siblings, upstreams
 from benchmarks.peering.contextforge import ContextForge
-from benchmarks.peering.gateways import FastMCP, FastMCPCode, Gateway, MCPProxy, OneMCP, Portico, own_place
+from benchmarks.peering.gateways import (
+    FastMCP,
+    FastMCPCode,
+    Gateway,
+    MCPProxy,
+    OneMCP,
+    Portico,
+    own_place,
+)
 from benchmarks.peers import PEERS, present, who
 from benchmarks.tool_sets import Question
 from mcp_types import CallToolResult, TextContent
@@ -42,13 +51,19 @@ def test_a_recorded_server_says_on_pipes_what_it_once_said(tmp_path: Path):
         {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/list"},
-        {"id": 3, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "hello"}}},
+        {
+            "id": 3,
+            "method": "tools/call",
+            "params": {"name": "echo", "arguments": {"text": "hello"}},
+        },
         {"id": 4, "method": "resources/list"},
         {"id": 5, "method": "server/discover"},
     ]
     lines = "".join(f"{json.dumps(one)}\n" for one in asked)
     command = replay.command("--stdio", str(tmp_path / "echo.json"))
-    said = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=60, check=True).stdout
+    said = subprocess.run(
+        command, input=lines, capture_output=True, text=True, timeout=60, check=True
+    ).stdout
     hello, tools, called, resources, unknown = map(json.loads, said.splitlines())
     assert hello["result"]["protocolVersion"] == "2025-06-18"
     assert [tool["name"] for tool in tools["result"]["tools"]] == ["echo"]
@@ -67,14 +82,19 @@ def test_a_recorded_server_says_on_pipes_what_it_once_said(tmp_path: Path):
         ("silent", "initialize", replay.SILENT_S),
     ],
 )
-def test_a_server_turns_slow_or_silent_when_a_file_says_so(tmp_path: Path, mode: str, method: str, seconds: float):
+def test_a_server_turns_slow_or_silent_when_a_file_says_so(
+    tmp_path: Path, mode: str, method: str, seconds: float
+):
     if mode:
         (tmp_path / "one.mode").write_text(mode)
     assert replay.delay(tmp_path / "one.json", {"id": 1, "method": method}) == seconds
 
 
 def test_the_tools_of_a_set_become_servers_with_names_that_every_gateway_takes():
-    tools = [*TOOLS, {"id": "x", "server": "My Server!", "name": "do", "input_schema": {"properties": {}}}]
+    tools = [
+        *TOOLS,
+        {"id": "x", "server": "My Server!", "name": "do", "input_schema": {"properties": {}}},
+    ]
     servers = upstreams.tools_as_recordings(tools)
     assert list(servers) == ["post", "sky", "code", "my-server"]
     assert servers["my-server"]["tools"][0]["inputSchema"] == {"type": "object", "properties": {}}
@@ -116,7 +136,9 @@ def test_a_gateway_that_ends_is_told_with_what_it_wrote(tmp_path: Path):
 
 
 def test_each_gateway_is_asked_in_its_own_way_and_its_answer_is_unwrapped():
-    wrapped = json.dumps({"result": {"content": [{"type": "text", "text": "hi"}]}, "server": "echo", "tool": "echo"})
+    wrapped = json.dumps(
+        {"result": {"content": [{"type": "text", "text": "hi"}]}, "server": "echo", "tool": "echo"}
+    )
     cases: list[tuple[type[Gateway], str, str]] = [
         (Portico, "call_tool", "hi"),
         (FastMCP, "call_tool", "hi"),
@@ -136,11 +158,18 @@ def test_a_tool_is_known_again_however_a_gateway_spells_its_name():
         "git_commit",
         "git_push",
     ]
-    assert finding.squeezed("git_commit") == finding.squeezed("git.commit") == finding.squeezed("git commit")
+    assert (
+        finding.squeezed("git_commit")
+        == finding.squeezed("git.commit")
+        == finding.squeezed("git commit")
+    )
 
 
 def test_questions_are_sampled_the_same_every_time_and_only_those_with_an_answer():
-    questions = [Question(number, str(number), (frozenset({"x"}),) if number % 2 else ()) for number in range(40)]
+    questions = [
+        Question(number, str(number), (frozenset({"x"}),) if number % 2 else ())
+        for number in range(40)
+    ]
     some = finding.sample(questions, 5)
     assert some == finding.sample(questions, 5)
     assert len(some) == 5
@@ -158,7 +187,10 @@ def test_peers_that_are_not_there_are_named_with_the_reason(tmp_path: Path):
     distribution(tmp_path, "contextforge", "mcp_contextforge_gateway", "0.0.1")
     field = present(options(tmp_path))
     assert MCPProxy.name in field.present
-    assert field.absent[ContextForge.name] == f"0.0.1 is there, {installation.CONTEXTFORGE.version} is pinned"
+    assert (
+        field.absent[ContextForge.name]
+        == f"0.0.1 is there, {installation.CONTEXTFORGE.version} is pinned"
+    )
     assert field.absent[OneMCP.name] == "not installed"
     shown = {row[0] for row in who(field).rows}
     assert shown == {Portico.name, *(kind.name for kind in PEERS)}

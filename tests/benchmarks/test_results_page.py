@@ -29,7 +29,9 @@ other
 
 def test_a_report_replaces_the_one_before_and_nothing_else() -> None:
     page = placed(PAGE, "latency", "new\n", WITH)
-    said = "2026-11-16T08:00 · Linux, 2 CPUs, Python 3.11.7 · mcp 2.3.0 · --servers servers.jsonl.gz"
+    said = (
+        "2026-11-16T08:00 · Linux, 2 CPUs, Python 3.11.7 · mcp 2.3.0 · --servers servers.jsonl.gz"
+    )
     assert page == PAGE.replace("old\n", f"{said}\n\nnew\n")
     assert placed(page, "latency", "new", WITH) == page
 
@@ -42,5 +44,7 @@ def test_a_new_benchmark_comes_last() -> None:
 
 
 def test_a_heading_without_a_block_gets_one() -> None:
-    page = placed("## `python -m benchmarks.latency`\nWords.\n\n## Next\n", "latency", "table", WITH)
+    page = placed(
+        "## `python -m benchmarks.latency`\nWords.\n\n## Next\n", "latency", "table", WITH
+    )
     assert page.index("Words.") < page.index("table") < page.index("## Next")

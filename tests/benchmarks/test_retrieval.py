@@ -1,4 +1,5 @@
-"""The retrieval benchmark: what it makes of a ranking, what it writes, and that every part it switches off exists."""
+"""The retrieval benchmark: what it makes of a ranking, what it writes, and that every part it
+switches off exists."""
 
 import json
 import os
@@ -37,7 +38,9 @@ def test_twins_stand_behind_the_first_page_and_behind_their_hit_after_it():
 
 
 def test_no_id_is_ranked_twice():
-    assert ranked_ids(ranking(Hit("a", 1.0, duplicates=("b", "c")), Hit("b", 0.9, duplicates=("c",)))) == [
+    assert ranked_ids(
+        ranking(Hit("a", 1.0, duplicates=("b", "c")), Hit("b", 0.9, duplicates=("c",)))
+    ) == [
         "a",
         "b",
         "c",
@@ -63,7 +66,9 @@ def test_ranks_are_one_line_of_json_per_question(tmp_path: Path):
 
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *arguments: object) -> int:
     cache = tmp_path / "cache"
-    monkeypatch.setattr(sys, "argv", ["retrieval", *map(str, arguments), "--no-peer", "--cache", str(cache)])
+    monkeypatch.setattr(
+        sys, "argv", ["retrieval", *map(str, arguments), "--no-peer", "--cache", str(cache)]
+    )
     return retrieval.main()
 
 
@@ -72,11 +77,16 @@ def test_a_folder_of_sets_is_measured_by_set_style_and_refusal(
 ):
     for name in ("one", "two"):
         write_set(tmp_path / "sets" / name)
-    assert run(monkeypatch, tmp_path, "--data", tmp_path / "sets", "--ranks", tmp_path / "ranks") == 0
+    assert (
+        run(monkeypatch, tmp_path, "--data", tmp_path / "sets", "--ranks", tmp_path / "ranks") == 0
+    )
     printed = capsys.readouterr().out
     for words in ("R@1", "R@3", "MRR", "p99 ms", "mean of sets (2)", "keyword", "said so %"):
         assert words in printed
-    ranks = [json.loads(line) for line in (tmp_path / "ranks" / "two.jsonl").read_text("utf-8").splitlines()]
+    ranks = [
+        json.loads(line)
+        for line in (tmp_path / "ranks" / "two.jsonl").read_text("utf-8").splitlines()
+    ]
     assert [line["id"] for line in ranks] == [question["id"] for question in QUESTIONS]
     assert ranks[0]["ranked"][0] == "post/send"
 
@@ -86,7 +96,19 @@ def test_tools_and_queries_of_one_s_own_are_measured(
 ):
     tools = write_lines(tmp_path / "mine.jsonl", TOOLS)
     queries = write_lines(tmp_path / "asked.jsonl.gz", QUESTIONS)
-    assert run(monkeypatch, tmp_path, "--tools", tools, "--queries", queries, "--ranks", tmp_path / "ranks.jsonl") == 0
+    assert (
+        run(
+            monkeypatch,
+            tmp_path,
+            "--tools",
+            tools,
+            "--queries",
+            queries,
+            "--ranks",
+            tmp_path / "ranks.jsonl",
+        )
+        == 0
+    )
     assert "asked" in capsys.readouterr().out
     assert len((tmp_path / "ranks.jsonl").read_text("utf-8").splitlines()) == len(QUESTIONS)
 
@@ -143,9 +165,14 @@ def test_a_constant_that_is_gone_is_named():
         pass
 
 
-def measured(name: str, earned: Sequence[bool], style: str = "task", refused: Sequence[bool] = ()) -> retrieval.Run:
-    """A run in which each answerable question found its tool or did not; `refused` is for questions without any."""
-    asked = [Question(f"a{at}", "asked", (frozenset({"right"}),), style) for at in range(len(earned))]
+def measured(
+    name: str, earned: Sequence[bool], style: str = "task", refused: Sequence[bool] = ()
+) -> retrieval.Run:
+    """A run in which each answerable question found its tool or did not; `refused` is for questions
+    without any."""
+    asked = [
+        Question(f"a{at}", "asked", (frozenset({"right"}),), style) for at in range(len(earned))
+    ]
     asked += [Question(f"n{at}", "asked in vain", (), "negative") for at in range(len(refused))]
     ranked = [["right" if good else "wrong"] for good in earned] + [["wrong"] for _ in refused]
     said = np.array([False] * len(earned) + list(refused))
@@ -156,12 +183,20 @@ def test_the_goal_of_the_public_sets_is_stated_when_all_six_were_asked_and_ours_
     six = [measured(name, [True] * 4 + [False]) for name in PUBLIC]
     own = measured("fleet_own", [False])
     (goal, *_) = retrieval.goals([*six, own])
-    assert (goal.measured, goal.limit, goal.at_least, goal.met) == (pytest.approx(80), 82, True, False)
+    assert (goal.measured, goal.limit, goal.at_least, goal.met) == (
+        pytest.approx(80),
+        82,
+        True,
+        False,
+    )
     assert all("public" not in goal.name for goal in retrieval.goals([*six[:5], own]))
 
 
 def test_every_goal_of_the_fleet_is_stated_for_each_set_of_questions_to_it():
-    good, poor = measured("fleet_dev", [True] * 3, refused=[True, False]), measured("fleet_own", [False], style="")
+    good, poor = (
+        measured("fleet_dev", [True] * 3, refused=[True, False]),
+        measured("fleet_own", [False], style=""),
+    )
     of = {goal.name: goal for goal in retrieval.goals([good, poor, measured("elsewhere", [True])])}
     assert {name for name, goal in of.items() if goal.met} == {
         "fleet_dev: R@1, %",
@@ -172,7 +207,9 @@ def test_every_goal_of_the_fleet_is_stated_for_each_set_of_questions_to_it():
         "fleet_dev: answerable questions refused, %",
         "fleet_own: answerable questions refused, %",
     }
-    assert {name for name, goal in of.items() if not goal.met} == {f"fleet_own: R@{k}, %" for k in (1, 5, 10)}
+    assert {name for name, goal in of.items() if not goal.met} == {
+        f"fleet_own: R@{k}, %" for k in (1, 5, 10)
+    }
 
 
 def test_a_smoke_run_promises_nothing(
@@ -190,6 +227,11 @@ def test_the_clock_runs_where_libraries_start_no_threads():
     program = "import os; from benchmarks.one_thread import *; begin_again(); print([os.environ[n] for n in THREADS])"
     environment = {name: value for name, value in os.environ.items() if name not in THREADS}
     ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program],
+        cwd=REPOSITORY,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert ended.stdout.split() == str(["1"] * len(THREADS)).split(), ended.stderr

@@ -1,15 +1,34 @@
-"""The soak, small: its books tell what cannot be accounted for, and a short run on a real gateway loses nothing."""
+"""The soak, small: its books tell what cannot be accounted for, and a short run on a real gateway
+loses nothing."""
 
 import math
 
 import pytest
-from benchmarks.soak_account import CROSSED, ERROR, HUNG, LOST, OK, Asked, Books, Fault, judge, outcome, trend
+from benchmarks.soak_account import (
+    CROSSED,
+    ERROR,
+    HUNG,
+    LOST,
+    OK,
+    Asked,
+    Books,
+    Fault,
+    judge,
+    outcome,
+    trend,
+)
 
 RUN_S = 110.0
 MINE, OTHERS = "~0123456789abcdef~", "~fedcba9876543210~"
 
 
-def asked(outcome: str, sent: float = 10.0, ended: float = 11.0, kind: str = "unavailable", wants: str = OK) -> Asked:
+def asked(
+    outcome: str,
+    sent: float = 10.0,
+    ended: float = 11.0,
+    kind: str = "unavailable",
+    wants: str = OK,
+) -> Asked:
     needs = frozenset({"main", "main/b01", "client 1"})
     return Asked("client 1", "echo", needs, frozenset({MINE}), sent, wants, ended, outcome, kind)
 
@@ -33,14 +52,20 @@ def test_an_answer_is_right_with_its_own_nonce_and_server_only() -> None:
 def test_an_error_is_no_answer_of_somebody_elses_either() -> None:
     assert taken(text(f"failed: {MINE}", isError=True)) == ERROR
     assert taken(text(f"failed: {OTHERS}", isError=True)) == CROSSED
-    assert taken(text(f"{MINE} b01"), failing=True) == CROSSED, "a call that cannot succeed has somebody else's answer"
+    assert taken(text(f"{MINE} b01"), failing=True) == CROSSED, (
+        "a call that cannot succeed has somebody else's answer"
+    )
 
 
 @pytest.mark.parametrize("hits", ["main/b01", "main", "client 1"])
 def test_an_error_is_explained_by_a_fault_on_what_it_needed_while_it_needed_it(hits: str) -> None:
     fault = Fault("killed", frozenset({hits}), 10.5, 12.0)
     assert judge(Books([asked(ERROR)], [fault])).unexplained == []
-    assert judge(Books([asked(ERROR, sent=11.0, ended=11.5)], [fault])).explained["killed"] == (1, 0, 1)
+    assert judge(Books([asked(ERROR, sent=11.0, ended=11.5)], [fault])).explained["killed"] == (
+        1,
+        0,
+        1,
+    )
     assert judge(Books([asked(ERROR)], [fault])).explained["killed"] == (1, 1, 0)
 
 

@@ -20,7 +20,9 @@ from benchmarks.table import Goal, Report, Table, conclude, installed
         (Goal("%", 81.9, 82, tolerance=0, at_least=True), False, False),
     ],
 )
-def test_a_goal_is_at_most_or_at_least_and_bears_what_it_tolerates(goal: Goal, met: bool, tolerable: bool):
+def test_a_goal_is_at_most_or_at_least_and_bears_what_it_tolerates(
+    goal: Goal, met: bool, tolerable: bool
+):
     assert (goal.met, goal.tolerable) == (met, tolerable)
 
 
@@ -48,9 +50,16 @@ def test_a_distribution_that_is_not_installed_has_no_version():
 def test_what_is_kept_says_which_goals_were_met_and_null_for_what_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("benchmarks.table.COMPARED_VERSIONS", ("portico-mcp", "portico-mcp-never-published"))
+    monkeypatch.setattr(
+        "benchmarks.table.COMPARED_VERSIONS", ("portico-mcp", "portico-mcp-never-published")
+    )
     goal = Goal("R@5, %", 90.0, 82, at_least=True)
-    assert conclude(Report("b", (Table("t", ("a",), ((1,),)),), (goal,)), options(tmp_path, check=True)) == 0
+    assert (
+        conclude(
+            Report("b", (Table("t", ("a",), ((1,),)),), (goal,)), options(tmp_path, check=True)
+        )
+        == 0
+    )
     kept = json.loads((tmp_path / "kept.json").read_text("utf-8"))
     assert kept["versions"]["portico-mcp-never-published"] is None
     assert kept["versions"]["portico-mcp"]

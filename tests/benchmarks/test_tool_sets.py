@@ -42,7 +42,9 @@ def test_a_set_without_tools_shares_those_of_the_folder_its_name_begins_with(tmp
 
 def test_queries_that_no_tools_belong_to_are_named(tmp_path: Path):
     lonely = write_lines(tmp_path / "livemcp_agent" / "queries.jsonl", QUESTIONS)
-    write_lines(tmp_path / "live" / "tools.jsonl", TOOLS)  # begins the same, but not at the end of a word
+    write_lines(
+        tmp_path / "live" / "tools.jsonl", TOOLS
+    )  # begins the same, but not at the end of a word
     assert discover([tmp_path]) == ([], [lonely.resolve()])
 
 
@@ -57,7 +59,10 @@ def test_two_sets_of_one_name_are_told_apart(tmp_path: Path):
     for folder in ("here", "there"):
         write_set(tmp_path / folder / "same")
     found, _ = discover([tmp_path / "here", tmp_path / "there"])
-    assert [(source.name, source.family) for source in found] == [("same", "here"), ("same-2", "there")]
+    assert [(source.name, source.family) for source in found] == [
+        ("same", "here"),
+        ("same-2", "there"),
+    ]
 
 
 def test_a_file_that_lies_there_plain_and_gzipped_is_one_set(tmp_path: Path):
@@ -82,7 +87,13 @@ def test_recorded_servers_become_tools_that_know_how_their_server_introduces_its
     server = {
         "slug": "sky",
         "initialize": {"serverInfo": {"title": "Sky"}, "instructions": "Ask about weather."},
-        "tools": [{"name": "now", "annotations": {"title": "Now"}, "inputSchema": {"properties": {"city": {}}}}],
+        "tools": [
+            {
+                "name": "now",
+                "annotations": {"title": "Now"},
+                "inputSchema": {"properties": {"city": {}}},
+            }
+        ],
     }
     (tool,) = read_tools(write_lines(tmp_path / "servers.jsonl.gz", [server]))
     found = document(tool)
@@ -110,7 +121,10 @@ def test_lines_that_are_no_json_are_refused_by_line(tmp_path: Path):
 
 
 def test_a_reduced_set_keeps_every_tool_that_its_questions_need(tmp_path: Path):
-    spare = [{"id": f"spare/{number}", "server": "spare", "name": f"spare{number}"} for number in range(100)]
+    spare = [
+        {"id": f"spare/{number}", "server": "spare", "name": f"spare{number}"}
+        for number in range(100)
+    ]
     tools = write_lines(tmp_path / "tools.jsonl", [*spare, *TOOLS])
     queries = write_lines(tmp_path / "queries.jsonl", QUESTIONS)
     small = reduced(read_set(Source("tiny", tools, queries)), questions=2, size=10)

@@ -7,14 +7,33 @@ from pathlib import Path
 from typing import Any
 
 TOOLS = (
-    {"id": "post/send", "server": "post", "name": "send_email", "description": "Send an email to a person."},
-    {"id": "sky/now", "server": "sky", "name": "get_weather", "description": "The weather of a city right now."},
-    {"id": "code/issue", "server": "code", "name": "create_issue", "description": "Report a bug in a repository."},
+    {
+        "id": "post/send",
+        "server": "post",
+        "name": "send_email",
+        "description": "Send an email to a person.",
+    },
+    {
+        "id": "sky/now",
+        "server": "sky",
+        "name": "get_weather",
+        "description": "The weather of a city right now.",
+    },
+    {
+        "id": "code/issue",
+        "server": "code",
+        "name": "create_issue",
+        "description": "Report a bug in a repository.",
+    },
 )
 QUESTIONS = (
     {"id": "q1", "query": "send an email", "groups": [["post/send"]], "style": "keyword"},
     {"id": "q2", "query": "weather of a city", "groups": [["sky/now"]], "style": "task"},
-    {"id": "q3", "query": "report a bug, then send an email about it", "groups": [["code/issue"], ["post/send"]]},
+    {
+        "id": "q3",
+        "query": "report a bug, then send an email about it",
+        "groups": [["code/issue"], ["post/send"]],
+    },
     {"id": "q4", "query": "knit a pullover", "groups": [], "style": "negative"},
 )
 

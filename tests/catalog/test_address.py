@@ -74,7 +74,9 @@ def test_names_that_would_become_the_same_identifier_keep_apart_and_a_legal_name
 
 
 def test_a_name_that_is_spelt_like_another_one_s_identifier_does_not_take_it():
-    hashed = next(word for word, name in assign_identifiers(["a_b", "a-b"]).items() if name == "a-b")
+    hashed = next(
+        word for word, name in assign_identifiers(["a_b", "a-b"]).items() if name == "a-b"
+    )
     words = assign_identifiers(["a_b", "a-b", hashed])
     assert len(words) == 3
     assert words[hashed] == hashed
@@ -113,7 +115,9 @@ def test_two_tools_never_share_a_flat_name():
 names = st.text("ab_-. é", min_size=1, max_size=80)
 
 
-@given(st.lists(st.tuples(st.text("ab_-", min_size=1, max_size=40), names), max_size=12, unique=True))
+@given(
+    st.lists(st.tuples(st.text("ab_-", min_size=1, max_size=40), names), max_size=12, unique=True)
+)
 def test_flat_names_are_legal_unique_and_lead_back(pairs: list[tuple[str, str]]):
     flat = assign_flat_names(pairs)
     assert list(flat.values()) == pairs
@@ -168,7 +172,11 @@ def test_identifiers_and_bare_names_mean_the_tool(spelling: str, address: str):
 
 def test_an_identifier_that_had_to_be_told_apart_means_its_own_tool():
     twins = resolver("api.get-user", "api.get_user")
-    hashed = next(word for word, name in assign_identifiers(["get-user", "get_user"]).items() if name == "get-user")
+    hashed = next(
+        word
+        for word, name in assign_identifiers(["get-user", "get_user"]).items()
+        if name == "get-user"
+    )
     assert twins.resolve("api.get_user") == "api.get_user"
     assert twins.resolve(f"api.{hashed}") == "api.get-user"
     assert twins.resolve(f"api__{hashed}") == "api.get-user"
@@ -191,7 +199,9 @@ def test_where_a_name_is_split_counts():
     assert both.resolve("A/BC") == "a.bc"
 
 
-@pytest.mark.parametrize("wrong", ["github.create_isue", "github/crate_issue", "gihub.create_issue"])
+@pytest.mark.parametrize(
+    "wrong", ["github.create_isue", "github/crate_issue", "gihub.create_issue"]
+)
 def test_a_wrong_name_gets_the_nearest_names_back(wrong: str):
     error = refusal(wrong)
     assert error.nearest[0] == "github.create_issue"
@@ -199,16 +209,32 @@ def test_a_wrong_name_gets_the_nearest_names_back(wrong: str):
 
 
 def test_the_nearest_are_the_ones_that_are_spelt_so_however_many_there_are():
-    crowd = resolver(*(f"{server}.create_{thing}" for server in ("airflow", "asana") for thing in ("task", "event")))
-    assert refusal("gitlub.create_isue", crowd).nearest[:2] == ("github.create_issue", "gitlab.create_issue")
-    assert refusal("create_isue", crowd).nearest[:2] == ("github.create_issue", "gitlab.create_issue")
+    crowd = resolver(
+        *(
+            f"{server}.create_{thing}"
+            for server in ("airflow", "asana")
+            for thing in ("task", "event")
+        )
+    )
+    assert refusal("gitlub.create_isue", crowd).nearest[:2] == (
+        "github.create_issue",
+        "gitlab.create_issue",
+    )
+    assert refusal("create_isue", crowd).nearest[:2] == (
+        "github.create_issue",
+        "gitlab.create_issue",
+    )
     assert refusal("nosuchserver.list_issues", crowd).nearest[0] == "github.list_issues"
 
 
 def test_the_nearest_of_thousands_are_those_of_all_of_them():
     names = [f"other-{number}" for number in range(3_500)]
     names[700], names[1_700], names[3_400] = "list_recrod", "list_records", "list record"
-    assert find_nearest_names("List-Record", names) == ("list record", "list_records", "list_recrod")
+    assert find_nearest_names("List-Record", names) == (
+        "list record",
+        "list_records",
+        "list_recrod",
+    )
 
 
 def test_a_name_like_nothing_here_is_sent_to_search():
@@ -223,7 +249,9 @@ def test_a_name_as_it_is_shown_means_the_tool_that_hides_characters_in_it():
     assert odd.resolve("odd.invisible") == "odd.in\u200bvisible"
 
 
-@pytest.mark.parametrize("name", ["", " ", ".", "::", "!!!", "github.", ".create_issue!", "mcp__", "portico."])
+@pytest.mark.parametrize(
+    "name", ["", " ", ".", "::", "!!!", "github.", ".create_issue!", "mcp__", "portico."]
+)
 def test_punctuation_alone_never_means_a_tool(name: str):
     only = AddressResolver({"github.***": None})
     with pytest.raises(UnknownName):
@@ -256,10 +284,18 @@ def test_any_text_is_an_address_or_an_unknown_name(name: str):
     assert set(found) <= set(ADDRESSES)
 
 
-segments = st.text(st.characters(exclude_characters=".", exclude_categories=["Cs"]), min_size=1, max_size=10)
+segments = st.text(
+    st.characters(exclude_characters=".", exclude_categories=["Cs"]), min_size=1, max_size=10
+)
 
 
-@given(st.sets(st.tuples(segments, st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10))))
+@given(
+    st.sets(
+        st.tuples(
+            segments, st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10)
+        )
+    )
+)
 def test_an_address_always_means_itself(pairs: set[tuple[str, str]]):
     addresses = [f"{server}.{tool}" for server, tool in pairs]
     some = AddressResolver(dict.fromkeys(addresses))

@@ -1,4 +1,5 @@
-"""Categories: from config, from tags, from words; the same whatever the order; known forgivingly by name."""
+"""Categories: from config, from tags, from words; the same whatever the order; known forgivingly by
+name."""
 
 import gzip
 import hashlib
@@ -30,17 +31,30 @@ from portico.search import Index, SearchFilters
 from portico.upstream.backend import InitializeInfo
 
 ROOT = Path(__file__).resolve().parents[2]
-FLEET = Path(os.environ.get("PORTICO_SHARED") or ROOT.parent / "shared") / "fleet" / "servers.jsonl.gz"
+FLEET = (
+    Path(os.environ.get("PORTICO_SHARED") or ROOT.parent / "shared") / "fleet" / "servers.jsonl.gz"
+)
 KEYS = [category.key for category in TAXONOMY]
 
 MAIL = {"send_mail": "Send an email.", "list_inbox": "List the messages in the inbox."}
-CALENDAR = {"create_event": "Create a calendar event.", "list_calendars": "List the calendars of the user."}
-DRIVE = {"search_drive_files": "Search files in the drive.", "read_sheet": "Read cells of a spreadsheet."}
-SQL = {"run_query": "Run a SQL query against the database.", "describe_table": "The columns of a table."}
+CALENDAR = {
+    "create_event": "Create a calendar event.",
+    "list_calendars": "List the calendars of the user.",
+}
+DRIVE = {
+    "search_drive_files": "Search files in the drive.",
+    "read_sheet": "Read cells of a spreadsheet.",
+}
+SQL = {
+    "run_query": "Run a SQL query against the database.",
+    "describe_table": "The columns of a table.",
+}
 
 
 def server(name: str, tools: dict[str, str], **about: object) -> ServerEntry:
-    made = {tool: make_tool(name, {"name": tool, "description": text}) for tool, text in tools.items()}
+    made = {
+        tool: make_tool(name, {"name": tool, "description": text}) for tool, text in tools.items()
+    }
     return ServerEntry(name, tools=made, listed_at=1, **about)  # pyright: ignore[reportArgumentType]
 
 
@@ -98,13 +112,19 @@ def test_a_category_of_the_user_s_own_is_kept_with_a_title():
 
 
 def test_the_first_tag_that_means_one_of_ours_wins_else_the_first_tag():
-    assert set(assign_categories(server("x", SQL, tags=("prod", "sql", "email"))).values()) == {"databases"}
-    assert set(assign_categories(server("x", SQL, tags=("prod", "E-Mail", "sql"))).values()) == {"communication"}
+    assert set(assign_categories(server("x", SQL, tags=("prod", "sql", "email"))).values()) == {
+        "databases"
+    }
+    assert set(assign_categories(server("x", SQL, tags=("prod", "E-Mail", "sql"))).values()) == {
+        "communication"
+    }
     assert set(assign_categories(server("x", SQL, tags=("Team A", "prod"))).values()) == {"team-a"}
 
 
 def test_tags_and_categories_that_are_no_words_decide_nothing():
-    assert set(assign_categories(server("pg", SQL, tags=("!!", ""), category=" - ")).values()) == {"databases"}
+    assert set(assign_categories(server("pg", SQL, tags=("!!", ""), category=" - ")).values()) == {
+        "databases"
+    }
 
 
 # From words
@@ -115,7 +135,11 @@ def test_tags_and_categories_that_are_no_words_decide_nothing():
     [
         ("postgres", SQL, "databases"),
         ("srv1", SQL, "databases"),
-        ("stripe", {"create_refund": "Refund a payment.", "list_invoices": "List invoices."}, "finance"),
+        (
+            "stripe",
+            {"create_refund": "Refund a payment.", "list_invoices": "List invoices."},
+            "finance",
+        ),
         ("discord", {"send_message": "Send a message to a channel."}, "communication"),
         ("spotify", {"add_to_playlist": "Add tracks to a playlist."}, "media"),
         ("k8s", {"list_pods": "List pods of a namespace."}, "cloud"),
@@ -126,12 +150,16 @@ def test_tags_and_categories_that_are_no_words_decide_nothing():
         ("zorblax", {"frobnicate": "Frobnicates the quux."}, OTHER),
     ],
 )
-def test_servers_nobody_labelled_are_sorted_by_their_words(name: str, tools: dict[str, str], category: str):
+def test_servers_nobody_labelled_are_sorted_by_their_words(
+    name: str, tools: dict[str, str], category: str
+):
     assert set(assign_categories(server(name, tools)).values()) == {category}
 
 
 def test_tools_of_a_server_of_many_trades_stand_apart():
-    suite = server("google-workspace", {**MAIL, **CALENDAR, **DRIVE}, description="Gmail, Calendar and Drive")
+    suite = server(
+        "google-workspace", {**MAIL, **CALENDAR, **DRIVE}, description="Gmail, Calendar and Drive"
+    )
     kinds = assign_categories(suite)
     assert {kinds[name] for name in MAIL} == {"communication"}
     assert {kinds[name] for name in CALENDAR} == {"project-management"}
@@ -139,9 +167,19 @@ def test_tools_of_a_server_of_many_trades_stand_apart():
 
 
 def test_tools_whose_names_begin_alike_are_judged_together():
-    names = ["jira_get_issue", "jira_get_board", "jira_add_worklog", "wiki_get_page", "wiki_add_label", "wiki_search"]
+    names = [
+        "jira_get_issue",
+        "jira_get_board",
+        "jira_add_worklog",
+        "wiki_get_page",
+        "wiki_add_label",
+        "wiki_search",
+    ]
     assert classifier.group_name_families(names) == [[0, 1, 2], [3, 4, 5]]
-    assert classifier.group_name_families([f"acme_{name}" for name in names]) == [[0, 1, 2], [3, 4, 5]]
+    assert classifier.group_name_families([f"acme_{name}" for name in names]) == [
+        [0, 1, 2],
+        [3, 4, 5],
+    ]
     assert classifier.group_name_families(["get_a", "get_b", "get_c", "list_a"]) == []
 
 
@@ -155,7 +193,9 @@ def test_the_order_of_tools_does_not_matter():
 
 def test_one_more_tool_does_not_move_the_others():
     before = assign_categories(server("pg", SQL))
-    after = assign_categories(server("pg", {**SQL, "send_report": "Mail the report of a query to somebody."}))
+    after = assign_categories(
+        server("pg", {**SQL, "send_report": "Mail the report of a query to somebody."})
+    )
     assert {name: after[name] for name in before} == dict(before)
 
 
@@ -169,7 +209,10 @@ def test_tools_without_a_word_and_servers_without_tools_do_no_harm():
 def test_what_a_server_says_of_itself_counts():
     tools = {"run": "Run it.", "status": "The status."}
     said = InitializeInfo(
-        "legacy", "2025-11-25", server_info={"name": "kafka", "title": 7}, instructions="Manage Kafka clusters."
+        "legacy",
+        "2025-11-25",
+        server_info={"name": "kafka", "title": 7},
+        instructions="Manage Kafka clusters.",
     )
     assert set(assign_categories(server("x", tools, hello=said)).values()) == {"cloud"}
 
@@ -203,11 +246,17 @@ def test_a_wrong_category_gets_the_nearest_back():
 
 
 def test_a_category_filter_finds_its_tools_only():
-    entries = [server("pg", SQL), server("post", MAIL), server("both", {**SQL, **MAIL}, category="finance")]
+    entries = [
+        server("pg", SQL),
+        server("post", MAIL),
+        server("both", {**SQL, **MAIL}, category="finance"),
+    ]
     index = Index.build([document for entry in entries for document in build_documents(entry)])
 
     def found(*categories: str) -> set[str]:
-        ranking = index.search("list the inbox, send a mail, run a query", filters=SearchFilters(categories=categories))
+        ranking = index.search(
+            "list the inbox, send a mail, run a query", filters=SearchFilters(categories=categories)
+        )
         return {id_.partition(".")[0] for hit in ranking.hits for id_ in (hit.id, *hit.duplicates)}
 
     assert found() == {"pg", "post", "both"}
@@ -222,7 +271,10 @@ def test_a_category_filter_finds_its_tools_only():
 
 @pytest.mark.skipif(not FLEET.exists(), reason=f"the recorded fleet is not at {FLEET}")
 def test_the_fleet_is_sorted_as_its_readers_did():
-    labels = dict(line.split("\t") for line in (ROOT / "training/categories/servers.tsv").read_text().splitlines())
+    labels = dict(
+        line.split("\t")
+        for line in (ROOT / "training/categories/servers.tsv").read_text().splitlines()
+    )
     mains: Counter[str] = Counter()
     wrong: list[str] = []
     others = 0
@@ -230,7 +282,10 @@ def test_the_fleet_is_sorted_as_its_readers_did():
         for record in map(orjson.loads, lines):
             hello = record["initialize"]
             said = InitializeInfo(
-                "legacy", "", server_info=hello["serverInfo"], instructions=hello.get("instructions") or ""
+                "legacy",
+                "",
+                server_info=hello["serverInfo"],
+                instructions=hello.get("instructions") or "",
             )
             tools = {tool["name"]: make_tool(record["slug"], tool) for tool in record["tools"]}
             entry = ServerEntry(record["slug"], initialize_info=said, tools=tools, listed_at=1)

@@ -2,16 +2,26 @@
 
 from dataclasses import replace
 
-from portico.catalog.search_documents import MAX_INSTRUCTIONS, build_documents, compute_document_hashes
+from portico.catalog.search_documents import (
+    MAX_INSTRUCTIONS,
+    build_documents,
+    compute_document_hashes,
+)
 from portico.catalog.snapshot import ServerEntry
 from portico.catalog.tool import Tool, make_tool
 from portico.upstream.backend import InitializeInfo
 
 SCHEMA = {
     "type": "object",
-    "properties": {"city": {"type": "string", "description": "Where"}, "unit": {"enum": ["metric", "imperial"]}},
+    "properties": {
+        "city": {"type": "string", "description": "Where"},
+        "unit": {"enum": ["metric", "imperial"]},
+    },
 }
-WEATHER = make_tool("sky", {"name": "weather", "title": "Weather", "description": "Tells it.", "inputSchema": SCHEMA})
+WEATHER = make_tool(
+    "sky",
+    {"name": "weather", "title": "Weather", "description": "Tells it.", "inputSchema": SCHEMA},
+)
 
 
 def entry(*tools: Tool, instructions: str = "", **about: object) -> ServerEntry:
@@ -20,8 +30,15 @@ def entry(*tools: Tool, instructions: str = "", **about: object) -> ServerEntry:
 
 
 def test_a_document_has_the_tool_s_words_by_field():
-    (document,) = build_documents(entry(WEATHER, title="The Sky", description="Weather data", tags=("nature",)))
-    assert (document.id, document.group, document.name, document.title) == ("sky.weather", "sky", "weather", "Weather")
+    (document,) = build_documents(
+        entry(WEATHER, title="The Sky", description="Weather data", tags=("nature",))
+    )
+    assert (document.id, document.group, document.name, document.title) == (
+        "sky.weather",
+        "sky",
+        "weather",
+        "Weather",
+    )
     assert document.description == "Tells it."
     assert document.parameters == ("city", "unit")
     assert document.parameter_text == "Where"
@@ -37,7 +54,9 @@ def test_only_the_beginning_of_a_server_s_instructions_is_read():
 
 def test_hashes_are_those_of_the_documents():
     known = entry(WEATHER, make_tool("sky", {"name": "moon"}), title="Sky")
-    assert compute_document_hashes(known) == {document.id: document.hash for document in build_documents(known)}
+    assert compute_document_hashes(known) == {
+        document.id: document.hash for document in build_documents(known)
+    }
 
 
 def test_a_hash_changes_with_whatever_the_document_says():
@@ -50,14 +69,20 @@ def test_a_hash_changes_with_whatever_the_document_says():
         entry(WEATHER, instructions="Ask politely."),
         entry(WEATHER, category="media"),
         entry(WEATHER, categories={"weather": "media"}),
-        entry(WEATHER, hello=InitializeInfo("legacy", "2025-11-25", server_info={"name": "The weather"})),
+        entry(
+            WEATHER,
+            hello=InitializeInfo("legacy", "2025-11-25", server_info={"name": "The weather"}),
+        ),
     ]
     assert all(compute_document_hashes(other) != before for other in others)
     assert compute_document_hashes(entry(WEATHER)) == before
 
 
 def test_reading_a_catalog_for_search_does_not_keep_its_parsed_definitions():
-    tools = [make_tool("sky", {"name": f"rain_{number}", "inputSchema": SCHEMA}) for number in range(1_000)]
+    tools = [
+        make_tool("sky", {"name": f"rain_{number}", "inputSchema": SCHEMA})
+        for number in range(1_000)
+    ]
     parsed = tools[0].definition
     assert len(list(build_documents(entry(*tools)))) == 1_000
     assert tools[0].definition is not parsed

@@ -8,7 +8,10 @@ from portico.catalog.address import AddressResolver
 from portico.catalog.packed_names import PackedNames, fold
 from portico.errors import UnknownName
 
-NAMES = st.lists(st.text(st.sampled_from("aZ9 _-.é发\x1b[m\n\r\x00"), max_size=8) | st.text(max_size=8), min_size=1)
+NAMES = st.lists(
+    st.text(st.sampled_from("aZ9 _-.é发\x1b[m\n\r\x00"), max_size=8) | st.text(max_size=8),
+    min_size=1,
+)
 
 
 @given(NAMES)

@@ -54,7 +54,9 @@ def schema(**properties: Any) -> Raw:
 # Salvage
 
 
-@pytest.mark.parametrize("item", [None, 3, "tool", [], {}, {"name": None}, {"name": ""}, {"name": "  "}, {"name": 4}])
+@pytest.mark.parametrize(
+    "item", [None, 3, "tool", [], {}, {"name": None}, {"name": ""}, {"name": "  "}, {"name": 4}]
+)
 def test_what_has_no_name_is_left_out_with_a_warning(item: Any):
     kept, warnings = salvage_tools([{"name": "good"}, item])
     assert [entry.name for entry in kept] == ["good"]
@@ -62,7 +64,9 @@ def test_what_has_no_name_is_left_out_with_a_warning(item: Any):
 
 
 def test_of_two_tools_of_one_name_the_first_is_kept():
-    kept, warnings = salvage_tools([{"name": "t", "description": "first"}, {"name": "t", "description": "second"}])
+    kept, warnings = salvage_tools(
+        [{"name": "t", "description": "first"}, {"name": "t", "description": "second"}]
+    )
     assert [definition(entry)["description"] for entry in kept] == ["first"]
     assert "'t'" in warnings[0]
 
@@ -107,18 +111,35 @@ def test_a_name_that_is_no_text_is_left_out():
     ("tools", "offers", "large"),
     [
         ([{"name": "t"}], ServerOffers(), False),
-        ([{"name": f"t{number}"} for number in range(LARGE_LISTING_ITEMS + 1)], ServerOffers(), True),
+        (
+            [{"name": f"t{number}"} for number in range(LARGE_LISTING_ITEMS + 1)],
+            ServerOffers(),
+            True,
+        ),
         (
             [{"name": f"t{number}", "description": "x" * 30_000} for number in range(10)],
             ServerOffers(),
             True,
         ),
-        ([], ServerOffers(prompts=tuple({"name": f"p{number}"} for number in range(LARGE_LISTING_ITEMS + 1))), True),
+        (
+            [],
+            ServerOffers(
+                prompts=tuple({"name": f"p{number}"} for number in range(LARGE_LISTING_ITEMS + 1))
+            ),
+            True,
+        ),
     ],
     ids=["one tool", "many tools", "long ones", "many prompts"],
 )
-def test_a_listing_is_large_by_its_entries_or_its_bytes(tools: list[Raw], offers: ServerOffers, large: bool):
-    assert ServerListing(InitializeInfo("legacy", "2025-11-25"), salvage_tools(tools)[0], offers).is_large is large
+def test_a_listing_is_large_by_its_entries_or_its_bytes(
+    tools: list[Raw], offers: ServerOffers, large: bool
+):
+    assert (
+        ServerListing(
+            InitializeInfo("legacy", "2025-11-25"), salvage_tools(tools)[0], offers
+        ).is_large
+        is large
+    )
 
 
 # Fetching
@@ -173,7 +194,9 @@ async def test_cursors_that_go_round_end_the_listing():
 
 @pytest.mark.parametrize("cursor", ["", None, 7, {}])
 async def test_a_cursor_that_is_none_ends_the_listing(cursor: Any):
-    assert names(await listed(paged({None: {"tools": [{"name": "a"}], "nextCursor": cursor}}))) == ["a"]
+    assert names(await listed(paged({None: {"tools": [{"name": "a"}], "nextCursor": cursor}}))) == [
+        "a"
+    ]
 
 
 @pytest.mark.parametrize("tools", [None, {}, "tools", 3])

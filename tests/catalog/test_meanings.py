@@ -17,7 +17,14 @@ from portico.catalog.search_documents import build_documents
 from portico.catalog.sync import Catalog, ServerSource
 from portico.config import Config
 from portico.events import EventBus
-from portico.search import Encoder, EncoderUnavailable, Index, Vector, compose_document_text, compute_text_key
+from portico.search import (
+    Encoder,
+    EncoderUnavailable,
+    Index,
+    Vector,
+    compose_document_text,
+    compute_text_key,
+)
 from portico.search.dense.encoder import VECTOR_WIDTH, get_shipped_encoder
 from portico.storage.index_file import IndexFile
 from portico.storage.manifests import ManifestStore
@@ -83,7 +90,11 @@ class SlowDisk(IndexFile):
 
 
 def opened(
-    folder: Path, encoder: Encoder, *names: str, index_file: IndexFile | None = None, bus: EventBus | None = None
+    folder: Path,
+    encoder: Encoder,
+    *names: str,
+    index_file: IndexFile | None = None,
+    bus: EventBus | None = None,
 ) -> Catalog:
     catalog = Catalog(
         [ServerSource(name, "f") for name in names or ("s",)],
@@ -105,14 +116,24 @@ async def encoded(catalog: Catalog) -> None:
 def fresh(catalog: Catalog) -> Index:
     """What the catalog's index should be."""
     read = [it for entry in catalog.snapshot.servers.values() for it in build_documents(entry)]
-    vectors = {it.id: get_shipped_encoder().encode_document(compose_document_text(it)) for it in read}
+    vectors = {
+        it.id: get_shipped_encoder().encode_document(compose_document_text(it)) for it in read
+    }
     return Index.build(read, encoder=get_shipped_encoder()).with_vectors(vectors)
 
 
 def is_up_to_date(catalog: Catalog) -> bool:
     expected, found = fresh(catalog), catalog.snapshot.index
-    queries = ("send a letter by computer", "is it going to rain", "open a document", "tool", *catalog.snapshot.tools)
-    return catalog.unencoded_count == 0 and all(found.search(it, 50) == expected.search(it, 50) for it in queries)
+    queries = (
+        "send a letter by computer",
+        "is it going to rain",
+        "open a document",
+        "tool",
+        *catalog.snapshot.tools,
+    )
+    return catalog.unencoded_count == 0 and all(
+        found.search(it, 50) == expected.search(it, 50) for it in queries
+    )
 
 
 async def eventually(catalog: Catalog) -> None:
@@ -240,10 +261,14 @@ async def test_a_changed_server_encodes_only_what_changed(tmp_path: Path):
     await encoded(catalog)
     encoder.read.clear()
     await catalog.accept_listing(
-        "s", offer(("get_weather", "Tomorrow's weather."), *OFFER[:2], ("play_song", "Play a song."))
+        "s",
+        offer(("get_weather", "Tomorrow's weather."), *OFFER[:2], ("play_song", "Play a song.")),
     )
     await encoded(catalog)
-    assert sorted(encoder.read) == ["s: get weather. Tomorrow's weather.", "s: play song. Play a song."]
+    assert sorted(encoder.read) == [
+        "s: get weather. Tomorrow's weather.",
+        "s: play song. Play a song.",
+    ]
     assert is_up_to_date(catalog)
     encoder.read.clear()
     await catalog.accept_listing("s", offer(*OFFER))
@@ -272,7 +297,9 @@ async def test_another_catalog_with_the_same_texts_finds_them_encoded(tmp_path: 
 # Meanwhile
 
 
-async def test_a_listing_that_arrives_while_another_is_encoded_is_neither_lost_nor_overwritten(tmp_path: Path):
+async def test_a_listing_that_arrives_while_another_is_encoded_is_neither_lost_nor_overwritten(
+    tmp_path: Path,
+):
     encoder = Patient()
     catalog = opened(tmp_path, encoder, "s", "t")
     await catalog.accept_listing("s", offer(*OFFER))
@@ -281,7 +308,12 @@ async def test_a_listing_that_arrives_while_another_is_encoded_is_neither_lost_n
     await catalog.accept_listing("t", offer(("play_song", "Play a song.")))
     encoder.go_on.set()
     await eventually(catalog)
-    assert sorted(catalog.snapshot.tools) == ["s.get_weather", "s.read_file", "s.send_mail", "t.play_song"]
+    assert sorted(catalog.snapshot.tools) == [
+        "s.get_weather",
+        "s.read_file",
+        "s.send_mail",
+        "t.play_song",
+    ]
     assert is_up_to_date(catalog)
     await catalog.close()
 
@@ -299,7 +331,9 @@ async def test_a_server_that_lost_its_tools_while_they_were_encoded_gets_none_ba
     await catalog.close()
 
 
-async def test_a_listing_that_arrives_while_the_encoded_index_is_saved_is_encoded_too(tmp_path: Path):
+async def test_a_listing_that_arrives_while_the_encoded_index_is_saved_is_encoded_too(
+    tmp_path: Path,
+):
     disk = SlowDisk(tmp_path / "index")
     encoder = Patient()
     bus, arrived = EventBus(), asyncio.Event()
@@ -312,7 +346,9 @@ async def test_a_listing_that_arrives_while_the_encoded_index_is_saved_is_encode
     first = catalog.start_encoding()
     assert first is not None
     assert not first.done()
-    arriving = asyncio.create_task(catalog.accept_listing("t", offer(("play_song", "Play a song."))))
+    arriving = asyncio.create_task(
+        catalog.accept_listing("t", offer(("play_song", "Play a song.")))
+    )
     await asyncio.wait_for(arrived.wait(), PATIENCE)
     assert "t.play_song" in catalog.snapshot.tools
     disk.go_on.set()
@@ -331,7 +367,9 @@ async def test_many_listings_in_a_row_end_with_every_vector_in_its_place(tmp_pat
     async with asyncio.timeout(PATIENCE):
         for turn in range(4):
             tools = [(f"tool_{at}", f"Turn {turn} of tool {at}.") for at in range(6)]
-            await asyncio.gather(*(catalog.accept_listing(f"s{number}", offer(*tools)) for number in range(6)))
+            await asyncio.gather(
+                *(catalog.accept_listing(f"s{number}", offer(*tools)) for number in range(6))
+            )
     await eventually(catalog)
     assert is_up_to_date(catalog)
     await catalog.close()
@@ -390,7 +428,9 @@ async def test_an_error_nobody_foresaw_is_said_once_and_the_next_listing_is_serv
 async def test_a_server_of_many_tools_does_not_make_the_others_wait(tmp_path: Path):
     encoder = Patient()
     catalog = opened(tmp_path, encoder, "big", "small", "tiny")
-    await catalog.accept_listing("big", offer(*((f"tool_{number}", f"Tool {number}.") for number in range(300))))
+    await catalog.accept_listing(
+        "big", offer(*((f"tool_{number}", f"Tool {number}.") for number in range(300)))
+    )
     await catalog.accept_listing("small", offer(*OFFER))
     await catalog.accept_listing("tiny", offer(OFFER[0]))
     meanings = Embeddings(Counting(), VectorFile(None, VECTOR_WIDTH))
@@ -404,10 +444,15 @@ async def test_a_server_of_many_tools_does_not_make_the_others_wait(tmp_path: Pa
 # The end
 
 
-async def test_closing_while_encoding_ends_it_leaves_no_thread_and_keeps_what_is_done(tmp_path: Path):
+async def test_closing_while_encoding_ends_it_leaves_no_thread_and_keeps_what_is_done(
+    tmp_path: Path,
+):
     encoder = Patient()
     catalog = opened(tmp_path, encoder)
-    tools = [(f"tool_{number}", f"Tool number {number}. " + "It does a lot. " * 20) for number in range(1_000)]
+    tools = [
+        (f"tool_{number}", f"Tool number {number}. " + "It does a lot. " * 20)
+        for number in range(1_000)
+    ]
     await catalog.accept_listing("s", offer(*tools))
     assert await asyncio.to_thread(encoder.begun.wait, PATIENCE)
     encoder.go_on.set()
@@ -471,7 +516,9 @@ async def test_a_second_gateway_knows_every_meaning_with_no_server_started(tmp_p
     assert (tmp_path / VECTOR_FILE).read_bytes() == kept
 
 
-async def test_a_gateway_whose_index_was_lost_gets_its_meanings_back_with_no_server_started(tmp_path: Path):
+async def test_a_gateway_whose_index_was_lost_gets_its_meanings_back_with_no_server_started(
+    tmp_path: Path,
+):
     async with remembering(tmp_path, post=backend()) as gateway:
         await encoded(gateway.catalog)
     (tmp_path / INDEX_FILE).unlink()

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.catalog.schema_outline import ABSENT, SchemaParameter, build_outline, resolve_pointer, summarize_parameters
+from portico.catalog.schema_outline import (
+    ABSENT,
+    SchemaParameter,
+    build_outline,
+    resolve_pointer,
+    summarize_parameters,
+)
 from portico.catalog.visible_text import sanitize_text, to_literal
 
 
@@ -18,10 +24,22 @@ def only(schema: dict[str, Any], **root: Any) -> SchemaParameter:
 
 def test_a_parameter_carries_all_that_its_schema_says():
     param = only(
-        {"type": "integer", "description": "How many", "default": 5, "minimum": 1, "maximum": 9, "examples": [3]},
+        {
+            "type": "integer",
+            "description": "How many",
+            "default": 5,
+            "minimum": 1,
+            "maximum": 9,
+            "examples": [3],
+        },
         required=["p"],
     )
-    assert (param.name, param.type, param.required, param.description) == ("p", "integer", True, "How many")
+    assert (param.name, param.type, param.required, param.description) == (
+        "p",
+        "integer",
+        True,
+        "How many",
+    )
     assert (param.default, param.constraints, param.examples) == (5, ("1..9",), (3,))
 
 
@@ -46,7 +64,8 @@ def test_every_way_to_say_nullable_is_read_as_nullable(schema: dict[str, Any]):
 
 
 @pytest.mark.parametrize(
-    "schema", [{}, None, True, False, [], "x", 3, {"type": "object", "properties": None}, {"properties": []}]
+    "schema",
+    [{}, None, True, False, [], "x", 3, {"type": "object", "properties": None}, {"properties": []}],
 )
 def test_a_schema_without_parameters_has_none(schema: Any):
     assert build_outline(schema).parameters == ()
@@ -58,10 +77,15 @@ def test_properties_without_a_type_are_an_object():
 
 
 def test_required_parameters_come_first_and_keep_their_order():
-    tree = build_outline({"properties": {"a": {}, "b": {}, "c": {}, "d": {}}, "required": ["d", "b"]})
+    tree = build_outline(
+        {"properties": {"a": {}, "b": {}, "c": {}, "d": {}}, "required": ["d", "b"]}
+    )
     assert [param.name for param in tree.parameters] == ["b", "d", "a", "c"]
     assert [
-        name for name, *_ in summarize_parameters({"properties": {"a": {}, "b": {}, "c": {}}, "required": ["c"]})
+        name
+        for name, *_ in summarize_parameters(
+            {"properties": {"a": {}, "b": {}, "c": {}}, "required": ["c"]}
+        )
     ] == [
         "c",
         "a",
@@ -79,13 +103,21 @@ def test_a_required_name_without_a_property_is_still_a_parameter():
 def test_a_definition_used_once_is_read_in_its_place(where: str):
     root = {where: {"Point": {"type": "object", "properties": {"x": {"type": "number"}}}}}
     param = only({"$ref": f"#/{where}/Point", "description": "Where"}, **root)
-    assert (param.ref, param.type, param.description, param.children[0].name) == ("", "object", "Where", "x")
+    assert (param.ref, param.type, param.description, param.children[0].name) == (
+        "",
+        "object",
+        "Where",
+        "x",
+    )
 
 
 def test_a_definition_used_twice_is_named_and_read_once():
     tree = build_outline(
         {
-            "properties": {"a": {"$ref": "#/$defs/Point"}, "b": {"type": "array", "items": {"$ref": "#/$defs/Point"}}},
+            "properties": {
+                "a": {"$ref": "#/$defs/Point"},
+                "b": {"type": "array", "items": {"$ref": "#/$defs/Point"}},
+            },
             "$defs": {"Point": {"type": "object", "properties": {"x": {"type": "number"}}}},
         }
     )
@@ -99,7 +131,11 @@ def test_a_recursive_definition_ends_in_its_name():
     tree = build_outline(
         {
             "properties": {"tree": {"$ref": "#/$defs/Node"}},
-            "$defs": {"Node": {"properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}}},
+            "$defs": {
+                "Node": {
+                    "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}
+                }
+            },
         }
     )
     (children,) = tree.types["Node"].children
@@ -124,7 +160,11 @@ def test_a_reference_into_the_parameters_is_read_or_named_by_its_path():
     tree = build_outline(
         {
             "properties": {
-                "where": {"properties": {"and": {"type": "array", "items": {"$ref": "#/properties/where"}}}},
+                "where": {
+                    "properties": {
+                        "and": {"type": "array", "items": {"$ref": "#/properties/where"}}
+                    }
+                },
                 "id": {"type": "string", "minLength": 3},
                 "other": {"$ref": "#/properties/id"},
                 "or": {"$ref": "#/properties/where/properties/and"},
@@ -148,7 +188,13 @@ def test_a_reference_that_leads_nowhere_says_so(ref: str):
 def test_a_reference_to_itself_ends():
     assert build_outline({"$ref": "#"}).parameters == ()
     assert only({"$ref": "#/properties/p"}).ref in ("", "typeof p")
-    assert only({"allOf": [{"$ref": "#/$defs/A"}]}, **{"$defs": {"A": {"allOf": [{"$ref": "#/$defs/A"}]}}}).name == "p"
+    assert (
+        only(
+            {"allOf": [{"$ref": "#/$defs/A"}]},
+            **{"$defs": {"A": {"allOf": [{"$ref": "#/$defs/A"}]}}},
+        ).name
+        == "p"
+    )
 
 
 def test_pointers_are_unescaped():
@@ -173,7 +219,9 @@ def test_all_of_is_merged():
         ("a", "string", True),
         ("b", "integer", False),
     ]
-    assert tree.root.constraints == ('if {"properties":{"a":{"const":"x"}}} then {"required":["b"]}',)
+    assert tree.root.constraints == (
+        'if {"properties":{"a":{"const":"x"}}} then {"required":["b"]}',
+    )
 
 
 def test_a_union_keeps_its_variants():
@@ -183,7 +231,10 @@ def test_a_union_keeps_its_variants():
 
 def test_types_in_a_list_are_a_union():
     param = only({"type": ["string", "integer", "null"], "minimum": 1})
-    assert [(one.type, one.constraints) for one in param.variants] == [("string", ()), ("integer", ("≥1",))]
+    assert [(one.type, one.constraints) for one in param.variants] == [
+        ("string", ()),
+        ("integer", ("≥1",)),
+    ]
     assert param.nullable
 
 
@@ -193,7 +244,10 @@ def test_a_union_of_constants_is_an_enum():
 
 def test_branches_that_only_require_become_a_rule():
     tree = build_outline(
-        {"properties": {"a": {}, "b": {}, "c": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b", "c"]}]}
+        {
+            "properties": {"a": {}, "b": {}, "c": {}},
+            "anyOf": [{"required": ["a"]}, {"required": ["b", "c"]}],
+        }
     )
     assert tree.root.constraints == ("needs a or b+c",)
 
@@ -205,12 +259,17 @@ def test_enums_of_any_type_are_kept_as_they_are():
 
 def test_maps_patterns_and_open_objects_are_told_apart():
     def children(schema: dict[str, Any]) -> list[tuple[str, str, bool]]:
-        return [(child.name, child.type, child.is_pattern) for child in only({"type": "object", **schema}).children]
+        return [
+            (child.name, child.type, child.is_pattern)
+            for child in only({"type": "object", **schema}).children
+        ]
 
     assert children({"additionalProperties": True}) == []
     assert children({"additionalProperties": False}) == []
     assert children({"additionalProperties": {"type": "string"}}) == [("[key]", "string", True)]
-    assert children({"patternProperties": {"^x-": {"type": "number"}}}) == [("[/^x-/]", "number", True)]
+    assert children({"patternProperties": {"^x-": {"type": "number"}}}) == [
+        ("[/^x-/]", "number", True)
+    ]
     assert children({"properties": {"a": {}}, "additionalProperties": True}) == [
         ("a", "any", False),
         ("[key]", "any", True),
@@ -233,7 +292,10 @@ def test_tuples_keep_their_items_apart(key: str):
         ({"type": "number", "exclusiveMinimum": 0, "multipleOf": 0.5}, (">0", "multiple of 0.5")),
         ({"type": "number", "minimum": 0, "exclusiveMinimum": True}, ("≥0", ">0")),
         ({"type": "integer", "minimum": -9007199254740991, "maximum": 9007199254740991}, ()),
-        ({"type": "array", "minItems": 2, "maxItems": 2, "uniqueItems": True}, ("2 items", "unique")),
+        (
+            {"type": "array", "minItems": 2, "maxItems": 2, "uniqueItems": True},
+            ("2 items", "unique"),
+        ),
         ({"type": "object", "minProperties": 1}, ("≥1 keys",)),
         ({"type": "string", "enum": []}, ("enum []",)),
         ({"not": {"const": 1}}, ('not {"const":1}',)),
@@ -245,8 +307,16 @@ def test_limits_are_said_briefly(schema: dict[str, Any], constraints: tuple[str,
 
 
 def test_a_title_is_shown_only_when_it_says_more_than_the_name():
-    assert build_outline({"properties": {"page_size": {"title": "Page Size"}}}).parameters[0].description == ""
-    assert build_outline({"properties": {"n": {"title": "Rows per page"}}}).parameters[0].description == "Rows per page"
+    assert (
+        build_outline({"properties": {"page_size": {"title": "Page Size"}}})
+        .parameters[0]
+        .description
+        == ""
+    )
+    assert (
+        build_outline({"properties": {"n": {"title": "Rows per page"}}}).parameters[0].description
+        == "Rows per page"
+    )
 
 
 def test_a_description_of_another_type_is_shown_as_json():
@@ -301,9 +371,13 @@ def test_forty_levels_are_read_and_four_hundred_are_survived():
 
 
 def test_a_schema_that_unfolds_without_end_is_cut():
-    bomb: dict[str, Any] = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
+    bomb: dict[str, Any] = {
+        f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)
+    }
     assert only({"$ref": "#/$defs/d0"}, **{"$defs": bomb}).name == "p"
-    tree = build_outline({"properties": {"p": {"anyOf": [{"anyOf": [{"type": "array", "items": {}}] * 300}] * 300}}})
+    tree = build_outline(
+        {"properties": {"p": {"anyOf": [{"anyOf": [{"type": "array", "items": {}}] * 300}] * 300}}}
+    )
     assert tree.root.children[0].variants
 
 
@@ -323,11 +397,18 @@ def test_more_names_than_can_be_read_are_cut_and_that_is_said(schema: dict[str, 
 
 def test_a_long_chain_of_named_types_is_read_to_its_end():
     chain: dict[str, Any] = {
-        f"T{n}": {"properties": {"next": {"$ref": f"#/$defs/T{n + 1}"}, "again": {"$ref": f"#/$defs/T{n + 1}"}}}
+        f"T{n}": {
+            "properties": {
+                "next": {"$ref": f"#/$defs/T{n + 1}"},
+                "again": {"$ref": f"#/$defs/T{n + 1}"},
+            }
+        }
         for n in range(200)
     }
     chain["T200"] = {"properties": {"end": {}}}
-    tree = build_outline({"properties": {"a": {"$ref": "#/$defs/T0"}, "b": {"$ref": "#/$defs/T0"}}, "$defs": chain})
+    tree = build_outline(
+        {"properties": {"a": {"$ref": "#/$defs/T0"}, "b": {"$ref": "#/$defs/T0"}}, "$defs": chain}
+    )
     assert tree.types["T200"].children[0].name == "end"
 
 
@@ -343,12 +424,26 @@ SCALARS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(max_size=8),
     st.sampled_from(
-        ["string", "object", "array", "integer", "#", "#/$defs/a", "#/properties/a", "#/items", "null", "\u200b\n"]
+        [
+            "string",
+            "object",
+            "array",
+            "integer",
+            "#",
+            "#/$defs/a",
+            "#/properties/a",
+            "#/items",
+            "null",
+            "\u200b\n",
+        ]
     ),
 )
 ANYTHING = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS | st.text(max_size=4), inner, max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(WORDS | st.text(max_size=4), inner, max_size=6)
+    ),
     max_leaves=25,
 )
 

@@ -14,18 +14,32 @@ from portico.search import Index, SearchDocument
 
 
 def entry(server: str, *tools: str, **more: Any) -> ServerEntry:
-    return ServerEntry(server, tools={name: make_tool(server, {"name": name}) for name in tools}, listed_at=1, **more)
+    return ServerEntry(
+        server,
+        tools={name: make_tool(server, {"name": name}) for name in tools},
+        listed_at=1,
+        **more,
+    )
 
 
 def snapshot(*entries: ServerEntry) -> Snapshot:
     return Snapshot({entry.name: entry for entry in entries})
 
 
-HOUSE = snapshot(entry("github", "create_issue", "list_issues"), entry("data-server", "list-items"), entry("a__b", "c"))
+HOUSE = snapshot(
+    entry("github", "create_issue", "list_issues"),
+    entry("data-server", "list-items"),
+    entry("a__b", "c"),
+)
 
 
 def test_a_tool_is_found_by_address_flat_name_identifier_and_bare_name():
-    for name in ("data-server.list-items", "data-server__list-items", "data_server.list_items", "list_items"):
+    for name in (
+        "data-server.list-items",
+        "data-server__list-items",
+        "data_server.list_items",
+        "list_items",
+    ):
         assert HOUSE.resolve_tool(name).address == "data-server.list-items"
 
 
@@ -38,19 +52,26 @@ def test_a_tool_is_found_by_a_flat_name_that_had_to_be_cut():
 
 def test_tools_whose_flat_names_would_be_one_are_all_there():
     twins = snapshot(entry("a__b", "c"), entry("a", "b__c"))
-    assert sorted(tool.address for tool in twins.tools_by_flat_name.values()) == ["a.b__c", "a__b.c"]
+    assert sorted(tool.address for tool in twins.tools_by_flat_name.values()) == [
+        "a.b__c",
+        "a__b.c",
+    ]
     assert all(twins.resolve_tool(flat) is tool for flat, tool in twins.tools_by_flat_name.items())
 
 
 def test_prompts_whose_flat_names_would_be_one_are_all_there():
     prompts = ServerOffers(prompts=({"name": "c"}, {"name": "d"}, {"name": "c", "title": "again"}))
-    twins = snapshot(entry("a__b", offers=prompts), entry("a", offers=ServerOffers(prompts=({"name": "b__c"},))))
+    twins = snapshot(
+        entry("a__b", offers=prompts), entry("a", offers=ServerOffers(prompts=({"name": "b__c"},)))
+    )
     found = [(server, prompt["name"]) for server, prompt in twins.flat_prompts.values()]
     assert found == [("a", "b__c"), ("a__b", "c"), ("a__b", "d")]
     assert "a__b__d" in twins.flat_prompts
 
 
-@pytest.mark.parametrize("name", ["data-server", "data_server", "Data-Server", "dataServer", " data-server "])
+@pytest.mark.parametrize(
+    "name", ["data-server", "data_server", "Data-Server", "dataServer", " data-server "]
+)
 def test_a_server_is_found_by_any_usual_spelling(name: str):
     assert HOUSE.resolve_server(name).name == "data-server"
 
@@ -79,12 +100,21 @@ def test_two_servers_that_differ_in_case_are_told_apart_or_listed():
 
 def test_the_version_changes_exactly_with_the_tools():
     same = snapshot(
-        entry("github", "create_issue", "list_issues"), entry("a__b", "c"), entry("data-server", "list-items")
+        entry("github", "create_issue", "list_issues"),
+        entry("a__b", "c"),
+        entry("data-server", "list-items"),
     )
     assert same.version == HOUSE.version
-    fewer = snapshot(entry("github", "create_issue"), entry("data-server", "list-items"), entry("a__b", "c"))
+    fewer = snapshot(
+        entry("github", "create_issue"), entry("data-server", "list-items"), entry("a__b", "c")
+    )
     assert fewer.version != HOUSE.version
-    older = Snapshot({**HOUSE.servers, "github": entry("github", "create_issue", "list_issues", warnings=("old",))})
+    older = Snapshot(
+        {
+            **HOUSE.servers,
+            "github": entry("github", "create_issue", "list_issues", warnings=("old",)),
+        }
+    )
     assert older.version == HOUSE.version
 
 
@@ -108,7 +138,12 @@ def test_a_scope_sees_no_more_than_it_names():
     seen = HOUSE.restrict_to(Scope(servers=("git*", "a__b"), tools=("create_*", "a__b.*")))
     assert list(seen.tools) == ["a__b.c", "github.create_issue"]
     assert "data-server" not in seen.servers
-    for hidden in ("github.list_issues", "github__list_issues", "data-server.list-items", "list_issues"):
+    for hidden in (
+        "github.list_issues",
+        "github__list_issues",
+        "data-server.list-items",
+        "list_issues",
+    ):
         with pytest.raises(UnknownName) as caught:
             seen.resolve_tool(hidden)
         assert set(caught.value.nearest) <= set(seen.tools)
@@ -122,7 +157,14 @@ def test_a_scope_of_everything_is_the_same_snapshot():
 
 def test_another_index_keeps_what_was_worked_out_about_the_servers():
     def worked_out(it: Snapshot) -> list[Any]:
-        return [it.version, it.offers_version, it.tools, it.tool_names, it.tools_by_flat_name, it.flat_prompts]
+        return [
+            it.version,
+            it.offers_version,
+            it.tools,
+            it.tool_names,
+            it.tools_by_flat_name,
+            it.flat_prompts,
+        ]
 
     before = snapshot(entry("github", "create_issue"), entry("data-server", "list-items"))
     known, resolver = worked_out(before), before.resolver
@@ -137,7 +179,9 @@ def test_another_index_keeps_what_was_worked_out_about_the_servers():
 
 def test_another_index_before_anything_was_worked_out_is_no_trouble():
     index = Index.build(())
-    assert snapshot(entry("github", "create_issue")).with_index(index).tools.keys() == {"github.create_issue"}
+    assert snapshot(entry("github", "create_issue")).with_index(index).tools.keys() == {
+        "github.create_issue"
+    }
 
 
 def test_names_are_addresses_and_flat_names_and_nothing_else():
@@ -146,27 +190,38 @@ def test_names_are_addresses_and_flat_names_and_nothing_else():
     flat = tuple(house.tools_by_flat_name)
     assert all(name in house.tool_names for name in (*house.tools, *flat))
     assert all(house.resolve_tool(name) is house.tools_by_flat_name[name] for name in flat)
-    assert all(name not in house.tool_names for name in ("", "create_issue", "github.nope", "github__nope", "y" * 64))
+    assert all(
+        name not in house.tool_names
+        for name in ("", "create_issue", "github.nope", "github__nope", "y" * 64)
+    )
 
 
 def test_the_addresses_that_a_name_can_mean_are_found_and_none_is_guessed():
     house = snapshot(entry("a", "create_issue"), entry("b", "create_issue"))
     assert house.find_addresses("create_issue") == ("a.create_issue", "b.create_issue")
-    assert house.find_addresses("a__create_issue") == house.find_addresses("A.Create-Issue") == ("a.create_issue",)
+    assert (
+        house.find_addresses("a__create_issue")
+        == house.find_addresses("A.Create-Issue")
+        == ("a.create_issue",)
+    )
     assert house.find_addresses("a.create_isue") == ()
 
 
 # Large catalogs
 
 
-LARGE_HOUSE = snapshot(entry("large", *(f"list_records_{number}" for number in range(LARGE_LISTING_ITEMS + 1))))
+LARGE_HOUSE = snapshot(
+    entry("large", *(f"list_records_{number}" for number in range(LARGE_LISTING_ITEMS + 1)))
+)
 
 
 async def test_only_a_large_catalog_is_looked_through_in_a_thread():
     here = threading.current_thread()
     assert await HOUSE.run_scan(threading.current_thread) is here
     assert await LARGE_HOUSE.run_scan(threading.current_thread) is not here
-    offers = ServerOffers(tuple({"uri": f"r:{number}"} for number in range(LARGE_LISTING_ITEMS + 1)))
+    offers = ServerOffers(
+        tuple({"uri": f"r:{number}"} for number in range(LARGE_LISTING_ITEMS + 1))
+    )
     assert await snapshot(entry("s", offers=offers)).run_scan(threading.current_thread) is not here
 
 

@@ -1,4 +1,5 @@
-"""The catalog stays true: from disk at once, from each server when there is reason to ask it, and says what changed."""
+"""The catalog stays true: from disk at once, from each server when there is reason to ask it, and
+says what changed."""
 
 import asyncio
 import logging
@@ -125,7 +126,9 @@ def index_file(path: Path) -> Path:
 
 
 def opened(path: Path, *sources: ServerSource) -> Catalog:
-    catalog = Catalog(sources, ManifestStore(path), EventBus(), index_file=IndexFile(index_file(path)))
+    catalog = Catalog(
+        sources, ManifestStore(path), EventBus(), index_file=IndexFile(index_file(path))
+    )
     catalog.load()
     return catalog
 
@@ -142,7 +145,9 @@ async def test_another_configuration_remembers_nothing(tmp_path: Path):
 async def test_rules_and_texts_of_the_configuration_are_those_of_now(tmp_path: Path):
     path = tmp_path / "m.sqlite3"
     await opened(path, ServerSource("s", "f")).accept_listing("s", listing(tool("a"), tool("b")))
-    now = ServerSource("s", "f", title="Now", tags=("new",), rules=ToolRules(deny=("a",), rename={"b": "better"}))
+    now = ServerSource(
+        "s", "f", title="Now", tags=("new",), rules=ToolRules(deny=("a",), rename={"b": "better"})
+    )
     snapshot = opened(path, now).snapshot
     assert list(snapshot.tools) == ["s.better"]
     assert snapshot.tools["s.better"].tags == ("new",)
@@ -159,7 +164,9 @@ async def test_what_cannot_be_read_of_one_server_costs_only_that_server(
     for source in sources:
         await catalog.accept_listing(source.name, listing(tool("t")))
     with sqlite3.connect(path) as db:
-        db.execute("update manifests set hello = ? where server = 'bad'", (b'{"no": "such field"}',))
+        db.execute(
+            "update manifests set hello = ? where server = 'bad'", (b'{"no": "such field"}',)
+        )
         db.execute("update manifests set offers = ? where server = 'worse'", (b"\xff",))
     snapshot = opened(path, *sources).snapshot
     assert [name for name, entry in snapshot.servers.items() if entry.is_listed] == ["good"]
@@ -182,11 +189,17 @@ async def test_an_index_that_cannot_be_read_is_built_again(tmp_path: Path, body:
     path = tmp_path / "m.sqlite3"
     await opened(path, ServerSource("s", "f")).accept_listing("s", listing(tool("t")))
     index_file(path).write_bytes(body)
-    assert [hit.id for hit in opened(path, ServerSource("s", "f")).snapshot.index.search("t").hits] == ["s.t"]
+    assert [
+        hit.id for hit in opened(path, ServerSource("s", "f")).snapshot.index.search("t").hits
+    ] == ["s.t"]
 
 
-@pytest.mark.parametrize("content", [b"", b"this is no database" * 400, b"SQLite format 3\0" + b"\xff" * 4_096])
-async def test_a_gateway_starts_whatever_lies_in_the_place_of_its_manifest(tmp_path: Path, content: bytes):
+@pytest.mark.parametrize(
+    "content", [b"", b"this is no database" * 400, b"SQLite format 3\0" + b"\xff" * 4_096]
+)
+async def test_a_gateway_starts_whatever_lies_in_the_place_of_its_manifest(
+    tmp_path: Path, content: bytes
+):
     (tmp_path / MANIFEST_FILE).write_bytes(content)
     async with remembering(tmp_path, post=FakeBackend([tool("t")])) as gateway:
         assert "post.t" in await asked(gateway, "browse_tools", server="post")
@@ -232,7 +245,9 @@ async def test_an_announced_change_is_one_listing_and_one_event():
         heard, before = Heard(gateway.bus), listings(backend)
         backend.change([tool("same"), tool("other", "After."), tool("new")])
         await heard.until(lambda event: isinstance(event, ListChangeAnnounced))
-        assert heard.changes == [CatalogChanged("s", added=("s.new",), removed=("s.gone",), changed=("s.other",))]
+        assert heard.changes == [
+            CatalogChanged("s", added=("s.new",), removed=("s.gone",), changed=("s.other",))
+        ]
         assert sorted(gateway.catalog.snapshot.tools) == ["s.new", "s.other", "s.same"]
         assert listings(backend) == before + 1
         assert gateway.catalog.snapshot.index.search("new").hits[0].id == "s.new"
@@ -267,7 +282,9 @@ async def test_what_changes_while_a_listing_is_under_way_is_listed_after_it():
         await asyncio.wait_for(asked_once.wait(), PATIENCE)
         backend.change([tool("second")])
         go_on.set()
-        await heard.until(lambda event: isinstance(event, CatalogChanged) and event.added == ("s.second",))
+        await heard.until(
+            lambda event: isinstance(event, CatalogChanged) and event.added == ("s.second",)
+        )
         assert [change.added for change in heard.changes] == [("s.first",), ("s.second",)]
 
 
@@ -317,7 +334,9 @@ async def test_the_tools_of_a_server_that_is_gone_stay_known():
 
 
 @asynccontextmanager
-async def synced(backend: FakeBackend, ttl: float) -> AsyncGenerator[tuple[ServerSync, Heard, Catalog]]:
+async def synced(
+    backend: FakeBackend, ttl: float
+) -> AsyncGenerator[tuple[ServerSync, Heard, Catalog]]:
     bus = EventBus()
     catalog = Catalog([ServerSource("s", "f")], ManifestStore(None), bus)
     upstream = Upstream("s", backend, bus)
@@ -359,7 +378,9 @@ async def test_whoever_asks_meanwhile_waits_for_the_same_listing():
         assert len(heard.changes) == 1
 
 
-async def test_a_server_that_cannot_be_listed_is_degraded_and_keeps_what_is_known(caplog: pytest.LogCaptureFixture):
+async def test_a_server_that_cannot_be_listed_is_degraded_and_keeps_what_is_known(
+    caplog: pytest.LogCaptureFixture,
+):
     backend = FakeBackend([tool("t")])
     async with gateway_over({"s": backend}) as gateway:
 
@@ -393,7 +414,9 @@ async def test_listings_that_arrive_together_are_built_together():
 async def test_of_two_listings_of_one_server_the_later_is_shown():
     catalog = Catalog([ServerSource("s", "f")], ManifestStore(None), EventBus())
     async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(*(catalog.accept_listing("s", listing(tool(f"t{number}"))) for number in range(5)))
+        await asyncio.gather(
+            *(catalog.accept_listing("s", listing(tool(f"t{number}"))) for number in range(5))
+        )
     assert list(catalog.snapshot.tools) == ["s.t4"]
 
 
@@ -412,7 +435,9 @@ class SlowDisk(IndexFile):
 
 async def test_a_listing_that_arrives_while_the_last_one_is_being_saved_is_not_lost(tmp_path: Path):
     disk, manifests = SlowDisk(tmp_path / "index"), ManifestStore(None)
-    catalog = Catalog([ServerSource("a", "f"), ServerSource("b", "f")], manifests, EventBus(), index_file=disk)
+    catalog = Catalog(
+        [ServerSource("a", "f"), ServerSource("b", "f")], manifests, EventBus(), index_file=disk
+    )
     first = asyncio.create_task(catalog.accept_listing("a", listing(tool("t"))))
     assert await asyncio.to_thread(disk.writing.wait, PATIENCE)
     second = asyncio.create_task(catalog.accept_listing("b", listing(tool("t"))))
@@ -427,7 +452,9 @@ async def test_a_listing_that_arrives_while_the_last_one_is_being_saved_is_not_l
 
 
 async def test_a_query_that_runs_while_the_snapshot_is_replaced_sees_one_moment():
-    offers = [[tool(f"t{number}_{turn}", f"Turn {turn}.") for number in range(60)] for turn in range(12)]
+    offers = [
+        [tool(f"t{number}_{turn}", f"Turn {turn}.") for number in range(60)] for turn in range(12)
+    ]
     backend = FakeBackend(offers[0])
     async with gateway_over({"s": backend}) as gateway:
         stop = threading.Event()
@@ -438,7 +465,8 @@ async def test_a_query_that_runs_while_the_snapshot_is_replaced_sees_one_moment(
             while not stop.is_set() or not asked:
                 snapshot = catalog.snapshot
                 first = asking.search(snapshot, {}, 20_000, "turn", limit=50)
-                # Every line is a tool of that one moment, however often the snapshot was replaced meanwhile.
+                # Every line is a tool of that one moment, however often the snapshot was replaced
+                # meanwhile.
                 shown = {line.split("(")[0] for line in first.splitlines() if line.startswith("s.")}
                 assert len(shown) == 50
                 assert shown <= snapshot.tools.keys()
@@ -457,7 +485,9 @@ async def test_a_query_that_runs_while_the_snapshot_is_replaced_sees_one_moment(
         assert catalog.snapshot.tools.keys() == {f"s.{one['name']}" for one in offers[-1]}
 
 
-async def test_a_manifest_that_can_no_longer_be_written_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+async def test_a_manifest_that_can_no_longer_be_written_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     manifests = ManifestStore(tmp_path / "m.sqlite3")
     bus = EventBus()
     catalog = Catalog([ServerSource("s", "f")], manifests, bus)
@@ -493,8 +523,12 @@ async def renamed(rename: dict[str, str], *names: str) -> dict[str, str]:
         ([], [], []),
     ],
 )
-async def test_only_allowed_tools_that_are_not_denied_exist(allow: list[str], deny: list[str], kept: list[str]):
-    catalog = await ruled(ToolRules(allow=tuple(allow), deny=tuple(deny)), "get_a", "get_b", "delete_all")
+async def test_only_allowed_tools_that_are_not_denied_exist(
+    allow: list[str], deny: list[str], kept: list[str]
+):
+    catalog = await ruled(
+        ToolRules(allow=tuple(allow), deny=tuple(deny)), "get_a", "get_b", "delete_all"
+    )
     assert sorted(catalog.snapshot.servers["s"].tools) == kept
     assert len(catalog.snapshot.index) == len(kept)
 
@@ -508,9 +542,14 @@ async def test_tools_may_swap_their_names():
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-async def test_a_new_name_that_is_another_tool_s_is_not_given_and_no_tool_is_lost(names: tuple[str, ...]):
+async def test_a_new_name_that_is_another_tool_s_is_not_given_and_no_tool_is_lost(
+    names: tuple[str, ...],
+):
     catalog = await ruled(ToolRules(rename={"a": "b"}), *names)
-    assert {one.upstream_name: one.name for one in catalog.snapshot.tools.values()} == {"a": "a", "b": "b"}
+    assert {one.upstream_name: one.name for one in catalog.snapshot.tools.values()} == {
+        "a": "a",
+        "b": "b",
+    }
     assert "cannot be renamed 'b'" in catalog.snapshot.resolve_tool("s.a").warnings[-1]
     assert catalog.snapshot.resolve_tool("s.b").warnings == ()
 
@@ -522,7 +561,9 @@ async def test_refused_names_may_make_others_be_refused_and_still_no_tool_is_los
 
 async def test_a_denied_tool_s_name_is_free():
     catalog = await ruled(ToolRules(rename={"a": "better"}, deny=("b",)), "a", "b")
-    assert {one.upstream_name: one.name for one in catalog.snapshot.tools.values()} == {"a": "better"}
+    assert {one.upstream_name: one.name for one in catalog.snapshot.tools.values()} == {
+        "a": "better"
+    }
 
 
 # Definitions that cannot be kept
@@ -547,7 +588,9 @@ BAD: Iterable[Any] = [
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("exposure", ["meta", "full"])
-async def test_a_definition_that_cannot_be_kept_costs_only_itself(tmp_path: Path, bad: Any, exposure: Any):
+async def test_a_definition_that_cannot_be_kept_costs_only_itself(
+    tmp_path: Path, bad: Any, exposure: Any
+):
     backend = FakeBackend([tool("before"), bad, tool("after")])
     config = Config(data_dir=tmp_path, exposure=exposure)
     async with GatewayRuntime(config, backends={"s": backend}) as gateway:
@@ -555,16 +598,23 @@ async def test_a_definition_that_cannot_be_kept_costs_only_itself(tmp_path: Path
         assert {"s.before", "s.after"} <= gateway.catalog.snapshot.tools.keys()
         entry = gateway.catalog.snapshot.servers["s"]
         assert any(
-            "left out" in text for text in (*entry.warnings, *(w for t in entry.tools.values() for w in t.warnings))
+            "left out" in text
+            for text in (*entry.warnings, *(w for t in entry.tools.values() for w in t.warnings))
         )
         async with connect(gateway, transport="stdio") as client:
             listed = [one.name for one in (await client.list_tools()).tools]
-        assert listed[0] == "search_tools" if exposure == "meta" else {"s__before", "s__after"} <= set(listed)
+        assert (
+            listed[0] == "search_tools"
+            if exposure == "meta"
+            else {"s__before", "s__after"} <= set(listed)
+        )
     async with GatewayRuntime(config, backends={"s": FakeBackend()}) as gateway:
         assert {"s.before", "s.after"} <= gateway.catalog.snapshot.tools.keys()
 
 
-async def test_a_greeting_that_cannot_be_kept_costs_only_the_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+async def test_a_greeting_that_cannot_be_kept_costs_only_the_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     backend = FakeBackend([tool("t")], capabilities={"tools": {}, "experimental": nested(300)})
     async with remembering(tmp_path, s=backend) as gateway:
         assert list(gateway.catalog.snapshot.tools) == ["s.t"]

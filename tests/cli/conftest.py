@@ -54,10 +54,21 @@ class Home:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("PORTICO_", "XDG_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"))
+            if not name.startswith(
+                ("PORTICO_", "XDG_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+            )
         }
-        home = {"HOME": str(self.folder), "USERPROFILE": str(self.folder), "APPDATA": str(self.folder)}
-        return {**kept, **home, "PORTICO_DATA_DIR": str(self.folder / "data"), "PYTHONPATH": str(REPOSITORY)}
+        home = {
+            "HOME": str(self.folder),
+            "USERPROFILE": str(self.folder),
+            "APPDATA": str(self.folder),
+        }
+        return {
+            **kept,
+            **home,
+            "PORTICO_DATA_DIR": str(self.folder / "data"),
+            "PYTHONPATH": str(REPOSITORY),
+        }
 
     def write(self, config: dict[str, Any], name: str = "portico.yaml") -> Path:
         path = self.folder / name
@@ -84,11 +95,19 @@ class Home:
         ours, theirs = pty.openpty()
         environment = {**self.environment, "TERM": "xterm-256color", "COLUMNS": "80", **(env or {})}
         process = subprocess.Popen(
-            [*command(), *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=self.folder, env=environment
+            [*command(), *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=self.folder,
+            env=environment,
         )
         os.close(theirs)
         sent = b""
-        with os.fdopen(ours, "rb", 0) as terminal, contextlib.suppress(OSError):  # Linux says the end as an error
+        with (
+            os.fdopen(ours, "rb", 0) as terminal,
+            contextlib.suppress(OSError),
+        ):  # Linux says the end as an error
             while chunk := terminal.read(65_536):
                 sent += chunk
         return process.wait(PATIENCE_S), sent.decode()

@@ -19,7 +19,9 @@ SCHEMA: dict[str, Any] = {
         "level": {"enum": [1, 2, "max"]},
         "tags": {"type": "array", "items": {"type": "string"}},
         "sizes": {"type": "array", "items": {"type": "integer"}},
-        "tag_or_tags": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+        "tag_or_tags": {
+            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+        },
         "filter": {"$ref": "#/$defs/Filter"},
         "dotted.name": {"type": "integer"},
         "anything": {},
@@ -29,7 +31,10 @@ SCHEMA: dict[str, Any] = {
             "type": "object",
             "properties": {"year": {"type": "integer"}, "deep": {"$ref": "#/$defs/Deep"}},
         },
-        "Deep": {"type": "object", "properties": {"on": {"type": "boolean"}, "again": {"$ref": "#/$defs/Filter"}}},
+        "Deep": {
+            "type": "object",
+            "properties": {"on": {"type": "boolean"}, "again": {"$ref": "#/$defs/Filter"}},
+        },
     },
 }
 
@@ -65,7 +70,10 @@ SCHEMA: dict[str, Any] = {
         (["sizes=7"], {"sizes": [7]}),
         (["tag_or_tags=a,b"], {"tag_or_tags": "a,b"}),
         (["tag_or_tags=a", "tag_or_tags=b"], {"tag_or_tags": ["a", "b"]}),
-        (["filter.year=2024", "filter.deep.on=true"], {"filter": {"year": 2024, "deep": {"on": True}}}),
+        (
+            ["filter.year=2024", "filter.deep.on=true"],
+            {"filter": {"year": 2024, "deep": {"on": True}}},
+        ),
         (["filter.deep.again.year=1"], {"filter": {"deep": {"again": {"year": 1}}}}),
         (['filter={"year": 1}'], {"filter": {"year": 1}}),
         (["dotted.name=1"], {"dotted.name": 1}),
@@ -97,5 +105,7 @@ def test_what_cannot_be_read_is_refused_with_advice(words: list[str], reason: st
 
 
 def test_a_schema_that_refers_to_itself_or_to_nothing_is_survived() -> None:
-    loop: dict[str, Any] = {"properties": {"a": {"$ref": "#/properties/a"}, "b": {"$ref": "#/nowhere"}, "c": True}}
+    loop: dict[str, Any] = {
+        "properties": {"a": {"$ref": "#/properties/a"}, "b": {"$ref": "#/nowhere"}, "c": True}
+    }
     assert parse_arguments(["a=1", "b=x", "c=[2]"], loop) == {"a": 1, "b": "x", "c": [2]}

@@ -17,7 +17,9 @@ ME, OTHER = Caller("session", "claude", "work"), Caller("", "cursor\x1b[31m", ""
 @pytest.fixture
 def kept(home: Home) -> Home:
     # As small as can be: what is shown comes from several files.
-    audit = AuditLog.from_settings(Settings.model_validate({"max_bytes": 1_024}), home.folder / "data")
+    audit = AuditLog.from_settings(
+        Settings.model_validate({"max_bytes": 1_024}), home.folder / "data"
+    )
     assert audit is not None
     for number in range(6):
         audit.write(AuditEntry("git.push", "hash", {"n": number}, "ok", ME, "call_tool", 0.0125))
@@ -48,7 +50,17 @@ def test_wrong_tokens_are_told_with_where_they_came_from(home: Home) -> None:
 
 def test_the_latest_calls_stand_last(kept: Home) -> None:
     header, *rows = kept.run("audit").out.splitlines()
-    assert header.split() == ["when", "tool", "outcome", "ms", "way", "client", "profile", "who", "arguments"]
+    assert header.split() == [
+        "when",
+        "tool",
+        "outcome",
+        "ms",
+        "way",
+        "client",
+        "profile",
+        "who",
+        "arguments",
+    ]
     assert len(rows) == 8
     assert all(" git.push " in row for row in rows[:7])
     assert "tool_error (3 attempts)" in rows[6]

@@ -9,11 +9,15 @@ from .conftest import EVERYTHING, Home
 
 
 def test_arguments_are_read_by_the_tools_types(home: Home) -> None:
-    ran = home.run("call", "units.convert_units", "value=26.2", "from_unit=miles", "to_unit=km", "digits=3")
+    ran = home.run(
+        "call", "units.convert_units", "value=26.2", "from_unit=miles", "to_unit=km", "digits=3"
+    )
     assert (ran.code, ran.out) == (0, '{"value":42.2,"unit":"km","quantity":"length"}\n')
 
 
-@pytest.mark.parametrize("name", ["calculator.evaluate", "calculator::evaluate", "calculator__evaluate", "evaluate"])
+@pytest.mark.parametrize(
+    "name", ["calculator.evaluate", "calculator::evaluate", "calculator__evaluate", "evaluate"]
+)
 def test_arguments_come_as_json_from_stdin_and_names_in_any_spelling(home: Home, name: str) -> None:
     ran = home.run("call", name, "-", stdin='{"expression": "1/4"}')
     assert (ran.code, ran.out) == (0, '{"decimal":"0.25","fraction":"1/4","exact":true}\n')
@@ -44,7 +48,9 @@ def test_a_tool_that_fails_makes_the_command_fail(home: Home) -> None:
         (["{"], "not JSON"),
     ],
 )
-def test_arguments_that_do_not_fit_are_answered_with_the_parameters(home: Home, words: list[str], reason: str) -> None:
+def test_arguments_that_do_not_fit_are_answered_with_the_parameters(
+    home: Home, words: list[str], reason: str
+) -> None:
     ran = home.run("call", "calculator.evaluate", *words, "--json")
     assert ran.code == 1
     assert reason in ran.data["error"]["message"]
@@ -53,12 +59,20 @@ def test_arguments_that_do_not_fit_are_answered_with_the_parameters(home: Home, 
 
 def test_a_real_server_is_started_for_its_call_and_gone_after_it(home: Home) -> None:
     marker = str(home.folder)  # in the server's command line, so that it can be told from any other
-    home.write({"mcpServers": {"all": {**EVERYTHING, "args": ["-X", f"portico={marker}", *EVERYTHING["args"]]}}})
+    home.write(
+        {
+            "mcpServers": {
+                "all": {**EVERYTHING, "args": ["-X", f"portico={marker}", *EVERYTHING["args"]]}
+            }
+        }
+    )
     ran = home.run("call", "all.whoami", "--json")
     assert ran.code == 0, ran.err
     assert not ran.data.get("isError")
     left = [
-        one for one in psutil.process_iter(["cmdline"]) if any(marker in word for word in one.info["cmdline"] or ())
+        one
+        for one in psutil.process_iter(["cmdline"])
+        if any(marker in word for word in one.info["cmdline"] or ())
     ]
     assert left == []
 
@@ -82,7 +96,9 @@ def wild(fail: bool = False) -> str:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_what_a_tool_answers_cannot_steer_a_terminal_and_reaches_a_program_as_it_is(home: Home) -> None:
+def test_what_a_tool_answers_cannot_steer_a_terminal_and_reaches_a_program_as_it_is(
+    home: Home,
+) -> None:
     (home.folder / "wild.py").write_text(WILD)
     home.write({"servers": {"wild": {"functions": "wild"}}})
     path = {"PYTHONPATH": str(home.folder)}

@@ -102,7 +102,9 @@ async def test_old_garbage_waits_for_a_large_value_also_where_modules_are_loaded
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     large = [[number] for number in range(2 * LARGE_BLOCKS)]
-    monkeypatch.setitem(sys.modules, "loaded_for_a_large_value", ModuleType("loaded_for_a_large_value"))
+    monkeypatch.setitem(
+        sys.modules, "loaded_for_a_large_value", ModuleType("loaded_for_a_large_value")
+    )
     for _ in range(100):
         await asyncio.sleep(0)
     gone = make_old_garbage()

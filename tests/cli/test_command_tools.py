@@ -26,7 +26,11 @@ def _findings(home: Home, server: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_a_command_is_called_from_the_command_line(home: Home) -> None:
     numbers = {"type": "array", "items": "integer"}
-    add = {"command": [*PYTHON, ADD, "{numbers}"], "arguments": {"numbers": numbers}, "output": "json"}
+    add = {
+        "command": [*PYTHON, ADD, "{numbers}"],
+        "arguments": {"numbers": numbers},
+        "output": "json",
+    }
     home.write(_server(add=add))
     called = home.run("call", "sums.add", json.dumps({"numbers": [1, 2, 39]}), "--json")
     assert called.code == 0, called.err
@@ -34,9 +38,16 @@ def test_a_command_is_called_from_the_command_line(home: Home) -> None:
 
 
 def test_status_and_config_show_the_kind_and_no_secret(home: Home) -> None:
-    home.write(_server(add=[*PYTHON, ADD], later=["curl", "--header", "Authorization: Bearer abcdef0123456789abcd"]))
+    home.write(
+        _server(
+            add=[*PYTHON, ADD],
+            later=["curl", "--header", "Authorization: Bearer abcdef0123456789abcd"],
+        )
+    )
     status = home.run("status", "--json")
-    assert [(one["name"], one["kind"], one["tools"]) for one in status.data["servers"]] == [("sums", "commands", 2)]
+    assert [(one["name"], one["kind"], one["tools"]) for one in status.data["servers"]] == [
+        ("sums", "commands", 2)
+    ]
     for told in (status, home.run("status"), home.run("config"), home.run("config", "--json")):
         assert told.code == 0, told.err
         assert "correct-horse" not in told.out
@@ -45,7 +56,15 @@ def test_status_and_config_show_the_kind_and_no_secret(home: Home) -> None:
 
 
 def test_secrets_in_the_words_of_a_command_are_not_shown(home: Home) -> None:
-    in_words = ["curl", "--token", "hunter-two", "--key={key}", "--password", "{password}", "${USER_PW}"]
+    in_words = [
+        "curl",
+        "--token",
+        "hunter-two",
+        "--key={key}",
+        "--password",
+        "{password}",
+        "${USER_PW}",
+    ]
     home.write(
         _server(
             listed={"command": in_words},
@@ -70,7 +89,9 @@ def test_secrets_in_the_words_of_a_command_are_not_shown(home: Home) -> None:
     assert shown["line"]["command"] == ["curl", "-u", "${USER_PW}", "{x}"]
     assert shown["known"]["stdin"] == "${USER_PW}"
     assert "battery" not in told.out
-    findings = home.run("doctor", "--json", "--offline", "--server", "sums", env={"USER_PW": "battery staple"})
+    findings = home.run(
+        "doctor", "--json", "--offline", "--server", "sums", env={"USER_PW": "battery staple"}
+    )
     plain = [one["key"] for one in findings.data["findings"] if one["id"] == "secret.in_file"]
     assert plain == ["servers.sums.env.SERVICE_TOKEN", "servers.sums.commands.listed.command.2"]
     assert "battery" not in findings.out
@@ -79,7 +100,9 @@ def test_secrets_in_the_words_of_a_command_are_not_shown(home: Home) -> None:
 
 def test_a_wrong_command_is_refused_with_its_place(home: Home) -> None:
     path = home.folder / "portico.yaml"
-    path.write_text("servers:\n  s:\n    commands:\n      show: {command: 'cat {paht}', arguments: {path: string}}\n")
+    path.write_text(
+        "servers:\n  s:\n    commands:\n      show: {command: 'cat {paht}', arguments: {path: string}}\n"
+    )
     told = home.run("status")
     assert told.code != 0
     assert "portico.yaml:4" in told.err
@@ -101,7 +124,11 @@ def test_a_file_in_yaml_is_read_as_its_writer_means_it(home: Home) -> None:
 def test_the_doctor_finds_a_program_that_is_missing_and_goes_on(home: Home) -> None:
     home.write(_server(lost="no-such-program-here", glued=["cat file", "x"], add=[*PYTHON, ADD]))
     told = home.run("doctor", "--json", "--server", "sums")
-    found = [(one["id"], one["severity"], one["key"]) for one in told.data["findings"] if one["id"][:8] == "program."]
+    found = [
+        (one["id"], one["severity"], one["key"])
+        for one in told.data["findings"]
+        if one["id"][:8] == "program."
+    ]
     assert found == [
         ("program.missing", "broken", "servers.sums.commands.lost.command"),
         ("program.missing", "broken", "servers.sums.commands.glued.command"),
@@ -111,10 +138,18 @@ def test_the_doctor_finds_a_program_that_is_missing_and_goes_on(home: Home) -> N
 
 
 def test_the_doctor_warns_of_words_that_are_run_or_chosen_by_callers(home: Home) -> None:
-    assert _findings(home, {"commands": {"x": ["sh", "-c", "{script}"]}})["program.runs_code"]["severity"] == "warning"
+    assert (
+        _findings(home, {"commands": {"x": ["sh", "-c", "{script}"]}})["program.runs_code"][
+            "severity"
+        ]
+        == "warning"
+    )
     assert "program.any_option" in _findings(home, {"commands": {"x": "ls -{letters}"}})
     lonely = {"command": "ls --sort {by} .", "arguments": {"by": "string"}}
-    assert "flag: '--sort {}'" in _findings(home, {"commands": {"x": lonely}})["program.lonely_option"]["remedy"]
+    assert (
+        "flag: '--sort {}'"
+        in _findings(home, {"commands": {"x": lonely}})["program.lonely_option"]["remedy"]
+    )
     unplaced = {"command": "ls", "arguments": {"path": "string"}}
     assert _findings(home, {"commands": {"x": unplaced}})["program.unplaced"]["severity"] == "note"
 
@@ -128,15 +163,27 @@ def test_the_doctor_is_silent_about_a_sound_command(home: Home, tmp_path: Path) 
     assert "server.duplicate" not in home.run("doctor", "--offline").out
     found = _findings(home, {"commands": {"x": sound}, "cwd": str(tmp_path)})
     assert not [one for one in found if one.startswith("program.")]
-    assert "program.cwd_missing" in _findings(home, {"commands": {"x": sound}, "cwd": str(tmp_path / "no")})
+    assert "program.cwd_missing" in _findings(
+        home, {"commands": {"x": sound}, "cwd": str(tmp_path / "no")}
+    )
 
 
 @pytest.mark.skipif(
-    shutil.which("grep") is None or shutil.which("sort") is None, reason="there is no grep or sort here"
+    shutil.which("grep") is None or shutil.which("sort") is None,
+    reason="there is no grep or sort here",
 )
 def test_the_example_works_as_it_lies_there(home: Home) -> None:
     config = ("--config", str(REPOSITORY / "examples" / "commands" / "portico.yaml"))
     found = home.run("call", "notes.find", "text=kiln", "ignore_case=true", *config)
-    assert [line.partition(":")[0] for line in found.out.splitlines() if line] == ["1", "4"], found.err
-    assert "(no output; exit code 1)" in home.run("call", "notes.find", "text=--version", *config).out
-    assert home.run("call", "notes.sorted", json.dumps({"text": "10\n9", "numeric": True}), *config).out == "9\n10\n\n"
+    assert [line.partition(":")[0] for line in found.out.splitlines() if line] == ["1", "4"], (
+        found.err
+    )
+    assert (
+        "(no output; exit code 1)" in home.run("call", "notes.find", "text=--version", *config).out
+    )
+    assert (
+        home.run(
+            "call", "notes.sorted", json.dumps({"text": "10\n9", "numeric": True}), *config
+        ).out
+        == "9\n10\n\n"
+    )

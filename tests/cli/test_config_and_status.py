@@ -18,8 +18,15 @@ SECRET = "sk-live-4f9a8b7c6d5e4f3a2b1c"
 def _configuration() -> dict[str, Any]:
     return {
         "servers": {
-            "one": {"command": "server-one", "env": {"API_KEY": SECRET}, "args": ["--token", SECRET]},
-            "two": {"url": "https://example.org/mcp", "headers": {"Authorization": f"Bearer {SECRET}"}},
+            "one": {
+                "command": "server-one",
+                "env": {"API_KEY": SECRET},
+                "args": ["--token", SECRET],
+            },
+            "two": {
+                "url": "https://example.org/mcp",
+                "headers": {"Authorization": f"Bearer {SECRET}"},
+            },
             "three": {"command": "x", "env": {"NAME": "${FROM_OUTSIDE}"}},
         },
         "profiles": {"small": {"exposure": "full"}},
@@ -38,7 +45,9 @@ def test_no_secret_is_ever_shown(home: Home, words: list[str]) -> None:
 
 def test_every_key_has_a_source(home: Home) -> None:
     path = home.write(_configuration())
-    ran = home.run("config", "--json", "--sources", env={"PORTICO_LOG_LEVEL": "info", "FROM_OUTSIDE": "x"})
+    ran = home.run(
+        "config", "--json", "--sources", env={"PORTICO_LOG_LEVEL": "info", "FROM_OUTSIDE": "x"}
+    )
     assert ran.data["config"]["gateway"]["port"] == 9000
     assert ran.data["sources"]["gateway.port"] == "portico.yaml:1"
     assert ran.data["sources"]["log_level"] == "env PORTICO_LOG_LEVEL"
@@ -47,7 +56,12 @@ def test_every_key_has_a_source(home: Home) -> None:
 
 
 def test_the_text_can_be_saved_and_used(home: Home) -> None:
-    home.write({"servers": {"t": {"functions": "portico.demo.text:TOOLS", "tags": ["words"]}}, "exposure": "full"})
+    home.write(
+        {
+            "servers": {"t": {"functions": "portico.demo.text:TOOLS", "tags": ["words"]}},
+            "exposure": "full",
+        }
+    )
     shown = home.run("config").out
     (home.folder / "again.yaml").write_text(shown, encoding="utf-8")
     again = home.run("config", "--config", "again.yaml", "--json")
@@ -64,7 +78,9 @@ def test_the_text_can_be_saved_and_used(home: Home) -> None:
         ("srvers: {}", "Did you mean servers?"),
     ],
 )
-def test_a_configuration_that_cannot_be_used_is_refused_with_its_place(home: Home, text: str, reason: str) -> None:
+def test_a_configuration_that_cannot_be_used_is_refused_with_its_place(
+    home: Home, text: str, reason: str
+) -> None:
     (home.folder / "portico.yaml").write_text(text, encoding="utf-8")
     for words in (["config"], ["search", "x"], ["stdio"], ["serve"]):
         ran = home.run(*words)
@@ -135,7 +151,11 @@ def test_status_tells_where_use_is_kept_and_what_was_saved(home: Home) -> None:
     ran = home.run("status", "--json")
     assert ran.data.keys() == {"ok", "servers", "categories", "database", "tokens", "search"}
     assert ran.data["categories"] == len(home.run("browse", "--json").data["categories"])
-    assert ran.data["database"] == {"kind": "SQLite", "place": str(home.folder / "data"), "problem": ""}
+    assert ran.data["database"] == {
+        "kind": "SQLite",
+        "place": str(home.folder / "data"),
+        "problem": "",
+    }
     assert ran.data["tokens"] == {"sessions": 0, "listing": 0, "shown": 0, "saved": 0, "answers": 0}
     out = home.run("status").out
     assert f"\ndatabase: SQLite, {home.folder / 'data'}\n" in out
@@ -144,22 +164,35 @@ def test_status_tells_where_use_is_kept_and_what_was_saved(home: Home) -> None:
 
 def test_status_adds_up_what_every_session_was_shown(home: Home) -> None:
     place = f"sqlite:///{(home.folder / 'use.db').as_posix()}"
-    home.write({"servers": {"text": {"functions": "portico.demo.text:TOOLS"}}, "database_url": place})
+    home.write(
+        {"servers": {"text": {"functions": "portico.demo.text:TOOLS"}}, "database_url": place}
+    )
     asyncio.run(_two_sessions(place))
     data = home.run("status", "--json").data
-    assert data["tokens"] == {"sessions": 2, "listing": 20_000, "shown": 1_500, "saved": 18_500, "answers": 7}
+    assert data["tokens"] == {
+        "sessions": 2,
+        "listing": 20_000,
+        "shown": 1_500,
+        "saved": 18_500,
+        "answers": 7,
+    }
     said = "tokens: 1,500 shown in 2 sessions; listing every tool would have cost 20,000: 18,500 saved (92%)"
     assert said in home.run("status").out.splitlines()
 
 
 async def _two_sessions(place: str) -> None:
     record, now = GatewayStore(place, None), time.time()
-    rows = [LedgerRow("a", "one", "", now, now, 12_000, 1_000, 4), LedgerRow("b", "two", "", now, now, 8_000, 500, 3)]
+    rows = [
+        LedgerRow("a", "one", "", now, now, 12_000, 1_000, 4),
+        LedgerRow("b", "two", "", now, now, 8_000, 500, 3),
+    ]
     await record.add_usage([], [], rows)
     await record.close()
 
 
-def test_a_database_that_is_away_is_told_without_its_password_and_costs_nothing_else(home: Home) -> None:
+def test_a_database_that_is_away_is_told_without_its_password_and_costs_nothing_else(
+    home: Home,
+) -> None:
     url = "postgresql://porter:sEcr3t-w0rd@127.0.0.1:9/house"
     home.write({"servers": {"text": {"functions": "portico.demo.text:TOOLS"}}, "database_url": url})
     ran = home.run("status", "--json")
@@ -169,7 +202,12 @@ def test_a_database_that_is_away_is_told_without_its_password_and_costs_nothing_
     assert ran.data["database"]["problem"]
     text = home.run("status")
     assert "database: PostgreSQL, house at 127.0.0.1:9 — " in text.out
-    for words in (["browse"], ["search", "slugify"], ["tokens"], ["describe", "text.slugify", "--detail", "full"]):
+    for words in (
+        ["browse"],
+        ["search", "slugify"],
+        ["tokens"],
+        ["describe", "text.slugify", "--detail", "full"],
+    ):
         answered = home.run(*words)
         assert answered.code == 0, words
         assert "sEcr3t" not in answered.out + answered.err

@@ -28,7 +28,12 @@ def test_the_figures_add_up(home: Home) -> None:
     spent = sum(step["sent"] + step["received"] for step in facts["steps"])
     assert facts["total"] == facts["meta_listing"]["tokens"] + spent
     assert facts["total"] < facts["full_listing"]["tokens"] / 4
-    assert [step["tool"] for step in facts["steps"]] == ["search_tools", "describe_tools", "call_tool", "run_code"]
+    assert [step["tool"] for step in facts["steps"]] == [
+        "search_tools",
+        "describe_tools",
+        "call_tool",
+        "run_code",
+    ]
 
 
 @pytest.mark.parametrize("columns", ["20", "300"])

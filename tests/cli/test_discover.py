@@ -27,7 +27,17 @@ def test_a_search_on_the_demo_servers_finds_its_tool_and_says_what_it_searched(h
 
 
 def test_a_search_as_json_is_one_document(home: Home) -> None:
-    ran = home.run("search", "delete a note", "--server", "notes", "--limit", "1", "--detail", "schema", "--json")
+    ran = home.run(
+        "search",
+        "delete a note",
+        "--server",
+        "notes",
+        "--limit",
+        "1",
+        "--detail",
+        "schema",
+        "--json",
+    )
     assert ran.code == 0
     assert ran.data.keys() == {
         "query", "server", "category", "filters", "total", "weak", "meaning", "near", "tools", "nearest", "unlisted"
@@ -69,7 +79,10 @@ def test_browsing_lists_servers_and_then_tools(home: Home) -> None:
     assert ran.data["tools"] == sum(server["tools"] for server in ran.data["servers"])
     text = home.run("browse", "NOTES")
     assert text.code == 0
-    assert "notes.create_note(title, body?, tags?: string[]) — Write a new note and return its number." in text.out
+    assert (
+        "notes.create_note(title, body?, tags?: string[]) — Write a new note and return its number."
+        in text.out
+    )
     one = home.run("browse", "notes", "--json").data
     assert one["server"]["tools"] == len(one["tools"]) == 6
 
@@ -86,7 +99,9 @@ def test_the_overview_begins_with_the_hot_list_and_the_categories(home: Home) ->
     assert {tool["server"] for tool in data["hot"]["tools"]} == set(make_demo_servers())
     assert places - categories - 1 == len(data["categories"]) > 1
     assert sum(one["tools"] for one in data["categories"]) == data["tools"]
-    assert {"category", "title", "tools", "servers", "popular_tools"} <= data["categories"][0].keys()
+    assert {"category", "title", "tools", "servers", "popular_tools"} <= data["categories"][
+        0
+    ].keys()
     named = {one["category"] for one in data["categories"]}
     assert all(server["category"] in named for server in data["servers"])
 
@@ -133,7 +148,10 @@ def test_a_server_without_tools_in_a_category_says_whose_it_is(home: Home) -> No
     )
     ran = home.run("browse", "colors", "--category", "words")
     assert (ran.code, ran.out.splitlines()[-1]) == (0, "It has tools of text.")
-    assert home.run("search", "make a slug", "--category", "paint", "--json").data["category"] == "paint"
+    assert (
+        home.run("search", "make a slug", "--category", "paint", "--json").data["category"]
+        == "paint"
+    )
     found = home.run("search", "make a slug", "--category", "paint", "--json").data["tools"]
     assert {tool["server"] for tool in found} <= {"colors"}
 
@@ -154,7 +172,10 @@ def test_a_person_is_advised_of_commands(home: Home) -> None:
 def test_tools_are_described_at_three_levels(home: Home) -> None:
     home.run("browse")
     brief = home.run("describe", "colors.mix_colors", "text/slugify", "--detail", "brief")
-    assert [line.partition("(")[0] for line in brief.out.splitlines()] == ["colors.mix_colors", "text.slugify"]
+    assert [line.partition("(")[0] for line in brief.out.splitlines()] == [
+        "colors.mix_colors",
+        "text.slugify",
+    ]
     schema = home.run("describe", "colors.mix_colors").out
     assert " share?: number(0..1) = 0.5 — How much of the second colour." in schema.splitlines()
     full = home.run("describe", "mix_colors", "--detail", "full", "--json").data["tools"][0]
@@ -186,17 +207,25 @@ def test_a_wrong_name_costs_only_itself(home: Home) -> None:
 def test_a_profile_sees_only_its_own(home: Home) -> None:
     home.write(
         {
-            "servers": {name: {"functions": f"portico.demo.{name}:TOOLS"} for name in ("text", "colors")},
+            "servers": {
+                name: {"functions": f"portico.demo.{name}:TOOLS"} for name in ("text", "colors")
+            },
             "profiles": {"words": {"servers": ["text"]}},
         }
     )
-    assert [server["name"] for server in home.run("browse", "-p", "words", "--json").data["servers"]] == ["text"]
+    assert [
+        server["name"] for server in home.run("browse", "-p", "words", "--json").data["servers"]
+    ] == ["text"]
     assert home.run("describe", "colors.mix_colors", "-p", "words").code == 1
     assert "There is no profile 'nobody'" in home.run("browse", "-p", "nobody").err
 
 
 def test_a_server_that_never_answers_holds_up_nobody_and_is_named(home: Home) -> None:
-    silent = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "timeouts": {"start_s": 600}}
+    silent = {
+        "command": sys.executable,
+        "args": ["-c", "import sys; sys.stdin.read()"],
+        "timeouts": {"start_s": 600},
+    }
     home.write({"servers": {"silent": silent, "text": {"functions": "portico.demo.text:TOOLS"}}})
     called = home.run("call", "text.slugify", "text=A B")
     assert (called.code, called.out, called.err) == (0, "a-b\n", "")
@@ -210,7 +239,9 @@ def test_a_server_that_never_answers_holds_up_nobody_and_is_named(home: Home) ->
 
 
 def test_one_is_one(home: Home) -> None:
-    (home.folder / "lonely.py").write_text("def hello() -> str:\n    'Greet.'\n    return 'hello'\n", encoding="utf-8")
+    (home.folder / "lonely.py").write_text(
+        "def hello() -> str:\n    'Greet.'\n    return 'hello'\n", encoding="utf-8"
+    )
     home.write({"servers": {"one": {"functions": "lonely"}}})
     first, *rest = home.run("browse").out.splitlines()
     assert first == "1 tool on 1 server in 1 category."
@@ -221,7 +252,9 @@ def test_one_is_one(home: Home) -> None:
 def test_a_tools_name_cannot_steer_the_terminal() -> None:
     screen = Screen()
     screen.out = Console(file=io.StringIO(), force_terminal=True)
-    lines = render_tool(screen, make_tool("evil", {"name": "x\x1b]0;owned\x07y\x1b[2J", "inputSchema": {}}), "brief")
+    lines = render_tool(
+        screen, make_tool("evil", {"name": "x\x1b]0;owned\x07y\x1b[2J", "inputSchema": {}}), "brief"
+    )
     with screen.out.capture() as captured:
         screen.out.print(lines)
     said = captured.get()
@@ -249,7 +282,8 @@ def test_a_pipe_that_closes_early_is_no_failure_to_talk_about(home: Home) -> Non
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize(
-    "words", [["browse"], ["search", "dice"], ["status"], ["describe", "random.roll_dice"], ["demo"]]
+    "words",
+    [["browse"], ["search", "dice"], ["status"], ["describe", "random.roll_dice"], ["demo"]],
 )
 def test_on_a_narrow_terminal_answers_are_laid_out(home: Home, words: list[str]) -> None:
     code, shown = home.on_a_terminal(*words, env={"COLUMNS": "32"})
@@ -261,4 +295,6 @@ def test_on_a_narrow_terminal_answers_are_laid_out(home: Home, words: list[str])
 def test_nothing_is_written_outside_the_data_folder(home: Home) -> None:
     home.run("browse")
     assert [path.name for path in home.folder.iterdir()] == ["data"]
-    assert all(Path(path).parent == home.folder / "data" for path in (home.folder / "data").rglob("*"))
+    assert all(
+        Path(path).parent == home.folder / "data" for path in (home.folder / "data").rglob("*")
+    )

@@ -16,7 +16,12 @@ from portico.demo import make_demo_servers as demo_servers
 from tests.cli.conftest import EVERYTHING, Home, Ran
 from tests.fixtures import broken
 
-PASSWORD, TOKEN, ARGUMENT, FROM_FILE = "hunter2-hunter2", "tok-9f8e7d6c5b4a", "argument-1a2b3c4d", "from-the-file-77"
+PASSWORD, TOKEN, ARGUMENT, FROM_FILE = (
+    "hunter2-hunter2",
+    "tok-9f8e7d6c5b4a",
+    "argument-1a2b3c4d",
+    "from-the-file-77",
+)
 NO_SCRIPTS = {"metatools": {"run_code": False, "run_workflow": False}}
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX ones")
 
@@ -24,7 +29,11 @@ POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="permissions are POSI
 def _jwt(expires: int) -> str:
     parts = ({"alg": "HS256"}, {"exp": expires})
     return (
-        ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + ".c2ln"
+        ".".join(
+            base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+            for part in parts
+        )
+        + ".c2ln"
     )
 
 
@@ -66,20 +75,32 @@ servers:
   listing: {recorded: listing.json, tools: {allow: ["*", none_*], rename: {absent: here}}}   # rules, tool.…
 """
 LISTING = {
-    "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "x"}},
+    "initialize": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "x"},
+    },
     "tools": [
         {"name": "fine", "description": "Fine ⚠️.", "inputSchema": {"type": "object"}},
         {"name": "not a name!", "description": "x", "inputSchema": {"type": "object"}},
         {"name": "twice", "description": "x", "inputSchema": {"type": "object"}},
         {"name": "twice", "description": "x", "inputSchema": {"type": "object"}},
         {"name": "silent", "inputSchema": {"type": "object"}},
-        {"name": "lost", "description": "x", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "#/b"}}}},
+        {
+            "name": "lost",
+            "description": "x",
+            "inputSchema": {"type": "object", "properties": {"a": {"$ref": "#/b"}}},
+        },
         {
             "name": "wrong",
             "description": "x",
             "inputSchema": {"type": "object", "properties": {"a": {"type": "strin"}}},
         },
-        {"name": "either", "description": "x", "inputSchema": {"type": "object", "anyOf": [{"required": ["a"]}]}},
+        {
+            "name": "either",
+            "description": "x",
+            "inputSchema": {"type": "object", "anyOf": [{"required": ["a"]}]},
+        },
         {"name": "hidden", "description": "see\u2066this", "inputSchema": {"type": "object"}},
     ],
 }
@@ -194,8 +215,14 @@ def test_every_planted_mistake_is_found_with_its_place_and_remedy(
 
 def test_a_broken_set_up_ends_with_a_code_that_says_so(planted: tuple[Ran, Ran, Path]) -> None:
     told, _, _ = planted
-    assert (told.code, told.data["ok"]) == (2, False)  # the file has a key that Portico would refuse
-    counted = [sum(one["severity"] == kind for one in told.data["findings"]) for kind in ("broken", "warning", "note")]
+    assert (told.code, told.data["ok"]) == (
+        2,
+        False,
+    )  # the file has a key that Portico would refuse
+    counted = [
+        sum(one["severity"] == kind for one in told.data["findings"])
+        for kind in ("broken", "warning", "note")
+    ]
     assert counted == [told.data["broken"], told.data["warnings"], told.data["notes"]]
     assert "Traceback" not in told.err
 
@@ -206,7 +233,9 @@ def test_nothing_secret_is_shown(planted: tuple[Ran, Ran, Path]) -> None:
             assert secret not in ran.out + ran.err
 
 
-def test_the_worst_comes_first_and_each_finding_says_what_to_do(planted: tuple[Ran, Ran, Path]) -> None:
+def test_the_worst_comes_first_and_each_finding_says_what_to_do(
+    planted: tuple[Ran, Ran, Path],
+) -> None:
     severities = [finding["severity"] for finding in planted[0].data["findings"]]
     assert severities == sorted(severities, key=("broken", "warning", "note").index)
     text = planted[1].out
@@ -215,7 +244,9 @@ def test_the_worst_comes_first_and_each_finding_says_what_to_do(planted: tuple[R
     assert text.rstrip().splitlines()[-1].startswith("Broken: ")
 
 
-def test_offline_starts_no_server_and_still_sees_what_can_be_seen(planted: tuple[Ran, Ran, Path]) -> None:
+def test_offline_starts_no_server_and_still_sees_what_can_be_seen(
+    planted: tuple[Ran, Ran, Path],
+) -> None:
     text = planted[1].out
     assert "hangs: not asked" in text
     assert "server.timeout" not in text
@@ -224,7 +255,11 @@ def test_offline_starts_no_server_and_still_sees_what_can_be_seen(planted: tuple
 
 
 def test_servers_that_hang_hold_up_no_other(home: Home) -> None:
-    hangs = {"command": sys.executable, "args": ["-c", "import time; time.sleep(99)"], "timeouts": {"start_s": 2}}
+    hangs = {
+        "command": sys.executable,
+        "args": ["-c", "import time; time.sleep(99)"],
+        "timeouts": {"start_s": 2},
+    }
     many = {f"hangs{number}": {**hangs, "description": str(number)} for number in range(6)}
     home.write(
         {
@@ -258,7 +293,9 @@ def test_the_demo_needs_no_configuration(home: Home) -> None:
 
 
 def test_the_shape_of_the_json_is_fixed(home: Home) -> None:
-    home.write({"gateway": {"port": 0}, **NO_SCRIPTS, "servers": {"gone": {"command": "no-such-program"}}})
+    home.write(
+        {"gateway": {"port": 0}, **NO_SCRIPTS, "servers": {"gone": {"command": "no-such-program"}}}
+    )
     told = home.run("doctor", "--json")
     assert told.code == 1
     assert set(told.data) == {
@@ -294,9 +331,23 @@ def test_a_file_that_is_not_there_is_said_with_the_nearest(home: Home) -> None:
 
 
 def test_one_server_can_be_examined_alone(home: Home) -> None:
-    home.write({"servers": {"good": {"functions": "portico.demo.clock"}, "gone": {"command": "no-such-program"}}})
-    good, gone = home.run("doctor", "--json", "--server", "good"), home.run("doctor", "--json", "--server", "gone")
-    assert (good.code, good.data["findings"], [one["name"] for one in good.data["servers"]]) == (0, [], ["good"])
+    home.write(
+        {
+            "servers": {
+                "good": {"functions": "portico.demo.clock"},
+                "gone": {"command": "no-such-program"},
+            }
+        }
+    )
+    good, gone = (
+        home.run("doctor", "--json", "--server", "good"),
+        home.run("doctor", "--json", "--server", "gone"),
+    )
+    assert (good.code, good.data["findings"], [one["name"] for one in good.data["servers"]]) == (
+        0,
+        [],
+        ["good"],
+    )
     assert (gone.code, _ids(gone)) == (1, {"command.missing"})
     wrong = home.run("doctor", "--server", "god")
     assert wrong.code == 1

@@ -1,4 +1,5 @@
-"""The pure parts of the doctor: what it makes of command lines, credentials, failures, rules and budgets."""
+"""The pure parts of the doctor: what it makes of command lines, credentials, failures, rules and
+budgets."""
 
 import re
 from pathlib import Path
@@ -12,7 +13,12 @@ from portico.catalog.snapshot import ServerEntry
 from portico.cli import doctor
 from portico.cli.doctor.checks import budgets, credentials, rules, tools
 from portico.cli.doctor.checks.packages import find_unpinned
-from portico.cli.doctor.checks.secrets import collect_secrets, is_credential, is_placeholder, is_secret
+from portico.cli.doctor.checks.secrets import (
+    collect_secrets,
+    is_credential,
+    is_placeholder,
+    is_secret,
+)
 from portico.cli.doctor.checks.server_commands import find_script_position
 from portico.cli.doctor.finding import ConfigLocations, DoctorFinding
 from portico.cli.doctor.remedies import guess_remedy
@@ -66,14 +72,26 @@ def test_a_package_whose_version_is_fixed_is_not(line: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["YOUR_API_KEY", "<token>", "xxx", "changeme", "your-token-here", "sk-xxxx", "Bearer <token>", "TODO", "..."],
+    [
+        "YOUR_API_KEY",
+        "<token>",
+        "xxx",
+        "changeme",
+        "your-token-here",
+        "sk-xxxx",
+        "Bearer <token>",
+        "TODO",
+        "...",
+    ],
 )
 def test_a_value_nobody_filled_in_is_a_placeholder(value: str) -> None:
     assert is_placeholder(value)
     assert not is_secret("API_KEY", value)
 
 
-@pytest.mark.parametrize("value", ["ghp_0123456789abcdef", "s3cr3t", "correct horse battery", "my-own-pass"])
+@pytest.mark.parametrize(
+    "value", ["ghp_0123456789abcdef", "s3cr3t", "correct horse battery", "my-own-pass"]
+)
 def test_a_real_value_is_no_placeholder(value: str) -> None:
     assert not is_placeholder(value)
 
@@ -97,13 +115,22 @@ def test_what_is_secret_is_known_by_its_name_or_its_look(name: str, value: str) 
 
 
 def test_a_password_in_a_url_is_among_what_is_never_shown() -> None:
-    server = BackendConfig(url="https://user:the-password@host/mcp", headers={"X-Api-Key": "Custom some-value"})
+    server = BackendConfig(
+        url="https://user:the-password@host/mcp", headers={"X-Api-Key": "Custom some-value"}
+    )
     assert {"the-password", "some-value"} <= set(collect_secrets(Config(servers={"a": server})))
 
 
 def test_the_names_of_credentials() -> None:
-    assert all(map(is_credential, ("API_KEY", "GITHUB_PERSONAL_ACCESS_TOKEN", "authorization", "DB_PASSWORD")))
-    assert not any(map(is_credential, ("AUTHOR", "KEYBOARD", "PATH", "MAX_TOKENS_LIMIT", "TOKEN_URL")))
+    assert all(
+        map(
+            is_credential,
+            ("API_KEY", "GITHUB_PERSONAL_ACCESS_TOKEN", "authorization", "DB_PASSWORD"),
+        )
+    )
+    assert not any(
+        map(is_credential, ("AUTHOR", "KEYBOARD", "PATH", "MAX_TOKENS_LIMIT", "TOKEN_URL"))
+    )
 
 
 def test_a_token_that_still_holds_is_not_called_expired() -> None:
@@ -145,7 +172,9 @@ def test_a_failure_that_is_known_has_its_remedy(said: str, remedy: str) -> None:
         ("npx server.js", None), ("deno run https://host/mod.ts", None), ("sh -c x.sh", None),
     ],
 )  # fmt: skip
-def test_the_script_of_an_interpreter_is_told_from_its_other_arguments(line: str, script: str | None) -> None:
+def test_the_script_of_an_interpreter_is_told_from_its_other_arguments(
+    line: str, script: str | None
+) -> None:
     program, *args = line.split()
     position = find_script_position(program, args)
     assert (None if position is None else args[position]) == script
@@ -177,7 +206,9 @@ def test_many_tools_with_one_flaw_are_one_finding() -> None:
 
 def test_good_tools_have_no_flaw() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/defs/node"}}}
-    entry = _entry("server", _tool("a", properties={"x": {"$ref": "#/defs/node"}}, defs={"node": node}))
+    entry = _entry(
+        "server", _tool("a", properties={"x": {"$ref": "#/defs/node"}}, defs={"node": node})
+    )
     assert _ids(tools.check(entry, NOWHERE, full=True)) == []
 
 
@@ -186,13 +217,17 @@ def test_a_profile_that_shows_no_tool_is_told() -> None:
         servers={"a": BackendConfig(command="x")},
         profiles={"none": Profile(tools=("zzz*",)), "some": Profile(tools=("on*",))},
     )
-    found: list[DoctorFinding] = list(rules.check_gateway_rules(config, {"a": _entry("a", _tool("one"))}, NOWHERE))
+    found: list[DoctorFinding] = list(
+        rules.check_gateway_rules(config, {"a": _entry("a", _tool("one"))}, NOWHERE)
+    )
     assert [(one.id, one.key) for one in found] == [("profile.empty", "profiles.none")]
 
 
 def test_rules_that_leave_nothing_are_told() -> None:
     server = BackendConfig.model_validate({"command": "x", "tools": {"deny": ["*"]}})
-    assert _ids(rules.check_server_rules("a", server, ["one", "two"], NOWHERE)) == ["rules.nothing_left"]
+    assert _ids(rules.check_server_rules("a", server, ["one", "two"], NOWHERE)) == [
+        "rules.nothing_left"
+    ]
 
 
 def test_more_tools_than_clients_take_are_told_with_what_they_cost() -> None:
@@ -201,13 +236,23 @@ def test_more_tools_than_clients_take_are_told_with_what_they_cost() -> None:
     [finding] = budgets.check(config, entries, DefinitionCosts(), NOWHERE)
     assert finding.id == "exposure.too_many_tools"
     assert "129 tools" in finding.message
-    assert not list(budgets.check(config.model_copy(update={"exposure": "meta"}), entries, DefinitionCosts(), NOWHERE))
+    assert not list(
+        budgets.check(
+            config.model_copy(update={"exposure": "meta"}), entries, DefinitionCosts(), NOWHERE
+        )
+    )
 
 
 def test_a_budget_that_no_tool_fits_is_told() -> None:
-    large = {f"parameter_{number}": {"type": "string", "description": "A word. " * 20} for number in range(20)}
+    large = {
+        f"parameter_{number}": {"type": "string", "description": "A word. " * 20}
+        for number in range(20)
+    }
     entries = {"a": _entry("a", _tool("large", properties=large))}
-    given = {"servers": {"a": BackendConfig(command="x")}, "budgets": Budgets(listing=100, discovery=100)}
+    given = {
+        "servers": {"a": BackendConfig(command="x")},
+        "budgets": Budgets(listing=100, discovery=100),
+    }
     config = Config(**given, exposure="semantic", intent="anything")  # pyright: ignore[reportArgumentType]
     assert _ids(budgets.check(config, entries, DefinitionCosts(), NOWHERE)) == [
         "budget.listing_small",

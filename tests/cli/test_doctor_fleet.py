@@ -19,8 +19,16 @@ FLEET = SHARED / "fleet" / "servers.jsonl.gz"
 def test_real_listings_are_examined_without_a_false_alarm(home: Home) -> None:
     with gzip.open(FLEET) as lines:
         slugs = [orjson.loads(line)["slug"] for line in lines]
-    servers = {re.sub(r"[^A-Za-z0-9_-]", "_", slug)[:40]: {"recorded": f"{FLEET}#{slug}"} for slug in slugs}
-    home.write({"gateway": {"port": 0}, "metatools": {"run_code": False, "run_workflow": False}, "servers": servers})
+    servers = {
+        re.sub(r"[^A-Za-z0-9_-]", "_", slug)[:40]: {"recorded": f"{FLEET}#{slug}"} for slug in slugs
+    }
+    home.write(
+        {
+            "gateway": {"port": 0},
+            "metatools": {"run_code": False, "run_workflow": False},
+            "servers": servers,
+        }
+    )
     told = home.run("doctor", "--json")
     assert told.code == 0, told.out
     assert all(server["ok"] for server in told.data["servers"])

@@ -18,7 +18,9 @@ NO_SCRIPTS = {"run_code": False, "run_workflow": False}
 """Where scripts are not what is examined, none need be run."""
 
 
-def _examined(home: Home, *arguments: str, **settings: Any) -> tuple[int, dict[str, dict[str, Any]]]:
+def _examined(
+    home: Home, *arguments: str, **settings: Any
+) -> tuple[int, dict[str, dict[str, Any]]]:
     home.write({"gateway": {"port": 0}, "metatools": NO_SCRIPTS, "servers": CLOCK, **settings})
     told = home.run("doctor", "--json", *arguments)
     return told.code, {finding["id"]: finding for finding in told.data["findings"]}
@@ -46,7 +48,9 @@ def test_a_portico_that_runs_already_is_recognised(home: Home, start: Start, tok
 
 
 def test_a_host_of_another_machine_cannot_be_listened_on(home: Home) -> None:
-    code, found = _examined(home, gateway={"host": "192.0.2.1", "port": 9, "token": "${PORTICO_X:-some-token}"})
+    code, found = _examined(
+        home, gateway={"host": "192.0.2.1", "port": 9, "token": "${PORTICO_X:-some-token}"}
+    )
     assert code == 1
     assert found["door.host"]["key"] == "gateway.host"
 
@@ -81,7 +85,9 @@ def test_a_data_folder_that_others_may_write_is_told(home: Home, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", [RECORD_FILE, MANIFEST_FILE])
-def test_a_damaged_database_is_broken_and_left_as_it_is(home: Home, tmp_path: Path, name: str) -> None:
+def test_a_damaged_database_is_broken_and_left_as_it_is(
+    home: Home, tmp_path: Path, name: str
+) -> None:
     damaged = tmp_path / "data" / name
     damaged.parent.mkdir(mode=0o700)
     damaged.write_bytes(b"SQLite format 3\0" + b"nonsense" * 1_000)
@@ -90,8 +96,12 @@ def test_a_damaged_database_is_broken_and_left_as_it_is(home: Home, tmp_path: Pa
     assert damaged.read_bytes().endswith(b"nonsense")
 
 
-@pytest.mark.parametrize(("version", "kind"), [("9999", "database.newer"), ("0001", "database.older")])
-def test_tables_of_another_portico_are_told(home: Home, tmp_path: Path, version: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "kind"), [("9999", "database.newer"), ("0001", "database.older")]
+)
+def test_tables_of_another_portico_are_told(
+    home: Home, tmp_path: Path, version: str, kind: str
+) -> None:
     (tmp_path / "data").mkdir(mode=0o700)
     with sqlite3.connect(tmp_path / "data" / RECORD_FILE) as record:
         record.execute("create table portico_version (version_num text)")
@@ -104,7 +114,14 @@ def test_tables_of_another_portico_are_told(home: Home, tmp_path: Path, version:
 def test_a_postgresql_that_is_there_is_named_and_a_wrong_password_is_broken(
     home: Home, postgres: PostgresDatabase
 ) -> None:
-    home.write({"gateway": {"port": 0}, "metatools": NO_SCRIPTS, "servers": CLOCK, "database_url": "${PLACE}"})
+    home.write(
+        {
+            "gateway": {"port": 0},
+            "metatools": NO_SCRIPTS,
+            "servers": CLOCK,
+            "database_url": "${PLACE}",
+        }
+    )
     told = home.run("doctor", "--json", env={"PLACE": postgres.url})
     assert told.code == 0, told.out
     assert told.data["database"].startswith("PostgreSQL 1")
@@ -118,7 +135,9 @@ def test_a_postgresql_that_is_there_is_named_and_a_wrong_password_is_broken(
 def test_a_postgresql_that_is_not_there_is_broken(home: Home) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    code, found = _examined(home, database_url=f"postgresql://someone:a-password@127.0.0.1:{port}/x")
+    code, found = _examined(
+        home, database_url=f"postgresql://someone:a-password@127.0.0.1:{port}/x"
+    )
     assert (code, found["database.unreachable"]["severity"]) == (1, "broken")
     assert "a-password" not in str(found)
     assert found["secret.in_file"]["key"] == "database_url"
@@ -126,4 +145,7 @@ def test_a_postgresql_that_is_not_there_is_broken(home: Home) -> None:
 
 def test_scripts_run_in_each_configured_language_only(home: Home) -> None:
     home.write({"gateway": {"port": 0}, "servers": CLOCK, "code": {"languages": ["lua", "python"]}})
-    assert home.run("doctor", "--json", "--offline").data["languages"] == {"lua": "works", "python": "works"}
+    assert home.run("doctor", "--json", "--offline").data["languages"] == {
+        "lua": "works",
+        "python": "works",
+    }

@@ -1,4 +1,5 @@
-"""What `portico doctor` says about the programs themselves: their age, an engine that sleeps, files they are given."""
+"""What `portico doctor` says about the programs themselves: their age, an engine that sleeps, files
+they are given."""
 
 import json
 import os
@@ -25,9 +26,12 @@ def _found(home: Home, server: Mapping[str, object], *arguments: str) -> dict[st
 
 
 @pytest.mark.parametrize(
-    ("version", "severity"), [("v16.20.0", "warning"), ("v18.19.1", "note"), ("v22.1.0", None), ("what?", None)]
+    ("version", "severity"),
+    [("v16.20.0", "warning"), ("v18.19.1", "note"), ("v22.1.0", None), ("what?", None)],
 )
-def test_an_old_node_is_told(home: Home, tmp_path: Path, version: str, severity: str | None) -> None:
+def test_an_old_node_is_told(
+    home: Home, tmp_path: Path, version: str, severity: str | None
+) -> None:
     _program(tmp_path / "bin", "node", f"echo {version}")
     _program(tmp_path / "bin", "npx", "exit 3")
     path = {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
@@ -36,8 +40,14 @@ def test_an_old_node_is_told(home: Home, tmp_path: Path, version: str, severity:
     assert "command.unpinned" not in found
 
 
-def test_a_container_engine_that_does_not_run_is_broken_and_its_server_not_started(home: Home, tmp_path: Path) -> None:
-    _program(tmp_path / "bin", "docker", f"echo $1 >> {tmp_path}/asked; echo 'Cannot connect' >&2; exit 1")
+def test_a_container_engine_that_does_not_run_is_broken_and_its_server_not_started(
+    home: Home, tmp_path: Path
+) -> None:
+    _program(
+        tmp_path / "bin",
+        "docker",
+        f"echo $1 >> {tmp_path}/asked; echo 'Cannot connect' >&2; exit 1",
+    )
     path = {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     found = _found(home, {"command": "docker", "args": ["run", "-i", "image:1.0"], "env": path})
     assert found == {"command.docker_down": "broken"}
@@ -58,7 +68,9 @@ def test_a_script_is_looked_for_where_the_server_will_stand(home: Home, tmp_path
     there = {"command": "python3", "args": ["-u", "server.py"], "cwd": str(tmp_path / "project")}
     assert "command.script_missing" not in _found(home, there, "--offline")
     assert "command.script_missing" in _found(home, {**there, "cwd": str(tmp_path)}, "--offline")
-    assert "command.script_missing" not in _found(home, {**there, "args": ["-m", "server.py"]}, "--offline")
+    assert "command.script_missing" not in _found(
+        home, {**there, "args": ["-m", "server.py"]}, "--offline"
+    )
 
 
 def test_a_folder_that_uv_should_run_in_is_looked_for(home: Home, tmp_path: Path) -> None:
@@ -69,13 +81,23 @@ def test_a_folder_that_uv_should_run_in_is_looked_for(home: Home, tmp_path: Path
     args = ["--directory", str(tmp_path / "project"), "run", "server.py"]
     assert _found(home, {"command": "uv", "args": args, "env": path}, "--offline") == {}
     wrong = [args[0], str(tmp_path / "absent"), *args[2:]]
-    assert "command.folder_missing" in _found(home, {"command": "uv", "args": wrong, "env": path}, "--offline")
+    assert "command.folder_missing" in _found(
+        home, {"command": "uv", "args": wrong, "env": path}, "--offline"
+    )
 
 
 def test_nothing_a_server_says_steers_the_terminal(home: Home, tmp_path: Path) -> None:
-    listing = {"tools": [{"name": "evil\u001b[2J", "description": "", "inputSchema": {"type": "object"}}]}
+    listing = {
+        "tools": [{"name": "evil\u001b[2J", "description": "", "inputSchema": {"type": "object"}}]
+    }
     (tmp_path / "listing.json").write_text(json.dumps(listing))
-    home.write({"gateway": {"port": 0}, "pins": ["one.evil"], "servers": {"one": {"recorded": "listing.json"}}})
+    home.write(
+        {
+            "gateway": {"port": 0},
+            "pins": ["one.evil"],
+            "servers": {"one": {"recorded": "listing.json"}},
+        }
+    )
     told = home.run("doctor")
     assert "pin.unknown" in told.out
     assert "\x1b" not in told.out

@@ -1,4 +1,5 @@
-"""A gateway that is told to stop lets calls under way end, begins no others, and does not wait for ever."""
+"""A gateway that is told to stop lets calls under way end, begins no others, and does not wait for
+ever."""
 
 import asyncio
 import json
@@ -20,7 +21,11 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
 
 def slow(**more: Any) -> dict[str, Any]:
-    server = {"command": slow_server.command(), "args": slow_server.arguments(), "protocol": "legacy"}
+    server = {
+        "command": slow_server.command(),
+        "args": slow_server.arguments(),
+        "protocol": "legacy",
+    }
     return {"servers": {"slow": server}, **more}
 
 
@@ -35,7 +40,9 @@ async def until(there: Path) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_call_under_way_is_answered_and_no_other_begun(home: Home, start: Start, tmp_path: Path) -> None:
+async def test_a_call_under_way_is_answered_and_no_other_begun(
+    home: Home, start: Start, tmp_path: Path
+) -> None:
     home.write(slow(limits={"drain_s": 60}))
     go = tmp_path / "go"
     process = start("serve", "--port", "0")
@@ -54,7 +61,9 @@ async def test_a_call_under_way_is_answered_and_no_other_begun(home: Home, start
     assert await asyncio.to_thread(process.wait, PATIENCE_S) == 0
 
 
-async def test_a_call_that_takes_too_long_is_not_waited_for(home: Home, start: Start, tmp_path: Path) -> None:
+async def test_a_call_that_takes_too_long_is_not_waited_for(
+    home: Home, start: Start, tmp_path: Path
+) -> None:
     home.write(slow(limits={"drain_s": 0.2}))
     process = start("serve", "--port", "0")
     url, _ = announced(process)
@@ -98,8 +107,15 @@ def test_on_stdio_a_call_under_way_is_answered_too(home: Home, tmp_path: Path) -
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-        call = {"name": "call_tool", "arguments": {"name": "slow.wait", "arguments": {"file": str(go)}}}
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "c", "version": "1"},
+        }
+        call = {
+            "name": "call_tool",
+            "arguments": {"name": "slow.wait", "arguments": {"file": str(go)}},
+        }
         for message in (
             {"id": 1, "method": "initialize", "params": hello},
             {"method": "notifications/initialized"},

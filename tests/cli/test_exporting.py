@@ -27,11 +27,19 @@ PATIENCE_S = 60
         ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://localhost:4318/v1/traces"}, "otlp"),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": " "}, ""),
         ({"OTEL_TRACES_EXPORTER": "otlp"}, "otlp"),
-        ({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}, ""),
+        (
+            {
+                "OTEL_TRACES_EXPORTER": "none",
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318",
+            },
+            "",
+        ),
         ({"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}, ""),
     ],
 )
-def test_the_environment_says_whether_spans_are_exported(environment: dict[str, str], exporter: str) -> None:
+def test_the_environment_says_whether_spans_are_exported(
+    environment: dict[str, str], exporter: str
+) -> None:
     assert select_exporter(environment) == exporter
 
 
@@ -43,7 +51,11 @@ def test_the_environment_says_whether_spans_are_exported(environment: dict[str, 
     ],
 )
 def test_what_cannot_be_done_is_said_and_all_else_goes_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, value: str, said: str
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    value: str,
+    said: str,
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv(name, value)
@@ -97,7 +109,11 @@ def test_a_served_client_s_spans_have_arrived_when_the_command_ends(
 ) -> None:
     home.write({"servers": {"everything": EVERYTHING}})
     process = start("stdio", env={"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "no_proxy": "*"})
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    }
     asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
     assert process.stdin is not None
     assert process.stdout is not None

@@ -87,7 +87,10 @@ def test_plans_that_worked_are_forgotten_too_but_not_with_one_server(home: Home)
         await record.close()
 
     asyncio.run(kept())
-    assert home.run("search", "--forget", "--server", "notes", "--json").data["forgotten"]["plans"] == 0
+    assert (
+        home.run("search", "--forget", "--server", "notes", "--json").data["forgotten"]["plans"]
+        == 0
+    )
     ran = home.run("search", "--forget")
     assert "1 plan that worked" in ran.out
     assert "Nothing was learnt yet" in home.run("search", "--forget").out

@@ -82,7 +82,9 @@ def test_a_json_line_says_when_how_serious_who_and_what(capsys: pytest.CaptureFi
     assert line == {"level": "info", "logger": "portico.test", "message": "disk is full"}
 
 
-def test_a_json_line_tells_an_exception_with_its_causes_and_no_values(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_json_line_tells_an_exception_with_its_causes_and_no_values(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     logs.configure_logging("info", format="json", secrets=[SECRET])
     error = RuntimeError("the outer one")
     error.__cause__ = raised(OSError(f"inner {SECRET}"))
@@ -90,22 +92,34 @@ def test_a_json_line_tells_an_exception_with_its_causes_and_no_values(capsys: py
     logger.warning("failed", exc_info=raised(error))
     line = said(capsys)
     outer, inner = line["exception"]
-    assert (outer["type"], outer["message"], outer["notes"]) == ("RuntimeError", "the outer one", ["seen on a Monday"])
+    assert (outer["type"], outer["message"], outer["notes"]) == (
+        "RuntimeError",
+        "the outer one",
+        ["seen on a Monday"],
+    )
     assert (inner["type"], inner["message"]) == ("OSError", "inner ***")
     assert outer["frames"][-1]["function"] == "raised"
     assert set(outer["frames"][-1]) == {"file", "line", "function"}
     assert "correct" not in json.dumps(line)
 
 
-def test_the_exceptions_of_a_group_are_told_and_a_circle_of_causes_ends(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exceptions_of_a_group_are_told_and_a_circle_of_causes_ends(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     logs.configure_logging("info", format="json")
     one, other = ValueError("one"), KeyError("other")
     one.__cause__, other.__cause__ = other, one
     logger.error("both", exc_info=ExceptionGroup("several", [one, other]))
-    assert [told["type"] for told in said(capsys)["exception"]] == ["ExceptionGroup", "ValueError", "KeyError"]
+    assert [told["type"] for told in said(capsys)["exception"]] == [
+        "ExceptionGroup",
+        "ValueError",
+        "KeyError",
+    ]
 
 
-def test_within_a_span_that_is_recorded_a_json_line_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_within_a_span_that_is_recorded_a_json_line_names_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     class Recording(NonRecordingSpan):
         def is_recording(self) -> bool:
             return True
@@ -192,11 +206,15 @@ def test_a_text_without_end_is_cut_and_no_half_of_a_secret_is_left() -> None:
     assert len(line["message"]) < MAX_TEXT_CHARS + 100
     assert "10,000,000 characters" in line["message"]
     for shift in range(0, len(SECRET), 5):
-        message = json.loads(cleaning.render_json(record_of("y" * shift + f"{SECRET} " * 10_000)))["message"]
+        message = json.loads(cleaning.render_json(record_of("y" * shift + f"{SECRET} " * 10_000)))[
+            "message"
+        ]
         assert "correct" not in message
 
 
-def test_secrets_are_asked_for_when_the_first_line_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_secrets_are_asked_for_when_the_first_line_is_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     asked: list[bool] = []
 
     def secrets() -> list[str]:
@@ -227,8 +245,12 @@ PATHS: dict[str, Path] = {
     "exception": lambda secret: record_of("failed", error=raised(ValueError(secret))),
     "repr of an exception": lambda secret: record_of("failed: %r", ValueError(secret)),
     "cause": lambda secret: record_of("failed", error=_caused(secret)),
-    "group": lambda secret: record_of("failed", error=ExceptionGroup("x", [ValueError(f"a {secret} b")])),
-    "name of a group": lambda secret: record_of("failed", error=ExceptionGroup(secret, [ValueError("inner")])),
+    "group": lambda secret: record_of(
+        "failed", error=ExceptionGroup("x", [ValueError(f"a {secret} b")])
+    ),
+    "name of a group": lambda secret: record_of(
+        "failed", error=ExceptionGroup(secret, [ValueError("inner")])
+    ),
     "syntax": lambda secret: record_of("failed", error=SyntaxError("wrong", ("f", 1, 1, secret))),
     "note": lambda secret: record_of("failed", error=_noted(secret)),
     "second line": lambda secret: record_of(f"first\n{secret}\nlast"),
@@ -258,7 +280,9 @@ CORE = "Qz7Kw9"
     path=st.sampled_from(sorted(PATHS)),
     format=st.sampled_from(["text", "json"]),
 )
-def test_no_line_holds_a_planted_secret_whatever_way_it_takes(before: str, after: str, path: str, format: str) -> None:
+def test_no_line_holds_a_planted_secret_whatever_way_it_takes(
+    before: str, after: str, path: str, format: str
+) -> None:
     secret = f"{before}{CORE}{after}".encode(errors="replace").decode()
     cleaning = LogRecordRenderer([secret])
     line = (cleaning.render_json if format == "json" else cleaning.render_text)(PATHS[path](secret))
@@ -272,5 +296,7 @@ def test_a_gateway_that_writes_no_line_loads_nothing_for_it() -> None:
         "import sys; from portico.cli import logs; logs.set_up('warning', format='json', secrets=lambda: ['abcdefg']);"
         "print(sorted({'portico.cli.log_renderer', 'portico.config_file.mask', 'traceback'} & set(sys.modules)));"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert "portico" not in done.stdout

@@ -21,7 +21,9 @@ from .conftest import Home
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else None,
 )
-def test_a_command_answers_json_and_an_exit_code(home: Home, words: list[str], code: int, key: str) -> None:
+def test_a_command_answers_json_and_an_exit_code(
+    home: Home, words: list[str], code: int, key: str
+) -> None:
     ran = home.spawn(*words)
     assert ran.code == code, ran.err
     assert key in ran.data
@@ -29,7 +31,9 @@ def test_a_command_answers_json_and_an_exit_code(home: Home, words: list[str], c
     assert "Traceback" not in ran.err
 
 
-@pytest.mark.parametrize("words", [["search", "roll dice"], ["browse", "text"], ["status"], ["demo"]])
+@pytest.mark.parametrize(
+    "words", [["search", "roll dice"], ["browse", "text"], ["status"], ["demo"]]
+)
 def test_a_command_answers_text_in_any_encoding(home: Home, words: list[str]) -> None:
     ran = home.spawn(*words, env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C"})
     assert ran.code == 0, ran.err

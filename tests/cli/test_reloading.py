@@ -19,7 +19,10 @@ from .test_serve import _announced as announced  # pyright: ignore[reportPrivate
 
 
 def demo(*names: str, **more: Any) -> dict[str, Any]:
-    return {"servers": {name: {"functions": f"portico.demo.{name}:TOOLS"} for name in names}, **more}
+    return {
+        "servers": {name: {"functions": f"portico.demo.{name}:TOOLS"} for name in names},
+        **more,
+    }
 
 
 async def browsed(client: Client) -> str:
@@ -49,7 +52,9 @@ async def test_servers_and_profiles_come_and_go_while_it_serves(home: Home, star
         assert (await client.list_tools()).tools[0].name.startswith("colors__")
 
 
-async def test_a_broken_file_is_refused_with_its_error_and_a_mended_one_taken(home: Home, start: Start) -> None:
+async def test_a_broken_file_is_refused_with_its_error_and_a_mended_one_taken(
+    home: Home, start: Start
+) -> None:
     file = home.write(demo("text"))
     process = start("serve", "--port", "0")
     url, _ = announced(process)
@@ -70,7 +75,9 @@ async def test_a_broken_file_is_refused_with_its_error_and_a_mended_one_taken(ho
         await until(there)
 
 
-@pytest.mark.parametrize("spoil", [Path.unlink, lambda file: file.write_text(" \n")], ids=["gone", "empty"])
+@pytest.mark.parametrize(
+    "spoil", [Path.unlink, lambda file: file.write_text(" \n")], ids=["gone", "empty"]
+)
 async def test_a_file_that_is_gone_or_empty_is_refused_and_still_followed(
     spoil: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,7 +110,9 @@ async def test_a_file_that_is_gone_or_empty_is_refused_and_still_followed(
         await until(more)
 
 
-async def test_watch_false_leaves_the_running_configuration_alone(tmp_path: Path, monkeypatch: Any) -> None:
+async def test_watch_false_leaves_the_running_configuration_alone(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.setenv("PORTICO_DATA_DIR", str(tmp_path))
     for watch in (False, True):
         (tmp_path / "portico.yaml").write_text(json.dumps(demo("text", watch=watch)))

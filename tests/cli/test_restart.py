@@ -34,7 +34,13 @@ def test_without_a_gateway_those_on_stdio_are_told(home: Home) -> None:
     assert "No gateway answers at http://127.0.0.1:" in ran.out
     assert list_restart_requests(home.folder / "data" / FOLDER, before).keys() == {"good"}
     data = home.run("restart", "Good", "--json").data
-    assert data == {"server": "good", "gateway": None, "state": None, "restarts": None, "marked": True}
+    assert data == {
+        "server": "good",
+        "gateway": None,
+        "state": None,
+        "restarts": None,
+        "marked": True,
+    }
 
 
 def test_an_unknown_server_gets_the_nearest_names_and_no_mark(home: Home) -> None:
@@ -57,9 +63,15 @@ def test_something_else_that_listens_there_is_no_gateway(home: Home) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals end the gateway")
-def test_the_running_gateway_starts_it_anew_and_status_tells_of_a_quarantine(home: Home, start: Start) -> None:
+def test_the_running_gateway_starts_it_anew_and_status_tells_of_a_quarantine(
+    home: Home, start: Start
+) -> None:
     port, token = _free_port(), "open-sesame-42"
-    broken: dict[str, Any] = {"command": sys.executable, "args": ["-c", CRASH], "restart": {"tries": 1}}
+    broken: dict[str, Any] = {
+        "command": sys.executable,
+        "args": ["-c", CRASH],
+        "restart": {"tries": 1},
+    }
     home.write(
         {
             "servers": {"good": GOOD, "crash": broken},
@@ -89,7 +101,9 @@ def _wait(port: int, token: str) -> None:
     while time.monotonic() < deadline:
         try:
             reply = httpx2.get(
-                f"http://127.0.0.1:{port}/api/v1/servers", headers={"authorization": f"Bearer {token}"}, timeout=5
+                f"http://127.0.0.1:{port}/api/v1/servers",
+                headers={"authorization": f"Bearer {token}"},
+                timeout=5,
             )
             if {one["state"] for one in reply.json()["servers"]} == {"ready", "quarantined"}:
                 return

@@ -53,7 +53,9 @@ def no_model(home: Home) -> dict[str, str]:
     """The environment of a machine on which the encoder's library cannot be loaded."""
     broken = home.folder / "broken"
     broken.mkdir()
-    (broken / "onnxruntime.py").write_text("raise ImportError('no such library on this machine')", encoding="utf-8")
+    (broken / "onnxruntime.py").write_text(
+        "raise ImportError('no such library on this machine')", encoding="utf-8"
+    )
     return {"PYTHONPATH": os.pathsep.join([str(broken), home.environment["PYTHONPATH"]])}
 
 
@@ -61,7 +63,9 @@ def no_model(home: Home) -> dict[str, str]:
 
 
 def test_a_search_can_be_kept_to_tags(home: Home) -> None:
-    data = home.run("search", "convert a number", "--tag", "math", "-t", "TIME", "-n", "50", "--json").data
+    data = home.run(
+        "search", "convert a number", "--tag", "math", "-t", "TIME", "-n", "50", "--json"
+    ).data
     assert {tool["server"] for tool in data["tools"]} <= {"calculator", "units", "clock"}
     assert data["filters"] == {
         "servers": None, "tags": ["math", "time"], "max_latency_ms": None, "min_success_rate": None
@@ -71,13 +75,18 @@ def test_a_search_can_be_kept_to_tags(home: Home) -> None:
 
 def test_a_search_can_be_kept_to_a_category(home: Home) -> None:
     kind = home.run("browse", "--json").data["categories"][0]
-    data = home.run("search", "convert a text", "--category", kind["title"], "-n", "50", "--json").data
+    data = home.run(
+        "search", "convert a text", "--category", kind["title"], "-n", "50", "--json"
+    ).data
     assert data["category"] == kind["category"]
     there = home.run("browse", "--category", kind["category"], "--json").data["tools"]
     assert data["tools"]
     assert {tool["name"] for tool in data["tools"]} <= {tool["name"] for tool in there}
     assert home.run("search", "convert a text", "--json").data["category"] is None
-    assert f"in {kind['category']}" in home.run("search", "convert a text", "--category", kind["category"]).out
+    assert (
+        f"in {kind['category']}"
+        in home.run("search", "convert a text", "--category", kind["category"]).out
+    )
 
 
 def test_a_wrong_tag_gets_the_known_ones_back(home: Home) -> None:
@@ -99,7 +108,9 @@ def test_tools_can_be_left_out_for_how_their_calls_went(home: Home) -> None:
     assert "text.slugify" in [tool["name"] for tool in fine["tools"]]
 
 
-@pytest.mark.parametrize("words", [["--min-success-rate", "95"], ["--max-latency-ms", "-1"], ["--limit", "0"]])
+@pytest.mark.parametrize(
+    "words", [["--min-success-rate", "95"], ["--max-latency-ms", "-1"], ["--limit", "0"]]
+)
 def test_a_filter_that_cannot_be_meant_is_refused(home: Home, words: list[str]) -> None:
     assert home.run("search", "convert", *words).code == 2
 
@@ -117,7 +128,9 @@ def test_that_nothing_fits_is_said_with_the_nearest_servers_and_a_few_tools(home
     assert " tools — " in rest[0]
     assert "(tags: " in rest[0]
     assert "Unlikely, but the nearest tools:" in rest
-    assert rest[-1].startswith("Try other words for the same thing, or look around: portico browse ")
+    assert rest[-1].startswith(
+        "Try other words for the same thing, or look around: portico browse "
+    )
 
 
 def test_that_nothing_fits_is_data_too_and_a_limit_is_kept(home: Home) -> None:
@@ -163,7 +176,9 @@ def test_an_explanation_tells_every_signal_of_every_hit(home: Home) -> None:
 
 
 def test_an_explanation_tells_where_a_named_tool_stood(home: Home) -> None:
-    out = home.run("search", "convert miles to km", "-n", "1", "--explain", "--tool", "convert_base").out
+    out = home.run(
+        "search", "convert miles to km", "-n", "1", "--explain", "--tool", "convert_base"
+    ).out
     assert "\ncalculator.convert_base: " in out
     assert "it lacks: miles, km" in out
     assert "the page's last, units.convert_units: score " in out
@@ -201,7 +216,15 @@ def test_an_explanation_as_json_is_complete(home: Home) -> None:
 
 
 def test_a_named_tool_that_is_unknown_costs_only_itself(home: Home) -> None:
-    words = ["search", "convert miles", "--tool", "text.slugifi", "--tool", "text.slugify", "--json"]
+    words = [
+        "search",
+        "convert miles",
+        "--tool",
+        "text.slugifi",
+        "--tool",
+        "text.slugify",
+        "--json",
+    ]
     ran = home.run(*words)
     assert ran.code == 1
     assert [one["name"] for one in ran.data["explain"]["named"]] == ["text.slugify"]
@@ -212,8 +235,13 @@ def test_a_named_tool_that_is_unknown_costs_only_itself(home: Home) -> None:
 
 def test_a_tool_that_a_filter_or_a_profile_hides_is_told_so(copies: Home) -> None:
     words = ["search", "send a letter", "--tool", "postb.send"]
-    assert "postb.send: hidden by the filters; it would stand at " in copies.run(*words, "--tag", "a").out
-    assert "postb.send: outside the profile; it would stand at " in copies.run(*words, "-p", "one").out
+    assert (
+        "postb.send: hidden by the filters; it would stand at "
+        in copies.run(*words, "--tag", "a").out
+    )
+    assert (
+        "postb.send: outside the profile; it would stand at " in copies.run(*words, "-p", "one").out
+    )
     data = copies.run(*words, "-p", "one", "--json").data
     assert [one["hidden_by"] for one in data["explain"]["named"]] == ["scope"]
     assert all(tool["server"] == "posta" for tool in data["tools"])
@@ -234,10 +262,14 @@ def test_the_first_search_waits_until_its_tools_are_encoded(home: Home) -> None:
     assert data["meaning"] == {"searched": True, "problem": "", "unencoded": 0}
 
 
-def test_encoding_that_takes_long_is_told_on_stderr(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoding_that_takes_long_is_told_on_stderr(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(searching, "_SPINNER_DELAY_S", 0)
     ran = home.run("search", "how far is it in kilometres", "--json")
-    assert re.search(r"^Encoding \d+ tools, so that they are found by meaning …$", ran.err, re.MULTILINE)
+    assert re.search(
+        r"^Encoding \d+ tools, so that they are found by meaning …$", ran.err, re.MULTILINE
+    )
     assert ran.data["meaning"]["unencoded"] == 0
     assert "Encoding" not in home.run("search", "how far is it in kilometres").err
 
@@ -250,14 +282,22 @@ def test_a_search_does_not_wait_for_ever_and_says_what_it_did_not_wait_for(
     monkeypatch.setattr(searching, "_MAX_TOOLS_TO_ENCODE", 0)
     ran = home.run("search", "convert miles", "--offline")
     assert "units.convert_units(" in ran.out
-    assert re.search(r"Of \d+ tools only words were compared: not encoded yet\. A running gateway encodes", ran.out)
+    assert re.search(
+        r"Of \d+ tools only words were compared: not encoded yet\. A running gateway encodes",
+        ran.out,
+    )
 
 
-def test_without_the_model_words_are_searched_and_the_reason_is_said(home: Home, no_model: dict[str, str]) -> None:
+def test_without_the_model_words_are_searched_and_the_reason_is_said(
+    home: Home, no_model: dict[str, str]
+) -> None:
     ran = home.spawn("search", "convert units of measure", env=no_model)
     assert ran.code == 0
     assert ran.out.splitlines()[1].startswith("units.convert_units(")
-    assert "Only words were compared, because search by meaning is off: ImportError: no such library" in ran.out
+    assert (
+        "Only words were compared, because search by meaning is off: ImportError: no such library"
+        in ran.out
+    )
     data = home.spawn("search", "convert units of measure", "--json", env=no_model).data
     assert data["meaning"]["searched"] is False
     assert "no such library on this machine" in data["meaning"]["problem"]
@@ -266,10 +306,16 @@ def test_without_the_model_words_are_searched_and_the_reason_is_said(home: Home,
 def test_status_tells_how_tools_are_found(home: Home, no_model: dict[str, str]) -> None:
     home.run("search", "convert")
     assert home.run("status").out.splitlines()[-1].startswith("search: words and meaning")
-    assert home.run("status", "--json").data["search"] == {"meaning": True, "problem": "", "unencoded": 0}
+    assert home.run("status", "--json").data["search"] == {
+        "meaning": True,
+        "problem": "",
+        "unencoded": 0,
+    }
     off = home.spawn("status", env=no_model)
     assert off.code == 0
-    assert off.out.splitlines()[-1].startswith("search: words only — ImportError: no such library on this machine")
+    assert off.out.splitlines()[-1].startswith(
+        "search: words only — ImportError: no such library on this machine"
+    )
     assert home.spawn("status", "--json", env=no_model).data["search"]["meaning"] is False
 
 
@@ -282,7 +328,9 @@ def test_status_counts_what_is_not_encoded_yet(home: Home) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-@pytest.mark.parametrize("words", [["book a flight to Paris"], ["dice", "--explain", "--tool", "slugify"]])
+@pytest.mark.parametrize(
+    "words", [["book a flight to Paris"], ["dice", "--explain", "--tool", "slugify"]]
+)
 def test_on_a_narrow_terminal_answers_are_laid_out(home: Home, words: list[str]) -> None:
     code, shown = home.on_a_terminal("search", *words, env={"COLUMNS": "32"})
     assert code == 0

@@ -28,7 +28,9 @@ def _announced(process: Any) -> tuple[str, str]:
     return found[0], said
 
 
-async def test_without_a_configuration_it_serves_the_demo_and_says_so(home: Home, start: Start) -> None:
+async def test_without_a_configuration_it_serves_the_demo_and_says_so(
+    home: Home, start: Start
+) -> None:
     process = start("serve", "--port", "0")
     url, said = _announced(process)
     assert f"claude mcp add --transport http portico {url}\n" in said
@@ -45,7 +47,9 @@ async def test_without_a_configuration_it_serves_the_demo_and_says_so(home: Home
 async def test_every_profile_has_its_url(home: Home, start: Start) -> None:
     home.write(
         {
-            "servers": {name: {"functions": f"portico.demo.{name}:TOOLS"} for name in ("text", "colors")},
+            "servers": {
+                name: {"functions": f"portico.demo.{name}:TOOLS"} for name in ("text", "colors")
+            },
             "profiles": {"paint": {"servers": ["colors"], "exposure": "full"}, "other": {}},
         }
     )
@@ -61,12 +65,16 @@ async def test_every_profile_has_its_url(home: Home, start: Start) -> None:
 
 
 async def test_a_token_is_asked_for_and_never_shown(home: Home, start: Start) -> None:
-    process = start("serve", "--host", "0.0.0.0", "--port", "0", "--token", "open-sesame-42-and-more")
+    process = start(
+        "serve", "--host", "0.0.0.0", "--port", "0", "--token", "open-sesame-42-and-more"
+    )
     url, said = _announced(process)
     message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     async with httpx2.AsyncClient() as client:
         assert (await client.post(url, json=message)).status_code == 401
-        allowed = await client.post(url, json=message, headers={"Authorization": "Bearer open-sesame-42-and-more"})
+        allowed = await client.post(
+            url, json=message, headers={"Authorization": "Bearer open-sesame-42-and-more"}
+        )
         assert allowed.status_code != 401
     process.terminate()
     _, err = process.communicate(timeout=PATIENCE_S)
@@ -115,7 +123,13 @@ async def test_a_signal_ends_it_cleanly_with_everything_behind_it(
 
 @posix
 def test_a_signal_while_servers_start_ends_it_cleanly(home: Home, start: Start) -> None:
-    home.write({"servers": {"slow": {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}}})
+    home.write(
+        {
+            "servers": {
+                "slow": {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}
+            }
+        }
+    )
     process = start("serve", "--port", "0")
     _announced(process)
     process.send_signal(signal.SIGINT)

@@ -12,7 +12,18 @@ from portico.cli.main import parse_serve_options, parse_stdio_options
 
 from .conftest import Home
 
-COMMANDS = ("serve", "stdio", "demo", "search", "browse", "describe", "call", "status", "config", "completion")
+COMMANDS = (
+    "serve",
+    "stdio",
+    "demo",
+    "search",
+    "browse",
+    "describe",
+    "call",
+    "status",
+    "config",
+    "completion",
+)
 
 
 def test_alone_it_explains_itself_with_three_examples(home: Home) -> None:
@@ -36,7 +47,9 @@ def test_it_knows_its_version(home: Home) -> None:
         (["stdio", "--prot", "1"], "--prot"),
     ],
 )
-def test_a_wrong_command_line_is_explained_on_stderr(home: Home, words: list[str], reason: str) -> None:
+def test_a_wrong_command_line_is_explained_on_stderr(
+    home: Home, words: list[str], reason: str
+) -> None:
     ran = home.spawn(*words)
     assert (ran.code, ran.out) == (2, "")
     assert reason in ran.err
@@ -46,14 +59,19 @@ def test_a_wrong_command_line_is_explained_on_stderr(home: Home, words: list[str
     ("words", "options"),
     [
         ([], {"config": [], "profile": [], "exposure": []}),
-        (["--config", "a", "-c=b", "--profile=p"], {"config": ["a", "b"], "profile": ["p"], "exposure": []}),
+        (
+            ["--config", "a", "-c=b", "--profile=p"],
+            {"config": ["a", "b"], "profile": ["p"], "exposure": []},
+        ),
         (["--help"], None),
         (["--config"], None),
         (["--config", "--profile"], None),
         (["extra"], None),
     ],
 )
-def test_stdio_reads_its_own_options_and_leaves_the_rest_to_the_parser(words: list[str], options: object) -> None:
+def test_stdio_reads_its_own_options_and_leaves_the_rest_to_the_parser(
+    words: list[str], options: object
+) -> None:
     assert parse_stdio_options(words) == options
 
 
@@ -61,7 +79,10 @@ def test_stdio_reads_its_own_options_and_leaves_the_rest_to_the_parser(words: li
     ("words", "read"),
     [
         ([], {}),
-        (["--port", "0", "--host=::1", "-p", "a", "-p", "b"], {"port": ["0"], "host": ["::1"], "profile": ["a", "b"]}),
+        (
+            ["--port", "0", "--host=::1", "-p", "a", "-p", "b"],
+            {"port": ["0"], "host": ["::1"], "profile": ["a", "b"]},
+        ),
         (["--token", "t", "--exposure", "full"], {"token": ["t"], "exposure": ["full"]}),
         (["--port", "many"], None),
         (["--port", "-1"], None),
@@ -74,7 +95,9 @@ def test_serve_reads_plain_options_itself_and_leaves_the_rest_to_the_parser(
     words: list[str], read: dict[str, list[str]] | None
 ) -> None:
     found = parse_serve_options(words)
-    assert (found if found is None else {name: values for name, values in found.items() if values}) == read
+    assert (
+        found if found is None else {name: values for name, values in found.items() if values}
+    ) == read
 
 
 def test_stdio_starts_without_what_only_people_need(home: Home) -> None:
@@ -83,7 +106,12 @@ def test_stdio_starts_without_what_only_people_need(home: Home) -> None:
         "print(sorted({'rich', 'cyclopts', 'rapidfuzz', 'uvloop'} & set(sys.modules)), file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], input=b"", capture_output=True, env=home.environment, cwd=home.folder, timeout=60
+        [sys.executable, "-c", code],
+        input=b"",
+        capture_output=True,
+        env=home.environment,
+        cwd=home.folder,
+        timeout=60,
     )
     assert (done.returncode, done.stdout) == (0, b"")
     assert done.stderr.decode().splitlines()[-1] == "[]"
@@ -120,7 +148,9 @@ def test_completion_scripts_name_the_commands(home: Home, shell: str) -> None:
     assert all(name in ran.out for name in COMMANDS)
     interpreter = shutil.which(shell)
     if interpreter:
-        checked = subprocess.run([interpreter, "-n"], input=ran.out.encode(), capture_output=True, timeout=30)
+        checked = subprocess.run(
+            [interpreter, "-n"], input=ran.out.encode(), capture_output=True, timeout=30
+        )
         assert (checked.returncode, checked.stderr) == (0, b"")
 
 
@@ -129,5 +159,7 @@ def test_completion_scripts_name_the_commands(home: Home, shell: str) -> None:
 def test_completion_installs_itself_in_the_users_home(home: Home, shell: str) -> None:
     ran = home.spawn("--install-completion", "--shell", shell, env={"SHELL": f"/bin/{shell}"})
     assert ran.code == 0, ran.err
-    written = [path for path in home.folder.rglob("*") if path.is_file() and "portico" in path.read_text()]
+    written = [
+        path for path in home.folder.rglob("*") if path.is_file() and "portico" in path.read_text()
+    ]
     assert written

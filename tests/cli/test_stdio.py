@@ -18,7 +18,9 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
 def _parameters(home: Home, *words: str) -> StdioServerParameters:
     program, *rest = command()
-    return StdioServerParameters(command=program, args=[*rest, "stdio", *words], env=home.environment, cwd=home.folder)
+    return StdioServerParameters(
+        command=program, args=[*rest, "stdio", *words], env=home.environment, cwd=home.folder
+    )
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -36,7 +38,9 @@ async def test_a_client_searches_and_calls(home: Home, mode: Any) -> None:
 async def test_flags_choose_exposure_and_profile(home: Home) -> None:
     home.write(
         {
-            "servers": {name: {"functions": f"portico.demo.{name}:TOOLS"} for name in ("text", "colors")},
+            "servers": {
+                name: {"functions": f"portico.demo.{name}:TOOLS"} for name in ("text", "colors")
+            },
             "profiles": {"paint": {"servers": ["colors"], "exposure": "meta"}},
         }
     )
@@ -52,7 +56,11 @@ INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}},
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "0"},
+    },
 }
 
 
@@ -72,7 +80,9 @@ def _begin(process: Any) -> None:
 
 
 def test_stdout_carries_protocol_only_even_when_a_tool_prints(home: Home, start: Start) -> None:
-    (home.folder / "noisy.py").write_text("def shout() -> str:\n    'Shout.'\n    print('NOISE')\n    return 'done'\n")
+    (home.folder / "noisy.py").write_text(
+        "def shout() -> str:\n    'Shout.'\n    print('NOISE')\n    return 'done'\n"
+    )
     home.write({"servers": {"noisy": {"functions": "noisy"}}, "log_level": "debug"})
     path = {"PYTHONPATH": str(home.folder)}
     assert home.spawn("browse", env=path).code == 0
@@ -110,7 +120,9 @@ def _assert_all_gone(children: list[psutil.Process]) -> None:
 
 @posix
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_cleanly_with_everything_behind_it(home: Home, start: Start, number: signal.Signals) -> None:
+def test_a_signal_ends_it_cleanly_with_everything_behind_it(
+    home: Home, start: Start, number: signal.Signals
+) -> None:
     home.write({"servers": {"all": EVERYTHING}})
     assert home.run("browse").code == 0  # so that its tools are known
     process = start("stdio")
@@ -120,7 +132,9 @@ def test_a_signal_ends_it_cleanly_with_everything_behind_it(home: Home, start: S
     _assert_all_gone(children)
 
 
-def test_the_end_of_stdin_ends_it_cleanly_with_everything_behind_it(home: Home, start: Start) -> None:
+def test_the_end_of_stdin_ends_it_cleanly_with_everything_behind_it(
+    home: Home, start: Start
+) -> None:
     home.write({"servers": {"all": EVERYTHING}})
     assert home.run("browse").code == 0  # so that its tools are known
     process = start("stdio")
@@ -138,7 +152,10 @@ def test_a_client_that_vanishes_ends_it_without_a_traceback(home: Home, start: S
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()
-    _say(process, *({"jsonrpc": "2.0", "id": number, "method": "tools/list"} for number in range(3, 6)))
+    _say(
+        process,
+        *({"jsonrpc": "2.0", "id": number, "method": "tools/list"} for number in range(3, 6)),
+    )
     process.stdin.close()
     said = process.stderr.read().decode()
     assert process.wait(PATIENCE_S) == 0
@@ -147,7 +164,13 @@ def test_a_client_that_vanishes_ends_it_without_a_traceback(home: Home, start: S
 
 @posix
 def test_a_signal_during_the_start_ends_it_with_code_0(home: Home, start: Start) -> None:
-    home.write({"servers": {"slow": {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}}})
+    home.write(
+        {
+            "servers": {
+                "slow": {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}
+            }
+        }
+    )
     process = start("stdio")
     _begin(process)
     children = psutil.Process(process.pid).children(recursive=True)

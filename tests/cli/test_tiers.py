@@ -22,7 +22,10 @@ def test_where_no_use_is_known_the_cold_start_is_told(home: Home) -> None:
     assert "0 hot, 0 warm, 0 standard, " in ran.out
     assert "(not computed yet)" in ran.out
     assert "No use is known yet: tools get their tiers when they are called." in ran.out
-    assert "Hot list (one of each server, because no use is known yet and nothing is pinned): calculator." in ran.out
+    assert (
+        "Hot list (one of each server, because no use is known yet and nothing is pinned): calculator."
+        in ran.out
+    )
     data = home.run("tiers", "--json").data
     assert data["tools"] == data["uncounted"] == []
     assert (data["computed_at"], data["hot_list"]["grounds"]) == (None, "one of each server")
@@ -50,8 +53,16 @@ def test_a_computation_tells_what_moved_and_is_kept(home: Home) -> None:
 
 
 def test_what_moved_is_told_from_where_to_where() -> None:
-    before = {"a.x": Standing(0.9, "hot"), "a.y": Standing(0.4, "standard"), "a.z": Standing(0.3, "standard")}
-    after = {"a.y": Standing(0.85, "hot"), "a.z": Standing(0.35, "standard"), "b.new": Standing(0.65, "warm")}
+    before = {
+        "a.x": Standing(0.9, "hot"),
+        "a.y": Standing(0.4, "standard"),
+        "a.z": Standing(0.3, "standard"),
+    }
+    after = {
+        "a.y": Standing(0.85, "hot"),
+        "a.z": Standing(0.35, "standard"),
+        "b.new": Standing(0.65, "warm"),
+    }
     assert [(one.tool, one.before, one.after) for one in find_tier_changes(before, after)] == [
         ("a.y", "standard", "hot"), ("b.new", "cold", "warm"), ("a.x", "hot", "cold"),
     ]  # fmt: skip
@@ -64,12 +75,18 @@ def test_use_since_the_computation_is_said_to_wait(home: Home) -> None:
     data = home.run("tiers", "--json").data
     assert data["uncounted"] == ["text.count_text"]
     assert "text.count_text" in [one["tool"] for one in data["tools"]]
-    assert "1 tool used since then: portico tiers --recompute counts that, too." in home.run("tiers").out
+    assert (
+        "1 tool used since then: portico tiers --recompute counts that, too."
+        in home.run("tiers").out
+    )
 
 
 def test_pins_are_marked_and_head_the_hot_list(home: Home) -> None:
     home.write(
-        {"servers": {"text": {"functions": "portico.demo.text:TOOLS"}}, "pins": ["text.slugify", "text.count_text"]}
+        {
+            "servers": {"text": {"functions": "portico.demo.text:TOOLS"}},
+            "pins": ["text.slugify", "text.count_text"],
+        }
     )
     ran = home.run("tiers")
     assert "text.slugify (pinned)" in ran.out

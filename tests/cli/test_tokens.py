@@ -23,13 +23,20 @@ def _large(number: int) -> dict[str, Any]:
     """A tool whose every parameter has many values to choose from, none of which may be left out."""
     choices = [f"choice {number} of {place}" for place in range(40)]
     properties = {f"field_{place}": {"type": "string", "enum": choices} for place in range(10)}
-    return {"name": f"fill_{number}", "description": "Fill in a form.", "inputSchema": {"properties": properties}}
+    return {
+        "name": f"fill_{number}",
+        "description": "Fill in a form.",
+        "inputSchema": {"properties": properties},
+    }
 
 
 def _wide_open(home: Home) -> None:
-    """An honest configuration whose schemas are over budget: answers ten times as long, and tools to fill them."""
+    """An honest configuration whose schemas are over budget: answers ten times as long, and tools
+    to fill them."""
     listing = home.folder / "forms.json"
-    listing.write_text(json.dumps({"slug": "forms", "tools": [_large(number) for number in range(10)]}))
+    listing.write_text(
+        json.dumps({"slug": "forms", "tools": [_large(number) for number in range(10)]})
+    )
     home.write({"servers": {"forms": {"recorded": str(listing)}}, "budgets": {"discovery": 20_000}})
 
 
@@ -56,7 +63,12 @@ def test_as_json_the_figures_add_up(home: Home) -> None:
     assert data.keys() == {
         "ok", "counter", "tools", "direct", "servers", "exposures", "ways", "over", "unlisted"
     }  # fmt: skip
-    assert (data["ok"], data["counter"], data["over"], data["unlisted"]) == (True, "estimate", [], [])
+    assert (data["ok"], data["counter"], data["over"], data["unlisted"]) == (
+        True,
+        "estimate",
+        [],
+        [],
+    )
     assert {one["name"] for one in data["servers"]} == set(make_demo_servers())
     assert data["direct"]["tokens"] == sum(one["tokens"] for one in data["servers"])
     assert data["tools"] == sum(one["tools"] for one in data["servers"])
@@ -94,7 +106,13 @@ def test_tiers_are_those_that_are_served_and_add_up(home: Home) -> None:
 def test_categories_that_do_not_fit_beside_the_hot_list_are_paid_for(home: Home) -> None:
     def tier(number: int) -> dict[str, Any]:
         one = {"functions": "portico.demo.text:TOOLS"}
-        home.write({"servers": {f"text{place}": {**one, "category": f"kind {place}"} for place in range(number)}})
+        home.write(
+            {
+                "servers": {
+                    f"text{place}": {**one, "category": f"kind {place}"} for place in range(number)
+                }
+            }
+        )
         return home.run("tokens", "--json").data["ways"][0]["tiers"][1]
 
     assert (tier(3)["tokens"], tier(3)["asked"]) == (0, "the same answer")
@@ -104,7 +122,12 @@ def test_categories_that_do_not_fit_beside_the_hot_list_are_paid_for(home: Home)
 
 def test_each_resource_of_a_tier_is_a_way_of_its_own(home: Home) -> None:
     found = {way["way"]: way["tiers"] for way in home.run("tokens", "--json").data["ways"]}
-    assert [one["asked"].split("/")[2] for one in found["resources"]] == ["hot", "categories", "category", "tool"]
+    assert [one["asked"].split("/")[2] for one in found["resources"]] == [
+        "hot",
+        "categories",
+        "category",
+        "tool",
+    ]
     assert all(one["tokens"] > 0 for one in found["resources"])
 
 
@@ -117,7 +140,9 @@ def test_the_side_door_is_a_way_of_its_own(home: Home) -> None:
 def test_a_profile_pays_for_its_own_tools(home: Home) -> None:
     home.write(
         {
-            "servers": {name: {"functions": f"portico.demo.{name}:TOOLS"} for name in ("text", "colors")},
+            "servers": {
+                name: {"functions": f"portico.demo.{name}:TOOLS"} for name in ("text", "colors")
+            },
             "profiles": {"words": {"servers": ["text"], "metatools": {"call_tool": False}}},
         }
     )
@@ -125,19 +150,32 @@ def test_a_profile_pays_for_its_own_tools(home: Home) -> None:
     assert [one["name"] for one in data["servers"]] == ["text"]
     found = {one["exposure"]: one["tools"] for one in data["exposures"]}
     assert found["full"] == data["tools"] == data["servers"][0]["tools"]
-    whole = {one["exposure"]: one["tools"] for one in home.run("tokens", "--json").data["exposures"]}
+    whole = {
+        one["exposure"]: one["tools"] for one in home.run("tokens", "--json").data["exposures"]
+    }
     assert found["meta"] == whole["meta"] - 4, "who calls nothing has no result to read"
 
 
 def test_what_is_switched_off_serves_no_tier(home: Home) -> None:
-    home.write({"servers": {"text": {"functions": "portico.demo.text:TOOLS"}}, "metatools": {"browse_tools": False}})
+    home.write(
+        {
+            "servers": {"text": {"functions": "portico.demo.text:TOOLS"}},
+            "metatools": {"browse_tools": False},
+        }
+    )
     ran = home.run("tokens", "--verify", "--json")
     assert ran.code == 0
     assert [one["tier"] for one in ran.data["ways"][0]["tiers"]] == ["T3"]
 
 
 def test_the_dearest_ten_are_named_and_the_rest_is_added_up(home: Home) -> None:
-    home.write({"servers": {f"text{number:02}": {"functions": "portico.demo.text:TOOLS"} for number in range(13)}})
+    home.write(
+        {
+            "servers": {
+                f"text{number:02}": {"functions": "portico.demo.text:TOOLS"} for number in range(13)
+            }
+        }
+    )
     out = home.run("tokens").out
     assert "text09 " in out
     assert "text10 " not in out
@@ -163,7 +201,9 @@ def test_nothing_known_is_nothing_verified(home: Home) -> None:
     ran = home.run("tokens", "--offline", "--json")
     assert (ran.code, ran.data["tools"], ran.data["ways"]) == (0, 0, [])
     assert set(ran.data["unlisted"]) == set(make_demo_servers())
-    assert "Not counted, because not listed yet: calculator, " in home.run("tokens", "--offline").out
+    assert (
+        "Not counted, because not listed yet: calculator, " in home.run("tokens", "--offline").out
+    )
     ran = home.run("tokens", "--offline", "--verify")
     assert (ran.code, ran.out) == (1, "")
     assert "nothing to verify" in ran.err
@@ -171,17 +211,29 @@ def test_nothing_known_is_nothing_verified(home: Home) -> None:
 
 def test_a_server_that_is_down_is_named_and_the_others_are_counted(home: Home) -> None:
     home.write(
-        {"servers": {"gone": {"command": "no-such-command-at-all"}, "text": {"functions": "portico.demo.text:TOOLS"}}}
+        {
+            "servers": {
+                "gone": {"command": "no-such-command-at-all"},
+                "text": {"functions": "portico.demo.text:TOOLS"},
+            }
+        }
     )
     ran = home.run("tokens", "--json")
-    assert (ran.code, ran.data["unlisted"], [one["name"] for one in ran.data["servers"]]) == (0, ["gone"], ["text"])
+    assert (ran.code, ran.data["unlisted"], [one["name"] for one in ran.data["servers"]]) == (
+        0,
+        ["gone"],
+        ["text"],
+    )
 
 
 def test_a_tier_over_its_budget_is_named_and_fails_when_verified(home: Home) -> None:
     _wide_open(home)
     ran = home.run("tokens", "--verify")
     assert ran.code == 1
-    assert "T3 is over its budget by meta-tools: describe_tools of the 10 largest, forms.fill_" in ran.out
+    assert (
+        "T3 is over its budget by meta-tools: describe_tools of the 10 largest, forms.fill_"
+        in ran.out
+    )
     assert "keeps its budget" not in ran.out
     assert home.run("tokens").code == 0
     data = home.run("tokens", "--verify", "--json").data
@@ -191,10 +243,17 @@ def test_a_tier_over_its_budget_is_named_and_fails_when_verified(home: Home) -> 
 
 def test_every_tier_that_is_over_is_named_by_its_way() -> None:
     sizes = compute_tier_sizes(
-        [TierResponse("T0", "browse_tools()", 2_500), TierResponse("T1", "more", 1_000), TierResponse("T2", "c", 9_000)]
+        [
+            TierResponse("T0", "browse_tools()", 2_500),
+            TierResponse("T1", "more", 1_000),
+            TierResponse("T2", "c", 9_000),
+        ]
     )
     first, second = describe_exceeded_budgets(
-        [TierChannel("meta-tools", sizes), TierChannel("resources", compute_tier_sizes([TierResponse("T0", "hot", 9)]))]
+        [
+            TierChannel("meta-tools", sizes),
+            TierChannel("resources", compute_tier_sizes([TierResponse("T0", "hot", 9)])),
+        ]
     )
     assert first == (
         "T0 is over its budget by meta-tools: browse_tools() makes 2,500 tokens together, 2,000 are allowed"

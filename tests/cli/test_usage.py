@@ -24,7 +24,10 @@ def stumble(often: int = 1) -> str:
 def used(home: Home) -> Home:
     (home.folder / "clumsy.py").write_text(CLUMSY, encoding="utf-8")
     home.write(
-        {"servers": {"text": TEXT, "clumsy": {"functions": "clumsy"}}, "profiles": {"words": {"servers": ["text"]}}}
+        {
+            "servers": {"text": TEXT, "clumsy": {"functions": "clumsy"}},
+            "profiles": {"words": {"servers": ["text"]}},
+        }
     )
     for words in ("A B", "C D"):
         assert home.run("call", "text.slugify", f"text={words}").code == 0
@@ -44,7 +47,12 @@ def test_every_tool_that_was_called_has_its_figures(used: Home) -> None:
     data = used.run("usage", "--json").data
     assert [one["tool"] for one in data["tools"]] == ["text.slugify", "clumsy.stumble"]
     good, bad = data["tools"]
-    assert (good["calls"], good["successes"], good["success_rate"], good["here"]) == (2, 2, 1.0, True)
+    assert (good["calls"], good["successes"], good["success_rate"], good["here"]) == (
+        2,
+        2,
+        1.0,
+        True,
+    )
     assert (good["calls_7d"], good["calls_30d"]) == (2, 2)
     assert 0 < good["p50_ms"] <= good["p95_ms"]
     assert good["mean_ms"] >= 0
@@ -52,7 +60,19 @@ def test_every_tool_that_was_called_has_its_figures(used: Home) -> None:
     assert (bad["calls"], bad["successes"], bad["success_rate"]) == (1, 0, 0.0)
     assert not {"p50_ms", "p95_ms", "mean_ms"} & bad.keys()
     header, first, second = used.run("usage").out.splitlines()
-    assert header.split() == ["tool", "calls", "success", "p50", "p95", "7", "d", "30", "d", "last", "used"]
+    assert header.split() == [
+        "tool",
+        "calls",
+        "success",
+        "p50",
+        "p95",
+        "7",
+        "d",
+        "30",
+        "d",
+        "last",
+        "used",
+    ]
     assert first.startswith("text.slugify ")
     assert " 0% " in second
     assert " ms " not in second
@@ -60,12 +80,19 @@ def test_every_tool_that_was_called_has_its_figures(used: Home) -> None:
 
 def test_one_tool_is_told_in_words_and_one_server_in_rows(used: Home) -> None:
     out = used.run("usage", "slugify").out
-    assert out.startswith("text.slugify\ncalls: 2 (2 in 7 days, 2 in 30), last under a minute ago\n")
+    assert out.startswith(
+        "text.slugify\ncalls: 2 (2 in 7 days, 2 in 30), last under a minute ago\n"
+    )
     assert "\nsuccess: 100% (2 of 2)\nlatency: p50 " in out
     assert "\ntier: " in out
     assert "latency" not in used.run("usage", "clumsy.stumble").out
-    assert [one["tool"] for one in used.run("usage", "TEXT", "--json").data["tools"]] == ["text.slugify"]
-    assert used.run("usage", "--server", "text", "--json").data == used.run("usage", "text", "--json").data
+    assert [one["tool"] for one in used.run("usage", "TEXT", "--json").data["tools"]] == [
+        "text.slugify"
+    ]
+    assert (
+        used.run("usage", "--server", "text", "--json").data
+        == used.run("usage", "text", "--json").data
+    )
     assert used.run("usage", "text.count_text").out == "No call of text.count_text is known.\n"
 
 
@@ -105,14 +132,19 @@ def test_days_reach_back_so_far(home: Home) -> None:
     home.write({"servers": {"text": TEXT}, "database_url": place})
     asyncio.run(_call_long_ago(place, "text", "count_text", days=10))
     assert home.run("call", "text.slugify", "text=A B").code == 0
-    assert [one["tool"] for one in home.run("usage", "--days", "3", "--json").data["tools"]] == ["text.slugify"]
-    assert [one["tool"] for one in home.run("usage", "--calls", "--days", "3", "--json").data["calls"]] == [
+    assert [one["tool"] for one in home.run("usage", "--days", "3", "--json").data["tools"]] == [
         "text.slugify"
     ]
+    assert [
+        one["tool"] for one in home.run("usage", "--calls", "--days", "3", "--json").data["calls"]
+    ] == ["text.slugify"]
     assert home.run("usage", "--calls", "--json").data["calls"][1]["tool"] == "text.count_text"
     old = home.run("usage", "count_text", "--json").data["tools"][0]
     assert (old["calls"], old["calls_30d"], old.get("calls_7d", 0)) == (1, 1, 0)
-    assert home.run("usage", "count_text", "--days", "3").out == "No call of count_text of the last 3 days is known.\n"
+    assert (
+        home.run("usage", "count_text", "--days", "3").out
+        == "No call of count_text of the last 3 days is known.\n"
+    )
     assert home.run("usage", "--days", "0").code == 2
 
 
@@ -120,7 +152,9 @@ async def _call_long_ago(place: str, server: str, tool: str, days: int) -> None:
     at = time.time() - days * DAY_S
     record = GatewayStore(place, None)
     call = CallRow(at, server, tool, "", 12.0, True)
-    await record.add_usage([call], [DailyRow(to_day(at), server, tool, to_bucket(12.0), 1, 1, at)], [])
+    await record.add_usage(
+        [call], [DailyRow(to_day(at), server, tool, to_bucket(12.0), 1, 1, at)], []
+    )
     await record.close()
 
 
@@ -134,7 +168,9 @@ def test_a_tool_that_is_gone_is_still_told_of(used: Home) -> None:
 
 
 def test_a_profile_is_told_of_its_own_tools(used: Home) -> None:
-    assert [one["tool"] for one in used.run("usage", "-p", "words", "--json").data["tools"]] == ["text.slugify"]
+    assert [one["tool"] for one in used.run("usage", "-p", "words", "--json").data["tools"]] == [
+        "text.slugify"
+    ]
 
 
 def test_everything_can_be_forgotten(used: Home) -> None:
@@ -165,7 +201,12 @@ def test_a_wrong_server_is_not_forgotten_but_named(used: Home) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["slugify", "--forget"], ["--forget", "--calls"], ["--forget", "--days", "3"], ["text", "--server", "text"]],
+    [
+        ["slugify", "--forget"],
+        ["--forget", "--calls"],
+        ["--forget", "--days", "3"],
+        ["text", "--server", "text"],
+    ],
 )
 def test_what_contradicts_itself_is_refused(home: Home, words: list[str]) -> None:
     ran = home.run("usage", *words)

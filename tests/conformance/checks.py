@@ -12,7 +12,8 @@ from typing import Any
 
 PASSED = "SUCCESS"
 FAILED = "FAILURE"
-# The suite notes requests, events and checks that did not apply under this status; it judges nothing.
+# The suite notes requests, events and checks that did not apply under this status; it judges
+# nothing.
 REMARK = "INFO"
 
 _FOLDER = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
@@ -20,7 +21,8 @@ _FOLDER = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 
 @dataclass(frozen=True)
 class CheckId:
-    """One check of one scenario. Ids repeat within a scenario, so the check's name and its turn belong to the key."""
+    """One check of one scenario. Ids repeat within a scenario, so the check's name and its turn
+    belong to the key."""
 
     scenario: str
     check: str
@@ -44,7 +46,8 @@ Results = Mapping[CheckId, Outcome]
 
 
 def read_results(folder: Path) -> Results:
-    """Every check and remark under `folder`. A scenario that left nothing readable counts as one failed check."""
+    """Every check and remark under `folder`. A scenario that left nothing readable counts as one
+    failed check."""
     results: dict[CheckId, Outcome] = {}
     for entry in sorted(folder.iterdir()):
         match = _FOLDER.fullmatch(entry.name)
@@ -74,7 +77,9 @@ def _keyed(scenario: str, checks: list[dict[str, Any]]) -> Results:
         name = f"{check['id']}/{check['name']}"
         turns[name] += 1
         key = name if turns[name] == 1 else f"{name}#{turns[name]}"
-        results[CheckId(scenario, key)] = Outcome(check["status"], check.get("errorMessage") or _remark(check))
+        results[CheckId(scenario, key)] = Outcome(
+            check["status"], check.get("errorMessage") or _remark(check)
+        )
     return results
 
 

@@ -1,4 +1,5 @@
-"""What got lost between two runs of the suite, and whether it was known: pure functions of two results and the gaps."""
+"""What got lost between two runs of the suite, and whether it was known: pure functions of two
+results and the gaps."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class Gap:
 
 @dataclass(frozen=True)
 class Loss:
-    """A check that passes directly, or does not come up there, and does not pass through the gateway."""
+    """A check that passes directly, or does not come up there, and does not pass through the
+    gateway."""
 
     check: CheckId
     through: Outcome
@@ -46,30 +48,42 @@ class Comparison:
 
 
 def compare(spec: str, direct: Results, through: Results, gaps: Sequence[Gap]) -> Comparison:
-    """Where the direct run passed, anything but a pass is lost: a warning, a skip, a remark, a missing check too."""
+    """Where the direct run passed, anything but a pass is lost: a warning, a skip, a remark, a
+    missing check too."""
     known = {gap.check: gap for gap in gaps if gap.spec == spec}
     losses = [
         Loss(check, through.get(check, NOT_RUN))
         for check, outcome in direct.items()
         if outcome.passed and not through.get(check, NOT_RUN).passed
     ]
-    losses += [Loss(check, outcome) for check, outcome in failures(through).items() if check not in direct]
+    losses += [
+        Loss(check, outcome) for check, outcome in failures(through).items() if check not in direct
+    ]
     return Comparison(
         direct=direct,
         through=through,
         lost=tuple(loss for loss in losses if loss.check not in known),
         excused=tuple((loss, known[loss.check]) for loss in losses if loss.check in known),
-        stale=tuple(gap for check, gap in known.items() if check not in {loss.check for loss in losses}),
+        stale=tuple(
+            gap for check, gap in known.items() if check not in {loss.check for loss in losses}
+        ),
     )
 
 
 def load_gaps(file: Path = KNOWN_GAPS) -> list[Gap]:
-    """The known gaps. An entry that lacks a field is an error: a gap without a reason is not known but ignored."""
+    """The known gaps. An entry that lacks a field is an error: a gap without a reason is not known
+    but ignored."""
     document: Any = yaml.safe_load(file.read_text("utf-8")) or {}
     gaps: list[Gap] = []
     for number, entry in enumerate(document.get("gaps") or [], start=1):
-        missing = [key for key in ("spec", "scenario", "check", "reason") if not str(entry.get(key) or "").strip()]
+        missing = [
+            key
+            for key in ("spec", "scenario", "check", "reason")
+            if not str(entry.get(key) or "").strip()
+        ]
         if missing:
             raise ValueError(f"{file.name}, entry {number}: give it {', '.join(missing)}")
-        gaps.append(Gap(str(entry["spec"]), CheckId(entry["scenario"], entry["check"]), entry["reason"]))
+        gaps.append(
+            Gap(str(entry["spec"]), CheckId(entry["scenario"], entry["check"]), entry["reason"])
+        )
     return gaps

@@ -1,4 +1,5 @@
-"""Starts the servers under test, waits until they listen, and ends them with everything they started."""
+"""Starts the servers under test, waits until they listen, and ends them with everything they
+started."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ STOP_S = 10.0
 
 
 class ServerTrouble(Exception):
-    """A server under test did not listen in time, or ended by itself; the message has the end of its log."""
+    """A server under test did not listen in time, or ended by itself; the message has the end of
+    its log."""
 
 
 @contextlib.contextmanager
@@ -44,16 +46,35 @@ def gateway(upstream: str, spec: str, folder: Path, template: str | None = None)
     config = folder / "portico.yaml"
     era = "modern" if spec >= "2026" else "legacy"
     server = {"url": upstream, "protocol": era}
-    config.write_text(yaml.safe_dump({"exposure": "full", "prefix": "never", "servers": {"everything": server}}))
+    config.write_text(
+        yaml.safe_dump({"exposure": "full", "prefix": "never", "servers": {"everything": server}})
+    )
     if template is None:
-        command = [*portico(), "serve", "--config", str(config), "--port", str(port), "--exposure", "full"]
+        command = [
+            *portico(),
+            "serve",
+            "--config",
+            str(config),
+            "--port",
+            str(port),
+            "--exposure",
+            "full",
+        ]
     else:
         values = {"config": str(config), "port": str(port), "upstream": upstream}
         command = [part.format(**values) for part in shlex.split(template)]
-    # A home of its own: what an earlier run remembered about this backend must not help or hurt this one.
+    # A home of its own: what an earlier run remembered about this backend must not help or hurt
+    # this one.
     home = folder / "home"
     home.mkdir()
-    names = ("HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PORTICO_DATA_DIR")
+    names = (
+        "HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+        "PORTICO_DATA_DIR",
+    )
     with _listening(command, port, folder / "gateway.log", dict.fromkeys(names, str(home))):
         yield f"http://127.0.0.1:{port}/mcp"
 
@@ -61,7 +82,9 @@ def gateway(upstream: str, spec: str, folder: Path, template: str | None = None)
 def portico() -> list[str]:
     """The `portico` command of this environment."""
     beside = shutil.which("portico", path=str(Path(sys.executable).parent))
-    return [beside] if beside else [sys.executable, "-c", "from portico.cli.main import main; main()"]
+    return (
+        [beside] if beside else [sys.executable, "-c", "from portico.cli.main import main; main()"]
+    )
 
 
 def free_port() -> int:
@@ -93,7 +116,9 @@ def _listening(
         _end(process)
 
 
-def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Path, command: str) -> None:
+def _wait_until_it_listens(
+    process: subprocess.Popen[bytes], port: int, log: Path, command: str
+) -> None:
     deadline = time.monotonic() + START_S
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
@@ -117,7 +142,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """To the whole group where there are groups, even when its leader is gone: children may outlive it."""
+    """To the whole group where there are groups, even when its leader is gone: children may outlive
+    it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.name == "posix":
             os.killpg(process.pid, number)

@@ -10,7 +10,9 @@ from tests.conformance.comparison import Comparison
 
 def table(spec: str, direct: Results, through: Results | None) -> str:
     """One row a scenario: how many of its checks pass directly and through the gateway."""
-    scenarios = list(dict.fromkeys(check.scenario for results in (direct, through or {}) for check in results))
+    scenarios = list(
+        dict.fromkeys(check.scenario for results in (direct, through or {}) for check in results)
+    )
     width = max(len(name) for name in [*scenarios, "scenario"])
     lines = [f"{spec:<{width}}  {'direct':>9}  {'through':>9}"]
     for scenario in scenarios:
@@ -18,7 +20,9 @@ def table(spec: str, direct: Results, through: Results | None) -> str:
         right = "" if through is None else _score(_of(scenario, through))
         mark = "" if through is None or left == right else "  ≠"
         lines.append(f"{scenario:<{width}}  {left:>9}  {right:>9}{mark}".rstrip())
-    lines.append(f"{'all':<{width}}  {_score(direct):>9}  {'' if through is None else _score(through):>9}".rstrip())
+    lines.append(
+        f"{'all':<{width}}  {_score(direct):>9}  {'' if through is None else _score(through):>9}".rstrip()
+    )
     return "\n".join(lines)
 
 
@@ -32,7 +36,8 @@ def findings(spec: str, direct: Results, comparison: Comparison | None) -> str:
             for gap in comparison.stale
         ]
         lines += [
-            f"known gap  {loss.check.scenario}: {loss.check.check} — {gap.reason}" for loss, gap in comparison.excused
+            f"known gap  {loss.check.scenario}: {loss.check.check} — {gap.reason}"
+            for loss, gap in comparison.excused
         ]
     return "\n".join(f"{spec}  {line}" for line in lines)
 
@@ -44,9 +49,12 @@ def document(direct: Results, comparison: Comparison | None) -> dict[str, Any]:
         said["through"] = _as_json(comparison.through)
         said["lost"] = [_check_json(loss.check, loss.through) for loss in comparison.lost]
         said["excused"] = [
-            {**_check_json(loss.check, loss.through), "reason": gap.reason} for loss, gap in comparison.excused
+            {**_check_json(loss.check, loss.through), "reason": gap.reason}
+            for loss, gap in comparison.excused
         ]
-        said["stale"] = [{"scenario": gap.check.scenario, "check": gap.check.check} for gap in comparison.stale]
+        said["stale"] = [
+            {"scenario": gap.check.scenario, "check": gap.check.check} for gap in comparison.stale
+        ]
     return said
 
 
@@ -69,4 +77,9 @@ def _as_json(results: Results) -> dict[str, Any]:
 
 
 def _check_json(check: CheckId, outcome: Outcome) -> dict[str, Any]:
-    return {"scenario": check.scenario, "check": check.check, "status": outcome.status, "message": outcome.message}
+    return {
+        "scenario": check.scenario,
+        "check": check.check,
+        "status": outcome.status,
+        "message": outcome.message,
+    }

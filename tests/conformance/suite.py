@@ -44,25 +44,39 @@ class Suite:
             "--url", url, "--suite", "all", "--spec-version", spec, "-o", str(out),
         ]
         # fmt: on
-        environment = {**os.environ, "PATH": f"{self.node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+        environment = {
+            **os.environ,
+            "PATH": f"{self.node.parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        }
         log = out / "suite.log"
         with log.open("wb") as sink:
             try:
                 ended = subprocess.run(
-                    command, stdout=sink, stderr=subprocess.STDOUT, env=environment, timeout=timeout_s, check=False
+                    command,
+                    stdout=sink,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    timeout=timeout_s,
+                    check=False,
                 )
             except subprocess.TimeoutExpired as slow:
-                raise SuiteBroken(f"the suite was not done after {timeout_s:g} s; its output is in {log}") from slow
+                raise SuiteBroken(
+                    f"the suite was not done after {timeout_s:g} s; its output is in {log}"
+                ) from slow
         results = read_results(out)
-        # The suite answers 1 when a check failed, which the results tell better; other codes are its own trouble.
+        # The suite answers 1 when a check failed, which the results tell better; other codes are
+        # its own trouble.
         if not results or ended.returncode not in (0, 1):
             tail = "\n".join(log.read_text("utf-8", "replace").splitlines()[-15:])
-            raise SuiteBroken(f"the suite ended with code {ended.returncode} and {len(results)} checks:\n{tail}")
+            raise SuiteBroken(
+                f"the suite ended with code {ended.returncode} and {len(results)} checks:\n{tail}"
+            )
         return results
 
 
 def folder(chosen: Path | None) -> Path:
-    """Where Node packages are looked for: the chosen folder, else the environment's, else `.cache/node`."""
+    """Where Node packages are looked for: the chosen folder, else the environment's, else
+    `.cache/node`."""
     named = os.environ.get(ENVIRONMENT)
     return chosen or (Path(named) if named else DEFAULT_DIR)
 
@@ -77,7 +91,9 @@ def find_suite(chosen: Path | None = None) -> Suite:
     except (FileNotFoundError, NotADirectoryError):
         raise SuiteMissing(f"{PACKAGE}@{VERSION} is not in {where}: {advice}") from None
     if manifest["version"] != VERSION:
-        raise SuiteMissing(f"{where} has {PACKAGE}@{manifest['version']}, the pinned one is {VERSION}: {advice}")
+        raise SuiteMissing(
+            f"{where} has {PACKAGE}@{manifest['version']}, the pinned one is {VERSION}: {advice}"
+        )
     binary = manifest["bin"]
     script = binary if isinstance(binary, str) else next(iter(binary.values()))
     return Suite(_find_node(where, advice), package / script)
@@ -95,7 +111,9 @@ def install(chosen: Path | None = None) -> None:
             raise SuiteMissing(f"Node.js is older than {NODE_MAJOR}: install a newer one")
         packages.append(f"{NODE_PACKAGE}@{NODE_MAJOR}")
     where.mkdir(parents=True, exist_ok=True)
-    subprocess.run([npm, "install", "--prefix", str(where), "--no-fund", "--no-audit", *packages], check=True)
+    subprocess.run(
+        [npm, "install", "--prefix", str(where), "--no-fund", "--no-audit", *packages], check=True
+    )
 
 
 def _find_node(where: Path, advice: str) -> Path:
@@ -113,7 +131,9 @@ def _node_major(node: str | None) -> int:
     if node is None:
         return 0
     try:
-        said = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
+        said = subprocess.run(
+            [node, "--version"], capture_output=True, text=True, timeout=30, check=True
+        ).stdout
         return int(said.strip().lstrip("v").split(".")[0])
     except (OSError, ValueError, subprocess.SubprocessError):
         return 0

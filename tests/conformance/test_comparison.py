@@ -21,7 +21,9 @@ def write_scenario(folder: Path, scenario: str, checks: object) -> None:
     target = folder / f"server-{scenario}-2026-01-01T00-00-00-000Z"
     target.mkdir()
     if checks is not None:
-        (target / "checks.json").write_text(checks if isinstance(checks, str) else json.dumps(checks))
+        (target / "checks.json").write_text(
+            checks if isinstance(checks, str) else json.dumps(checks)
+        )
 
 
 def check(id: str, status: str = "SUCCESS", **fields: str) -> dict[str, str]:
@@ -45,7 +47,9 @@ def test_remarks_of_the_suite_are_kept_but_not_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written", [None, "not json", '{"id": 1}', '[{"id": "a"}]', "[1]"])
-def test_a_scenario_that_left_nothing_readable_counts_as_failed(tmp_path: Path, written: str | None) -> None:
+def test_a_scenario_that_left_nothing_readable_counts_as_failed(
+    tmp_path: Path, written: str | None
+) -> None:
     write_scenario(tmp_path, "server-sse-polling", written)
     (found,) = read_results(tmp_path).items()
     assert found[0] == CheckId("server-sse-polling", "scenario-completes")

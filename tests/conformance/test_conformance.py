@@ -1,4 +1,5 @@
-"""The official suite passes against our fixture, and nothing it checks is lost on the way through Portico."""
+"""The official suite passes against our fixture, and nothing it checks is lost on the way through
+Portico."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ RAN_BEFORE = "PORTICO_CONFORMANCE_RAN"
 pytestmark = [
     pytest.mark.node,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(RAN_BEFORE in os.environ, reason="`python -m tests.conformance` has run just before"),
+    pytest.mark.skipif(
+        RAN_BEFORE in os.environ, reason="`python -m tests.conformance` has run just before"
+    ),
 ]
 
 # What the SDK's own server passes; a fixture that passes fewer would prove less about the gateway.
@@ -45,7 +48,9 @@ def direct(suite: Suite, spec: str, tmp_path_factory: pytest.TempPathFactory) ->
     return run_direct(suite, spec, tmp_path_factory.mktemp("direct"))
 
 
-def test_the_fixture_passes_every_check_the_sdks_own_server_passes(direct: Results, spec: str) -> None:
+def test_the_fixture_passes_every_check_the_sdks_own_server_passes(
+    direct: Results, spec: str
+) -> None:
     assert not failures(direct), report.findings(spec, direct, None)
     assert passed(direct) >= ANCHORS[spec]
 
@@ -57,4 +62,6 @@ def test_no_check_that_passes_directly_is_lost_through_the_gateway(
         pytest.skip("this tree has no `portico serve` yet (portico.cli.main is missing)")
     through = run_through(suite, spec, tmp_path)
     comparison = compare(spec, direct, through, load_gaps())
-    assert comparison.ok, report.findings(spec, direct, comparison) + "\n" + report.table(spec, direct, through)
+    assert comparison.ok, (
+        report.findings(spec, direct, comparison) + "\n" + report.table(spec, direct, through)
+    )

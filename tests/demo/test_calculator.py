@@ -18,13 +18,21 @@ from portico.demo import calculator
         ("sqrt(2.25)", "1.5", "3/2"),
         ("max(1, 2.5, 2) + min(3, -1) + abs(-4)", "5.5", "11/2"),
         ("round(2.345, 2) + floor(1.9) + ceil(1.1)", "5.34", "267/50"),
-        ("0.12345678901234567890123 * 10", "1.234567890123", "12345678901234567890123/10000000000000000000000"),
+        (
+            "0.12345678901234567890123 * 10",
+            "1.234567890123",
+            "12345678901234567890123/10000000000000000000000",
+        ),
         ("1e3 + 1_000", "2000", "2000"),
         ("-0.0000000000001", "0", "-1/10000000000000"),
     ],
 )
 def test_expressions_are_evaluated_exactly(expression: str, decimal: str, fraction: str) -> None:
-    assert calculator.evaluate(expression) == {"decimal": decimal, "fraction": fraction, "exact": True}
+    assert calculator.evaluate(expression) == {
+        "decimal": decimal,
+        "fraction": fraction,
+        "exact": True,
+    }
 
 
 def test_an_irrational_root_is_rounded_and_says_so() -> None:
@@ -69,7 +77,11 @@ def test_decimals_become_fractions() -> None:
 
 
 def test_changes_in_percent() -> None:
-    assert calculator.percent_change(80, 100) == {"percent": "25", "factor": "1.25", "direction": "up"}
+    assert calculator.percent_change(80, 100) == {
+        "percent": "25",
+        "factor": "1.25",
+        "direction": "up",
+    }
     assert calculator.percent_change(-10, -5)["percent"] == "50"
     with pytest.raises(ValueError, match="zero"):
         calculator.percent_change(0, 1)
@@ -77,7 +89,12 @@ def test_changes_in_percent() -> None:
 
 def test_statistics() -> None:
     found = calculator.summarize_numbers([2, 4, 4, 4, 5, 5, 7, 9], sample=False)
-    assert (found["mean"], found["median"], found["standard_deviation"], found["modes"]) == (5.0, 4.5, 2.0, [4])
+    assert (found["mean"], found["median"], found["standard_deviation"], found["modes"]) == (
+        5.0,
+        4.5,
+        2.0,
+        [4],
+    )
     assert calculator.summarize_numbers([1, 2, 3, 4])["quartiles"] == [1.75, 2.5, 3.25]
     assert calculator.summarize_numbers([7])["variance"] == 0
 

@@ -23,8 +23,12 @@ def test_what_are_no_dice_is_refused(dice: str) -> None:
 
 def test_a_seed_repeats() -> None:
     assert chance.roll_dice("5d6", seed=1) == chance.roll_dice("5d6", seed=1)
-    assert chance.random_numbers(0, 1, 3, whole=False, seed=2) == chance.random_numbers(0, 1, 3, whole=False, seed=2)
-    assert chance.shuffle_items(["a", "b", "c"], seed=3) == chance.shuffle_items(["a", "b", "c"], seed=3)
+    assert chance.random_numbers(0, 1, 3, whole=False, seed=2) == chance.random_numbers(
+        0, 1, 3, whole=False, seed=2
+    )
+    assert chance.shuffle_items(["a", "b", "c"], seed=3) == chance.shuffle_items(
+        ["a", "b", "c"], seed=3
+    )
 
 
 def test_numbers_stay_in_range() -> None:
@@ -67,4 +71,6 @@ def test_a_password_has_every_kind_of_character() -> None:
 def test_uuids_are_of_their_version(version: str) -> None:
     made = chance.make_uuids(version, 20)  # pyright: ignore[reportArgumentType]
     assert len(set(made)) == 20
-    assert {(uuid.UUID(one).version, uuid.UUID(one).variant) for one in made} == {(int(version), uuid.RFC_4122)}
+    assert {(uuid.UUID(one).version, uuid.UUID(one).variant) for one in made} == {
+        (int(version), uuid.RFC_4122)
+    }

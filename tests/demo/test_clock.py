@@ -15,8 +15,14 @@ def test_now_is_told_in_a_zone() -> None:
 
 def test_times_move_between_zones() -> None:
     found = clock.convert_time(datetime(2024, 1, 1, 23, 30), "Europe/Paris", "Asia/Tokyo")
-    assert (found["to"], found["day_shift"], found["weekday"]) == ("2024-01-02T07:30:00+09:00", 1, "Tuesday")
-    given = clock.convert_time(datetime.fromisoformat("2024-07-01T12:00:00Z"), "Asia/Tokyo", "America/New_York")
+    assert (found["to"], found["day_shift"], found["weekday"]) == (
+        "2024-01-02T07:30:00+09:00",
+        1,
+        "Tuesday",
+    )
+    given = clock.convert_time(
+        datetime.fromisoformat("2024-07-01T12:00:00Z"), "Asia/Tokyo", "America/New_York"
+    )
     assert given["to"] == "2024-07-01T08:00:00-04:00"
 
 
@@ -42,7 +48,10 @@ def test_differences_between_dates() -> None:
 def test_adding_to_dates() -> None:
     assert clock.add_to_date(date(2024, 1, 31), months=1)["date"] == "2024-02-29"
     assert clock.add_to_date(date(2024, 2, 29), years=-1, days=1)["date"] == "2023-03-01"
-    assert clock.add_to_date(date(2024, 1, 1), weeks=1) == {"date": "2024-01-08", "weekday": "Monday"}
+    assert clock.add_to_date(date(2024, 1, 1), weeks=1) == {
+        "date": "2024-01-08",
+        "weekday": "Monday",
+    }
     for far in ({"years": 1000, "months": 2400}, {"years": -1000}):
         with pytest.raises(ValueError, match="outside"):
             clock.add_to_date(date(9500, 1, 1) if far["years"] > 0 else date(500, 1, 1), **far)
@@ -65,7 +74,9 @@ def test_business_days(start: date, end: date, working: int) -> None:
 
 
 def test_a_holiday_on_a_weekend_is_not_counted_twice() -> None:
-    found = clock.count_business_days(date(2024, 1, 1), date(2024, 1, 7), [date(2024, 1, 1), date(2024, 1, 6)])
+    found = clock.count_business_days(
+        date(2024, 1, 1), date(2024, 1, 7), [date(2024, 1, 1), date(2024, 1, 6)]
+    )
     assert found == {"business_days": 4, "calendar_days": 7, "holidays": 1}
 
 

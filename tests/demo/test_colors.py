@@ -5,7 +5,9 @@ import pytest
 from portico.demo import colors
 
 
-@pytest.mark.parametrize("color", ["#1e90ff", "1E90FF", "rgb(30, 144, 255)", "rgb(30 144 255)", "DodgerBlue"])
+@pytest.mark.parametrize(
+    "color", ["#1e90ff", "1E90FF", "rgb(30, 144, 255)", "rgb(30 144 255)", "DodgerBlue"]
+)
 def test_every_way_to_write_a_colour_is_read(color: str) -> None:
     assert colors.convert_color(color) == {
         "hex": "#1e90ff",
@@ -22,7 +24,9 @@ def test_short_hex_hsl_and_hsv() -> None:
     assert colors.convert_color("grey", "hex") == {"hex": "#808080"}
 
 
-@pytest.mark.parametrize("color", ["", "blurple", "#12", "rgb(300, 0, 0)", "hsl(0, 200%, 0%)", "rgb(1.1.1, 0, 0)"])
+@pytest.mark.parametrize(
+    "color", ["", "blurple", "#12", "rgb(300, 0, 0)", "hsl(0, 200%, 0%)", "rgb(1.1.1, 0, 0)"]
+)
 def test_what_is_no_colour_is_refused(color: str) -> None:
     with pytest.raises(ValueError, match="is not a colour"):
         colors.convert_color(color)

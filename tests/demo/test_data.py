@@ -42,13 +42,25 @@ def test_rows_are_queried() -> None:
     assert data.query_rows(ROWS, "age", "is_empty")["rows"] == [ROWS[2]]
     assert data.query_rows(ROWS, "city", "!=", "Oslo", select=["name"])["rows"] == [{"name": "Bob"}]
     assert data.query_rows(ROWS, "name", "contains", "B")["matched"] == 1
-    assert [row["name"] for row in data.query_rows(ROWS, sort_by="age")["rows"]] == ["Bob", "Ann", "Cyd"]
-    assert data.query_rows(ROWS, sort_by="name", descending=True, limit=1)["rows"][0]["name"] == "Cyd"
+    assert [row["name"] for row in data.query_rows(ROWS, sort_by="age")["rows"]] == [
+        "Bob",
+        "Ann",
+        "Cyd",
+    ]
+    assert (
+        data.query_rows(ROWS, sort_by="name", descending=True, limit=1)["rows"][0]["name"] == "Cyd"
+    )
 
 
 def test_rows_are_grouped() -> None:
-    assert data.group_rows(ROWS, "city") == [{"city": "Oslo", "count": 2}, {"city": "Rome", "count": 1}]
-    assert data.group_rows(ROWS, "city", "mean", "age") == [{"city": "Oslo", "mean": 31}, {"city": "Rome", "mean": 7}]
+    assert data.group_rows(ROWS, "city") == [
+        {"city": "Oslo", "count": 2},
+        {"city": "Rome", "count": 1},
+    ]
+    assert data.group_rows(ROWS, "city", "mean", "age") == [
+        {"city": "Oslo", "mean": 31},
+        {"city": "Rome", "mean": 7},
+    ]
     with pytest.raises(ValueError, match="needs a column"):
         data.group_rows(ROWS, "city", "sum")
 
@@ -99,7 +111,8 @@ def test_what_is_encoded_decodes(encoding: data.Encoding) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "encoding"), [("a", "base64"), ("!!", "base64"), ("xyz", "hex"), ("ff", "hex"), ("%ff", "url")]
+    ("text", "encoding"),
+    [("a", "base64"), ("!!", "base64"), ("xyz", "hex"), ("ff", "hex"), ("%ff", "url")],
 )
 def test_what_cannot_be_decoded_is_refused(text: str, encoding: data.Encoding) -> None:
     with pytest.raises(ValueError, match="not"):

@@ -26,7 +26,11 @@ def test_every_word_must_occur_and_titles_come_first(notebook: notes.Notebook) -
 
 def test_an_update_leaves_the_rest_as_it_was(notebook: notes.Notebook) -> None:
     changed = notebook.update_note(1, body="")
-    assert (changed["title"], changed["body"], changed["tags"]) == ("Milk and eggs", "", ["shopping"])
+    assert (changed["title"], changed["body"], changed["tags"]) == (
+        "Milk and eggs",
+        "",
+        ["shopping"],
+    )
 
 
 def test_a_deleted_note_is_gone_and_its_number_is_not_used_again(notebook: notes.Notebook) -> None:

@@ -1,4 +1,5 @@
-"""The demo servers as servers: every tool is well described, truly annotated, and answers through the gateway."""
+"""The demo servers as servers: every tool is well described, truly annotated, and answers through
+the gateway."""
 
 from collections.abc import AsyncIterator
 
@@ -13,12 +14,18 @@ from portico.rendering.tool import render_brief
 from portico.storage.manifests import ManifestStore
 from portico.upstream.backends.factory import load_functions
 
-TOOLS = [tool for server in make_demo_servers().values() for tool in load_functions(str(server.functions))]
+TOOLS = [
+    tool
+    for server in make_demo_servers().values()
+    for tool in load_functions(str(server.functions))
+]
 
 
 @pytest.fixture
 async def gateway() -> AsyncIterator[GatewayRuntime]:
-    async with GatewayRuntime(Config(servers=make_demo_servers()), manifests=ManifestStore(None)) as running:
+    async with GatewayRuntime(
+        Config(servers=make_demo_servers()), manifests=ManifestStore(None)
+    ) as running:
         await running.wait_until_listed()
         yield running
 
@@ -45,7 +52,10 @@ def test_only_what_destroys_is_marked_as_destructive() -> None:
     assert {name for name, hint in hints.items() if not hint["readOnlyHint"]} == {
         "create_note", "update_note", "delete_note",
     }  # fmt: skip
-    assert {name for name, hint in hints.items() if hint["destructiveHint"]} == {"update_note", "delete_note"}
+    assert {name for name, hint in hints.items() if hint["destructiveHint"]} == {
+        "update_note",
+        "delete_note",
+    }
 
 
 async def test_every_server_is_listed(gateway: GatewayRuntime) -> None:
@@ -76,8 +86,16 @@ async def test_a_task_finds_its_tool(gateway: GatewayRuntime, query: str, addres
 @pytest.mark.parametrize(
     ("address", "arguments", "answer"),
     [
-        ("calculator.evaluate", {"expression": "1/8"}, {"decimal": "0.125", "fraction": "1/8", "exact": True}),
-        ("clock.add_to_date", {"start": "2024-02-28", "days": 2}, {"date": "2024-03-01", "weekday": "Friday"}),
+        (
+            "calculator.evaluate",
+            {"expression": "1/8"},
+            {"decimal": "0.125", "fraction": "1/8", "exact": True},
+        ),
+        (
+            "clock.add_to_date",
+            {"start": "2024-02-28", "days": 2},
+            {"date": "2024-03-01", "weekday": "Friday"},
+        ),
         ("data.csv_to_json", {"text": "a\n1"}, {"result": [{"a": 1}]}),
         (
             "units.convert_units",

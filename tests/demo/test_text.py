@@ -47,13 +47,23 @@ def test_slugs_are_ascii_and_cut_between_words() -> None:
 
 
 def test_diffs() -> None:
-    assert text.diff_texts("a\nb\nc", "a\nB\nc").splitlines()[2:] == ["@@ -1,3 +1,3 @@", " a", "-b", "+B", " c"]
+    assert text.diff_texts("a\nb\nc", "a\nB\nc").splitlines()[2:] == [
+        "@@ -1,3 +1,3 @@",
+        " a",
+        "-b",
+        "+B",
+        " c",
+    ]
     assert text.diff_texts("same", "same") == "The texts are the same."
 
 
 def test_similarity() -> None:
     assert text.compare_similarity("kitten", "sitting")["edit_distance"] == 3
-    assert text.compare_similarity("Tea", "tEA") == {"ratio": 1.0, "edit_distance": 0, "equal": True}
+    assert text.compare_similarity("Tea", "tEA") == {
+        "ratio": 1.0,
+        "edit_distance": 0,
+        "equal": True,
+    }
     assert text.compare_similarity("", "abc", ignore_case=False)["edit_distance"] == 3
 
 
@@ -61,7 +71,11 @@ def test_similarity() -> None:
     ("kind", "source", "found"),
     [
         ("email", "Write to a.b+c@example.co.uk, not @home.", ["a.b+c@example.co.uk"]),
-        ("url", "See https://example.org/a?b=c. And (http://x.yz/q)!", ["https://example.org/a?b=c", "http://x.yz/q"]),
+        (
+            "url",
+            "See https://example.org/a?b=c. And (http://x.yz/q)!",
+            ["https://example.org/a?b=c", "http://x.yz/q"],
+        ),
         ("number", "1,234.5 and -7, not v2 or 1.2.3", ["1,234.5", "-7"]),
         ("date", "2024-02-29 or 1.2.2024", ["2024-02-29", "1.2.2024"]),
         ("time", "At 9:30 am, 25:00 never, 23:59:59", ["9:30 am", "23:59:59"]),
@@ -91,7 +105,10 @@ def test_no_pattern_runs_away_on_hostile_text(kind: text.Kind) -> None:
 
 def test_replacing_is_literal() -> None:
     assert text.replace_text("a.b axb", "a.b", r"\1") == {"text": r"\1 axb", "replacements": 1}
-    assert text.replace_text("Cat cats CAT", "cat", "dog", ignore_case=True, whole_words=True)["text"] == "dog cats dog"
+    assert (
+        text.replace_text("Cat cats CAT", "cat", "dog", ignore_case=True, whole_words=True)["text"]
+        == "dog cats dog"
+    )
 
 
 def test_lines_are_sorted() -> None:

@@ -28,7 +28,9 @@ def test_conversions(value: float, here: str, there: str, result: float) -> None
 
 @pytest.mark.parametrize("name", list(units.UNITS))
 def test_every_unit_converts_there_and_back(name: str) -> None:
-    base = next(unit for unit, about in units.UNITS.items() if about.quantity == units.UNITS[name].quantity)
+    base = next(
+        unit for unit, about in units.UNITS.items() if about.quantity == units.UNITS[name].quantity
+    )
     there = units.convert_units(7.5, name, base, digits=15)["value"]
     assert units.convert_units(there, base, name)["value"] == pytest.approx(7.5)
 

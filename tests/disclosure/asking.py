@@ -1,4 +1,5 @@
-"""A search as somebody puts it of whom nothing is known: what the tests of catalogs and answers ask."""
+"""A search as somebody puts it of whom nothing is known: what the tests of catalogs and answers
+ask."""
 
 from collections.abc import Collection
 
@@ -20,7 +21,8 @@ def search(
     cursor: str | None = None,
     there: Collection[str] = tool_definitions.META_TOOL_NAMES,
 ) -> str:
-    """Ranked tools as somebody is told of whom nothing is known. `there` are the meta-tools that the asker has."""
+    """Ranked tools as somebody is told of whom nothing is known. `there` are the meta-tools that
+    the asker has."""
     question = SearchRequest(query, server, limit=limit, detail=detail, cursor=cursor)
     return search_page.render_search_page(
         PreparedSearch(snapshot, question, question.build_filters(snapshot)), states, budget, there
@@ -28,7 +30,11 @@ def search(
 
 
 def rank(
-    snapshot: Snapshot, query: str, server: str | None = None, limit: int = DEFAULT_LIMIT, offset: int = 0
+    snapshot: Snapshot,
+    query: str,
+    server: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+    offset: int = 0,
 ) -> Ranking:
     """The addresses that match best among those the snapshot's scope sees."""
     question = SearchRequest(query, server)

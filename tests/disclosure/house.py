@@ -1,4 +1,5 @@
-"""A small catalog for the tests of searching: servers with tags, and tools of several that say the same."""
+"""A small catalog for the tests of searching: servers with tags, and tools of several that say the
+same."""
 
 from typing import Any
 
@@ -13,14 +14,23 @@ from portico.upstream.backend import InitializeInfo, Raw
 
 
 def tool(name: str, description: str, *parameters: str) -> Raw:
-    properties = {parameter: {"type": "string", "description": f"The {parameter}."} for parameter in parameters}
+    properties = {
+        parameter: {"type": "string", "description": f"The {parameter}."}
+        for parameter in parameters
+    }
     schema = {"type": "object", "properties": properties, "required": list(parameters[:1])}
     return {"name": name, "description": description, "inputSchema": schema}
 
 
 def entry(server: str, *tools: Raw, **more: Any) -> ServerEntry:
     made = {one["name"]: make_tool(server, one) for one in tools}
-    return ServerEntry(server, initialize_info=InitializeInfo("legacy", "2025-11-25"), tools=made, listed_at=1, **more)
+    return ServerEntry(
+        server,
+        initialize_info=InitializeInfo("legacy", "2025-11-25"),
+        tools=made,
+        listed_at=1,
+        **more,
+    )
 
 
 def by_words(*entries: ServerEntry, scope: Scope = UNRESTRICTED_SCOPE) -> Snapshot:
@@ -29,10 +39,15 @@ def by_words(*entries: ServerEntry, scope: Scope = UNRESTRICTED_SCOPE) -> Snapsh
     return Snapshot({one.name: one for one in entries}, index).restrict_to(scope)
 
 
-def by_meaning(*entries: ServerEntry, encoder: Encoder | None = None, scope: Scope = UNRESTRICTED_SCOPE) -> Snapshot:
+def by_meaning(
+    *entries: ServerEntry, encoder: Encoder | None = None, scope: Scope = UNRESTRICTED_SCOPE
+) -> Snapshot:
     """A snapshot that is searched by words and meaning."""
     all_ = [document for one in entries for document in build_documents(one)]
-    vectors = {document.id: get_shipped_encoder().encode_document(compose_document_text(document)) for document in all_}
+    vectors = {
+        document.id: get_shipped_encoder().encode_document(compose_document_text(document))
+        for document in all_
+    }
     index = Index.build(all_, encoder=encoder or get_shipped_encoder()).with_vectors(vectors)
     return Snapshot({one.name: one for one in entries}, index).restrict_to(scope)
 
@@ -67,4 +82,6 @@ def search(
     **how: Any,
 ) -> PreparedSearch:
     question = SearchRequest(query, **how)
-    return PreparedSearch(snapshot, question, question.build_filters(snapshot), lifts or {}, facts or {})
+    return PreparedSearch(
+        snapshot, question, question.build_filters(snapshot), lifts or {}, facts or {}
+    )

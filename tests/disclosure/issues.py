@@ -10,7 +10,13 @@ def tool(properties: Any = None, required: list[str] | None = None, /, **definit
     """`github.create_issue` with these properties; keywords replace keys of the definition."""
     inputs = {"type": "object", "properties": properties or {}, "required": required or []}
     return make_tool(
-        "github", {"name": "create_issue", "description": "Create an issue.", "inputSchema": inputs, **definition}
+        "github",
+        {
+            "name": "create_issue",
+            "description": "Create an issue.",
+            "inputSchema": inputs,
+            **definition,
+        },
     )
 
 
@@ -19,7 +25,12 @@ def lines(properties: Any, required: list[str] | None = None, /, **definition: A
 
 
 ISSUE = {
-    "labels": {"type": "array", "items": {"type": "string"}, "default": [], "description": "Labels"},
+    "labels": {
+        "type": "array",
+        "items": {"type": "string"},
+        "default": [],
+        "description": "Labels",
+    },
     "owner": {"type": "string", "description": "Repository owner"},
     "state": {"enum": ["open", "closed"], "default": "open"},
     "assignee": {

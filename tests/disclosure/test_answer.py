@@ -8,7 +8,11 @@ from portico.rendering.tool_result import LONG_TEXT_CHARS, make_error_result, ma
 
 def test_a_short_answer_may_interest_anyone():
     (block,) = make_text_result("x" * LONG_TEXT_CHARS)["content"]
-    assert block == {"type": "text", "text": "x" * LONG_TEXT_CHARS, "annotations": {"priority": 0.7}}
+    assert block == {
+        "type": "text",
+        "text": "x" * LONG_TEXT_CHARS,
+        "annotations": {"priority": 0.7},
+    }
 
 
 def test_a_long_answer_is_material_for_the_assistant():
@@ -30,12 +34,15 @@ def test_a_refusal_names_the_nearest_once():
 
 
 @pytest.mark.parametrize(
-    ("error", "kind"), [(BackendUnavailable("x"), "unavailable"), (RecordedOnly("x"), "recorded_only")]
+    ("error", "kind"),
+    [(BackendUnavailable("x"), "unavailable"), (RecordedOnly("x"), "recorded_only")],
 )
 def test_a_refusal_begins_with_its_kind(error: BackendUnavailable, kind: str):
     assert make_error_result(error)["content"][0]["text"] == f"{kind}: x"
 
 
 def test_what_a_server_hid_in_its_words_is_not_shown():
-    shown = make_error_result(BackendUnavailable("died: \x1b[31mred\x1b[0m\u200b\x07"))["content"][0]["text"]
+    shown = make_error_result(BackendUnavailable("died: \x1b[31mred\x1b[0m\u200b\x07"))["content"][
+        0
+    ]["text"]
     assert shown == "unavailable: died: red"

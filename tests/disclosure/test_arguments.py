@@ -1,4 +1,5 @@
-"""What models pass to the meta-tools: forgiven where it is clear, answered with advice where it is not."""
+"""What models pass to the meta-tools: forgiven where it is clear, answered with advice where it is
+not."""
 
 from typing import Any
 
@@ -31,13 +32,25 @@ def refused(name: str, /, **arguments: Any) -> InvalidArguments:
         ("search_tools", {"query": "x", "limit": "5"}, {"query": "x", "limit": 5}),
         ("search_tools", {"query": "x", "limit": 5.0}, {"query": "x", "limit": 5}),
         ("search_tools", {"query": "x", "limit": 0}, {"query": "x", "limit": 1}),
-        ("search_tools", {"query": "x", "limit": 10_000}, {"query": "x", "limit": tool_definitions.MAX_RESULTS}),
+        (
+            "search_tools",
+            {"query": "x", "limit": 10_000},
+            {"query": "x", "limit": tool_definitions.MAX_RESULTS},
+        ),
         ("search_tools", {"query": "x", "server": None, "cursor": None}, {"query": "x"}),
         ("search_tools", {"query": "5"}, {"query": "5"}),
         ("search_tools", {"query": "x", "tags": "mail"}, {"query": "x", "tags": ["mail"]}),
         ("search_tools", {"query": "x", "tags": '["a", "b"]'}, {"query": "x", "tags": ["a", "b"]}),
-        ("search_tools", {"query": "x", "max_latency_ms": "250"}, {"query": "x", "max_latency_ms": 250}),
-        ("search_tools", {"query": "x", "min_success_rate": 0.9}, {"query": "x", "min_success_rate": 0.9}),
+        (
+            "search_tools",
+            {"query": "x", "max_latency_ms": "250"},
+            {"query": "x", "max_latency_ms": 250},
+        ),
+        (
+            "search_tools",
+            {"query": "x", "min_success_rate": 0.9},
+            {"query": "x", "min_success_rate": 0.9},
+        ),
         ("search_tools", {"query": "x", "detail": "explain"}, {"query": "x", "detail": "explain"}),
         ("browse_tools", {"page_size": 9_999}, {"page_size": tool_definitions.MAX_PAGE}),
         ("describe_tools", {"names": "s.t"}, {"names": ["s.t"]}),
@@ -46,7 +59,11 @@ def refused(name: str, /, **arguments: Any) -> InvalidArguments:
         ("describe_tools", {"names": "true"}, {"names": ["true"]}),
         ("call_tool", {"name": "t", "arguments": '{"a": 1}'}, {"name": "t", "arguments": {"a": 1}}),
         ("call_tool", {"name": "t", "arguments": None}, {"name": "t"}),
-        ("call_tool", {"name": "t", "arguments": {"a": None}}, {"name": "t", "arguments": {"a": None}}),
+        (
+            "call_tool",
+            {"name": "t", "arguments": {"a": None}},
+            {"name": "t", "arguments": {"a": None}},
+        ),
     ],
 )
 def test_what_is_clear_is_understood(name: str, given_: Raw, meant: Raw):
@@ -64,13 +81,37 @@ def test_what_is_clear_is_understood(name: str, given_: Raw, meant: Raw):
         ("search_tools", {"query": "x", "limit": 2.5}, "limit must be a whole number"),
         ("search_tools", {"query": "x", "limit": float("inf")}, "limit must be a whole number"),
         ("search_tools", {"query": "x", "detail": "full"}, "detail must be one of brief, schema"),
-        ("search_tools", {"query": "x", "min_success_rate": 95}, "min_success_rate must be between 0 and 1"),
-        ("search_tools", {"query": "x", "min_success_rate": float("nan")}, "min_success_rate must be between 0 and 1"),
-        ("search_tools", {"query": "x", "max_latency_ms": -1}, "max_latency_ms must be between 0 and"),
-        ("search_tools", {"query": "x", "max_latency_ms": float("inf")}, "max_latency_ms must be between 0 and"),
-        ("search_tools", {"query": "x", "max_latency_ms": 10**400}, "max_latency_ms must be between 0 and"),
+        (
+            "search_tools",
+            {"query": "x", "min_success_rate": 95},
+            "min_success_rate must be between 0 and 1",
+        ),
+        (
+            "search_tools",
+            {"query": "x", "min_success_rate": float("nan")},
+            "min_success_rate must be between 0 and 1",
+        ),
+        (
+            "search_tools",
+            {"query": "x", "max_latency_ms": -1},
+            "max_latency_ms must be between 0 and",
+        ),
+        (
+            "search_tools",
+            {"query": "x", "max_latency_ms": float("inf")},
+            "max_latency_ms must be between 0 and",
+        ),
+        (
+            "search_tools",
+            {"query": "x", "max_latency_ms": 10**400},
+            "max_latency_ms must be between 0 and",
+        ),
         ("search_tools", {"query": "x", "max_latency_ms": True}, "max_latency_ms must be a number"),
-        ("search_tools", {"query": "x", "max_latency_ms": "fast"}, "max_latency_ms must be a number"),
+        (
+            "search_tools",
+            {"query": "x", "max_latency_ms": "fast"},
+            "max_latency_ms must be a number",
+        ),
         ("search_tools", {"query": "x", "tags": []}, "tags must have 1 to 10 entries"),
         ("search_tools", {"query": "x", "max": 3}, "'max' is not a parameter"),
         ("describe_tools", {"names": []}, "names must have 1 to 10 entries"),
@@ -116,10 +157,14 @@ def test_arguments_that_are_no_object_are_refused(arguments: Any):
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
-parameters = st.sampled_from(sorted({key for tool in DEFINITIONS for key in tool["inputSchema"]["properties"]}))
+parameters = st.sampled_from(
+    sorted({key for tool in DEFINITIONS for key in tool["inputSchema"]["properties"]})
+)
 
 
 @given(

@@ -1,4 +1,5 @@
-"""Completion of our own templates' arguments: what begins so first, then what contains it, else what is spelt alike."""
+"""Completion of our own templates' arguments: what begins so first, then what contains it, else
+what is spelt alike."""
 
 from typing import Any
 
@@ -18,7 +19,10 @@ TOOL = "portico://tool/{tool_name}"
 
 
 async def completed(view: Viewing, uri: str, name: str, value: str, **given: str) -> Raw:
-    params: Raw = {"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": name, "value": value}}
+    params: Raw = {
+        "ref": {"type": "ref/resource", "uri": uri},
+        "argument": {"name": name, "value": value},
+    }
     if given:
         params["context"] = {"arguments": given}
     return (await view.ask("completion/complete", params))["completion"]
@@ -40,7 +44,9 @@ async def test_a_misspelt_name_gets_those_that_are_spelt_alike():
 
 
 @given(st.text(max_size=20), st.lists(st.text(max_size=20), max_size=30, unique=True))
-def test_whatever_is_typed_each_value_is_one_of_the_names_and_comes_once(typed: str, names: list[str]):
+def test_whatever_is_typed_each_value_is_one_of_the_names_and_comes_once(
+    typed: str, names: list[str]
+):
     found = find_matches(typed, names)
     assert len(found) == len(set(found))
     assert set(found) <= set(names)
@@ -57,7 +63,9 @@ def test_whatever_is_typed_each_value_is_one_of_the_names_and_comes_once(typed: 
         ("portico://backend/{backend_name}/resource/{+uri}", "backend_name", "p", ["post"]),
     ],
 )
-async def test_every_argument_of_ours_is_completed(uri: str, name: str, value: str, values: list[str]):
+async def test_every_argument_of_ours_is_completed(
+    uri: str, name: str, value: str, values: list[str]
+):
     async with viewing() as view:
         expected = {"values": values, "total": len(values), "hasMore": False}
         assert await completed(view, uri, name, value) == expected
@@ -68,7 +76,9 @@ async def test_what_was_filled_in_before_narrows_what_may_follow():
         narrowed = await completed(view, TOOL, "tool_name", "", backend_name="post")
         assert narrowed["values"] == ["post.send_mail", "post.odd/name here"]
         uri = "portico://backend/{backend_name}/resource/{+uri}"
-        assert (await completed(view, uri, "uri", "", backend_name="github"))["values"] == ["note://1"]
+        assert (await completed(view, uri, "uri", "", backend_name="github"))["values"] == [
+            "note://1"
+        ]
         assert (await completed(view, uri, "uri", ""))["values"] == []
         everything = await completed(view, TOOL, "tool_name", "", backend_name="nobody")
         assert everything["total"] == 4
@@ -77,7 +87,11 @@ async def test_what_was_filled_in_before_narrows_what_may_follow():
 async def test_a_hundred_values_at_most_and_the_true_total():
     async with viewing({"many": FakeBackend([tool(f"t{n}") for n in range(250)])}) as view:
         answer = await completed(view, TOOL, "tool_name", "many.")
-        assert (len(answer["values"]), answer["total"], answer["hasMore"]) == (MAX_VALUES, 250, True)
+        assert (len(answer["values"]), answer["total"], answer["hasMore"]) == (
+            MAX_VALUES,
+            250,
+            True,
+        )
 
 
 async def test_used_tools_are_proposed_first():
@@ -88,7 +102,10 @@ async def test_used_tools_are_proposed_first():
 
 async def test_a_task_is_anybodys_guess():
     async with viewing() as view:
-        params = {"ref": {"type": "ref/prompt", "name": "find_tool"}, "argument": {"name": "task", "value": "s"}}
+        params = {
+            "ref": {"type": "ref/prompt", "name": "find_tool"},
+            "argument": {"name": "task", "value": "s"},
+        }
         answer = await view.ask("completion/complete", params)
         assert answer == {"completion": {"values": [], "total": 0, "hasMore": False}}
 
@@ -120,7 +137,8 @@ async def test_others_are_left_to_their_servers():
         ):
             assert (
                 complete_argument(
-                    view.view.profile_state.ranked_catalog, {"ref": reference, "argument": {"name": "x", "value": ""}}
+                    view.view.profile_state.ranked_catalog,
+                    {"ref": reference, "argument": {"name": "x", "value": ""}},
                 )
                 is None
             )

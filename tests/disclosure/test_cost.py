@@ -1,4 +1,5 @@
-"""What a listed tool costs is what its client's model is given of it, counted once; tiers add up to their budgets."""
+"""What a listed tool costs is what its client's model is given of it, counted once; tiers add up to
+their budgets."""
 
 import threading
 from typing import Any
@@ -17,7 +18,11 @@ from portico.rendering.listing_cost import (
 )
 from portico.rendering.token_count import count_tokens
 
-SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}},
+    "required": ["path"],
+}
 
 
 def characters(text: str) -> int:
@@ -25,7 +30,9 @@ def characters(text: str) -> int:
 
 
 def tool(name: str = "read", **more: Any) -> Tool:
-    return make_tool("files", {"name": name, "description": "Read a file.", "inputSchema": SCHEMA, **more})
+    return make_tool(
+        "files", {"name": name, "description": "Read a file.", "inputSchema": SCHEMA, **more}
+    )
 
 
 def test_a_tool_costs_its_name_description_and_input_schema() -> None:
@@ -53,7 +60,9 @@ def test_what_no_model_is_given_costs_nothing(beside: dict[str, Any]) -> None:
 
 def test_a_tool_costs_what_a_strict_client_can_take_of_it() -> None:
     broken = make_tool("files", {"name": "read", "description": 7, "inputSchema": "none"})
-    assert count_definition_tokens(broken, characters) == len('{"name":"read","inputSchema":{"type":"object"}}')
+    assert count_definition_tokens(broken, characters) == len(
+        '{"name":"read","inputSchema":{"type":"object"}}'
+    )
 
 
 def test_a_renamed_tool_costs_what_its_own_server_asks_for_it() -> None:
@@ -136,7 +145,11 @@ def test_tiers_add_up_in_their_order_whatever_the_order_they_were_measured_in() 
     assert [(size.response.tier, size.cumulative_tokens) for size in sizes] == [
         ("T0", 1_500), ("T1", 2_500), ("T2", 5_500), ("T3", 9_500),
     ]  # fmt: skip
-    assert [size.budget for size in sizes] == [2_000, 4_000, 8_000, 12_000] == list(TIER_BUDGETS.values())
+    assert (
+        [size.budget for size in sizes]
+        == [2_000, 4_000, 8_000, 12_000]
+        == list(TIER_BUDGETS.values())
+    )
     assert not any(size.is_over_budget for size in sizes)
 
 
@@ -148,7 +161,11 @@ def test_a_tier_is_over_from_the_first_token_beyond() -> None:
 
 def test_a_large_first_tier_takes_the_room_of_later_ones() -> None:
     sizes = compute_tier_sizes(
-        [TierResponse("T0", "a", 2_000), TierResponse("T1", "b", 2_001), TierResponse("T2", "c", 3_000)]
+        [
+            TierResponse("T0", "a", 2_000),
+            TierResponse("T1", "b", 2_001),
+            TierResponse("T2", "c", 3_000),
+        ]
     )
     assert [size.is_over_budget for size in sizes] == [False, True, False]
 

@@ -57,7 +57,9 @@ def test_a_cursor_that_was_changed_anywhere_is_refused(place: int, character: st
             decode(changed, "q", "v")
 
 
-@pytest.mark.parametrize("change", [lambda c: c + "A", lambda c: c[:-1], lambda c: c + "=", lambda c: f" {c}"])
+@pytest.mark.parametrize(
+    "change", [lambda c: c + "A", lambda c: c[:-1], lambda c: c + "=", lambda c: f" {c}"]
+)
 def test_a_cursor_with_more_or_less_to_it_is_refused(change: object):
     with pytest.raises(StaleCursor):
         decode(change(encode("q", "v", 8)), "q", "v")  # pyright: ignore
@@ -65,6 +67,8 @@ def test_a_cursor_with_more_or_less_to_it_is_refused(change: object):
 
 def test_the_cursor_of_another_process_is_refused():
     program = "from portico.rendering.cursor import encode; print(encode('q', 'v', 8), end='')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
     with pytest.raises(StaleCursor, match="not made here"):
         decode(done.stdout, "q", "v")

@@ -1,4 +1,5 @@
-"""Describe: what is said of tools asked for by name, in how many tokens, and that no part of it is lost."""
+"""Describe: what is said of tools asked for by name, in how many tokens, and that no part of it is
+lost."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,9 @@ BUDGET = 2_000
 def wide(name: str, parameters: int) -> dict[str, Any]:
     """A tool with many parameters, each of which takes a line of some thirty tokens."""
     about = "Which of the many things there are in this world is meant here, if any of them is"
-    properties = {f"p{n}": {"type": "string", "description": f"{about} number {n}"} for n in range(parameters)}
+    properties = {
+        f"p{n}": {"type": "string", "description": f"{about} number {n}"} for n in range(parameters)
+    }
     schema = {"type": "object", "properties": properties, "required": ["p0"]}
     return {"name": name, "description": f"Does number {parameters}.", "inputSchema": schema}
 
@@ -78,7 +81,9 @@ def test_each_name_is_described_at_the_level_asked_for():
 
 
 def test_a_tool_named_twice_is_shown_once():
-    body, _ = describe(HOUSE, BUDGET, ["github.close_issue", "close_issue", "GITHUB/CLOSE_ISSUE"], "brief")
+    body, _ = describe(
+        HOUSE, BUDGET, ["github.close_issue", "close_issue", "GITHUB/CLOSE_ISSUE"], "brief"
+    )
     assert body.count("github.close_issue(") == 1
 
 
@@ -125,7 +130,10 @@ def test_what_does_not_fit_is_named_and_can_be_asked_for():
 def test_a_tool_that_fits_is_not_left_out_for_one_that_does_not(asked: list[str]):
     house = snapshot(entry("s", tool("a", "Short."), wide("huge", 100), tool("b", "Short.")))
     body, _ = describe(house, 500, asked)
-    assert body == "s.a() — Short.\n\ns.b() — Short.\n\nLeft out to fit: s.huge. Ask for them separately."
+    assert (
+        body
+        == "s.a() — Short.\n\ns.b() — Short.\n\nLeft out to fit: s.huge. Ask for them separately."
+    )
 
 
 # Parts
@@ -139,11 +147,17 @@ def test_a_tool_too_long_for_one_answer_is_given_in_parts_that_join_to_the_whole
     assert parts[0].startswith("s.huge — Does number 100.\n p0: string")
     assert parts[1].startswith("s.huge, continued:\n p")
     assert joined(parts) == render_schema(house.tools["s.huge"])
-    assert re.search(r"^Left to fit, about [\d,]+ tokens from p\d+\? on: describe_tools\(", parts[0], re.MULTILINE)
+    assert re.search(
+        r"^Left to fit, about [\d,]+ tokens from p\d+\? on: describe_tools\(",
+        parts[0],
+        re.MULTILINE,
+    )
 
 
 def test_one_line_longer_than_the_budget_is_parted_too():
-    house = snapshot(entry("s", {"name": "t", "inputSchema": {"type": "object"}, "x": "lorem ipsum " * 6_000}))
+    house = snapshot(
+        entry("s", {"name": "t", "inputSchema": {"type": "object"}, "x": "lorem ipsum " * 6_000})
+    )
     parts = list(answers(house, 2_000, "s.t", "full"))
     assert len(parts) > 1
     assert all(count_tokens(one) <= MIN_FULL_BUDGET for one in parts)
@@ -169,17 +183,28 @@ def test_full_may_take_more_than_the_budget_and_never_more_than_its_own():
 
 def test_what_is_known_beside_the_definition_is_part_of_full():
     body, _ = describe(
-        HOUSE, BUDGET, ["close_issue"], "full", get_details=lambda tool: {"usage": {"calls": len(tool.name)}}
+        HOUSE,
+        BUDGET,
+        ["close_issue"],
+        "full",
+        get_details=lambda tool: {"usage": {"calls": len(tool.name)}},
     )
     assert '\nusage: {"calls":11}\n' in body
 
 
 def test_use_between_two_parts_loses_nothing_of_the_definition():
     house = snapshot(entry("s", wide("huge", 200)))
-    first, _ = describe(house, 500, ["s.huge"], "full", get_details=lambda _: {"usage": {"calls": 9}})
+    first, _ = describe(
+        house, 500, ["s.huge"], "full", get_details=lambda _: {"usage": {"calls": 9}}
+    )
     assert "usage" in first
     then, _ = describe(
-        house, 500, ["s.huge"], "full", cursor_in(first), get_details=lambda _: {"usage": {"calls": 1_000}}
+        house,
+        500,
+        ["s.huge"],
+        "full",
+        cursor_in(first),
+        get_details=lambda _: {"usage": {"calls": 1_000}},
     )
     whole = render_full_text(house.tools["s.huge"], details={"usage": {"calls": 9}})
     assert joined([first, then]).startswith(whole[: len(joined([first])) + 200])
@@ -211,17 +236,28 @@ words = st.text(max_size=300)
 def test_parts_of_anything_fit_and_join_to_the_whole(
     parameters: list[tuple[str, str]], budget: int, detail: str, times: int
 ):
-    properties = {name: {"type": "string", "description": text, "enum": [text * times]} for name, text in parameters}
-    definition = {"name": "t", "description": parameters[0][1], "inputSchema": {"properties": properties}}
+    properties = {
+        name: {"type": "string", "description": text, "enum": [text * times]}
+        for name, text in parameters
+    }
+    definition = {
+        "name": "t",
+        "description": parameters[0][1],
+        "inputSchema": {"properties": properties},
+    }
     house = snapshot(entry("s", definition))
     parts = list(answers(house, budget, "s.t", detail))
     show = {"brief": render_brief, "schema": render_schema, "full": render_full_text}[detail]
     assert joined(parts) == show(house.tools["s.t"])
-    assert all(count_tokens(one) <= (MIN_FULL_BUDGET if detail == "full" else budget) for one in parts)
+    assert all(
+        count_tokens(one) <= (MIN_FULL_BUDGET if detail == "full" else budget) for one in parts
+    )
 
 
 def test_a_tool_of_a_server_that_is_down_and_was_never_listed_is_not_called_unknown():
     states = {"unheard": ServerState("down", "no such command", 1_700_000_000.0)}
     body, found = describe(HOUSE, BUDGET, ["unheard.anything"], states=states)
     assert not found
-    assert re.search(r"unheard is known but unavailable since \d\d:\d\d:\d\d: no such command", body)
+    assert re.search(
+        r"unheard is known but unavailable since \d\d:\d\d:\d\d: no such command", body
+    )

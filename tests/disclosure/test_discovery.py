@@ -30,7 +30,10 @@ BUDGET = 2_000
 
 
 def tool(name: str, description: str, *parameters: str) -> Raw:
-    properties = {parameter: {"type": "string", "description": f"The {parameter}."} for parameter in parameters}
+    properties = {
+        parameter: {"type": "string", "description": f"The {parameter}."}
+        for parameter in parameters
+    }
     schema = {"type": "object", "properties": properties, "required": list(parameters[:1])}
     return {"name": name, "description": description, "inputSchema": schema}
 
@@ -63,21 +66,31 @@ GITHUB = entry(
 GITLAB = entry("gitlab", tool("create_issue", "Create a new issue in a project.", "project"))
 UNHEARD = ServerEntry("unheard")
 HOUSE = snapshot(GITHUB, GITLAB, UNHEARD)
-MANY = snapshot(entry("many", *(tool(f"do_{n}", f"Does thing number {n}.", "what", "how") for n in range(120))))
+MANY = snapshot(
+    entry("many", *(tool(f"do_{n}", f"Does thing number {n}.", "what", "how") for n in range(120)))
+)
 
 
 def overview(
-    house: Snapshot, states: ServerStates, budget: int, pins: tuple[str, ...] = (), cursor: str | None = None
+    house: Snapshot,
+    states: ServerStates,
+    budget: int,
+    pins: tuple[str, ...] = (),
+    cursor: str | None = None,
 ) -> str:
     return browse_tools.render_overview(RankedCatalog(house, pins=pins), states, budget, cursor)
 
 
-def browse(house: Snapshot, states: ServerStates, budget: int, server: str | None = None, **how: Any) -> str:
+def browse(
+    house: Snapshot, states: ServerStates, budget: int, server: str | None = None, **how: Any
+) -> str:
     return browse_tools.browse(RankedCatalog(house), states, budget, server, **how)
 
 
 def lines(answer: str, server: str) -> list[str]:
-    return [re.split(r"[( ]", line)[0] for line in answer.splitlines() if line.startswith(f"{server}.")]
+    return [
+        re.split(r"[( ]", line)[0] for line in answer.splitlines() if line.startswith(f"{server}.")
+    ]
 
 
 def cursor_in(answer: str) -> str | None:
@@ -158,7 +171,11 @@ def test_nobody_is_sent_to_a_meta_tool_that_is_not_there():
         for query in ("issue", "zzzzzz")
         for detail in ("brief", "schema")
     ]
-    assert not any(name in answer for answer in answers for name in ("call_tool", "browse_tools", "describe_tools"))
+    assert not any(
+        name in answer
+        for answer in answers
+        for name in ("call_tool", "browse_tools", "describe_tools")
+    )
     read_only = asking.search(HOUSE, {}, BUDGET, "issue", there=["search_tools", "describe_tools"])
     assert "Next: describe_tools(names)." in read_only
 
@@ -174,7 +191,11 @@ def test_a_scope_finds_nothing_outside_it():
 @pytest.mark.parametrize("detail", ["brief", "schema"])
 @pytest.mark.parametrize("budget", [300, BUDGET])
 def test_cursors_lead_through_all_matches_exactly_once(limit: int, detail: str, budget: int):
-    answers = pages(lambda cursor: asking.search(MANY, {}, budget, "thing", limit=limit, detail=detail, cursor=cursor))
+    answers = pages(
+        lambda cursor: asking.search(
+            MANY, {}, budget, "thing", limit=limit, detail=detail, cursor=cursor
+        )
+    )
     shown = [name for answer in answers for name in lines(answer, "many")]
     assert len(shown) == 120
     assert len(set(shown)) == 120
@@ -184,7 +205,10 @@ def test_cursors_lead_through_all_matches_exactly_once(limit: int, detail: str, 
 
 
 def test_the_overview_has_every_server_with_its_state():
-    states = {"github": ServerState("ready"), "gitlab": ServerState("down", "it \x1b[31mdied\x1b[0m\nof old age")}
+    states = {
+        "github": ServerState("ready"),
+        "gitlab": ServerState("down", "it \x1b[31mdied\x1b[0m\nof old age"),
+    }
     answer = overview(HOUSE, states, BUDGET)
     assert answer.startswith(
         "4 tools on 3 servers in 1 category.\nSome tools to start with (no use is known yet: one tool of"
@@ -196,7 +220,10 @@ def test_the_overview_has_every_server_with_its_state():
 
 def test_pinned_tools_lead_the_overview():
     answer = overview(HOUSE, {}, BUDGET, ("github.close_issue", "no.such"))
-    assert answer.splitlines()[1:3] == ["Pinned tools:", "github.close_issue(number) — Close an issue."]
+    assert answer.splitlines()[1:3] == [
+        "Pinned tools:",
+        "github.close_issue(number) — Close an issue.",
+    ]
 
 
 def test_an_overview_of_nothing_says_so():
@@ -206,10 +233,15 @@ def test_an_overview_of_nothing_says_so():
 @pytest.mark.parametrize("budget", [300, 700, BUDGET])
 def test_cursors_lead_through_all_servers_exactly_once(budget: int):
     house = snapshot(
-        *(entry(f"server{n:03}", tool("t", "Does it."), description="About it. " * 20) for n in range(150))
+        *(
+            entry(f"server{n:03}", tool("t", "Does it."), description="About it. " * 20)
+            for n in range(150)
+        )
     )
     answers = list(pages(lambda cursor: overview(house, {}, budget, cursor=cursor)))
-    shown = [name for answer in answers for name in re.findall(r"^(server\d+):", answer, re.MULTILINE)]
+    shown = [
+        name for answer in answers for name in re.findall(r"^(server\d+):", answer, re.MULTILINE)
+    ]
     assert shown == sorted(house.servers)
     assert all(count_tokens(answer) <= budget for answer in answers)
 
@@ -221,7 +253,11 @@ def test_a_server_s_tools_come_with_its_own_notes():
         "version 1.2; category version-control.",
         "Its own notes: Say owner and repository.",
     ]
-    assert lines(answer, "github") == ["github.create_issue", "github.list_issues", "github.close_issue"]
+    assert lines(answer, "github") == [
+        "github.create_issue",
+        "github.list_issues",
+        "github.close_issue",
+    ]
 
 
 def test_what_else_a_server_offers_is_said_on_the_last_page():
@@ -236,13 +272,21 @@ def test_what_else_a_server_offers_is_said_on_the_last_page():
 @pytest.mark.parametrize("page_size", [1, 7, 50, 200])
 @pytest.mark.parametrize("budget", [300, BUDGET])
 def test_cursors_lead_through_all_tools_of_a_server_exactly_once(page_size: int, budget: int):
-    answers = list(pages(lambda cursor: browse(MANY, {}, budget, "many", page_size=page_size, cursor=cursor)))
-    assert [name for answer in answers for name in lines(answer, "many")] == [f"many.do_{n}" for n in range(120)]
+    answers = list(
+        pages(lambda cursor: browse(MANY, {}, budget, "many", page_size=page_size, cursor=cursor))
+    )
+    assert [name for answer in answers for name in lines(answer, "many")] == [
+        f"many.do_{n}" for n in range(120)
+    ]
     assert all(count_tokens(answer) <= budget for answer in answers)
 
 
 def test_notes_of_a_server_do_not_fill_its_page():
-    for notes in ("word " * 5_000, "将一个高德经纬度坐标转换为行政区划地址信息" * 500, "\u200b" * 9_000 + "seen"):
+    for notes in (
+        "word " * 5_000,
+        "将一个高德经纬度坐标转换为行政区划地址信息" * 500,
+        "\u200b" * 9_000 + "seen",
+    ):
         house = snapshot(entry("s", tool("t", "Does it."), instructions=notes))
         answer = browse(house, {}, 600, "s")
         assert count_tokens(answer) <= 300
@@ -256,7 +300,11 @@ def kinds(*numbers: int) -> Snapshot:
     """A server for each number, with so many tools, in a category of its own."""
     return snapshot(
         *(
-            entry(f"s{place}", *(tool(f"t{n}", f"Does {n}.") for n in range(number)), category=f"kind {place}")
+            entry(
+                f"s{place}",
+                *(tool(f"t{n}", f"Does {n}.") for n in range(number)),
+                category=f"kind {place}",
+            )
             for place, number in enumerate(numbers)
         )
     )
@@ -277,7 +325,9 @@ def test_cursors_lead_through_all_categories_and_servers_exactly_once(budget: in
     house = kinds(*([2] * 60))
     answers = list(pages(lambda cursor: overview(house, {}, budget, cursor=cursor)))
     text = "\n".join(answers)
-    assert sorted(re.findall(r"^(kind-\d+) \(", text, re.MULTILINE)) == sorted(f"kind-{n}" for n in range(60))
+    assert sorted(re.findall(r"^(kind-\d+) \(", text, re.MULTILINE)) == sorted(
+        f"kind-{n}" for n in range(60)
+    )
     assert sorted(re.findall(r"^(s\d+): 2 tools", text, re.MULTILINE)) == sorted(house.servers)
     assert all(count_tokens(answer) <= budget for answer in answers)
 
@@ -285,7 +335,9 @@ def test_cursors_lead_through_all_categories_and_servers_exactly_once(budget: in
 def used(**months: int) -> RankedCatalog:
     """GitHub's tools, of which these were called so often."""
     names = {f"github.{name}": number for name, number in months.items()}
-    return RankedCatalog(HOUSE, {name: Standing(0.5, "standard") for name in names}, names, computed_at=7)
+    return RankedCatalog(
+        HOUSE, {name: Standing(0.5, "standard") for name in names}, names, computed_at=7
+    )
 
 
 def test_what_is_used_most_comes_first_everywhere():
@@ -301,12 +353,18 @@ def test_what_is_used_most_comes_first_everywhere():
     ]
     expected = ["github.close_issue", "github.list_issues", "github.create_issue"]
     assert lines(browse_tools.browse(shelves, {}, BUDGET, "github"), "github") == expected
-    assert lines(browse_tools.browse(shelves, {}, BUDGET, category="version-control"), "github") == expected
+    assert (
+        lines(browse_tools.browse(shelves, {}, BUDGET, category="version-control"), "github")
+        == expected
+    )
 
 
 def test_the_hot_list_takes_at_most_a_third_of_the_budget():
     house = snapshot(
-        *(entry(f"s{n}", tool("t", "Does a thing that takes a good many words to say.")) for n in range(50))
+        *(
+            entry(f"s{n}", tool("t", "Does a thing that takes a good many words to say."))
+            for n in range(50)
+        )
     )
     for budget in (300, 900, BUDGET):
         hot = overview(house, {}, budget).split("\nCategories:")[0]
@@ -338,11 +396,15 @@ def test_a_wrong_category_gets_the_nearest_back():
 
 
 def test_a_search_can_be_kept_to_a_category():
-    house = snapshot(GITHUB, entry("news", tool("post_issue", "Post an issue of the paper."), category="press"))
+    house = snapshot(
+        GITHUB, entry("news", tool("post_issue", "Post an issue of the paper."), category="press")
+    )
     found = search_page.render_search_page(search(house, "issue", category="Press"), {}, BUDGET)
     assert found.addresses == ("news.post_issue",)
     assert "in press:" in found.text
-    nothing = search_page.render_search_page(search(house, "zzzzzz", category="press"), {}, BUDGET).text
+    nothing = search_page.render_search_page(
+        search(house, "zzzzzz", category="press"), {}, BUDGET
+    ).text
     assert nothing.startswith("No tool in press matches 'zzzzzz'.")
     assert "Categories, for browse_tools(category=…): press, version-control." in nothing
 
@@ -384,7 +446,9 @@ def test_the_cursor_of_a_search_does_not_outlive_the_standings():
 def test_a_cursor_does_not_outlive_its_catalog():
     cursor = cursor_in(browse(MANY, {}, BUDGET, "many", page_size=5))
     changed = snapshot(*MANY.servers.values(), GITLAB)
-    newly_used = RankedCatalog(MANY, {"many.do_7": Standing(0.5, "standard")}, {"many.do_7": 3}, computed_at=9)
+    newly_used = RankedCatalog(
+        MANY, {"many.do_7": Standing(0.5, "standard")}, {"many.do_7": 3}, computed_at=9
+    )
     with pytest.raises(StaleCursor, match="the tools changed"):
         browse_tools.browse(newly_used, {}, BUDGET, "many", page_size=5, cursor=cursor)
     with pytest.raises(StaleCursor, match="the tools changed"):
@@ -400,7 +464,10 @@ def test_a_tool_of_a_server_that_was_never_listed_is_not_called_unknown():
     )
     assert isinstance(error, BackendUnavailable)
     assert "its tools are not listed yet" in error.message
-    unknown, states = UnknownName("x"), {"unheard": ServerState("down", "no such command", 1_700_000_000.0)}
+    unknown, states = (
+        UnknownName("x"),
+        {"unheard": ServerState("down", "no such command", 1_700_000_000.0)},
+    )
     assert browse_tools.explain_unknown_name(unknown, "github.nope", HOUSE, states) is unknown
 
 
@@ -417,7 +484,9 @@ words = st.text(max_size=300)
 @settings(max_examples=60, deadline=None)
 @given(
     st.dictionaries(
-        st.text("abc-_", min_size=1, max_size=40), st.lists(st.tuples(words, words), max_size=30), max_size=8
+        st.text("abc-_", min_size=1, max_size=40),
+        st.lists(st.tuples(words, words), max_size=30),
+        max_size=8,
     ),
     st.text(max_size=400),
     st.sampled_from([400, 900, BUDGET]),
@@ -429,14 +498,21 @@ def test_no_answer_of_more_than_one_entry_is_over_its_budget(
     house = snapshot(
         *(
             entry(
-                server, *(tool(f"{name[:60]}{n}", text) for n, (name, text) in enumerate(tools)), instructions=query * 5
+                server,
+                *(tool(f"{name[:60]}{n}", text) for n, (name, text) in enumerate(tools)),
+                instructions=query * 5,
             )
             for server, tools in offers.items()
         )
     )
     states = {server: ServerState("down", reason * 9) for server in offers}
-    answers = [asking.search(house, states, budget, query), asking.search(house, states, budget, query, limit=50)]
+    answers = [
+        asking.search(house, states, budget, query),
+        asking.search(house, states, budget, query, limit=50),
+    ]
     answers += pages(lambda cursor: overview(house, states, budget, cursor=cursor))
     for server in offers:
-        answers += pages(lambda cursor, server=server: browse(house, states, budget, server, cursor=cursor))
+        answers += pages(
+            lambda cursor, server=server: browse(house, states, budget, server, cursor=cursor)
+        )
     assert all(count_tokens(answer) <= budget for answer in answers)

@@ -26,7 +26,10 @@ SPHINX = "Send a letter.\n:param to: Who gets it\n:param copies: How many\n:retu
 def test_lists_of_parameters_are_found_in_the_usual_forms():
     names = ["to", "copies"]
     found = parse_docstring(GOOGLE, names)
-    assert found.notes == {"to": "Who gets it, as a full postal address", "copies": "How many. At most 3."}
+    assert found.notes == {
+        "to": "Who gets it, as a full postal address",
+        "copies": "How many. At most 3.",
+    }
     assert found.description.split() == ["Send", "a", "letter.", "Returns:", "The", "letter"]
     assert parse_docstring(MARKED, names).notes == {"to": "Who gets it", "copies": "How many"}
     assert parse_docstring(SPHINX, names).notes == {"to": "Who gets it", "copies": "How many"}
@@ -40,9 +43,15 @@ def test_a_list_about_something_else_stays():
 
 
 def test_a_parameter_without_words_gets_those_of_the_description():
-    own = {"to": {"type": "string"}, "copies": {"type": "integer", "description": "Number of copies to send"}}
+    own = {
+        "to": {"type": "string"},
+        "copies": {"type": "integer", "description": "Number of copies to send"},
+    }
     assert lines(own, ["to"], description=GOOGLE) == [
         " to: string — Who gets it, as a full postal address",
         " copies?: integer — Number of copies to send",
     ]
-    assert render_schema(tool(own, description=GOOGLE)).split("\n")[0] == "github.create_issue — Send a letter. …"
+    assert (
+        render_schema(tool(own, description=GOOGLE)).split("\n")[0]
+        == "github.create_issue — Send a letter. …"
+    )

@@ -29,7 +29,10 @@ from tests.disclosure.issues import tool
         ({"type": "array", "items": {"type": "integer"}, "minItems": 2}, [1, 1]),
         ({"type": "array", "default": "wrong", "items": {"type": "string"}}, ["<text>"]),
         ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, 1),
-        ({"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}, {"a": "<a>"}),
+        (
+            {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]},
+            {"a": "<a>"},
+        ),
     ],
 )
 def test_an_example_is_plausible_and_valid(property_schema: dict[str, Any], value: Any):
@@ -49,15 +52,25 @@ def test_an_example_of_a_type_that_needs_itself_ends():
 
 def test_types_that_fan_out_without_end_are_shown_and_exemplified_all_the_same():
     names = [f"field_{n}" for n in range(30)]
-    wide = {"type": "object", "properties": {name: {"$ref": "#/$defs/Wide"} for name in names}, "required": names}
-    inputs = {"properties": {"a": {"$ref": "#/$defs/Wide"}}, "required": ["a"], "$defs": {"Wide": wide}}
+    wide = {
+        "type": "object",
+        "properties": {name: {"$ref": "#/$defs/Wide"} for name in names},
+        "required": names,
+    }
+    inputs = {
+        "properties": {"a": {"$ref": "#/$defs/Wide"}},
+        "required": ["a"],
+        "$defs": {"Wide": wide},
+    }
     made = tool(inputSchema=inputs, outputSchema=inputs)
     assert len(orjson.dumps(make_example(made))) < 50_000
     assert len(render_schema(made)) < 3_000
 
 
 def test_a_pattern_that_would_run_away_does_not():
-    assert make_example(tool({"p": {"type": "string", "pattern": "^(.+)+(.+)+!$"}}, ["p"])) == {"p": "<p>"}
+    assert make_example(tool({"p": {"type": "string", "pattern": "^(.+)+(.+)+!$"}}, ["p"])) == {
+        "p": "<p>"
+    }
     assert make_example(tool({"p": {"type": "string", "pattern": "("}}, ["p"])) == {"p": "<p>"}
 
 
@@ -76,5 +89,8 @@ def test_there_is_an_example_of_the_least_and_one_with_options():
 
 
 def test_the_examples_of_an_author_come_first():
-    inputs = {"properties": {"a": {"type": "string"}}, "examples": [{"a": "x"}, "nonsense", {"a": "y"}, {"a": "z"}]}
+    inputs = {
+        "properties": {"a": {"type": "string"}},
+        "examples": [{"a": "x"}, "nonsense", {"a": "y"}, {"a": "z"}],
+    }
     assert make_examples(tool(inputSchema=inputs)) == [{"a": "x"}, {"a": "y"}]

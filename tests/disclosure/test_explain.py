@@ -18,7 +18,10 @@ WORDS, MEANING = by_words(*ALL), by_meaning(*ALL)
 HIT = Hit(
     "mail.send",
     0.8,
-    (MatchReason("send", ("name", "description"), 0.4), MatchReason("letter", ("server_text",), 0.1, is_synonym=True)),
+    (
+        MatchReason("send", ("name", "description"), 0.4),
+        MatchReason("letter", ("server_text",), 0.1, is_synonym=True),
+    ),
     ("Jane",),
     0.5,
     0.61,
@@ -54,7 +57,9 @@ def test_a_hit_tells_every_signal_in_one_line():
 def test_a_hit_tells_the_same_in_lines_for_people():
     head, *rest = search_explanation.render_hit_lines(2, HIT)
     assert head == "2. mail.send: score 0.800"
-    assert "; ".join([head, *(line.strip() for line in rest)]) == search_explanation.render_hit_line(2, HIT)
+    assert "; ".join(
+        [head, *(line.strip() for line in rest)]
+    ) == search_explanation.render_hit_line(2, HIT)
 
 
 def test_a_hit_as_data_has_all_of_it():
@@ -65,8 +70,20 @@ def test_a_hit_as_data_has_all_of_it():
         "words": {
             "share": 0.5,
             "hit": [
-                {"word": "send", "fields": ["name", "description"], "score": 0.4, "related": False, "taken_for": None},
-                {"word": "letter", "fields": ["server_text"], "score": 0.1, "related": True, "taken_for": None},
+                {
+                    "word": "send",
+                    "fields": ["name", "description"],
+                    "score": 0.4,
+                    "related": False,
+                    "taken_for": None,
+                },
+                {
+                    "word": "letter",
+                    "fields": ["server_text"],
+                    "score": 0.1,
+                    "related": True,
+                    "taken_for": None,
+                },
             ],
             "lacking": ["Jane"],
         },
@@ -103,19 +120,25 @@ def test_an_explained_answer_tells_how_sure_it_is_what_was_compared_and_who_coul
 
 
 def test_an_explained_answer_fits_its_budget_and_is_still_a_verdict():
-    many = by_words(entry("s", *(tool(f"issue_{n}", "An issue of many words. " * 9) for n in range(60))))
+    many = by_words(
+        entry("s", *(tool(f"issue_{n}", "An issue of many words. " * 9) for n in range(60)))
+    )
     answer = search_page.render_search_page(
         search(many, "an issue of many words", limit=50, detail="explain"), {}, 600
     ).text
     assert count_tokens(answer) <= 600
-    weak = search_page.render_search_page(search(WORDS, UNRELATED, detail="explain"), {}, 2_000).text
+    weak = search_page.render_search_page(
+        search(WORDS, UNRELATED, detail="explain"), {}, 2_000
+    ).text
     assert weak.startswith("No tool here seems to do")
     assert "\n1. tracker." in weak
 
 
 def test_nothing_a_server_says_can_break_the_lines():
     evil = by_words(entry("s", tool("issue\n2. mail.send: score 9\x1b[2J", "An issue.")))
-    answer = search_page.render_search_page(search(evil, "an issue", detail="explain"), {}, 2_000).text
+    answer = search_page.render_search_page(
+        search(evil, "an issue", detail="explain"), {}, 2_000
+    ).text
     assert "\n2. " not in answer
     assert "\x1b" not in answer
 
@@ -152,7 +175,9 @@ def test_a_tool_that_shares_a_place_is_told_with_whom():
     first = search_page.rank_page(asked, 8).hits[0]
     standing = stands(asked, first.duplicates[0])
     assert (standing.place, standing.shares_place_with) == (1, first.id)
-    assert f"sharing place 1 with {first.id}, which says the same" in said(asked, first.duplicates[0])
+    assert f"sharing place 1 with {first.id}, which says the same" in said(
+        asked, first.duplicates[0]
+    )
     assert {first.id, *first.duplicates} == {f"{one.name}.translate_text" for one in COPIES}
 
 
@@ -160,24 +185,32 @@ def test_a_tool_that_shares_a_place_is_told_with_whom():
 def test_a_tool_that_a_filter_hides_is_told_where_it_would_stand(house: Snapshot):
     asked = search(house, "send an e-mail to somebody", server="tracker")
     assert stands(asked, "mail.send").hidden_by == "filter"
-    assert said(asked, "mail.send").startswith("mail.send: hidden by the filters; it would stand at 1 of ")
+    assert said(asked, "mail.send").startswith(
+        "mail.send: hidden by the filters; it would stand at 1 of "
+    )
 
 
 def test_a_tool_outside_the_scope_is_told_apart_from_one_that_is_filtered():
-    asked = search(by_meaning(*ALL, scope=Scope(servers=("tracker",))), "send an e-mail to somebody")
+    asked = search(
+        by_meaning(*ALL, scope=Scope(servers=("tracker",))), "send an e-mail to somebody"
+    )
     assert stands(asked, "mail.send").hidden_by == "scope"
     assert "outside the profile" in said(asked, "mail.send")
 
 
 def test_a_tool_that_matches_nothing_is_told_so():
     asked = search(WORDS, "close the issue")
-    assert said(asked, "mail.send").startswith("mail.send: matches neither by words nor by meaning\n")
+    assert said(asked, "mail.send").startswith(
+        "mail.send: matches neither by words nor by meaning\n"
+    )
     assert search_explanation.to_rank_data(stands(asked, "mail.send"))["rank"] is None
 
 
 def test_a_tool_without_a_vector_is_told_so():
     new = entry("new", tool("close_ticket", "Close a ticket or an issue."))
-    house = Snapshot({**MEANING.servers, "new": new}, MEANING.index.replace({"new": tuple(build_documents(new))}))
+    house = Snapshot(
+        {**MEANING.servers, "new": new}, MEANING.index.replace({"new": tuple(build_documents(new))})
+    )
     text = said(search(house, "close an issue"), "new.close_ticket", 1)
     assert "it has no vector yet: only its words were compared" in text
     assert "no vector yet" not in said(search(house, "close an issue"), "mail.send", 1)
@@ -186,12 +219,28 @@ def test_a_tool_without_a_vector_is_told_so():
 
 def test_what_nobody_knows_has_no_standing():
     asked = search(WORDS, "issue")
-    assert search_explanation.rank_expected_tool(asked, (), "no.such", compares_meaning=False) is None
+    assert (
+        search_explanation.rank_expected_tool(asked, (), "no.such", compares_meaning=False) is None
+    )
 
 
 def test_a_standing_as_data_is_complete_and_always_has_the_same_keys():
-    keys = {"name", "rank", "of", "place", "shares_place_with", "hidden_by", "encoded", "why", "page_end"}
-    for asked in (search(MEANING, "send an e-mail"), search(WORDS, "xylophone"), search(WORDS, "x", server="tracker")):
+    keys = {
+        "name",
+        "rank",
+        "of",
+        "place",
+        "shares_place_with",
+        "hidden_by",
+        "encoded",
+        "why",
+        "page_end",
+    }
+    for asked in (
+        search(MEANING, "send an e-mail"),
+        search(WORDS, "xylophone"),
+        search(WORDS, "x", server="tracker"),
+    ):
         for address in ("mail.send", "tracker.close_issue"):
             data = search_explanation.to_rank_data(stands(asked, address))
             assert data.keys() == keys
@@ -199,6 +248,8 @@ def test_a_standing_as_data_is_complete_and_always_has_the_same_keys():
 
 
 def test_words_of_asking_are_not_held_against_a_tool():
-    lacking = stands(search(MEANING, "please help me mail the plumber a pipe"), "mail.send").placement.hit.missing_words
+    lacking = stands(
+        search(MEANING, "please help me mail the plumber a pipe"), "mail.send"
+    ).placement.hit.missing_words
     assert {"plumber", "pipe"} <= set(lacking)
     assert not {"please", "help"} & set(lacking)

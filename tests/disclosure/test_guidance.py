@@ -41,7 +41,10 @@ def test_servers_that_were_not_listed_yet_are_no_zero_tools():
 
 @pytest.mark.parametrize(
     "said",
-    [render_meta_instructions(snapshot(5), tool_definitions.META_TOOL_NAMES), render_full_instructions(snapshot(5))],
+    [
+        render_meta_instructions(snapshot(5), tool_definitions.META_TOOL_NAMES),
+        render_full_instructions(snapshot(5)),
+    ],
 )
 def test_instructions_fit_where_clients_cut_them_and_warn_of_third_parties(said: str):
     assert len(said.encode()) < CLIENT_LIMIT

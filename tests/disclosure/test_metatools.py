@@ -14,14 +14,22 @@ SERVERS = {f"server-number-{number}": KINDS[number % 23] for number in range(200
 
 
 def definitions(*servers: str) -> list[Raw]:
-    return tool_definitions.build_definitions(tool_definitions.META_TOOL_NAMES, dict.fromkeys(servers, "databases"))
+    return tool_definitions.build_definitions(
+        tool_definitions.META_TOOL_NAMES, dict.fromkeys(servers, "databases")
+    )
 
 
 def test_they_come_in_their_order_whatever_order_is_asked_for():
     assert [
-        tool["name"] for tool in tool_definitions.build_definitions(reversed(tool_definitions.META_TOOL_NAMES), {})
+        tool["name"]
+        for tool in tool_definitions.build_definitions(
+            reversed(tool_definitions.META_TOOL_NAMES), {}
+        )
     ] == list(tool_definitions.META_TOOL_NAMES)
-    assert [tool["name"] for tool in tool_definitions.build_definitions({"call_tool", "search_tools"}, {})] == [
+    assert [
+        tool["name"]
+        for tool in tool_definitions.build_definitions({"call_tool", "search_tools"}, {})
+    ] == [
         "search_tools",
         "call_tool",
     ]
@@ -33,7 +41,9 @@ def test_they_are_the_same_bytes_whatever_order_the_servers_come_in():
 
 def test_only_the_description_of_search_depends_on_the_servers():
     some, others = definitions("a"), definitions("b", "c")
-    assert [one["name"] for one, other in zip(some, others, strict=True) if one != other] == ["search_tools"]
+    assert [one["name"] for one, other in zip(some, others, strict=True) if one != other] == [
+        "search_tools"
+    ]
 
 
 def test_all_of_them_cost_little():
@@ -54,7 +64,9 @@ def test_a_parameter_is_listed_where_it_makes_a_difference():
     def told(offer: tool_definitions.MetaToolOptions) -> dict[str, set[str]]:
         return {
             tool["name"]: set(tool["inputSchema"]["properties"])
-            for tool in tool_definitions.build_definitions(tool_definitions.META_TOOL_NAMES, {}, offer)
+            for tool in tool_definitions.build_definitions(
+                tool_definitions.META_TOOL_NAMES, {}, offer
+            )
         }
 
     plain, all_of_it = (
@@ -99,7 +111,9 @@ def test_servers_nobody_has_heard_yet_are_named_without_a_category():
 
 def test_of_a_large_category_the_plainest_names_stand_and_the_rest_is_counted():
     servers = {f"aws-service-with-a-long-name-{number}": "cloud" for number in range(60)}
-    index = capability_index.build_capability_index({**servers, "gcloud": "cloud", "redis": "databases"})
+    index = capability_index.build_capability_index(
+        {**servers, "gcloud": "cloud", "redis": "databases"}
+    )
     assert index.startswith("Servers by category: cloud (gcloud, aws-service-with-a-long-name-0, ")
     named = index.count("aws-service")
     assert f" +{60 - named})" in index
@@ -131,5 +145,7 @@ def test_the_capability_index_fits_whatever_the_order(number: int):
 
 
 def test_servers_of_the_longest_names_fit():
-    index = capability_index.build_capability_index({f"{number:03}" + "x" * 37: "" for number in range(100)})
+    index = capability_index.build_capability_index(
+        {f"{number:03}" + "x" * 37: "" for number in range(100)}
+    )
     assert count_tokens(index) <= capability_index.CAPABILITY_INDEX_TOKENS

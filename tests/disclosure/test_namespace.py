@@ -28,7 +28,14 @@ def test_a_uri_that_looks_like_ours_inside_is_left_alone():
 
 @pytest.mark.parametrize(
     "uri",
-    ["", "file:///x", "portico://backend/", "portico://backend/s", "portico://backend/s/resource/", "portico://x"],
+    [
+        "",
+        "file:///x",
+        "portico://backend/",
+        "portico://backend/s",
+        "portico://backend/s/resource/",
+        "portico://x",
+    ],
 )
 def test_any_other_uri_is_nobody_s(uri: str):
     assert parse_outer_uri(uri) is None
@@ -36,7 +43,10 @@ def test_any_other_uri_is_nobody_s(uri: str):
 
 def test_only_the_uri_of_a_listed_resource_changes():
     resource = {"uri": "file:///x", "name": "x", "_meta": {"a": 1}, "new": []}
-    assert to_outer_resource("s", resource) == {**resource, "uri": "portico://backend/s/resource/file:///x"}
+    assert to_outer_resource("s", resource) == {
+        **resource,
+        "uri": "portico://backend/s/resource/file:///x",
+    }
     assert resource["uri"] == "file:///x"
 
 

@@ -1,10 +1,18 @@
-"""Handles to a state of one's own: issued here, known to whoever was told, forgotten when nobody uses them."""
+"""Handles to a state of one's own: issued here, known to whoever was told, forgotten when nobody
+uses them."""
 
 import pytest
 
 from portico.errors import UnknownName
 from portico.profiles import state_handles
-from portico.profiles.state_handles import META_KEY, TTL_S, StateHandle, StateHandles, add_handle_to_result, take_handle
+from portico.profiles.state_handles import (
+    META_KEY,
+    TTL_S,
+    StateHandle,
+    StateHandles,
+    add_handle_to_result,
+    take_handle,
+)
 
 
 class Clock:
@@ -18,7 +26,9 @@ def test_a_handle_is_long_and_never_the_same_and_its_key_does_not_tell_it():
     handles = StateHandles()
     issued = [handles.issue() for _ in range(100)]
     assert len({handle.text for handle in issued}) == 100
-    assert all(len(handle.text) == 22 and handle.text not in handle.key for handle in issued), "128 bits"
+    assert all(len(handle.text) == 22 and handle.text not in handle.key for handle in issued), (
+        "128 bits"
+    )
     assert [handles.redeem(handle.text) for handle in issued] == [handle.key for handle in issued]
 
 
@@ -70,7 +80,10 @@ def test_a_request_is_passed_on_without_its_handle_and_with_all_else():
 def test_an_answer_says_the_handle_to_programs_and_if_wanted_to_models():
     block = {"type": "text", "text": "1"}
     handle, result = StateHandle("secret", "key"), {"content": [block], "_meta": {"a": 1}}
-    assert add_handle_to_result(result, handle, with_text=False) == {**result, "_meta": {"a": 1, META_KEY: "secret"}}
+    assert add_handle_to_result(result, handle, with_text=False) == {
+        **result,
+        "_meta": {"a": 1, META_KEY: "secret"},
+    }
     said = add_handle_to_result(result, handle, with_text=True)
     assert said["content"][0] == block
     assert 'session: "secret"' in said["content"][1]["text"]

@@ -12,5 +12,7 @@ def test_only_the_items_of_a_page_are_made():
 
     first = make_list_page("m", "items", range(PAGE_SIZE + 10), "v", {}, render=show)
     assert shown == list(range(PAGE_SIZE))
-    then = make_list_page("m", "items", range(PAGE_SIZE + 10), "v", {"cursor": first["nextCursor"]}, render=show)
+    then = make_list_page(
+        "m", "items", range(PAGE_SIZE + 10), "v", {"cursor": first["nextCursor"]}, render=show
+    )
     assert then == {"items": [str(number) for number in range(PAGE_SIZE, PAGE_SIZE + 10)]}

@@ -27,13 +27,18 @@ def test_a_tool_is_lifted_by_its_score_and_no_more_than_a_little():
 
 def test_what_the_caller_and_everybody_call_often_counts_once_the_larger():
     own = {
-        "mail.send": Boost(0.11, ("called after searches like this (+0.100)", "called often (+0.010)"), 0.01),
+        "mail.send": Boost(
+            0.11, ("called after searches like this (+0.100)", "called often (+0.010)"), 0.01
+        ),
         "mail.find": Boost(0.02, ("called often (+0.020)",), 0.02),
         "mail.mine": Boost(0.1, ("called after searches like this (+0.100)",)),
     }
     both = merge_popularity_boosts(own, EVERYBODYS)
     assert both["mail.send"].amount == pytest.approx(0.13)
-    assert both["mail.send"].reasons == ("called after searches like this (+0.100)", "used often here (+0.030)")
+    assert both["mail.send"].reasons == (
+        "called after searches like this (+0.100)",
+        "used often here (+0.030)",
+    )
     assert both["mail.find"] == own["mail.find"]
     assert both["mail.mine"] == own["mail.mine"]
     assert merge_popularity_boosts({}, EVERYBODYS) == EVERYBODYS
@@ -50,7 +55,8 @@ def test_a_tool_that_was_called_more_often_is_lifted_more():
 def test_only_the_best_are_lifted_however_many_were_used():
     names = [f"mail.t{number}" for number in range(5_000)]
     many = compute_popularity_boosts(
-        {name: Standing(number / 5_000, "cold") for number, name in enumerate(names)}, dict.fromkeys(names, 1)
+        {name: Standing(number / 5_000, "cold") for number, name in enumerate(names)},
+        dict.fromkeys(names, 1),
     )
     assert len(many) == MAX_TOOLS
     assert "mail.t4999" in many

@@ -80,7 +80,9 @@ async def test_find_tool_embeds_nothing_where_nothing_fits():
 @pytest.mark.parametrize("arguments", [{}, {"task": ""}, {"task": "  "}, None])
 async def test_find_tool_without_a_task_says_what_it_needs(arguments: Raw | None):
     async with viewing() as view:
-        with pytest.raises(RemoteError, match="find_tool needs a task: say in plain words") as caught:
+        with pytest.raises(
+            RemoteError, match="find_tool needs a task: say in plain words"
+        ) as caught:
             await view.ask("prompts/get", {"name": "find_tool", "arguments": arguments})
         assert caught.value.code == INVALID_PARAMS
 

@@ -10,7 +10,10 @@ from portico.rendering.token_count import count_tokens
     ("text", "sentence"),
     [
         ("Search files, e.g. by name. Fast.", "Search files, e.g. by name."),
-        ("Works with v1.2 of the API, i.e. the old one. More.", "Works with v1.2 of the API, i.e. the old one."),
+        (
+            "Works with v1.2 of the API, i.e. the old one. More.",
+            "Works with v1.2 of the API, i.e. the old one.",
+        ),
         ("Fetch https://example.com/a.b.c now. Then stop.", "Fetch https://example.com/a.b.c now."),
         ("Reads config.json etc. and merges. Next.", "Reads config.json etc. and merges."),
         ("\n    Get a page\n\n    Args:\n        url: The page.\n", "Get a page"),
@@ -56,7 +59,9 @@ def test_wrapped_prose_is_joined():
 
 
 def test_a_line_is_its_sentences():
-    assert list(split_sentences("Beta. Creates it, e.g. so. Costs $1.5 a day! Is it really done? Yes")) == [
+    assert list(
+        split_sentences("Beta. Creates it, e.g. so. Costs $1.5 a day! Is it really done? Yes")
+    ) == [
         "Beta. Creates it, e.g. so.",
         "Costs $1.5 a day!",
         "Is it really done?",

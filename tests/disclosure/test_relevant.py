@@ -1,4 +1,5 @@
-"""The tools that serve a purpose: chosen by meaning once it is known, by words until then, within a budget."""
+"""The tools that serve a purpose: chosen by meaning once it is known, by words until then, within a
+budget."""
 
 import pytest
 
@@ -15,7 +16,9 @@ BIG = 100_000
 
 def test_the_best_come_first_and_no_more_than_asked_for():
     snapshot = by_meaning(*ALL)
-    found = select_relevant_tools(snapshot, snapshot.tools_by_flat_name, "write a letter to someone", 1, BIG)
+    found = select_relevant_tools(
+        snapshot, snapshot.tools_by_flat_name, "write a letter to someone", 1, BIG
+    )
     assert [*found.tools] == ["mail__send"]
     assert found.meta == {META_KEY: {"listed": 1, "of": len(snapshot.tools)}}
     assert found.definitions[0] == {**MAIL.tools["send"].definition, "name": "mail__send"}
@@ -39,19 +42,28 @@ def test_what_does_not_fit_is_left_out_for_what_does():
 
 def test_nothing_outside_the_scope_is_chosen():
     snapshot = by_meaning(*ALL, scope=Scope(servers=("tracker",)))
-    found = select_relevant_tools(snapshot, snapshot.tools_by_flat_name, "send an e-mail to somebody", 5, BIG)
+    found = select_relevant_tools(
+        snapshot, snapshot.tools_by_flat_name, "send an e-mail to somebody", 5, BIG
+    )
     assert all(name.startswith("tracker__") for name in found.tools)
     assert found.candidate_count == 2
 
 
 def test_where_nothing_fits_a_query_brings_nothing_and_says_so_and_an_intent_the_nearest():
     house = by_words(*ALL)
-    asked_for = select_relevant_tools(house, house.tools_by_flat_name, UNRELATED, 5, 10_000, require_match=True)
-    assert (dict(asked_for.tools), asked_for.meta[META_KEY]["why"]) == ({}, "no tool here seems to serve this")
+    asked_for = select_relevant_tools(
+        house, house.tools_by_flat_name, UNRELATED, 5, 10_000, require_match=True
+    )
+    assert (dict(asked_for.tools), asked_for.meta[META_KEY]["why"]) == (
+        {},
+        "no tool here seems to serve this",
+    )
     assert select_relevant_tools(house, house.tools_by_flat_name, UNRELATED, 5, 10_000).tools
 
 
-@pytest.mark.parametrize(("params", "query"), [({}, ""), ({"query": None}, ""), ({"query": " a b "}, "a b")])
+@pytest.mark.parametrize(
+    ("params", "query"), [({}, ""), ({"query": None}, ""), ({"query": " a b "}, "a b")]
+)
 def test_a_query_is_text_or_nothing(params: dict[str, object], query: str):
     assert parse_query(params) == query
 
@@ -83,7 +95,10 @@ def test_a_profile_has_its_own_intent_or_the_gateways():
             "b": Profile(exposure="semantic", intent="weather", top_k=7),
         },
     )
-    assert [(config.resolve_profile(name).intent, config.resolve_profile(name).top_k) for name in ("a", "b")] == [
+    assert [
+        (config.resolve_profile(name).intent, config.resolve_profile(name).top_k)
+        for name in ("a", "b")
+    ] == [
         ("mail", 3),
         ("weather", 7),
     ]

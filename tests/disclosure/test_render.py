@@ -16,18 +16,28 @@ from tests.disclosure.issues import ISSUE, tool
 
 
 def test_brief_is_a_signature_and_the_first_sentence():
-    assert render_brief(tool(ISSUE, ["owner", "assignee"], description="Create a new issue. Needs a token.")) == (
+    assert render_brief(
+        tool(ISSUE, ["owner", "assignee"], description="Create a new issue. Needs a token.")
+    ) == (
         'github.create_issue(owner, assignee: object, labels?: string[], state?: "open"|"closed") — Create a new issue.'
     )
 
 
 def test_brief_of_a_tool_that_has_nothing_is_its_address():
     assert render_brief(make_tool("s", {"name": "t"})) == "s.t()"
-    assert render_brief(make_tool("s", {"name": "t", "title": "Do it", "inputSchema": None})) == "s.t() — Do it"
+    assert (
+        render_brief(make_tool("s", {"name": "t", "title": "Do it", "inputSchema": None}))
+        == "s.t() — Do it"
+    )
 
 
 def test_brief_elides_optional_parameters_and_says_how_many():
-    line = render_brief(tool({f"option_number_{n}": {"type": "boolean"} for n in range(40)} | {"query": {}}, ["query"]))
+    line = render_brief(
+        tool(
+            {f"option_number_{n}": {"type": "boolean"} for n in range(40)} | {"query": {}},
+            ["query"],
+        )
+    )
     assert line.startswith("github.create_issue(query, option_number_0?, ")
     shown = line.count("option_number_")
     assert f"…+{40 - shown})" in line
@@ -58,7 +68,13 @@ def test_brief_quotes_names_that_are_not_plain_words():
 
 
 def test_full_holds_the_definition_as_it_was_listed():
-    definition = {"name": "t", "inputSchema": {"x-unknown": 1}, "icons": [], "_meta": {"a": "\u200b"}, "odd": None}
+    definition = {
+        "name": "t",
+        "inputSchema": {"x-unknown": 1},
+        "icons": [],
+        "_meta": {"a": "\u200b"},
+        "odd": None,
+    }
     made = make_tool("s", definition, name="renamed", warnings=("w",), tags=("g",))
     answer = to_full_data(made, details={"calls": 3, "hash": "never"})
     assert answer["definition"] == definition
@@ -81,9 +97,17 @@ def test_full_hands_out_a_copy():
 def test_full_text_carries_the_raw_json_of_every_key():
     output = {"type": "object", "properties": {"n": {"type": "integer"}}}
     made = tool(
-        ISSUE, ["owner"], outputSchema=output, annotations={"readOnlyHint": True}, _meta={"k": [1]}, httpMethod="GET"
+        ISSUE,
+        ["owner"],
+        outputSchema=output,
+        annotations={"readOnlyHint": True},
+        _meta={"k": [1]},
+        httpMethod="GET",
     )
-    raw = dict(line.split(": ", 1) for line in render_full_text(made, details={"calls": 3}).split("\n")[-8:])
+    raw = dict(
+        line.split(": ", 1)
+        for line in render_full_text(made, details={"calls": 3}).split("\n")[-8:]
+    )
     assert orjson.loads(raw["inputSchema"]) == made.definition["inputSchema"]
     assert orjson.loads(raw["outputSchema"]) == output
     assert orjson.loads(raw["_meta"]) == {"k": [1]}
@@ -100,11 +124,19 @@ def test_full_text_has_every_word_of_a_description_that_was_shortened():
 
 
 def test_full_text_has_examples_a_reference_and_what_is_known():
-    known = {"category": "code  hosting", "usage": {"calls": 3}, "tags": [], "script": {"python": "await f()"}}
+    known = {
+        "category": "code  hosting",
+        "usage": {"calls": 3},
+        "tags": [],
+        "script": {"python": "await f()"},
+    }
     shown = render_full_text(tool(ISSUE, ["owner"]), details=known)
     assert 'example: {"owner":"<owner>"}\nexample: {"owner":"<owner>","state":"closed"' in shown
     assert "\nresource: portico://tool/github.create_issue\n" in shown
-    assert '\ncategory: code hosting\nusage: {"calls":3}\nscript python: await f()\ninputSchema: ' in shown
+    assert (
+        '\ncategory: code hosting\nusage: {"calls":3}\nscript python: await f()\ninputSchema: '
+        in shown
+    )
 
 
 # Anything at all
@@ -121,19 +153,39 @@ LEAVES = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(max_size=12),
     st.sampled_from(
-        ["string", "object", "array", "integer", "number", "#", "#/$defs/a", "#/properties/a", "x\r\ny\x1b[1m"]
+        [
+            "string",
+            "object",
+            "array",
+            "integer",
+            "number",
+            "#",
+            "#/$defs/a",
+            "#/properties/a",
+            "x\r\ny\x1b[1m",
+        ]
     ),
 )
 WEIRD = st.recursive(
     LEAVES,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(max_size=4), inner, max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(max_size=4), inner, max_size=6)
+    ),
     max_leaves=25,
 )
 
 
 @settings(max_examples=300, deadline=None)
-@given(inputs=WEIRD, output=WEIRD, description=WEIRD, annotations=WEIRD, name=st.text(min_size=1, max_size=9))
-def test_any_definition_can_be_shown(inputs: Any, output: Any, description: Any, annotations: Any, name: str):
+@given(
+    inputs=WEIRD,
+    output=WEIRD,
+    description=WEIRD,
+    annotations=WEIRD,
+    name=st.text(min_size=1, max_size=9),
+)
+def test_any_definition_can_be_shown(
+    inputs: Any, output: Any, description: Any, annotations: Any, name: str
+):
     made = make_tool(
         "s",
         {
@@ -155,7 +207,9 @@ def test_any_definition_can_be_shown(inputs: Any, output: Any, description: Any,
 @settings(max_examples=200, deadline=None)
 @given(
     st.dictionaries(
-        st.text(min_size=1, max_size=6), st.sampled_from([{}, {"type": "integer"}, {"enum": ["a", "b"]}]), max_size=30
+        st.text(min_size=1, max_size=6),
+        st.sampled_from([{}, {"type": "integer"}, {"enum": ["a", "b"]}]),
+        max_size=30,
     )
 )
 def test_brief_fits_its_line_whatever_the_parameters_are_called(properties: dict[str, Any]):

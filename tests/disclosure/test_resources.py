@@ -20,9 +20,13 @@ OVERVIEW_TOKENS = 500
 
 
 def large(tools: int = 900) -> dict[str, FakeBackend]:
-    many = FakeBackend([tool(f"do_{n}", f"Does the thing of number {n} for those who ask.") for n in range(tools)])
+    many = FakeBackend(
+        [tool(f"do_{n}", f"Does the thing of number {n} for those who ask.") for n in range(tools)]
+    )
     more = {
-        f"server{n:03}": FakeBackend([tool("t")], instructions="Notes. " * 50, capabilities={"tools": {}})
+        f"server{n:03}": FakeBackend(
+            [tool("t")], instructions="Notes. " * 50, capabilities={"tools": {}}
+        )
         for n in range(150)
     }
     return {"many": many, **more}
@@ -67,12 +71,17 @@ async def test_the_overview_names_the_servers_that_are_away_and_only_meta_tools_
 async def test_the_servers_come_with_what_they_are_and_how_they_are():
     async with viewing() as view:
         view.gateway.upstreams["post"].set_state("down", "the post office is closed")
-        cards = {card["server"]: card for card in (await view.data("portico://backends"))["servers"]}
+        cards = {
+            card["server"]: card for card in (await view.data("portico://backends"))["servers"]
+        }
         assert list(cards) == ["bare", "github", "post"]
         assert cards["github"]["tools"] == 2
         assert cards["github"]["category"] == "version-control"
         assert cards["github"]["version"] == "1"
-        assert (cards["post"]["state"], cards["post"]["reason"]) == ("down", "the post office is closed")
+        assert (cards["post"]["state"], cards["post"]["reason"]) == (
+            "down",
+            "the post office is closed",
+        )
 
 
 async def test_the_index_has_every_tool_in_a_few_words():
@@ -89,16 +98,25 @@ async def test_a_server_says_everything_of_itself():
         assert (card["resources"], card["prompts"]) == (1, 1)
         assert card["tool_names"] == ["create_issue", "close_issue"]
         tools = await view.data("portico://backend/GitHub/tools")
-        assert [card["tool"] for card in tools["tools"]] == ["github.create_issue", "github.close_issue"]
+        assert [card["tool"] for card in tools["tools"]] == [
+            "github.create_issue",
+            "github.close_issue",
+        ]
 
 
 async def test_a_category_has_its_tools():
     async with viewing() as view:
-        kinds = {card["category"]: card for card in (await view.data("portico://categories"))["categories"]}
+        kinds = {
+            card["category"]: card
+            for card in (await view.data("portico://categories"))["categories"]
+        }
         assert kinds["version-control"]["tools"] == 2
         body = await view.data("portico://category/Version%20control")
         assert body["tools_in_all"] == 2
-        assert {card["tool"] for card in body["tools"]} == {"github.create_issue", "github.close_issue"}
+        assert {card["tool"] for card in body["tools"]} == {
+            "github.create_issue",
+            "github.close_issue",
+        }
 
 
 @pytest.mark.parametrize(
@@ -123,7 +141,10 @@ async def test_use_shows_in_the_hot_list_in_the_order_and_in_the_statistics():
     async with viewing() as view:
         before = await view.data("portico://hot")
         assert before["chosen_by"].startswith("no use is known yet")
-        assert [card["tool"] for card in before["tools"]] == ["github.create_issue", "post.send_mail"]
+        assert [card["tool"] for card in before["tools"]] == [
+            "github.create_issue",
+            "post.send_mail",
+        ]
         await view.use("github.close_issue", 3)
         hot = await view.data("portico://hot")
         assert hot["chosen_by"] == "pins and use"
@@ -165,7 +186,11 @@ async def test_what_does_not_fit_is_continued_and_nothing_is_lost(uri: str, key:
 
 
 async def test_a_tool_too_large_for_one_answer_is_read_in_parts_that_join():
-    huge = tool("huge", "It takes a lot to say. " * 400, **{f"parameter_{n}": "string" for n in range(1_500)})
+    huge = tool(
+        "huge",
+        "It takes a lot to say. " * 400,
+        **{f"parameter_{n}": "string" for n in range(1_500)},
+    )
     async with viewing({"big": FakeBackend([huge])}) as view:
         uri, parts = "portico://tool/big.huge", list[str]()
         while uri:
@@ -188,7 +213,9 @@ async def test_a_cursor_of_a_resource_does_not_outlive_its_catalog():
             await view.read("portico://tools?cursor=garbage")
 
 
-@pytest.mark.parametrize(("era", "code"), [("legacy", RESOURCE_NOT_FOUND), ("modern", INVALID_PARAMS)])
+@pytest.mark.parametrize(
+    ("era", "code"), [("legacy", RESOURCE_NOT_FOUND), ("modern", INVALID_PARAMS)]
+)
 @pytest.mark.parametrize(
     ("uri", "near"),
     [
@@ -201,7 +228,9 @@ async def test_a_cursor_of_a_resource_does_not_outlive_its_catalog():
         ("portico://backend/gitub/resource/note://1", "portico://backend/github/resource/note://1"),
     ],
 )
-async def test_a_wrong_uri_gets_the_nearest_back_with_the_code_of_the_era(era: Era, code: int, uri: str, near: str):
+async def test_a_wrong_uri_gets_the_nearest_back_with_the_code_of_the_era(
+    era: Era, code: int, uri: str, near: str
+):
     async with viewing() as view:
         if not near:
             view.gateway.upstreams["github"].backend.on("resources/read", _refuse)  # pyright: ignore
@@ -213,7 +242,11 @@ async def test_a_wrong_uri_gets_the_nearest_back_with_the_code_of_the_era(era: E
 
 
 def _refuse(params: dict[str, str], *_: object) -> dict[str, object]:
-    raise RemoteError(RESOURCE_NOT_FOUND, "Resource not found", {"uri": "portico://backend/github/resource/note:/1"})
+    raise RemoteError(
+        RESOURCE_NOT_FOUND,
+        "Resource not found",
+        {"uri": "portico://backend/github/resource/note:/1"},
+    )
 
 
 async def test_a_tool_of_a_server_nobody_has_heard_is_not_there_because_of_that():
@@ -247,10 +280,14 @@ async def test_ours_are_listed_first_and_say_whom_they_are_for():
         for item in RESOURCES:
             (content,) = (await view.ask("resources/read", {"uri": item["uri"]}))["contents"]
             assert content["mimeType"] == item["mimeType"]
-            assert content["annotations"]["priority"] == (0.3 if len(content["text"]) > 2_000 else 0.7)
+            assert content["annotations"]["priority"] == (
+                0.3 if len(content["text"]) > 2_000 else 0.7
+            )
 
 
 async def test_what_was_read_is_told_as_shown():
     async with viewing() as view:
         text = await view.read("portico://hot")
-        assert [(event.caller, event.content, event.is_listing) for event in view.shown] == [(ME, text, False)]
+        assert [(event.caller, event.content, event.is_listing) for event in view.shown] == [
+            (ME, text, False)
+        ]

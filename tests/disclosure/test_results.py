@@ -1,4 +1,5 @@
-"""What a search answers: that nothing fits and where to look, tools that say the same as one, who was left out."""
+"""What a search answers: that nothing fits and where to look, tools that say the same as one, who
+was left out."""
 
 import re
 import sys
@@ -15,7 +16,17 @@ from portico.meta_tools.search_request import PreparedSearch
 from portico.rendering.lines import ServerState
 from portico.rendering.token_count import count_tokens
 from portico.search import Encoder, UsageFacts
-from tests.disclosure.house import ALL, COPIES, TRANSLATE, UNRELATED, by_meaning, by_words, entry, search, tool
+from tests.disclosure.house import (
+    ALL,
+    COPIES,
+    TRANSLATE,
+    UNRELATED,
+    by_meaning,
+    by_words,
+    entry,
+    search,
+    tool,
+)
 
 WORDS, MEANING = by_words(*ALL), by_meaning(*ALL)
 BUDGET = 2_000
@@ -79,20 +90,27 @@ def test_names_spelt_like_the_query_are_named_though_nothing_fits():
     answer = told(search(MEANING, "translatetxet"))
     assert "translate_text" in answer
     mowing = by_words(entry("garden", tool("mow_lawn", "An issue.")))
-    assert "spelt alike" not in told(search(mowing, "mow a lawn with some quite unheard of purple issue machine"))
+    assert "spelt alike" not in told(
+        search(mowing, "mow a lawn with some quite unheard of purple issue machine")
+    )
 
 
 def test_a_query_that_fits_is_not_called_a_misfit():
     for house in (WORDS, MEANING):
         answer = told(search(house, "create a new issue in a repository"))
-        assert answer.startswith("Best matches for 'create a new issue in a repository':\ntracker.create")
+        assert answer.startswith(
+            "Best matches for 'create a new issue in a repository':\ntracker.create"
+        )
         assert "Unlikely" not in answer
 
 
 def test_a_verdict_fits_a_small_budget():
     wordy = [
         entry(
-            f"{number}-{'x' * 30}", tool("issue", "An issue. " * 40), description="Words. " * 100, tags=("t" * 40,) * 3
+            f"{number}-{'x' * 30}",
+            tool("issue", "An issue. " * 40),
+            description="Words. " * 100,
+            tags=("t" * 40,) * 3,
         )
         for number in range(9)
     ]
@@ -108,13 +126,17 @@ def test_that_only_words_were_compared_is_said_where_it_may_matter(monkeypatch: 
     house = by_meaning(*ALL, encoder=Encoder())
     assert house.index.encode_query("anything at all") is None
     for query in (UNRELATED, "xylophone"):
-        assert "\nOnly words were compared, because search by meaning is off here." in told(search(house, query))
+        assert "\nOnly words were compared, because search by meaning is off here." in told(
+            search(house, query)
+        )
     assert "Only words" not in told(search(house, "create a new issue in a repository"))
 
 
 def test_tools_that_are_not_encoded_yet_are_counted_where_it_may_matter():
     new = entry("new", tool("mow", "Mows the lawn."))
-    snapshot = Snapshot({**MEANING.servers, "new": new}, MEANING.index.replace({"new": tuple(build_documents(new))}))
+    snapshot = Snapshot(
+        {**MEANING.servers, "new": new}, MEANING.index.replace({"new": tuple(build_documents(new))})
+    )
     answers = [told(search(snapshot, query)) for query in ("...", "issue")]
     assert "Of 1 tool only words were compared: not encoded yet." in answers[0]
     assert "not encoded" not in answers[1]
@@ -125,9 +147,13 @@ def test_tools_that_are_not_encoded_yet_are_counted_where_it_may_matter():
 
 @pytest.mark.parametrize("detail", ["brief", "schema", "explain"])
 def test_tools_of_several_servers_that_say_the_same_are_one_entry(detail: str):
-    found = search_page.render_search_page(search(MEANING, "translate a text into Greek", detail=detail), {}, BUDGET)
+    found = search_page.render_search_page(
+        search(MEANING, "translate a text into Greek", detail=detail), {}, BUDGET
+    )
     copies = [f"{one.name}.translate_text" for one in COPIES]
-    assert [address for address in addresses(found.text) if address in copies] == [found.addresses[0]]
+    assert [address for address in addresses(found.text) if address in copies] == [
+        found.addresses[0]
+    ]
     also = re.search(r"also: ([^)\n]*)", found.text)
     assert also is not None
     assert sorted([found.addresses[0], *also[1].split(", ")]) == copies
@@ -138,7 +164,9 @@ def test_pages_lead_past_tools_that_share_a_place():
     seen: list[str] = []
     cursor: str | None = None
     for _ in range(50):
-        page = search_page.render_search_page(search(MEANING, "translate a text", limit=1, cursor=cursor), {}, BUDGET)
+        page = search_page.render_search_page(
+            search(MEANING, "translate a text", limit=1, cursor=cursor), {}, BUDGET
+        )
         assert page.addresses
         seen += page.addresses
         found = re.search(r'cursor="([\w-]+)"', page.text)
@@ -151,7 +179,9 @@ def test_pages_lead_past_tools_that_share_a_place():
 
 def test_many_twins_do_not_fill_the_page():
     house = by_meaning(*(entry(f"lingua{number}", TRANSLATE) for number in range(12)))
-    line = next(line for line in told(search(house, "translate a text")).splitlines() if "also: " in line)
+    line = next(
+        line for line in told(search(house, "translate a text")).splitlines() if "also: " in line
+    )
     assert line.count("translate_text") == 6
     assert line.endswith("…+6)")
 
@@ -212,7 +242,9 @@ def test_nothing_within_the_filters_is_no_dead_end():
 
 
 def test_a_cursor_belongs_to_its_filters():
-    page = search_page.render_search_page(search(MEANING, "an issue or an e-mail", limit=1), {}, BUDGET).text
+    page = search_page.render_search_page(
+        search(MEANING, "an issue or an e-mail", limit=1), {}, BUDGET
+    ).text
     cursor = re.search(r'cursor="([\w-]+)"', page)
     assert cursor is not None
     with pytest.raises(StaleCursor, match="another question"):

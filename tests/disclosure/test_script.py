@@ -19,7 +19,9 @@ def taking(required: Raw, name: str = "add") -> Raw:
     return {"name": name, "inputSchema": schema}
 
 
-ODD = taking({"a-b": {"type": "string"}, "list": {"type": "array", "items": {"type": "null"}}}, "get-item")
+ODD = taking(
+    {"a-b": {"type": "string"}, "list": {"type": "array", "items": {"type": "null"}}}, "get-item"
+)
 
 
 def test_the_call_is_written_in_every_language():
@@ -33,7 +35,10 @@ def test_the_call_is_written_in_every_language():
 
 
 def test_names_that_are_no_identifiers_are_written_as_scripts_know_them():
-    assert example(ODD, "data-server")["python"] == "await data_server.get_item(**{'a-b': '<a-b>', 'list': [None]})"
+    assert (
+        example(ODD, "data-server")["python"]
+        == "await data_server.get_item(**{'a-b': '<a-b>', 'list': [None]})"
+    )
     assert example(ODD, "123")["lua"] == '_123.get_item({["a-b"] = "<a-b>", list = {nil}}):await()'
 
 
@@ -43,6 +48,8 @@ def test_names_that_would_be_one_are_told_apart():
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("definition", [ODD, taking({"a": {"type": "object", "properties": {"b": {}}}})])
+@pytest.mark.parametrize(
+    "definition", [ODD, taking({"a": {"type": "object", "properties": {"b": {}}}})]
+)
 def test_the_python_is_python(definition: Raw):
     ast.parse(f"async def run():\n    {example(definition)['python']}")

@@ -1,4 +1,5 @@
-"""A search on somebody's behalf: nobody else waits while the model is read, and whoever learns hears of it."""
+"""A search on somebody's behalf: nobody else waits while the model is read, and whoever learns
+hears of it."""
 
 import asyncio
 import sys
@@ -38,11 +39,16 @@ async def test_others_are_served_while_the_model_is_read():
     encoder = Slow()
     house = by_meaning(*ALL, encoder=encoder)
     asking = asyncio.create_task(
-        SearchService().search(house, SearchRequest("send an e-mail"), CALLER, {}, 2_000, META_TOOL_NAMES), name="ask"
+        SearchService().search(
+            house, SearchRequest("send an e-mail"), CALLER, {}, 2_000, META_TOOL_NAMES
+        ),
+        name="ask",
     )
     assert await asyncio.to_thread(encoder.begun.wait, PATIENCE)
     others = [
-        await SearchService().search(by_words(*ALL), SearchRequest("issue"), CALLER, {}, 2_000, META_TOOL_NAMES)
+        await SearchService().search(
+            by_words(*ALL), SearchRequest("issue"), CALLER, {}, 2_000, META_TOOL_NAMES
+        )
         for _ in range(3)
     ]
     assert all("tracker" in other.text for other in others)
@@ -65,7 +71,9 @@ async def test_a_model_that_cannot_be_read_costs_only_the_meaning(monkeypatch: p
     encoder = Encoder()
     house = by_meaning(*ALL, encoder=encoder)
     for _ in range(2):
-        vector, search = await SearchService().prepare_search(house, SearchRequest("create an issue"), CALLER)
+        vector, search = await SearchService().prepare_search(
+            house, SearchRequest("create an issue"), CALLER
+        )
         assert vector is None
         assert search.rank(1).hits[0].id == "tracker.create_issue"
     with pytest.raises(EncoderUnavailable):
@@ -79,7 +87,12 @@ async def test_whoever_learns_hears_which_tools_were_shown_and_what_the_query_me
     house = by_meaning(*ALL)
     searching = SearchService(bus=bus)
     await searching.search(
-        house, SearchRequest("translate a text into Greek", limit=1), CALLER, {}, 2_000, META_TOOL_NAMES
+        house,
+        SearchRequest("translate a text into Greek", limit=1),
+        CALLER,
+        {},
+        2_000,
+        META_TOOL_NAMES,
     )
     (event,) = heard
     assert isinstance(event, ToolsFound)
@@ -109,7 +122,9 @@ async def test_a_query_that_means_nothing_has_no_vector_or_a_whole_one(query: st
 
 def test_a_query_is_cut_where_it_enters():
     assert len(SearchRequest("x" * 1_000_000).query) == 4_000
-    assert SearchRequest.from_arguments({"query": "y" * 5_000, "limit": 3}) == SearchRequest("y" * 4_000, limit=3)
+    assert SearchRequest.from_arguments({"query": "y" * 5_000, "limit": 3}) == SearchRequest(
+        "y" * 4_000, limit=3
+    )
 
 
 # What everybody's use says
@@ -117,13 +132,17 @@ def test_a_query_is_cut_where_it_enters():
 
 def used(*tools: str) -> SearchService:
     """Searches where these tools are as popular as any."""
-    lifts = compute_popularity_boosts({tool: Standing(1.0, "hot") for tool in tools}, dict.fromkeys(tools, 1_000))
+    lifts = compute_popularity_boosts(
+        {tool: Standing(1.0, "hot") for tool in tools}, dict.fromkeys(tools, 1_000)
+    )
     return SearchService(get_popularity_boosts=lambda: lifts)
 
 
 @pytest.mark.parametrize("better", [f"lingua{number}.translate_text" for number in range(4)])
 async def test_of_tools_that_are_equal_the_used_one_comes_first(better: str):
-    _, search = await used(better).prepare_search(by_words(*ALL), SearchRequest("translate a text"), CALLER)
+    _, search = await used(better).prepare_search(
+        by_words(*ALL), SearchRequest("translate a text"), CALLER
+    )
     hit = search.rank(1).hits[0]
     assert hit.id == better
     assert hit.boost is not None
@@ -133,21 +152,30 @@ async def test_of_tools_that_are_equal_the_used_one_comes_first(better: str):
 @pytest.mark.parametrize("query", ["close_issue", "tracker.close_issue", "close-issue"])
 async def test_a_popular_tool_hides_no_exact_match(query: str):
     everything_else = [tool for tool in by_words(*ALL).tools if tool != "tracker.close_issue"]
-    _, search = await used(*everything_else).prepare_search(by_words(*ALL), SearchRequest(query), CALLER)
+    _, search = await used(*everything_else).prepare_search(
+        by_words(*ALL), SearchRequest(query), CALLER
+    )
     hit = search.rank(1).hits[0]
     assert (hit.id, hit.is_name_match) == ("tracker.close_issue", True)
 
 
 async def test_a_popular_tool_that_does_not_match_is_not_found():
-    _, search = await used("mail.find").prepare_search(by_words(*ALL), SearchRequest("translate a text"), CALLER)
+    _, search = await used("mail.find").prepare_search(
+        by_words(*ALL), SearchRequest("translate a text"), CALLER
+    )
     assert "mail.find" not in {hit.id for hit in search.rank(50).hits}
 
 
 async def test_filters_know_how_calls_went_though_nothing_is_learnt():
     searching = SearchService(
-        get_facts=lambda: {"mail.send": UsageFacts(10, 10, 900.0), "mail.find": UsageFacts(10, 10, 90.0)}
+        get_facts=lambda: {
+            "mail.send": UsageFacts(10, 10, 900.0),
+            "mail.find": UsageFacts(10, 10, 90.0),
+        }
     )
-    _, search = await searching.prepare_search(by_words(*ALL), SearchRequest("e-mail", max_latency_ms=500), CALLER)
+    _, search = await searching.prepare_search(
+        by_words(*ALL), SearchRequest("e-mail", max_latency_ms=500), CALLER
+    )
     found = {hit.id for hit in search.rank(50).hits}
     assert "mail.find" in found
     assert "mail.send" not in found

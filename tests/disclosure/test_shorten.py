@@ -1,4 +1,5 @@
-"""Words are left out where they repeat, praise or exemplify, and kept where a call would go wrong without them."""
+"""Words are left out where they repeat, praise or exemplify, and kept where a call would go wrong
+without them."""
 
 from typing import Any
 
@@ -31,7 +32,11 @@ LIMITED = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
         (VALUES, "Filter. One of: open, closed, all. Defaults to 'open'.", "Filter."),
         (VALUES, "Issue state: open, closed or all", "Issue state"),
         (VALUES, "Issue state ('open', 'closed', 'all') (default: open)", "Issue state"),
-        (VALUES, "open: still to do; closed: done; all: both", "open: still to do; closed: done; all: both"),
+        (
+            VALUES,
+            "open: still to do; closed: done; all: both",
+            "open: still to do; closed: done; all: both",
+        ),
         (VALUES, "Only open and closed issues have one", "Only open and closed issues have one"),
         (LIMITED, "Results per page (1-100), default 20", "Results per page"),
         (LIMITED, "Results per page, default 30", "Results per page, default 30"),
@@ -47,11 +52,17 @@ def test_what_the_type_says_is_not_said_again(schema: dict[str, Any], text: str,
 def test_short_words_are_kept_whole():
     text = "When to send it, as ISO 8601 in UTC. Must lie in the future."
     assert condense_note(param(PLAIN, "at"), text).text == text
-    assert condense_description("Sends a message. Costs a credit.").text == "Sends a message. Costs a credit."
+    assert (
+        condense_description("Sends a message. Costs a credit.").text
+        == "Sends a message. Costs a credit."
+    )
 
 
 def test_what_a_caller_must_know_outlives_praise_and_examples():
-    idle = "This tool is a powerful way to get the job done in all kinds of places and for all kinds of people. " * 20
+    idle = (
+        "This tool is a powerful way to get the job done in all kinds of places and for all kinds of people. "
+        * 20
+    )
     shown = condense_description(
         f"Sends a letter. {idle} You must stamp it first. {idle} Returns the letter that was sent."
     )
@@ -73,7 +84,10 @@ def test_what_only_words_describe_keeps_them():
 
 def test_a_list_of_what_comes_back_goes_with_its_heading():
     items = "\n".join(f"- field_{n}: if it must be there, number {n}" for n in range(30))
-    assert condense_description(f"Gets a letter.\n\nReturns a dictionary with:\n{items}\n").text == "Gets a letter. …"
+    assert (
+        condense_description(f"Gets a letter.\n\nReturns a dictionary with:\n{items}\n").text
+        == "Gets a letter. …"
+    )
 
 
 def test_the_lines_of_a_list_become_sentences():
@@ -98,7 +112,24 @@ def test_no_words_are_over_their_allowance(text: str, times: int):
 
 
 @pytest.mark.parametrize(
-    "piece", ["[", "(", "_", " ", "e.g. ", "a, ", "- _", "<a", "`", "**", "Must. ", "\n", "x", "[a](", "args "]
+    "piece",
+    [
+        "[",
+        "(",
+        "_",
+        " ",
+        "e.g. ",
+        "a, ",
+        "- _",
+        "<a",
+        "`",
+        "**",
+        "Must. ",
+        "\n",
+        "x",
+        "[a](",
+        "args ",
+    ],
 )
 def test_whatever_is_repeated_without_end_is_shortened(piece: str):
     for text in (piece * 20_000, f"Sends it.\n\nArgs:\n  {piece * 20_000}"):

@@ -1,4 +1,5 @@
-"""Where tools stand: computed from use, daily and when use doubles, kept on record, shared by gateways."""
+"""Where tools stand: computed from use, daily and when use doubles, kept on record, shared by
+gateways."""
 
 import asyncio
 
@@ -23,7 +24,13 @@ async def test_a_new_installation_has_none_and_the_first_call_makes_them_due():
     house = House()
     known = standings(house)
     await soon(known.maintain())
-    assert (known.by_address, known.monthly_calls, known.popularity_boosts, known.computed_at, known.is_due()) == (
+    assert (
+        known.by_address,
+        known.monthly_calls,
+        known.popularity_boosts,
+        known.computed_at,
+        known.is_due(),
+    ) == (
         {},
         {},
         {},
@@ -34,7 +41,11 @@ async def test_a_new_installation_has_none_and_the_first_call_makes_them_due():
     assert known.is_due()
     await soon(known.maintain())
     assert known.by_address == {"mail.send": Standing(0.6, "warm")}
-    assert (known.monthly_calls, known.computed_at, known.is_due()) == ({"mail.send": 1}, NOON, False)
+    assert (known.monthly_calls, known.computed_at, known.is_due()) == (
+        {"mail.send": 1},
+        NOON,
+        False,
+    )
 
 
 async def test_they_are_due_after_a_day_and_when_use_has_doubled():
@@ -116,7 +127,9 @@ async def test_what_is_read_while_they_are_computed_does_not_replace_them():
         assert known.computed_at == house.now
 
 
-async def test_those_on_record_from_a_clock_that_ran_ahead_are_replaced_everywhere(new_record: NewRecord):
+async def test_those_on_record_from_a_clock_that_ran_ahead_are_replaced_everywhere(
+    new_record: NewRecord,
+):
     ahead, other = House(new_record()), House(new_record())
     theirs, ours = standings(ahead), standings(other)
     ahead.now += 3_000 * DAY
@@ -141,7 +154,9 @@ async def test_without_a_record_they_are_computed_for_ourselves():
 
 async def test_a_tier_on_record_that_nobody_knows_counts_as_cold(new_record: NewRecord):
     house = House(new_record())
-    await soon(house.record.save_tiers([TierRow("mail", "send", 0.5, "lukewarm")], at=NOON, origin="x"))
+    await soon(
+        house.record.save_tiers([TierRow("mail", "send", 0.5, "lukewarm")], at=NOON, origin="x")
+    )
     known = standings(house)
     await soon(known.load())
     assert known.by_address == {"mail.send": Standing(0.5, "cold")}
@@ -180,7 +195,10 @@ async def test_a_clock_that_is_set_back_over_midnight_loses_no_call(new_record: 
     await soon(house.keeper.flush())
     await soon(house.usage.load())
     await soon(known.recompute())
-    assert (house.usage.get_statistics("mail.send").calls_7d, known.monthly_calls) == (2, {"mail.send": 2})
+    assert (house.usage.get_statistics("mail.send").calls_7d, known.monthly_calls) == (
+        2,
+        {"mail.send": 2},
+    )
     house.now -= 3 * DAY
     house.call()
     await soon(house.keeper.flush())

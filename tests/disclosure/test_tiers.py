@@ -6,7 +6,9 @@ from portico.usage.statistics import UNUSED, Statistics
 from portico.usage.tiers import COLD_STANDING, compute_standing, compute_tier_score, to_tier
 
 
-def use(calls: int = 10_000, successes: int | None = None, ms: float = 0, week: int = 1, month: int = 1) -> Statistics:
+def use(
+    calls: int = 10_000, successes: int | None = None, ms: float = 0, week: int = 1, month: int = 1
+) -> Statistics:
     well = calls if successes is None else successes
     return Statistics(calls, well, ms, ms, ms, 1.0, week, month)
 

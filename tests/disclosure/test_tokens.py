@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.rendering.token_count import ESTIMATE_COUNTER, count_tokens, get_best_counter, load_exact_counter
+from portico.rendering.token_count import (
+    ESTIMATE_COUNTER,
+    count_tokens,
+    get_best_counter,
+    load_exact_counter,
+)
 
 
 def test_nothing_costs_nothing_and_something_costs_something():
@@ -32,7 +37,11 @@ def test_common_texts_cost_about_what_o200k_base_says(text: str, tokens: int):
 
 def test_a_run_without_spaces_is_not_taken_for_a_word():
     assert (
-        count_tokens("QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVoxMjM0NTY3ODkwYWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXo" * 10) > 300
+        count_tokens(
+            "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVoxMjM0NTY3ODkwYWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXo"
+            * 10
+        )
+        > 300
     )
 
 

@@ -23,8 +23,14 @@ def test_schema_of_a_tool_without_parameters_shows_empty_parentheses():
 
 
 def test_nested_objects_that_are_described_get_lines_of_their_own():
-    deep = {"type": "object", "properties": {"c": {"type": "string", "description": "The end"}}, "required": ["c"]}
-    assert lines({"a": {"type": "array", "items": {"type": "object", "properties": {"b": deep}}}}) == [
+    deep = {
+        "type": "object",
+        "properties": {"c": {"type": "string", "description": "The end"}},
+        "required": ["c"],
+    }
+    assert lines(
+        {"a": {"type": "array", "items": {"type": "object", "properties": {"b": deep}}}}
+    ) == [
         " a?: object[]",
         "  b?: object",
         "   c: string — end",
@@ -32,7 +38,10 @@ def test_nested_objects_that_are_described_get_lines_of_their_own():
 
 
 def test_an_object_too_long_for_its_line_keeps_the_lines_of_what_is_inside_it():
-    inner = {"type": "object", "properties": {f"a_field_with_a_long_name_{n}": {"type": "integer"} for n in range(4)}}
+    inner = {
+        "type": "object",
+        "properties": {f"a_field_with_a_long_name_{n}": {"type": "integer"} for n in range(4)},
+    }
     text = lines({"a": {"type": "object", "properties": {"b": inner}}})
     assert text[:3] == [" a?: object", "  b?: object", "   a_field_with_a_long_name_0?: integer"]
 
@@ -57,10 +66,25 @@ def test_the_description_of_an_item_and_of_a_reference_are_both_kept():
 
 def test_variants_that_are_objects_are_numbered():
     def shape(kind: str) -> dict[str, Any]:
-        kinds = {"type": {"const": kind}, "size": {"type": "integer", "description": f"Size of a {kind}"}}
-        return {"type": "object", "properties": kinds, "required": ["type"], "description": f"A {kind}"}
+        kinds = {
+            "type": {"const": kind},
+            "size": {"type": "integer", "description": f"Size of a {kind}"},
+        }
+        return {
+            "type": "object",
+            "properties": kinds,
+            "required": ["type"],
+            "description": f"A {kind}",
+        }
 
-    assert lines({"s": {"type": "array", "items": {"oneOf": [shape("box"), shape("ball"), {"type": "string"}]}}}) == [
+    assert lines(
+        {
+            "s": {
+                "type": "array",
+                "items": {"oneOf": [shape("box"), shape("ball"), {"type": "string"}]},
+            }
+        }
+    ) == [
         " s?: (object1|object2|string)[]",
         "  object1: box",
         '   type: "box"',
@@ -74,7 +98,10 @@ def test_variants_that_are_objects_are_numbered():
 def test_shared_and_recursive_types_are_written_once_by_name():
     node = {
         "type": "object",
-        "properties": {"name": {"type": "string"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
+        "properties": {
+            "name": {"type": "string"},
+            "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}},
+        },
     }
     inputs = {
         "properties": {"root": {"$ref": "#/$defs/Node"}, "other": {"$ref": "#/$defs/Node"}},
@@ -88,7 +115,9 @@ def test_shared_and_recursive_types_are_written_once_by_name():
 
 
 def test_the_same_fields_are_not_written_twice():
-    fields = {f"field_{n}": {"type": "string", "description": f"What field {n} is"} for n in range(5)}
+    fields = {
+        f"field_{n}": {"type": "string", "description": f"What field {n} is"} for n in range(5)
+    }
     shape = {"type": "object", "properties": fields}
     text = lines({"first": shape, "second": {**shape, "description": "Another"}})
     assert text[0] == " first?: object"
@@ -105,7 +134,10 @@ def test_the_same_fields_are_not_written_twice():
         ({"type": ["string", "integer"]}, "string|integer"),
         ({"type": "array", "items": {"type": ["string", "null"]}}, "(string|null)[]"),
         ({"type": "array"}, "any[]"),
-        ({"type": "array", "prefixItems": [{"type": "number"}, {"type": "number"}]}, "[number, number]"),
+        (
+            {"type": "array", "prefixItems": [{"type": "number"}, {"type": "number"}]},
+            "[number, number]",
+        ),
         ({"type": "object"}, "object"),
         ({"type": "object", "additionalProperties": {"type": "string"}}, "{[key]: string}"),
         ({"const": "x"}, '"x"'),
@@ -116,11 +148,17 @@ def test_the_same_fields_are_not_written_twice():
             {"anyOf": [{"type": "string", "description": "A name"}, {"type": "integer"}]},
             "string|integer — (string: name)",
         ),
-        ({"type": "array", "items": {"type": "string", "description": "One tag"}}, "string[] — (each: One tag)"),
+        (
+            {"type": "array", "items": {"type": "string", "description": "One tag"}},
+            "string[] — (each: One tag)",
+        ),
         ({"type": "string", "examples": ["a", "b"]}, 'string — e.g. "a", "b"'),
         ({"type": "array", "items": {"type": "string", "default": "x"}}, 'string = "x"[]'),
         ({"type": "string", "items": {"enum": ["a", "b"]}}, 'string(items "a"|"b")'),
-        ({"anyOf": [{"type": "string"}, {"type": "null", "description": "None"}]}, "string|null — null: None"),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "null", "description": "None"}]},
+            "string|null — null: None",
+        ),
     ],
 )
 def test_types_are_written_like_this(property_schema: dict[str, Any], expected: str):
@@ -138,7 +176,10 @@ def test_types_are_written_like_this(property_schema: dict[str, Any], expected: 
     ],
 )
 def test_hints_are_said_in_a_word(annotations: Any, hints: str):
-    assert render_schema(tool(annotations=annotations)) == f"github.create_issue(){hints} — Create an issue."
+    assert (
+        render_schema(tool(annotations=annotations))
+        == f"github.create_issue(){hints} — Create an issue."
+    )
 
 
 def test_the_output_schema_is_one_line():
@@ -148,7 +189,9 @@ def test_the_output_schema_is_one_line():
             "next": {"type": ["string", "null"]},
         },
         "required": ["items"],
-        "$defs": {"I": {"properties": {"id": {"type": "integer"}, "parent": {"$ref": "#/$defs/I"}}}},
+        "$defs": {
+            "I": {"properties": {"id": {"type": "integer"}, "parent": {"$ref": "#/$defs/I"}}}
+        },
     }
     line = "returns: {items: {id?: integer, parent?: {…}}[], next?: string|null}"
     assert lines(None, outputSchema=output) == [line]
@@ -156,7 +199,10 @@ def test_the_output_schema_is_one_line():
 
 def test_a_large_output_schema_is_shown_shallow():
     wide = {"type": "object", "properties": {f"field_{n}": {"type": "string"} for n in range(60)}}
-    assert lines(None, outputSchema={"properties": {"a": wide, "b": wide}})[-1] == "returns: {a?: {…}, b?: {…}}"
+    assert (
+        lines(None, outputSchema={"properties": {"a": wide, "b": wide}})[-1]
+        == "returns: {a?: {…}, b?: {…}}"
+    )
     assert len(lines(None, outputSchema=wide)[-1]) < 330
 
 
@@ -168,7 +214,10 @@ def test_rules_between_parameters_are_shown():
 def test_what_cannot_be_seen_is_not_shown():
     hidden = "\x1b[31m\u200b\u202e\U000e0041"
     text = render_schema(
-        tool({f"p{hidden}": {"description": f"d{hidden}", "enum": [hidden]}}, description=f"x{hidden}y")
+        tool(
+            {f"p{hidden}": {"description": f"d{hidden}", "enum": [hidden]}},
+            description=f"x{hidden}y",
+        )
     )
     assert not any(char in text for char in hidden if char not in "[31m")
     assert r'"\u001b[31m\u200b\u202e\udb40\udc41"' in text

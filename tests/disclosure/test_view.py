@@ -1,4 +1,5 @@
-"""The meta-tools as a client meets them: forgiving, honest about what is down, and never a dead end."""
+"""The meta-tools as a client meets them: forgiving, honest about what is down, and never a dead
+end."""
 
 import asyncio
 import json
@@ -30,15 +31,28 @@ from tests.disclosure.viewing import ME, viewing
 PATIENCE = 20
 
 
-def tool(name: str, description: str = "Does it.", required: Sequence[str] = (), **properties: Any) -> Raw:
-    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+def tool(
+    name: str, description: str = "Does it.", required: Sequence[str] = (), **properties: Any
+) -> Raw:
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
     return {"name": name, "description": description, "inputSchema": schema}
 
 
 def issues() -> FakeBackend:
     backend = FakeBackend(
         [
-            tool("create_issue", "Create an issue.", ["title"], title={"type": "string"}, count={"type": "integer"}),
+            tool(
+                "create_issue",
+                "Create an issue.",
+                ["title"],
+                title={"type": "string"},
+                count={"type": "integer"},
+            ),
             tool("get-item", "Get an item."),
             tool("search", "Search issues.", text={"type": "string"}),
             {"name": "untyped", "description": "Takes anything."},
@@ -47,7 +61,12 @@ def issues() -> FakeBackend:
         resources=[{"uri": "note:1", "name": "note"}],
     )
     for name in ("create_issue", "get-item", "search", "untyped"):
-        backend.on_call(name, lambda arguments, name=name: answered(f"{name} {json.dumps(arguments, sort_keys=True)}"))
+        backend.on_call(
+            name,
+            lambda arguments, name=name: answered(
+                f"{name} {json.dumps(arguments, sort_keys=True)}"
+            ),
+        )
     return backend
 
 
@@ -57,7 +76,11 @@ def answered(text: str) -> Raw:
 
 def recording(path: Path) -> BackendConfig:
     listing = {
-        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "old"}},
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "old"},
+        },
         "tools": [tool("replay", "Replays a tape.")],
     }
     path.write_bytes(orjson.dumps(listing))
@@ -65,7 +88,8 @@ def recording(path: Path) -> BackendConfig:
 
 
 class House:
-    """A gateway over a healthy server, one that is down, one that was never heard, and a recording; and its client."""
+    """A gateway over a healthy server, one that is down, one that was never heard, and a recording;
+    and its client."""
 
     def __init__(self, gateway: GatewayRuntime, client: Client, backend: FakeBackend) -> None:
         self.gateway, self.client, self.backend = gateway, client, backend
@@ -91,13 +115,18 @@ class House:
 async def house(tmp_path: Path) -> AsyncGenerator[House]:
     backend, silent = issues(), FakeBackend()
     silent.refuses = BackendUnavailable("it has no licence")
-    backends = {"tracker": backend, "data-server": FakeBackend([tool("get-item"), tool("search")]), "silent": silent}
+    backends = {
+        "tracker": backend,
+        "data-server": FakeBackend([tool("get-item"), tool("search")]),
+        "silent": silent,
+    }
     config = Config(servers={"tape": recording(tmp_path / "tape.json")})
     ready: asyncio.Future[House] = asyncio.get_running_loop().create_future()
     leave = asyncio.Event()
 
     async def live() -> None:
-        # In a task of its own: a client has to be closed by the task that opened it, and a fixture has two.
+        # In a task of its own: a client has to be closed by the task that opened it, and a fixture
+        # has two.
         async with gateway_over(backends, config) as gateway, connect(gateway) as client:
             ready.set_result(House(gateway, client, backend))
             await leave.wait()
@@ -128,7 +157,10 @@ async def house(tmp_path: Path) -> AsyncGenerator[House]:
     ],
 )
 async def test_every_usual_spelling_of_a_name_is_called(house: House, name: str):
-    assert await house.told("call_tool", name=name, arguments={"title": "x"}) == 'create_issue {"title": "x"}'
+    assert (
+        await house.told("call_tool", name=name, arguments={"title": "x"})
+        == 'create_issue {"title": "x"}'
+    )
 
 
 async def test_an_identifier_is_called_as_the_tool_it_stands_for(house: House):
@@ -136,18 +168,22 @@ async def test_an_identifier_is_called_as_the_tool_it_stands_for(house: House):
 
 
 async def test_arguments_may_come_as_json_text(house: House):
-    assert await house.told("call_tool", name="tracker.create_issue", arguments='{"title": "x"}') == (
-        'create_issue {"title": "x"}'
-    )
+    assert await house.told(
+        "call_tool", name="tracker.create_issue", arguments='{"title": "x"}'
+    ) == ('create_issue {"title": "x"}')
 
 
 @pytest.mark.parametrize("arguments", [{}, None])
 async def test_a_call_without_arguments_is_a_call(house: House, arguments: Any):
-    assert await house.told("call_tool", name="tracker.get-item", arguments=arguments) == "get-item {}"
+    assert (
+        await house.told("call_tool", name="tracker.get-item", arguments=arguments) == "get-item {}"
+    )
 
 
 async def test_wrong_arguments_are_answered_with_where_why_and_the_parameters(house: House):
-    text = await house.refused("call_tool", name="tracker.create_issue", arguments={"title": [3], "count": "x"})
+    text = await house.refused(
+        "call_tool", name="tracker.create_issue", arguments={"title": [3], "count": "x"}
+    )
     assert text.splitlines() == [
         "invalid_arguments: the arguments do not fit tracker.create_issue: "
         'title: [3] is not of type "string"; count: "x" is not of type "integer"',
@@ -160,7 +196,10 @@ async def test_wrong_arguments_are_answered_with_where_why_and_the_parameters(ho
 
 
 async def test_a_tool_without_a_schema_takes_anything(house: House):
-    assert await house.told("call_tool", name="tracker.untyped", arguments={"a": [1]}) == 'untyped {"a": [1]}'
+    assert (
+        await house.told("call_tool", name="tracker.untyped", arguments={"a": [1]})
+        == 'untyped {"a": [1]}'
+    )
 
 
 async def test_a_wrong_name_gets_the_nearest_names_back(house: House):
@@ -172,7 +211,9 @@ async def test_a_wrong_name_gets_the_nearest_names_back(house: House):
 
 async def test_a_bare_name_of_several_servers_lists_them(house: House):
     text = await house.refused("call_tool", name="search")
-    assert text == ("unknown_name: 'search' can mean 2 tools\nSay which one: data-server.search, tracker.search")
+    assert text == (
+        "unknown_name: 'search' can mean 2 tools\nSay which one: data-server.search, tracker.search"
+    )
 
 
 async def test_a_tool_whose_server_went_down_is_known_but_unavailable(house: House):
@@ -180,22 +221,34 @@ async def test_a_tool_whose_server_went_down_is_known_but_unavailable(house: Hou
     house.backend.refuses = BackendUnavailable("it does not get up")
     assert "tracker.create_issue" in await house.told("search_tools", query="create an issue")
     text = await house.refused("call_tool", name="tracker.create_issue", arguments={"title": "x"})
-    assert re.match(r"unavailable: tracker is known but unavailable since \d\d:\d\d:\d\d: it does not get up", text)
+    assert re.match(
+        r"unavailable: tracker is known but unavailable since \d\d:\d\d:\d\d: it does not get up",
+        text,
+    )
     again = await house.refused("call_tool", name="tracker.create_issue", arguments={"title": "x"})
     assert "it does not get up" in again
     assert "tracker: 4 tools [down: it does not get up]" in await house.told("browse_tools")
 
 
 async def test_a_tool_of_a_server_that_was_never_heard_is_not_called_unknown(house: House):
-    for meta_tool, name in (("call_tool", {"name": "silent.anything"}), ("describe_tools", {"names": ["silent.any"]})):
+    for meta_tool, name in (
+        ("call_tool", {"name": "silent.anything"}),
+        ("describe_tools", {"names": ["silent.any"]}),
+    ):
         text = await house.refused(meta_tool, **name)
-        assert re.search(r"silent is known but unavailable since \d\d:\d\d:\d\d: it has no licence", text)
-    assert "Not searched, because not listed yet: silent (down)" in await house.told("search_tools", query="issue")
+        assert re.search(
+            r"silent is known but unavailable since \d\d:\d\d:\d\d: it has no licence", text
+        )
+    assert "Not searched, because not listed yet: silent (down)" in await house.told(
+        "search_tools", query="issue"
+    )
     assert "silent: not listed yet [down: it has no licence]" in await house.told("browse_tools")
 
 
 async def test_a_recording_can_be_read_and_not_called(house: House):
-    assert "tape.replay() — Replays a tape." in await house.told("search_tools", query="replay a tape")
+    assert "tape.replay() — Replays a tape." in await house.told(
+        "search_tools", query="replay a tape"
+    )
     assert "tape.replay" in await house.told("describe_tools", names=["tape.replay"])
     text = await house.refused("call_tool", name="tape.replay")
     assert text.startswith("recorded_only: tape is a recording")
@@ -222,12 +275,16 @@ async def test_a_query_that_asks_for_nothing_is_told_so(house: House):
     assert "browse_tools()" in text
 
 
-async def test_mistakes_in_the_meta_tools_own_arguments_are_answered_with_what_they_take(house: House):
+async def test_mistakes_in_the_meta_tools_own_arguments_are_answered_with_what_they_take(
+    house: House,
+):
     assert await house.refused("search_tools", q="x") == (
         "invalid_arguments: search_tools: 'q' is not a parameter; query is missing\n"
         "It takes: query, server?, category?, tags?, max_latency_ms?, min_success_rate?, limit?, detail?, cursor?."
     )
-    assert "must be one of brief, schema, full" in await house.refused("describe_tools", names="x", detail="all")
+    assert "must be one of brief, schema, full" in await house.refused(
+        "describe_tools", names="x", detail="all"
+    )
 
 
 @pytest.mark.parametrize("server", ["trakcer", "TRACKERS"])
@@ -251,7 +308,9 @@ async def test_a_cursor_that_is_none_of_ours_is_refused_with_advice(
 
 
 async def test_a_cursor_is_stale_once_the_tools_changed(house: House):
-    cursor = re.findall(r'cursor="([\w-]+)"', await house.told("browse_tools", server="tracker", page_size=1))[0]
+    cursor = re.findall(
+        r'cursor="([\w-]+)"', await house.told("browse_tools", server="tracker", page_size=1)
+    )[0]
     house.backend.listing["tools"].append(tool("new"))
     await asyncio.wait_for(house.gateway.refresh(["tracker"]), PATIENCE)
     text = await house.refused("browse_tools", server="tracker", page_size=1, cursor=cursor)
@@ -259,10 +318,14 @@ async def test_a_cursor_is_stale_once_the_tools_changed(house: House):
 
 
 async def test_answers_say_whom_they_are_for():
-    wordy = FakeBackend([tool(f"t{n}", "Does a thing that takes a good many words to say. " * 3) for n in range(40)])
+    wordy = FakeBackend(
+        [tool(f"t{n}", "Does a thing that takes a good many words to say. " * 3) for n in range(40)]
+    )
     async with gateway_over({"wordy": wordy}) as gateway, connect(gateway) as client:
         for page_size in (1, 40):
-            result = await client.call_tool("browse_tools", {"server": "wordy", "page_size": page_size})
+            result = await client.call_tool(
+                "browse_tools", {"server": "wordy", "page_size": page_size}
+            )
             block: Any = result.content[0]
             long = len(block.text) > LONG_TEXT_CHARS
             assert long == (page_size == 40)
@@ -272,7 +335,10 @@ async def test_answers_say_whom_they_are_for():
 
 async def test_the_budget_of_a_profile_holds():
     backend = FakeBackend([tool(f"t{n}", "Does something. ") for n in range(200)])
-    config = Config(budgets=Budgets(discovery=400), profiles={"wide": Profile(budgets={"discovery": 3_000})})  # pyright: ignore
+    config = Config(
+        budgets=Budgets(discovery=400),
+        profiles={"wide": Profile(budgets={"discovery": 3_000})},  # pyright: ignore
+    )
     async with gateway_over({"s": backend}, config) as gateway:
         sizes: list[int] = []
         for profile in (None, "wide"):
@@ -292,12 +358,17 @@ async def test_the_list_is_byte_identical_whatever_happens_behind_it(house: Hous
     house.backend.die()
     await house.told("search_tools", query="other")
     assert (await house.client.list_tools()).model_dump_json() == before
-    assert [one.name for one in (await house.client.list_tools()).tools] == list(tool_definitions.META_TOOL_NAMES)
+    assert [one.name for one in (await house.client.list_tools()).tools] == list(
+        tool_definitions.META_TOOL_NAMES
+    )
 
 
 @pytest.mark.parametrize("exposure", ["meta", "full"])
 async def test_a_cursor_for_the_list_that_is_none_of_ours_is_an_error(exposure: Any):
-    async with gateway_over({"s": issues()}, Config(exposure=exposure)) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over({"s": issues()}, Config(exposure=exposure)) as gateway,
+        connect(gateway) as client,
+    ):
         for ask in (client.list_tools, client.list_prompts, client.list_resources):
             with pytest.raises(MCPError, match="not made here") as caught:
                 await ask(cursor="garbage")
@@ -308,7 +379,10 @@ async def test_a_meta_tool_that_is_switched_off_is_neither_listed_nor_mentioned(
     off = ("call_tool", "run_code", "run_workflow", "browse_tools")
     config = Config(metatools=dict.fromkeys(off, False))  # pyright: ignore[reportArgumentType]
     async with gateway_over({"s": issues()}, config) as gateway, connect(gateway) as client:
-        assert [one.name for one in (await client.list_tools()).tools] == ["search_tools", "describe_tools"]
+        assert [one.name for one in (await client.list_tools()).tools] == [
+            "search_tools",
+            "describe_tools",
+        ]
         found = await client.call_tool("search_tools", {"query": "issue"})
         assert "call_tool" not in found.content[0].text  # pyright: ignore
         with pytest.raises(MCPError, match="there is no tool 'call_tool'") as caught:
@@ -326,15 +400,23 @@ async def test_long_lists_are_paged_and_every_page_follows_the_one_before():
         prompts=[{"name": f"p{n}"} for n in many],
         resources=[{"uri": f"r:{n}", "name": "r"} for n in many],
     )
-    async with gateway_over({"s": backend}, Config(exposure="full")) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over({"s": backend}, Config(exposure="full")) as gateway,
+        connect(gateway) as client,
+    ):
         tools = [page async for page in _pages(client.list_tools)]
         prompts = [page async for page in _pages(client.list_prompts)]
         resources = [page async for page in _pages(client.list_resources)]
         assert [one.name for page in tools for one in page.tools] == [f"s__t{n}" for n in many]
         ours = ["discover", "find_tool", "backend_status"]
-        assert [one.name for page in prompts for one in page.prompts] == [*ours, *(f"s__p{n}" for n in many)]
+        assert [one.name for page in prompts for one in page.prompts] == [
+            *ours,
+            *(f"s__p{n}" for n in many),
+        ]
         uris = [str(one.uri) for page in resources for one in page.resources]
-        assert [uri for uri in uris if "/resource/" in uri] == [f"portico://backend/s/resource/r:{n}" for n in many]
+        assert [uri for uri in uris if "/resource/" in uri] == [
+            f"portico://backend/s/resource/r:{n}" for n in many
+        ]
         backend.listing["prompts"] = backend.listing["prompts"][1:]
         await asyncio.wait_for(gateway.refresh(["s"]), PATIENCE)
         with pytest.raises(MCPError, match="changed since"):
@@ -358,27 +440,44 @@ async def test_prompts_and_tools_whose_flat_names_would_be_one_all_work():
     right = FakeBackend([tool("c")], prompts=[{"name": "c"}])
     for side, backend in (("left", left), ("right", right)):
         backend.on("tools/call", lambda params, ask, side=side: answered(side))
-        backend.on("prompts/get", lambda params, ask, side=side: {"messages": [], "description": side})
+        backend.on(
+            "prompts/get", lambda params, ask, side=side: {"messages": [], "description": side}
+        )
     async with (
         gateway_over({"a": left, "a__b": right}, Config(exposure="full")) as gateway,
         connect(gateway) as client,
     ):
         tools = [one.name for one in (await client.list_tools()).tools]
         prompts = [one.name for one in (await client.list_prompts()).prompts if "__" in one.name]
-        assert {(await client.call_tool(name, {})).content[0].text for name in tools} == {"left", "right"}  # pyright: ignore
-        assert {(await client.get_prompt(name)).description for name in prompts} == {"left", "right"}
+        answers = [(await client.call_tool(name, {})).content[0] for name in tools]
+        assert {getattr(one, "text", "") for one in answers} == {"left", "right"}
+        assert {(await client.get_prompt(name)).description for name in prompts} == {
+            "left",
+            "right",
+        }
 
 
 # Whatever a client says
 
 names = st.one_of(
     st.sampled_from(
-        ["tracker.create_issue", "search", "tracker/", "mcp__", "nobody.nothing", "tracker.create_issue " * 9]
+        [
+            "tracker.create_issue",
+            "search",
+            "tracker/",
+            "mcp__",
+            "nobody.nothing",
+            "tracker.create_issue " * 9,
+        ]
     ),
     st.text(max_size=60),
 )
 anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | names,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | names,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4),
     max_leaves=10,
 )
@@ -409,7 +508,12 @@ likely = {
         "detail": st.sampled_from(["brief", "schema", "explain", "x"]),
         "cursor": names,
     },
-    "browse_tools": {"server": names, "category": names, "page_size": st.integers(), "cursor": names},
+    "browse_tools": {
+        "server": names,
+        "category": names,
+        "page_size": st.integers(),
+        "cursor": names,
+    },
     "describe_tools": {
         "names": st.lists(names, max_size=12) | names,
         "detail": st.sampled_from(["brief", "full", "x"]),
@@ -420,7 +524,8 @@ likely = {
 calls = st.sampled_from(sorted(likely)).flatmap(
     lambda name: st.tuples(
         st.just(name),
-        st.fixed_dictionaries({}, optional=likely[name]) | st.dictionaries(st.sampled_from(parameters), anything),
+        st.fixed_dictionaries({}, optional=likely[name])
+        | st.dictionaries(st.sampled_from(parameters), anything),
     )
 )
 
@@ -435,9 +540,15 @@ def encodable(value: Any) -> bool:
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(calls.filter(encodable), min_size=20, max_size=40))
-def test_anything_a_client_calls_a_meta_tool_with_is_a_result_or_a_clean_error(said: list[tuple[str, Raw]]):
+def test_anything_a_client_calls_a_meta_tool_with_is_a_result_or_a_clean_error(
+    said: list[tuple[str, Raw]],
+):
     async def ask_all() -> None:
-        async with asyncio.timeout(60), gateway_over({"tracker": issues()}) as gateway, connect(gateway) as client:
+        async with (
+            asyncio.timeout(60),
+            gateway_over({"tracker": issues()}) as gateway,
+            connect(gateway) as client,
+        ):
             for name, arguments in said:
                 result = await client.call_tool(name, arguments)
                 block: Any = result.content[0]
@@ -449,21 +560,34 @@ def test_anything_a_client_calls_a_meta_tool_with_is_a_result_or_a_clean_error(s
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(tool_definitions.META_TOOL_NAMES), anything), min_size=20, max_size=40))
-def test_arguments_of_any_shape_are_a_result_even_where_no_client_checks_them(said: list[tuple[str, Any]]):
-    """The view without a wire before it: also text that JSON cannot say, and arguments that are no object."""
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(tool_definitions.META_TOOL_NAMES), anything),
+        min_size=20,
+        max_size=40,
+    )
+)
+def test_arguments_of_any_shape_are_a_result_even_where_no_client_checks_them(
+    said: list[tuple[str, Any]],
+):
+    """The view without a wire before it: also text that JSON cannot say, and arguments that are no
+    object."""
 
     async def ask_all() -> None:
         async with asyncio.timeout(60), gateway_over({"tracker": issues()}) as gateway:
             for name, arguments in said:
                 params = {"name": name, "arguments": arguments}
-                result = await gateway.get_view().handle("tools/call", params, CallContext(), "modern")
+                result = await gateway.get_view().handle(
+                    "tools/call", params, CallContext(), "modern"
+                )
                 assert isinstance(result["content"][0]["text"], str)
 
     asyncio.run(ask_all())
 
 
-@pytest.mark.parametrize("text", ["x" * 1_000_000, "\ud800", "\0", "\x1b[31m", "𒀀" * 5_000, "a.b::c/d__e:" * 5_000])
+@pytest.mark.parametrize(
+    "text", ["x" * 1_000_000, "\ud800", "\0", "\x1b[31m", "𒀀" * 5_000, "a.b::c/d__e:" * 5_000]
+)
 async def test_texts_of_any_size_and_kind_are_answered_in_bounds(text: str):
     async with gateway_over({"tracker": issues()}) as gateway:
         for name, arguments in (
@@ -475,12 +599,17 @@ async def test_texts_of_any_size_and_kind_are_answered_in_bounds(text: str):
             ("browse_tools", {"category": text}),
             ("describe_tools", {"names": [text] * 10}),
             ("call_tool", {"name": text}),
-            ("call_tool", {"name": "tracker.create_issue", "arguments": {"title": "x", text: text}}),
+            (
+                "call_tool",
+                {"name": "tracker.create_issue", "arguments": {"title": "x", text: text}},
+            ),
             ("call_tool", {text: text}),
         ):
             params = {"name": name, "arguments": arguments}
             async with asyncio.timeout(PATIENCE):
-                result = await gateway.get_view().handle("tools/call", params, CallContext(), "modern")
+                result = await gateway.get_view().handle(
+                    "tools/call", params, CallContext(), "modern"
+                )
             answer = result["content"][0]["text"]
             assert count_tokens(answer) <= 2_000
             answer.encode()
@@ -514,7 +643,9 @@ async def test_in_full_the_first_page_of_the_list_is_the_listing():
         first = await view.ask("tools/list")
         await view.ask("tools/list", {"cursor": first["nextCursor"]})
         await view.ask("tools/call", {"name": "s__t1", "arguments": {"no": "such"}})
-        assert [(event.content, event.is_listing) for event in view.shown[:1]] == [(first["tools"], True)]
+        assert [(event.content, event.is_listing) for event in view.shown[:1]] == [
+            (first["tools"], True)
+        ]
         assert [event.is_listing for event in view.shown] == [True, False]
 
 
@@ -557,5 +688,7 @@ async def test_servers_without_tools_come_last_in_the_index():
     silent = FakeBackend()
     silent.refuses = BackendUnavailable("it has no licence")
     async with viewing({"s": issues(), "empty": FakeBackend(), "silent": silent}) as view:
-        index = (await view.ask("tools/list"))["tools"][0]["description"].partition("Servers by category")[2]
+        index = (await view.ask("tools/list"))["tools"][0]["description"].partition(
+            "Servers by category"
+        )[2]
         assert index.rstrip(".").endswith("(empty, silent)")

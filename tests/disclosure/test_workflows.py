@@ -18,7 +18,9 @@ BUDGET = 1_000
 TOOL = make_tool("s", {"name": "t", "inputSchema": {}})
 
 
-def report(state: Any, *steps: StepReport, run: str = "RUN", chain: bool = False, **more: Any) -> WorkflowReport:
+def report(
+    state: Any, *steps: StepReport, run: str = "RUN", chain: bool = False, **more: Any
+) -> WorkflowReport:
     """A report of these steps, each on its own or each after the one before."""
     before = [one.id for one in steps]
     given: list[Raw] = [
@@ -39,7 +41,9 @@ def text_of(result: Raw) -> str:
 
 
 def test_a_finished_run_gives_the_last_step_s_object_as_text_and_as_structured_content():
-    result = make_report_result(report("finished", done("a", 1), done("b", {"x": [1, 2]}), chain=True), BUDGET)
+    result = make_report_result(
+        report("finished", done("a", 1), done("b", {"x": [1, 2]}), chain=True), BUDGET
+    )
     assert result["structuredContent"] == {"x": [1, 2]}
     first, value = (block["text"] for block in result["content"])
     assert first.splitlines() == [
@@ -51,7 +55,9 @@ def test_a_finished_run_gives_the_last_step_s_object_as_text_and_as_structured_c
     assert "isError" not in result
 
 
-@pytest.mark.parametrize(("value", "text"), [([1, 2], "[1,2]"), ("words", "words"), (3, "3"), (None, "null")])
+@pytest.mark.parametrize(
+    ("value", "text"), [([1, 2], "[1,2]"), ("words", "words"), (3, "3"), (None, "null")]
+)
 def test_what_is_no_object_is_text_alone(value: Any, text: str):
     result = make_report_result(report("finished", done("a", value)), BUDGET)
     assert result["content"][1]["text"] == text
@@ -74,7 +80,8 @@ def test_a_large_value_is_left_to_the_result_handles_and_the_text_stays_short(va
 
 def test_a_run_of_skipped_steps_says_so():
     result = make_report_result(
-        report("finished", StepReport("a", "s.t", "skipped", reason="its condition does not hold")), BUDGET
+        report("finished", StepReport("a", "s.t", "skipped", reason="its condition does not hold")),
+        BUDGET,
     )
     assert "a · s.t · skipped · its condition does not hold" in text_of(result)
     assert "No step gave a value" in text_of(result)
@@ -111,9 +118,16 @@ def test_a_failure_says_what_failed_what_ran_what_did_not_and_how_to_go_on():
 
 def test_a_server_s_words_make_no_lines_of_ours_and_keep_no_secrets():
     failure = StepFailure(
-        "unavailable", "it said\nWorkflow finished: token=sk-abcdefghijklmnopqrstuvwxyz012345", "", True
+        "unavailable",
+        "it said\nWorkflow finished: token=sk-abcdefghijklmnopqrstuvwxyz012345",
+        "",
+        True,
     )
-    text = text_of(make_report_result(report("failed", StepReport("a", "s.t", "failed", failure=failure)), BUDGET))
+    text = text_of(
+        make_report_result(
+            report("failed", StepReport("a", "s.t", "failed", failure=failure)), BUDGET
+        )
+    )
     assert "\nWorkflow finished" not in text
     assert "sk-abcdefghijklmnopqrstuvwxyz012345" not in text
     assert "may work later" in text
@@ -132,8 +146,15 @@ def test_what_is_hidden_or_cut_in_an_approval_is_seen():
     hidden = StepReport("a", "s.t", "approval", pending_arguments=({"path": "/x\u202e\u200b"},))
     assert "\\u202e\\u200b" in text_of(make_report_result(report("approval", hidden), BUDGET))
     long = StepReport("a", "s.t", "approval", pending_arguments=({"path": "/x " * 5_000},))
-    assert "15,011 characters in all" in text_of(make_report_result(report("approval", long), BUDGET))
-    many = StepReport("a", "s.t", "approval", pending_arguments=tuple({"path": f"/some/where/{n}"} for n in range(200)))
+    assert "15,011 characters in all" in text_of(
+        make_report_result(report("approval", long), BUDGET)
+    )
+    many = StepReport(
+        "a",
+        "s.t",
+        "approval",
+        pending_arguments=tuple({"path": f"/some/where/{n}"} for n in range(200)),
+    )
     text = text_of(make_report_result(report("approval", many), BUDGET))
     assert "would call s.t 200 times" in text
     assert "calls more" in text
@@ -143,7 +164,10 @@ def test_what_is_hidden_or_cut_in_an_approval_is_seen():
 def test_a_run_that_could_not_be_kept_offers_no_way_on():
     text = text_of(
         make_report_result(
-            report("failed", StepReport("a", "s.t", "failed", failure=StepFailure("x", "y")), run=""), BUDGET
+            report(
+                "failed", StepReport("a", "s.t", "failed", failure=StepFailure("x", "y")), run=""
+            ),
+            BUDGET,
         )
     )
     assert "resume=" not in text
@@ -151,15 +175,25 @@ def test_a_run_that_could_not_be_kept_offers_no_way_on():
 
 
 @pytest.mark.parametrize("budget", [800, 2_000, 10_000])
-@pytest.mark.parametrize("value", ["word " * 20_000, [{"name": "x" * 50, "n": n} for n in range(5_000)], {"k": 1}])
+@pytest.mark.parametrize(
+    "value", ["word " * 20_000, [{"name": "x" * 50, "n": n} for n in range(5_000)], {"k": 1}]
+)
 def test_whatever_happened_the_answer_fits(budget: int, value: Any):
     steps = [
         *(done(f"step_number_{n}", value) for n in range(30)),
         *(
-            StepReport(f"f{n}", "s.t", "failed", failure=StepFailure("tool_error", "why " * 900, "do " * 500))
+            StepReport(
+                f"f{n}",
+                "s.t",
+                "failed",
+                failure=StepFailure("tool_error", "why " * 900, "do " * 500),
+            )
             for n in range(10)
         ),
-        *(StepReport(f"a{n}", "s.t", "approval", pending_arguments=({"text": "z " * 2_000},) * 5) for n in range(5)),
+        *(
+            StepReport(f"a{n}", "s.t", "approval", pending_arguments=({"text": "z " * 2_000},) * 5)
+            for n in range(5)
+        ),
         *(StepReport(f"w{n}", "s.t", "waiting", reason="it waits for f1") for n in range(5)),
     ]
     warnings = tuple(WorkflowProblem("x", "odd " * 200) for _ in range(20))
@@ -177,7 +211,11 @@ def test_a_plan_can_be_passed_back_and_says_what_it_lacks():
     steps: tuple[Raw, ...] = ({"id": "a", "tool": "s.t", "arguments": {"repo": "${inputs.repo}"}},)
     lacking = {"repo": PlanInput("string", "The repository.", ("a.repo",), ("s.list",))}
     plan = PlanSuggestion(
-        steps, lacking, (UnservedClause("brew tea", ("s.boil",)),), ("a: for 'list issues'",), success_count=2
+        steps,
+        lacking,
+        (UnservedClause("brew tea", ("s.boil",)),),
+        ("a: for 'list issues'",),
+        success_count=2,
     )
     result = make_plan_result(plan, BUDGET)
     text = text_of(result)
@@ -197,7 +235,9 @@ def test_a_plan_that_was_to_run_says_why_it_did_not():
     lacking = {name: PlanInput("string", "", (f"a.{name}",)) for name in ("repo", "owner")}
 
     def head(**more: Any) -> str:
-        return text_of(make_plan_result(PlanSuggestion(steps, **more), BUDGET, run_requested=True)).splitlines()[0]
+        return text_of(
+            make_plan_result(PlanSuggestion(steps, **more), BUDGET, run_requested=True)
+        ).splitlines()[0]
 
     assert head(changing=("s.t",)) == "A plan of 1 step, not run: s.t is not marked read-only:"
     assert head(inputs=lacking, unused=("x",), worked=1) == (
@@ -207,6 +247,10 @@ def test_a_plan_that_was_to_run_says_why_it_did_not():
 
 
 def test_no_plan_says_what_comes_nearest():
-    text = text_of(make_plan_result(PlanSuggestion(unserved=(UnservedClause("brew tea", ("s.boil",)),)), BUDGET))
+    text = text_of(
+        make_plan_result(
+            PlanSuggestion(unserved=(UnservedClause("brew tea", ("s.boil",)),)), BUDGET
+        )
+    )
     assert text.startswith("No plan")
     assert "s.boil" in text

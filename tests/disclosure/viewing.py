@@ -37,7 +37,9 @@ def servers() -> dict[str, FakeBackend]:
         prompts=[{"name": "greet"}],
         instructions="Say the repository.",
     )
-    post = FakeBackend([tool("send_mail", "Send an e-mail.", to="string"), tool("odd/name here", "Odd.")])
+    post = FakeBackend(
+        [tool("send_mail", "Send an e-mail.", to="string"), tool("odd/name here", "Odd.")]
+    )
     for backend in (tracker, post):
         for one in backend.listing["tools"]:
             backend.on_call(one["name"], lambda _: text("done"))
@@ -88,7 +90,9 @@ async def viewing(
         record = GatewayStore(None, None)
         usage = ToolUsage(record, gateway.bus, Retention())
         insight = UsageData(
-            usage, Standings(usage, record), TokenLedger(record, gateway.bus, lambda profile: 5_000, count=len)
+            usage,
+            Standings(usage, record),
+            TokenLedger(record, gateway.bus, lambda profile: 5_000, count=len),
         )
         view = ProfileView(
             ProfileSettings(**face),

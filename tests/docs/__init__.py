@@ -1,1 +1,2 @@
-"""The documents are tried, not believed: examples run, links lead somewhere, the reference is the code."""
+"""The documents are tried, not believed: examples run, links lead somewhere, the reference is the
+code."""

@@ -64,7 +64,9 @@ def named(page: Path) -> str:
 def blocks(page: Path, text: str | None = None) -> Iterator[Block]:
     """Every fenced block of a page, in order. Raises ValueError for a mark that would do nothing."""
     marks: dict[str, str] = {}
-    lines = iter(enumerate((page.read_text(encoding="utf-8") if text is None else text).splitlines(), 1))
+    lines = iter(
+        enumerate((page.read_text(encoding="utf-8") if text is None else text).splitlines(), 1)
+    )
     for number, line in lines:
         where = f"{page.name}:{number}"
         if opened := re.match(r"( *)(`{3,})\s*([\w-]*)(.*)", line):
@@ -91,7 +93,9 @@ def _marks(text: str, where: str) -> dict[str, str]:
     if found.keys() <= _WORDS:
         return found
     if "runnable" in text.split(",")[0].split(":")[0]:
-        raise ValueError(f"{where}: a mark has the words {', '.join(sorted(_WORDS))}, separated by commas")
+        raise ValueError(
+            f"{where}: a mark has the words {', '.join(sorted(_WORDS))}, separated by commas"
+        )
     return {}
 
 
@@ -118,5 +122,8 @@ def matches(expected: list[str], said: str) -> bool:
         if line.strip() == "…":
             pattern += r"(?:[^\n]*\n)*?"
         else:
-            pattern += r"[^\n]*".join(re.escape(part.rstrip()) for part in line.rstrip().split("…")) + r"[ ]*\n"
+            pattern += (
+                r"[^\n]*".join(re.escape(part.rstrip()) for part in line.rstrip().split("…"))
+                + r"[ ]*\n"
+            )
     return re.fullmatch(pattern, said.strip() + "\n") is not None

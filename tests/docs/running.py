@@ -27,7 +27,13 @@ from tests.docs.blocks import ASSIGNMENT, Block, commands, matches
 
 PATIENCE_S = 60
 _OURS = ("PORTICO_", "XDG_", "COLUMNS", "LINES", "FORCE_COLOR", "TIKTOKEN_")
-_CLIENTS = ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "GEMINI_CLI_HOME", "CLINE_", "FLATPAK_XDG_CONFIG_HOME")
+_CLIENTS = (
+    "CODEX_HOME",
+    "CLAUDE_CONFIG_DIR",
+    "GEMINI_CLI_HOME",
+    "CLINE_",
+    "FLATPAK_XDG_CONFIG_HOME",
+)
 
 
 class Page:
@@ -55,7 +61,9 @@ class Page:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(block.text, encoding="utf-8")
         if "output" in block.marks:
-            assert matches(block.text.splitlines(), self._said), f"{block.where}: it printed\n{self._said}"
+            assert matches(block.text.splitlines(), self._said), (
+                f"{block.where}: it printed\n{self._said}"
+            )
         kinds: dict[str, Callable[[Block], None]] = {
             "configuration": self._configuration,
             "console": self._console,
@@ -64,12 +72,16 @@ class Page:
             "run_workflow": self._workflow,
         }
         if "runnable" in block.marks:
-            assert block.kind in kinds, f"{block.where}: nobody knows how to run {block.kind or block.language!r}"
+            assert block.kind in kinds, (
+                f"{block.where}: nobody knows how to run {block.kind or block.language!r}"
+            )
             kinds[block.kind](block)
 
     def _configuration(self, block: Block) -> None:
         """It loads, once the variables that it names are set, and every server in it can be used."""
-        file = self._folder / "tried" / ("portico.yaml" if block.language == "yaml" else ".mcp.json")
+        file = (
+            self._folder / "tried" / ("portico.yaml" if block.language == "yaml" else ".mcp.json")
+        )
         file.parent.mkdir(exist_ok=True)
         file.write_text(block.text, encoding="utf-8")
         variables = dict.fromkeys(re.findall(r"\$\{(?:env:)?(\w+)", block.text), "value")
@@ -103,10 +115,16 @@ class Page:
                 with _heard() as said, own_logging():
                     code = main(arguments)
                 return code, said()
-            assert program == "python", f"{block.where}: {program} is not run here; take the mark away"
+            assert program == "python", (
+                f"{block.where}: {program} is not run here; take the mark away"
+            )
             told = [sys.executable, *arguments]
             done = subprocess.run(
-                told, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_S, check=False
+                told,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=PATIENCE_S,
+                check=False,
             )
             return done.returncode, done.stdout.decode()
 
@@ -138,12 +156,20 @@ class Page:
 
 
 async def _asked(tool: str, arguments: dict[str, Any]) -> Any:
-    """What a meta-tool answers on the demo servers; a workflow that stops to ask is approved, if it destroys."""
-    async with gateway_over(config=Config(servers=make_demo_servers())) as gateway, connect(gateway) as client:
+    """What a meta-tool answers on the demo servers; a workflow that stops to ask is approved, if it
+    destroys."""
+    async with (
+        gateway_over(config=Config(servers=make_demo_servers())) as gateway,
+        connect(gateway) as client,
+    ):
         result: Any = await asyncio.wait_for(client.call_tool(tool, arguments), PATIENCE_S)
-        if not result.is_error and (stopped := re.search(r'resume="([^"]+)"', result.content[0].text)):
+        if not result.is_error and (
+            stopped := re.search(r'resume="([^"]+)"', result.content[0].text)
+        ):
             assert any("delete" in step["tool"] for step in arguments["steps"])
-            result = await asyncio.wait_for(client.call_tool(tool, {"resume": stopped[1]}), PATIENCE_S)
+            result = await asyncio.wait_for(
+                client.call_tool(tool, {"resume": stopped[1]}), PATIENCE_S
+            )
         return result
 
 

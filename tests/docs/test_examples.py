@@ -27,7 +27,8 @@ def typed(page: Path) -> Iterator[tuple[Block, list[str]]]:
 
 @pytest.fixture
 def page_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder whose modules are forgotten afterwards: another page may have others of the same name."""
+    """A folder whose modules are forgotten afterwards: another page may have others of the same
+    name."""
     yield tmp_path
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
@@ -51,11 +52,15 @@ def test_every_command_line_of_ours_can_be_typed(page: Path):
             app.parse_args(words, exit_on_error=False, print_error=False)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name in ("README.md", "tutorial.md")], ids=named)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name in ("README.md", "tutorial.md")], ids=named
+)
 def test_nothing_that_a_newcomer_copies_is_left_untried(page: Path):
     for block in blocks(page):
         if block.language in ("yaml", "json", "python"):
-            assert block.marks, f"{block.where}: mark it <!-- runnable --> (tests/docs/blocks.py says how)"
+            assert block.marks, (
+                f"{block.where}: mark it <!-- runnable --> (tests/docs/blocks.py says how)"
+            )
 
 
 def test_every_script_language_has_an_example_that_runs():
@@ -93,7 +98,10 @@ def test_a_mark_that_would_do_nothing_is_refused(text: str):
 
 
 def test_a_block_in_a_list_is_read_without_its_indent():
-    (block,) = blocks(ROOT / "README.md", "- So:\n\n  <!-- runnable: run_code -->\n  ```python\n  a = 1\n  a\n  ```\n")
+    (block,) = blocks(
+        ROOT / "README.md",
+        "- So:\n\n  <!-- runnable: run_code -->\n  ```python\n  a = 1\n  a\n  ```\n",
+    )
     assert (block.kind, block.text) == ("run_code", "a = 1\na\n")
 
 
@@ -113,13 +121,17 @@ def test_an_ellipsis_stands_for_anything(expected: list[str], said: str, same: b
 
 
 def test_a_command_that_fails_fails_the_page(page_folder: Path):
-    (block,) = blocks(ROOT / "README.md", "<!-- runnable -->\n```console\n$ portico describe no.such\n```\n")
+    (block,) = blocks(
+        ROOT / "README.md", "<!-- runnable -->\n```console\n$ portico describe no.such\n```\n"
+    )
     with pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError, match="ended with 1"):
         Page(page_folder, patch).run(block)
 
 
 def test_a_server_that_cannot_be_used_fails_the_page(page_folder: Path):
-    (block,) = blocks(ROOT / "README.md", "<!-- runnable -->\n```yaml\nservers: {a: {comand: x}}\n```\n")
+    (block,) = blocks(
+        ROOT / "README.md", "<!-- runnable -->\n```yaml\nservers: {a: {comand: x}}\n```\n"
+    )
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Exception, match="comand"):
         Page(page_folder, patch).run(block)
 

@@ -20,8 +20,11 @@ def links(document: Path) -> list[str]:
 
 
 def anchors(document: Path) -> set[str]:
-    """What headings are linked by: lower case, without punctuation, spaces as hyphens; twins are numbered."""
-    text = re.sub(r"^(`{3,}).*?^\1", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    """What headings are linked by: lower case, without punctuation, spaces as hyphens; twins are
+    numbered."""
+    text = re.sub(
+        r"^(`{3,}).*?^\1", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
     found: set[str] = set()
     for heading in re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
@@ -51,6 +54,10 @@ def test_every_page_can_be_found_from_the_first():
         page = ahead.pop().resolve()
         if page not in seen and page.suffix == ".md" and page.is_relative_to(ROOT / "docs"):
             seen.add(page)
-            ahead += [page.parent / target for link in links(page) if (target := link.partition("#")[0])]
-    lost = {named(page) for page in (ROOT / "docs").glob("**/*.md")} - {named(page) for page in seen}
+            ahead += [
+                page.parent / target for link in links(page) if (target := link.partition("#")[0])
+            ]
+    lost = {named(page) for page in (ROOT / "docs").glob("**/*.md")} - {
+        named(page) for page in seen
+    }
     assert not lost, "add them to docs/index.md, or link them from the page they belong to"

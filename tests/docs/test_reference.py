@@ -21,7 +21,9 @@ REFERENCE = ROOT / "docs" / "reference"
 
 def headings(name: str) -> list[str]:
     """The headings of a page that are names: those in code."""
-    return re.findall(r"^#{2,4} `([^`]+)`$", (REFERENCE / name).read_text(encoding="utf-8"), re.MULTILINE)
+    return re.findall(
+        r"^#{2,4} `([^`]+)`$", (REFERENCE / name).read_text(encoding="utf-8"), re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize("name", pages.PAGES)
@@ -49,7 +51,11 @@ def test_every_command_has_its_heading():
 def test_every_meta_tool_has_its_heading_and_an_example():
     assert headings("meta-tools.md") == list(tool_definitions.META_TOOL_NAMES)
     written = (REFERENCE / "meta-tools.md").read_text(encoding="utf-8")
-    assert written.count("```json\n") == written.count("```text\n") == len(tool_definitions.META_TOOL_NAMES)
+    assert (
+        written.count("```json\n")
+        == written.count("```text\n")
+        == len(tool_definitions.META_TOOL_NAMES)
+    )
 
 
 def test_every_parameter_of_a_meta_tool_has_its_row():
@@ -80,7 +86,11 @@ def test_every_error_has_its_heading_and_its_advice():
 
 
 def test_every_category_has_its_row():
-    rows = re.findall(r"^\| `([a-z-]+)` \|", (REFERENCE / "categories.md").read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \|",
+        (REFERENCE / "categories.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     assert rows == [category.key for category in TAXONOMY]
 
 
@@ -88,12 +98,21 @@ def test_every_field_of_the_audit_log_has_its_row(tmp_path: Path):
     log = AuditLog(AuditFile(tmp_path / "audit.jsonl", max_bytes=10_000, files=1), lambda: b"key")
     log.write(AuditEntry("a.b", "hash", {}, "ok", trace_id="1", destructive=True))
     log.close()
-    table = (REFERENCE / "audit.md").read_text(encoding="utf-8").partition("| field |")[2].partition("\n\n")[0]
-    told = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    table = (
+        (REFERENCE / "audit.md")
+        .read_text(encoding="utf-8")
+        .partition("| field |")[2]
+        .partition("\n\n")[0]
+    )
+    told = [
+        name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    ]
     assert told == [*json.loads((tmp_path / "audit.jsonl").read_text(encoding="utf-8"))]
 
 
-def test_a_page_without_its_mark_is_not_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_page_without_its_mark_is_not_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "errors.md").write_text("# The errors\n", encoding="utf-8")
     monkeypatch.setattr(pages, "REFERENCE", tmp_path)
     with pytest.raises(ValueError, match="has no line"):

@@ -15,11 +15,29 @@ DOCS = ROOT / "docs"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for package in ("sphinx", "myst_parser", "furo"):
-        pytest.importorskip(package, reason="the site's generator is not installed: pip install -e '.[docs]'")
+        pytest.importorskip(
+            package, reason="the site's generator is not installed: pip install -e '.[docs]'"
+        )
     made = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", f"{made}/.read"]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        "html",
+        "-d",
+        f"{made}/.read",
+    ]
     done = subprocess.run(
-        [*command, str(DOCS), str(made)], capture_output=True, text=True, encoding="utf-8", timeout=100, check=False
+        [*command, str(DOCS), str(made)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=100,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return made
@@ -46,5 +64,7 @@ def test_a_link_between_pages_stays_in_the_site(site: Path) -> None:
 
 def test_nothing_in_the_site_is_fetched_from_elsewhere(site: Path) -> None:
     for page in site.glob("**/*.html"):
-        fetched = re.findall(r'<(?:script|link|img)\b[^>]*?(?:src|href)="(https?:[^"]+)"', page.read_text("utf-8"))
+        fetched = re.findall(
+            r'<(?:script|link|img)\b[^>]*?(?:src|href)="(https?:[^"]+)"', page.read_text("utf-8")
+        )
         assert not fetched, f"{page.name}: {fetched}"

@@ -1,4 +1,5 @@
-"""The agents in `examples/agent` run: against a provider's wire, with its library where that is installed."""
+"""The agents in `examples/agent` run: against a provider's wire, with its library where that is
+installed."""
 
 import importlib
 import runpy
@@ -55,7 +56,8 @@ def test_an_agent_on_the_responses_and_the_chat_api_finds_and_calls_a_tool():
     loop = importlib.import_module("openai_loop")
     completions = SimpleNamespace(create=wire.double(wire.chat))
     client = SimpleNamespace(
-        responses=SimpleNamespace(create=wire.double(wire.responses)), chat=SimpleNamespace(completions=completions)
+        responses=SimpleNamespace(create=wire.double(wire.responses)),
+        chat=SimpleNamespace(completions=completions),
     )
     with SyncGateway(servers=shop(), in_memory=True) as gateway:
         assert loop.answer(client, gateway, "a-model", QUESTION) == "Not sent: [1002]"
@@ -63,7 +65,9 @@ def test_an_agent_on_the_responses_and_the_chat_api_finds_and_calls_a_tool():
 
 
 async def test_anthropics_own_library_sends_and_reads_all_of_it():
-    anthropic: Any = pytest.importorskip("anthropic", reason="the anthropic library is not installed")
+    anthropic: Any = pytest.importorskip(
+        "anthropic", reason="the anthropic library is not installed"
+    )
     loop = importlib.import_module("anthropic_loop")
     with wire.served(messages=wire.anthropic) as (url, wrong):
         client = anthropic.AsyncAnthropic(api_key="none", base_url=url, max_retries=0)
@@ -94,7 +98,9 @@ async def test_langchains_tools_call_the_gateway_themselves():
         """A chat model as far as the example needs one."""
 
         def bind_tools(self, tools: list[Any]) -> "Model":
-            wire.tools_are_fit([convert_to_openai_tool(tool)["function"] for tool in tools], "parameters")
+            wire.tools_are_fit(
+                [convert_to_openai_tool(tool)["function"] for tool in tools], "parameters"
+            )
             return self
 
         async def ainvoke(self, messages: list[Any]) -> Any:
@@ -102,7 +108,9 @@ async def test_langchains_tools_call_the_gateway_themselves():
             if turn == 2:
                 return AIMessage(content=f"Not sent: {messages[-1].content}")
             name, arguments = (wire.SEARCH, wire.CALL)[turn]
-            return AIMessage(content="", tool_calls=[{"name": name, "args": arguments, "id": str(turn)}])
+            return AIMessage(
+                content="", tool_calls=[{"name": name, "args": arguments, "id": str(turn)}]
+            )
 
     async with Gateway(servers=shop(), in_memory=True) as gateway:
         assert await loop.answer(Model(), gateway, QUESTION) == "Not sent: [1002]"
@@ -126,8 +134,14 @@ async def test_langchains_tools_tell_failures_as_errors_and_keep_parameters_that
         call = {"type": "tool_call", "id": "1", "args": {}}
         failed = await failing.ainvoke({**call, "name": failing.name})
         assert (failed.status, failed.content) == ("error", "ValueError: it is broken")
-        answered = await gateway.handle("langchain", {**call, "name": "own__keep", "args": {"config": "hot"}})
-        assert (answered.content, answered.tool_call_id, answered.artifact.text) == ("hot", "1", "hot")
+        answered = await gateway.handle(
+            "langchain", {**call, "name": "own__keep", "args": {"config": "hot"}}
+        )
+        assert (answered.content, answered.tool_call_id, answered.artifact.text) == (
+            "hot",
+            "1",
+            "hot",
+        )
     with SyncGateway(servers={"own": [keep]}, in_memory=True) as gateway:
         (kept,) = gateway.tools("langchain", names=["own.keep"])
         assert kept.invoke({"config_": "warm"}) == "warm"

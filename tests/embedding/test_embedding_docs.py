@@ -29,14 +29,20 @@ def test_every_example_runs(block: str, capfd: pytest.CaptureFixture[str]):
 
 def test_the_reference_is_written_from_the_code():
     page = PAGES[1].read_text("utf-8")
-    assert reference.fill_page(page) == page, "python -m portico.embedding.reference docs/reference/python.md"
+    assert reference.fill_page(page) == page, (
+        "python -m portico.embedding.reference docs/reference/python.md"
+    )
     with pytest.raises(ValueError, match="no line"):
         reference.fill_page("")
 
 
 def test_everything_that_is_exported_is_in_the_reference():
     page = PAGES[1].read_text("utf-8")
-    missing = [name for name in portico.__all__ if name[0] != "_" and f"`{name}`" not in page and name != "Format"]
+    missing = [
+        name
+        for name in portico.__all__
+        if name[0] != "_" and f"`{name}`" not in page and name != "Format"
+    ]
     assert missing == []
     assert "## Formats" in page
 

@@ -32,18 +32,25 @@ def pictures() -> FakeBackend:
     backend = FakeBackend(
         [
             {"name": "look", "description": "See.", "inputSchema": {"type": "object"}},
-            {"name": "filter.by", "inputSchema": {"type": "object", "properties": {"$top": {"type": "integer"}}}},
+            {
+                "name": "filter.by",
+                "inputSchema": {"type": "object", "properties": {"$top": {"type": "integer"}}},
+            },
         ]
     )
     image = {"type": "image", "data": PNG, "mimeType": "image/png"}
     odd = {"type": "image", "data": PNG, "mimeType": "image/tiff"}
     backend.on_call("look", lambda _: {"content": [{"type": "text", "text": "here"}, image, odd]})
-    backend.on_call("filter.by", lambda given: {"content": [{"type": "text", "text": json.dumps(given)}]})
+    backend.on_call(
+        "filter.by", lambda given: {"content": [{"type": "text", "text": json.dumps(given)}]}
+    )
     return backend
 
 
 def gateway(**options: Any) -> Gateway:
-    return Gateway(servers={"mine": [add, fail, rows], "my-eye": pictures()}, in_memory=True, **options)
+    return Gateway(
+        servers={"mine": [add, fail, rows], "my-eye": pictures()}, in_memory=True, **options
+    )
 
 
 def calls(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +59,11 @@ def calls(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {
         "anthropic": {"type": "tool_use", "id": "1", "name": name, "input": arguments},
         "openai": {"type": "function_call", "call_id": "1", "name": name, "arguments": written},
-        "openai-chat": {"type": "function", "id": "1", "function": {"name": name, "arguments": written}},
+        "openai-chat": {
+            "type": "function",
+            "id": "1",
+            "function": {"name": name, "arguments": written},
+        },
         "mcp": {"name": name, "arguments": arguments},
     }
 
@@ -83,10 +94,17 @@ async def test_a_model_that_has_only_scripts_reads_of_no_other_way():
         told = await mine.tools("openai")
         assert [tool["name"] for tool in told] == ["search_tools", "describe_tools", "run_code"]
         assert "call_tool" not in told[0]["description"]
-        found = (await mine.handle("openai", calls("search_tools", {"query": "add numbers"})["openai"]))["output"]
+        found = (
+            await mine.handle("openai", calls("search_tools", {"query": "add numbers"})["openai"])
+        )["output"]
         assert "mine.add" in found
         assert "call_tool" not in found
-        assert "no tool" in (await mine.handle("openai", calls("call_tool", {"name": "mine.add"})["openai"]))["output"]
+        assert (
+            "no tool"
+            in (await mine.handle("openai", calls("call_tool", {"name": "mine.add"})["openai"]))[
+                "output"
+            ]
+        )
         assert (await mine.call("mine.add", {"a": 1, "b": 2})).text == "3", "the program itself may"
 
 
@@ -135,7 +153,9 @@ async def test_in_full_exposure_every_tool_is_told():
 
 async def test_definitions_are_marked_for_a_providers_cache_and_search_on_request():
     async with gateway() as mine:
-        assert (await mine.tools("anthropic", cache=True))[-1]["cache_control"] == {"type": "ephemeral"}
+        assert (await mine.tools("anthropic", cache=True))[-1]["cache_control"] == {
+            "type": "ephemeral"
+        }
         told = await mine.tools("anthropic", names=["search_tools", "add"], cache=True, defer=True)
         assert "defer_loading" not in told[0]
         assert told[0]["cache_control"], "a tool that is loaded later cannot carry the mark"
@@ -177,7 +197,10 @@ async def test_calls_may_be_the_objects_of_a_providers_library_among_others():
         first = SimpleNamespace(type="tool_use", id="a", name="mine__add", input={"a": 1, "b": 1})
         second = SimpleNamespace(type="tool_use", id="b", name="mine__add", input={"a": 2, "b": 2})
         answers = await mine.handle_all("anthropic", [said, first, second])
-        assert [(one["tool_use_id"], one["content"][0]["text"]) for one in answers] == [("a", "2"), ("b", "4")]
+        assert [(one["tool_use_id"], one["content"][0]["text"]) for one in answers] == [
+            ("a", "2"),
+            ("b", "4"),
+        ]
         assert await mine.handle_all("openai-chat", None) == []
         with pytest.raises(InvalidArguments, match="no tool call"):
             await mine.handle("anthropic", said)
@@ -201,7 +224,12 @@ async def test_whatever_goes_wrong_is_told_to_the_model(format: Format):
 async def test_arguments_that_are_no_json_are_the_models_to_correct():
     async with gateway() as mine:
         for written in ('{"query": ', "[1]", '"x"'):
-            call = {"type": "function_call", "call_id": "1", "name": "search_tools", "arguments": written}
+            call = {
+                "type": "function_call",
+                "call_id": "1",
+                "name": "search_tools",
+                "arguments": written,
+            }
             assert "the arguments are not" in (await mine.handle("openai", call))["output"]
         empty = {"type": "function_call", "call_id": "1", "name": "browse_tools", "arguments": ""}
         assert "mine" in (await mine.handle("openai", empty))["output"]
@@ -210,13 +238,20 @@ async def test_arguments_that_are_no_json_are_the_models_to_correct():
 async def test_a_model_runs_only_what_it_was_told_of():
     async with gateway() as mine:
         assert not mine.offers("mine__add")
-        assert "no tool" in (await mine.handle("openai", calls("mine__add", {"a": 1, "b": 2})["openai"]))["output"]
+        assert (
+            "no tool"
+            in (await mine.handle("openai", calls("mine__add", {"a": 1, "b": 2})["openai"]))[
+                "output"
+            ]
+        )
         await mine.tools("openai", names=["add"])
         assert mine.offers("mine__add")
         assert not mine.offers("call_tool")
         refused = await mine.handle("openai", calls("call_tool", {"name": "mine.fail"})["openai"])
         assert "no tool" in refused["output"]
-        assert (await mine.handle("openai", calls("mine__add", {"a": 1, "b": 2})["openai"]))["output"] == "3"
+        assert (await mine.handle("openai", calls("mine__add", {"a": 1, "b": 2})["openai"]))[
+            "output"
+        ] == "3"
 
 
 async def test_pictures_are_shown_to_models_that_can_look_and_named_to_those_that_cannot():

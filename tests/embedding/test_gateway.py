@@ -55,9 +55,15 @@ def gateway(**options: Any) -> Gateway:
 async def test_a_search_gives_typed_results_best_first_and_the_text_an_agent_would_read():
     async with gateway() as mine:
         found = await mine.search("sum of two numbers", limit=2)
-    assert (found[0].name, found[0].server, found[0].summary) == ("mine.add", "mine", "Add two numbers.")
+    assert (found[0].name, found[0].server, found[0].summary) == (
+        "mine.add",
+        "mine",
+        "Add two numbers.",
+    )
     assert found[0].input_schema["required"] == ["a", "b"]
-    assert [match.score for match in found] == sorted((match.score for match in found), reverse=True)
+    assert [match.score for match in found] == sorted(
+        (match.score for match in found), reverse=True
+    )
     assert len(found) <= 2
     assert found.fit == "good"
     assert found.text.startswith("Best matches")
@@ -120,7 +126,11 @@ async def test_a_server_that_is_down_is_known_but_unavailable_and_its_own_errors
         for whole in (False, True):
             with pytest.raises(RemoteError) as remote:
                 await mine.call("fake.go", whole=whole)
-            assert (remote.value.code, remote.value.message, remote.value.data) == (-4, "not today", {"why": "rain"})
+            assert (remote.value.code, remote.value.message, remote.value.data) == (
+                -4,
+                "not today",
+                {"why": "rain"},
+            )
         backend.refuses = BackendUnavailable("out for lunch")
         backend.die()
         with pytest.raises(BackendUnavailable, match="lunch"):
@@ -149,7 +159,9 @@ async def test_a_script_and_a_workflow_run_through_the_same_tools():
         assert (await mine.run_code("1 / 0", "python")).is_error
         with pytest.raises(InvalidArguments):
             await mine.run_code("1", "cobol")  # pyright: ignore[reportArgumentType]
-        flow = await mine.run_workflow([{"id": "sum", "tool": "mine.add", "arguments": {"a": 2, "b": 3}}])
+        flow = await mine.run_workflow(
+            [{"id": "sum", "tool": "mine.add", "arguments": {"a": 2, "b": 3}}]
+        )
         assert "5" in flow.text
         assert not flow.is_error
 
@@ -166,7 +178,9 @@ async def test_a_real_server_is_started_remembered_and_leaves_no_process(tmp_pat
     async with Gateway(config, data_dir=tmp_path) as second:
         assert [server.state for server in second.servers()] == ["known"]
         assert (await second.search("count further"))[0].name == "counter.count"
-        assert [server.state for server in second.servers()] == ["known"], "to find a tool, nothing is started"
+        assert [server.state for server in second.servers()] == ["known"], (
+            "to find a tool, nothing is started"
+        )
 
 
 def _children() -> set[str]:
@@ -181,7 +195,10 @@ def _children() -> set[str]:
 async def test_a_profile_bounds_what_is_found_and_called():
     profiles = {"quiet": {"tools": ["mine.add"], "metatools": {"run_code": False}}}
     async with gateway(config={"profiles": profiles}, profile="quiet") as mine:
-        assert [match.name for match in await mine.search("say words in capital letters")] in ([], ["mine.add"])
+        assert [match.name for match in await mine.search("say words in capital letters")] in (
+            [],
+            ["mine.add"],
+        )
         with pytest.raises(UnknownName):
             await mine.call("mine.shout", {"words": "hey"})
         with pytest.raises(UnknownName, match="switched off"):
@@ -207,7 +224,9 @@ async def test_two_gateways_in_one_process_know_nothing_of_each_other():
             await other.call("mine.add", {"a": 1, "b": 1})
 
 
-async def test_functions_are_asked_anew_whatever_was_remembered_of_others_by_their_name(tmp_path: Path):
+async def test_functions_are_asked_anew_whatever_was_remembered_of_others_by_their_name(
+    tmp_path: Path,
+):
     async with Gateway(servers={"mine": [broken]}, data_dir=tmp_path):
         pass
     async with Gateway(servers={"mine": [add]}, data_dir=tmp_path) as mine:
@@ -254,7 +273,11 @@ async def test_it_leaves_logging_and_signals_alone():
     before = (logging.root.handlers[:], logging.root.level, signal.getsignal(signal.SIGINT))
     async with gateway() as mine:
         await mine.call("mine.add", {"a": 1, "b": 2})
-        assert (logging.root.handlers[:], logging.root.level, signal.getsignal(signal.SIGINT)) == before
+        assert (
+            logging.root.handlers[:],
+            logging.root.level,
+            signal.getsignal(signal.SIGINT),
+        ) == before
 
 
 @pytest.mark.parametrize(
@@ -265,18 +288,25 @@ async def test_it_leaves_logging_and_signals_alone():
         ({"servers": {"no.dots": [add]}}, "no server name"),
         ({"servers": {"mine": 7}}, "int is no server"),
         ({"servers": {"mine": [7]}}, "cannot be made a tool"),
-        ({"config": {"servers": {"mine": {"command": "x"}}}, "servers": {"mine": [add]}}, "of this name too"),
+        (
+            {"config": {"servers": {"mine": {"command": "x"}}}, "servers": {"mine": [add]}},
+            "of this name too",
+        ),
         ({"config": "no/such/portico.yaml"}, "portico.yaml"),
         ({"exposure": "semantic"}, "intent"),
     ],
 )
-def test_a_wrong_configuration_is_refused_with_advice_before_anything_starts(options: dict[str, Any], said: str):
+def test_a_wrong_configuration_is_refused_with_advice_before_anything_starts(
+    options: dict[str, Any], said: str
+):
     with pytest.raises(ConfigError) as error:
         Gateway(**options) if "config" in options or "servers" in options else gateway(**options)
     assert said in str(error.value)
 
 
-def test_without_a_configuration_it_says_what_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_a_configuration_it_says_what_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -285,7 +315,9 @@ def test_without_a_configuration_it_says_what_to_write(tmp_path: Path, monkeypat
         pytest.skip("elsewhere the user's own folder cannot be set aside by variables")
     with pytest.raises(ConfigError, match="no configuration was found"):
         Gateway()
-    (tmp_path / "portico.yaml").write_text("servers: {a: {command: x, env: {KEY: '${NOT_SET_ANYWHERE}'}}}\n")
+    (tmp_path / "portico.yaml").write_text(
+        "servers: {a: {command: x, env: {KEY: '${NOT_SET_ANYWHERE}'}}}\n"
+    )
     assert "NOT_SET_ANYWHERE" in Gateway().warnings[0]
 
 

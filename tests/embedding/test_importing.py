@@ -9,13 +9,17 @@ import portico
 
 
 def run(script: str) -> str:
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
 
 def test_importing_the_package_imports_nothing_else():
-    script = "import sys; before = set(sys.modules); import portico; print(*set(sys.modules) - before)"
+    script = (
+        "import sys; before = set(sys.modules); import portico; print(*set(sys.modules) - before)"
+    )
     assert run(script).split() == ["portico"]
 
 

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.embedding.portable_schema import PROPERTY_NAME, make_portable, map_portable_names, map_real_names
+from portico.embedding.portable_schema import (
+    PROPERTY_NAME,
+    make_portable,
+    map_portable_names,
+    map_real_names,
+)
 
 Schema = dict[str, Any]
 FORBIDDEN = {"anyOf", "oneOf", "allOf", "enum", "not", "$ref", "if", "$schema"}
@@ -19,7 +24,9 @@ def assert_taken(schema: Schema) -> None:
     assert not FORBIDDEN & schema.keys()
     assert all(PROPERTY_NAME.fullmatch(name) for name in schema["properties"])
     assert set(schema.get("required", [])) <= schema["properties"].keys()
-    jsonschema_rs.meta.validate({**schema, "$schema": "https://json-schema.org/draft/2020-12/schema"})
+    jsonschema_rs.meta.validate(
+        {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema"}
+    )
     assert_arrays_have_items(schema)
 
 
@@ -29,7 +36,9 @@ def assert_arrays_have_items(schema: Any) -> None:
             assert_arrays_have_items(one)
     elif isinstance(schema, dict):
         kinds = schema.get("type", [])
-        if "array" in ([kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []):
+        if "array" in (
+            [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
+        ):
             assert "items" in schema
         for one in schema.values():
             assert_arrays_have_items(one)
@@ -54,7 +63,10 @@ def test_alternatives_at_the_root_become_one_object_that_says_what_to_give(keywo
             "required": ["id"],
             keyword: [
                 {"properties": {"url": {"type": "string"}}, "required": ["url", "how"]},
-                {"properties": {"path": {"type": "string"}, "how": {"type": "string"}}, "required": ["path", "how"]},
+                {
+                    "properties": {"path": {"type": "string"}, "how": {"type": "string"}},
+                    "required": ["path", "how"],
+                },
             ],
         }
     )
@@ -66,7 +78,12 @@ def test_alternatives_at_the_root_become_one_object_that_says_what_to_give(keywo
 
 def test_a_property_that_differs_between_alternatives_allows_each():
     made = make_portable(
-        {"anyOf": [{"properties": {"n": {"type": "integer"}}}, {"properties": {"n": {"type": "string"}}}]}
+        {
+            "anyOf": [
+                {"properties": {"n": {"type": "integer"}}},
+                {"properties": {"n": {"type": "string"}}},
+            ]
+        }
     )
     assert made["properties"] == {"n": {"anyOf": [{"type": "integer"}, {"type": "string"}]}}
 
@@ -76,8 +93,17 @@ def test_references_and_parts_at_the_root_are_gathered():
         {
             "$ref": "#/$defs/Whole",
             "$defs": {
-                "Whole": {"allOf": [{"$ref": "#/$defs/Part"}, {"properties": {"b": {}}, "required": ["b"]}]},
-                "Part": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+                "Whole": {
+                    "allOf": [
+                        {"$ref": "#/$defs/Part"},
+                        {"properties": {"b": {}}, "required": ["b"]},
+                    ]
+                },
+                "Part": {
+                    "type": "object",
+                    "properties": {"a": {"type": "string"}},
+                    "required": ["a"],
+                },
             },
         }
     )
@@ -95,7 +121,10 @@ def test_references_and_parts_at_the_root_are_gathered():
             {"type": "array", "items": [{"type": "string"}], "additionalItems": False},
             {"type": "array", "prefixItems": [{"type": "string"}], "items": False},
         ),
-        ({"type": "integer", "minimum": 3, "exclusiveMinimum": True}, {"type": "integer", "exclusiveMinimum": 3}),
+        (
+            {"type": "integer", "minimum": 3, "exclusiveMinimum": True},
+            {"type": "integer", "exclusiveMinimum": 3},
+        ),
         ({"type": "float"}, {"type": "number"}),
         ({"type": "anything"}, {}),
         ({"type": "string", "required": True, "enum": [], "pattern": "("}, {"type": "string"}),
@@ -113,7 +142,14 @@ def test_what_providers_refuse_is_said_in_their_words_or_left_out(given: Any, ma
 def test_names_that_providers_refuse_are_told_otherwise_and_found_again():
     schema: Schema = {
         "type": "object",
-        "properties": {"$filter": {}, "filter": {}, "page[size]": {}, "文件": {}, "目录": {}, "x" * 90: {}},
+        "properties": {
+            "$filter": {},
+            "filter": {},
+            "page[size]": {},
+            "文件": {},
+            "目录": {},
+            "x" * 90: {},
+        },
         "required": ["$filter", "page[size]"],
     }
     made = make_portable(schema)
@@ -134,12 +170,27 @@ def test_told_names_are_always_unique_legal_and_reversible(names: list[str]):
 
 
 WILD = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["object", "array", "#", "#/properties/a", "x"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.sampled_from(["object", "array", "#", "#/properties/a", "x"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["type", "properties", "required", "anyOf", "allOf", "items", "$ref", "$defs", "enum", "not", "minimum"]
+                [
+                    "type",
+                    "properties",
+                    "required",
+                    "anyOf",
+                    "allOf",
+                    "items",
+                    "$ref",
+                    "$defs",
+                    "enum",
+                    "not",
+                    "minimum",
+                ]
             ),
             inner,
             max_size=4,
@@ -149,14 +200,21 @@ WILD = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["properties", "required", "anyOf", "allOf", "$ref", "$defs", "type"]), WILD))
+@given(
+    st.dictionaries(
+        st.sampled_from(["properties", "required", "anyOf", "allOf", "$ref", "$defs", "type"]), WILD
+    )
+)
 def test_whatever_a_server_calls_a_schema_is_taken(schema: Schema):
     assert_taken(make_portable(schema))
 
 
 def test_references_to_references_end_and_odd_ones_lead_nowhere():
     twice = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(25)}
-    schema = {"allOf": [{"$ref": "#/$defs/a0"}], "$defs": {**twice, "a25": {"properties": {"é": {}}}}}
+    schema = {
+        "allOf": [{"$ref": "#/$defs/a0"}],
+        "$defs": {**twice, "a25": {"properties": {"é": {}}}},
+    }
     assert make_portable(schema)["properties"] == {"_": {}}
     assert map_real_names(schema) == {"_": "é"}
     deep: dict[str, Any] = {}
@@ -164,6 +222,6 @@ def test_references_to_references_end_and_odd_ones_lead_nowhere():
         deep = {"allOf": [deep]}
     assert make_portable(deep)["properties"] == {}
     for step in ("9" * 5_000, "²", "-1", "1"):
-        assert make_portable({"$ref": f"#/allOf/{step}", "allOf": [{"properties": {"x": {}}}]})["properties"] == {
-            "x": {}
-        }
+        assert make_portable({"$ref": f"#/allOf/{step}", "allOf": [{"properties": {"x": {}}}]})[
+            "properties"
+        ] == {"x": {}}

@@ -29,7 +29,9 @@ def test_everything_can_be_asked_without_a_loop():
         assert "1 tool" in mine.browse()
         assert mine.call("mine.add", {"a": 1, "b": 2}).text == "3"
         assert mine.run_code("(await mine.add(a=1, b=2))['result']").text.startswith("3")
-        assert not mine.run_workflow([{"id": "s", "tool": "mine.add", "arguments": {"a": 1, "b": 2}}]).is_error
+        assert not mine.run_workflow(
+            [{"id": "s", "tool": "mine.add", "arguments": {"a": 1, "b": 2}}]
+        ).is_error
         assert next(tool["name"] for tool in mine.tools("mcp")) == "search_tools"
         assert mine.offers("call_tool")
         assert mine.handle("mcp", {"name": "browse_tools", "arguments": {}})["content"]
@@ -48,7 +50,9 @@ def test_errors_are_raised_where_they_were_asked_for():
 
 def test_many_threads_share_one():
     with gateway() as mine, ThreadPoolExecutor(8) as pool:
-        sums = list(pool.map(lambda number: mine.call("mine.add", {"a": number, "b": 1}).text, range(40)))
+        sums = list(
+            pool.map(lambda number: mine.call("mine.add", {"a": number, "b": 1}).text, range(40))
+        )
     assert sums == [str(number + 1) for number in range(40)]
 
 
@@ -126,7 +130,10 @@ def test_several_threads_may_close_it_while_others_use_it():
         using, ending = [pool.submit(use) for _ in range(4)], [pool.submit(end) for _ in range(2)]
         for one in ending:
             one.result(60)
-        assert {one.result(60) for one in using} <= {"the gateway is not open", "the gateway was closed meanwhile"}
+        assert {one.result(60) for one in using} <= {
+            "the gateway is not open",
+            "the gateway was closed meanwhile",
+        }
 
 
 def test_what_is_asked_of_a_loop_just_as_it_ends_is_not_waited_for_forever():

@@ -1,7 +1,7 @@
 """A model that follows a script, at the other end of a provider's wire.
 
-It is there as HTTP, for the provider's own library, or as an object with the same methods where that is not installed.
-It checks what it is sent as strictly as a provider does.
+It is there as HTTP, for the provider's own library, or as an object with the same methods where
+that is not installed. It checks what it is sent as strictly as a provider does.
 """
 
 import json
@@ -48,7 +48,12 @@ def anthropic(request: Raw) -> Raw:
             {"type": "tool_use", "id": f"toolu_{turn}", "name": name, "input": arguments},
         ]
     else:
-        content = [{"type": "text", "text": f"Not sent: {messages[-1]['content'][0]['content'][0]['text']}"}]
+        content = [
+            {
+                "type": "text",
+                "text": f"Not sent: {messages[-1]['content'][0]['content'][0]['text']}",
+            }
+        ]
     return {
         "id": "msg_1",
         "type": "message",
@@ -80,8 +85,18 @@ def responses(request: Raw) -> Raw:
             "arguments": written,
         }
     else:
-        said = {"type": "output_text", "text": f"Not sent: {outputs[-1]['output']}", "annotations": []}
-        item = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [said]}
+        said = {
+            "type": "output_text",
+            "text": f"Not sent: {outputs[-1]['output']}",
+            "annotations": [],
+        }
+        item = {
+            "type": "message",
+            "id": "m",
+            "role": "assistant",
+            "status": "completed",
+            "content": [said],
+        }
     return {
         "id": "resp_1",
         "object": "response",
@@ -109,12 +124,19 @@ def chat(request: Raw) -> Raw:
         message["content"] = f"Not sent: {answers[-1]['content']}"
     reason = "tool_calls" if turn < 2 else "stop"
     choice = {"index": 0, "message": message, "finish_reason": reason}
-    return {"id": "1", "object": "chat.completion", "created": 0, "model": request["model"], "choices": [choice]}
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": request["model"],
+        "choices": [choice],
+    }
 
 
 @contextmanager
 def served(**models: Model) -> Generator[tuple[str, list[Exception]]]:
-    """The wire on a free port: paths end in the models' names (`messages`, `responses`, `completions`).
+    """The wire on a free port: paths end in the models' names (`messages`, `responses`,
+    `completions`).
 
     Yields the address, and what the model found wrong with what it was sent.
     """
@@ -127,7 +149,10 @@ def served(**models: Model) -> Generator[tuple[str, list[Exception]]]:
                 status, answer = 200, models[self.path.split("?")[0].rsplit("/", 1)[1]](body)
             except Exception as error:  # the model's objection is the test's failure
                 wrong.append(error)
-                status, answer = 400, {"error": {"type": "invalid_request_error", "message": repr(error)}}
+                status, answer = (
+                    400,
+                    {"error": {"type": "invalid_request_error", "message": repr(error)}},
+                )
             written = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
@@ -150,7 +175,8 @@ def served(**models: Model) -> Generator[tuple[str, list[Exception]]]:
 
 
 def double(model: Model) -> Callable[..., Any]:
-    """A library's `create`, without the library: what is passed crosses JSON, what is answered has attributes."""
+    """A library's `create`, without the library: what is passed crosses JSON, what is answered has
+    attributes."""
 
     def create(**request: Any) -> Any:
         return _attributes(model(json.loads(json.dumps(request, default=_plain))))
@@ -161,7 +187,9 @@ def double(model: Model) -> Callable[..., Any]:
 def _attributes(value: Any) -> Any:
     if isinstance(value, dict):
         # What a model passes to a tool is plain data in every library.
-        made = SimpleNamespace(**{key: one if key == "input" else _attributes(one) for key, one in value.items()})
+        made = SimpleNamespace(
+            **{key: one if key == "input" else _attributes(one) for key, one in value.items()}
+        )
         made.__dict__.setdefault("tool_calls", None)
         return made
     return [_attributes(one) for one in value] if isinstance(value, list) else value

@@ -32,7 +32,10 @@ class Server:
 
     def __init__(self) -> None:
         self.asked = 0
-        self.answer: Callable[[int], Raw] = lambda number: {"content": [], "structuredContent": {"n": number}}
+        self.answer: Callable[[int], Raw] = lambda number: {
+            "content": [],
+            "structuredContent": {"n": number},
+        }
         self.gate: asyncio.Event | None = None
         self.reached = asyncio.Event()
         self.cancelled = 0
@@ -56,7 +59,9 @@ class House:
         self.clock, self.server = Clock(), Server()
         self.cache = ResultCache({"s": rule or CacheRule(ttl_s=60)}, clock=self.clock, **options)
 
-    async def call(self, tool: Tool = READ, arguments: Raw | None = None, caller: Caller = ME) -> Raw:
+    async def call(
+        self, tool: Tool = READ, arguments: Raw | None = None, caller: Caller = ME
+    ) -> Raw:
         async with asyncio.timeout(20):
             return await self.cache.get_or_call(tool, arguments or {}, caller, self.server.ask)
 
@@ -98,7 +103,12 @@ async def test_an_answer_ends_with_its_time():
         {"arguments": {"a": 2}},
         {"arguments": {"a": 1.0}},
         {"caller": Caller("session", "client", "other profile")},
-        {"tool": make_tool("s", {"name": "read", "annotations": {"readOnlyHint": True}, "description": "changed"})},
+        {
+            "tool": make_tool(
+                "s",
+                {"name": "read", "annotations": {"readOnlyHint": True}, "description": "changed"},
+            )
+        },
     ],
 )
 async def test_another_question_is_asked(other: dict[str, Any]):
@@ -131,14 +141,20 @@ def test_what_is_kept_is_said_by_the_configuration_and_the_tool(rule: CacheRule,
     assert [tool.name for tool in (READ, WRITE) if rule.get_ttl(tool) > 0] == kept
 
 
-@pytest.mark.parametrize("said", [{}, {"readOnlyHint": False}, {"readOnlyHint": "yes"}, {"readOnlyHint": None}])
+@pytest.mark.parametrize(
+    "said", [{}, {"readOnlyHint": False}, {"readOnlyHint": "yes"}, {"readOnlyHint": None}]
+)
 def test_a_tool_that_does_not_say_that_it_is_read_only_is_not_kept(said: Raw):
     assert CacheRule(ttl_s=60).get_ttl(make_tool("s", {"name": "t", "annotations": said})) == 0
 
 
 @pytest.mark.parametrize(
     "answer",
-    [{"content": [], "isError": True}, {"resultType": "input_required"}, {"content": [{"text": "x" * 2_000_000}]}],
+    [
+        {"content": [], "isError": True},
+        {"resultType": "input_required"},
+        {"content": [{"text": "x" * 2_000_000}]},
+    ],
 )
 async def test_errors_questions_and_what_is_large_are_not_kept(answer: Raw):
     house = House()
@@ -194,7 +210,9 @@ async def test_who_asks_after_a_change_does_not_get_what_was_asked_before_it():
     await asyncio.wait({before}, timeout=20)
     third = asyncio.create_task(house.call())
     house.server.gate.set()
-    assert [number(await after), number(await third)] == [2, 2], "the newer flight survives the end of the older"
+    assert [number(await after), number(await third)] == [2, 2], (
+        "the newer flight survives the end of the older"
+    )
 
 
 async def test_forgetting_a_tool_keeps_the_others_of_its_server():

@@ -16,7 +16,11 @@ from portico.upstream.lifecycle.supervisor import Upstream
 
 ECHO: Raw = {
     "name": "echo",
-    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"text": {"type": "string"}},
+        "required": ["text"],
+    },
 }
 TOOL = make_tool("s", ECHO, name="say")
 
@@ -36,14 +40,21 @@ class House:
         if isinstance(event, ToolCalled):
             self.called.append(event)
 
-    async def call(self, arguments: Any, tool: Tool = TOOL, origin: CallContext | None = None) -> Raw:
+    async def call(
+        self, arguments: Any, tool: Tool = TOOL, origin: CallContext | None = None
+    ) -> Raw:
         async with asyncio.timeout(20):
             return await self.calls.call(tool, arguments, origin or CallContext())
 
 
 async def test_the_server_s_answer_is_returned_untouched():
     house = House()
-    answer = {"content": [{"type": "odd", "x": 1}], "structuredContent": {"n": 2**60}, "_meta": {"a": 1}, "new": []}
+    answer = {
+        "content": [{"type": "odd", "x": 1}],
+        "structuredContent": {"n": 2**60},
+        "_meta": {"a": 1},
+        "new": [],
+    }
     house.backend.on_call("echo", lambda arguments: answer)
     assert await house.call({"text": "hi"}) is answer
 
@@ -51,7 +62,10 @@ async def test_the_server_s_answer_is_returned_untouched():
 async def test_the_server_is_asked_by_its_own_name_with_whatever_the_client_sent_beside():
     house = House()
     house.backend.on_call("echo", lambda arguments: {"content": []})
-    await house.call({"text": "hi"}, origin=CallContext(extra={"_meta": {"progressToken": 7}, "requestState": "s"}))
+    await house.call(
+        {"text": "hi"},
+        origin=CallContext(extra={"_meta": {"progressToken": 7}, "requestState": "s"}),
+    )
     assert house.backend.requests == [
         (
             "tools/call",
@@ -66,7 +80,8 @@ async def test_the_server_is_asked_by_its_own_name_with_whatever_the_client_sent
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"), [(None, "an object"), ("text", "an object"), (3, "an object"), ([], "required property")]
+    ("arguments", "why"),
+    [(None, "an object"), ("text", "an object"), (3, "an object"), ([], "required property")],
 )
 async def test_arguments_that_are_no_object_are_refused(arguments: Any, why: str):
     house = House()
@@ -83,7 +98,9 @@ async def test_wrong_arguments_never_reach_the_server():
     assert house.called == []
 
 
-@pytest.mark.parametrize(("answer", "ok"), [({"content": []}, True), ({"content": [], "isError": True}, False)])
+@pytest.mark.parametrize(
+    ("answer", "ok"), [({"content": []}, True), ({"content": [], "isError": True}, False)]
+)
 async def test_a_call_is_told_with_how_it_went(answer: Raw, ok: bool):
     house = House()
     house.backend.on_call("echo", lambda arguments: answer)
@@ -102,7 +119,11 @@ async def test_a_protocol_error_of_the_server_is_passed_on_as_it_is():
     house.backend.on_call("echo", refuse)
     with pytest.raises(RemoteError) as caught:
         await house.call({"text": "hi"})
-    assert (caught.value.code, caught.value.message, caught.value.data) == (-32099, "no", {"why": "because"})
+    assert (caught.value.code, caught.value.message, caught.value.data) == (
+        -32099,
+        "no",
+        {"why": "because"},
+    )
     assert [told.ok for told in house.called] == [False]
 
 
@@ -134,13 +155,17 @@ async def test_a_call_that_is_taken_back_is_told_as_that():
     await asyncio.wait_for(asked.wait(), 20)
     calling.cancel()
     await asyncio.wait({calling}, timeout=20)
-    assert [(told.ok, told.cancelled, told.caller) for told in house.called] == [(False, True, caller)]
+    assert [(told.ok, told.cancelled, told.caller) for told in house.called] == [
+        (False, True, caller)
+    ]
 
 
 async def test_a_server_that_is_down_says_why_and_since_when():
     house = House()
     house.backend.refuses = BackendUnavailable("out of paper")
-    with pytest.raises(BackendUnavailable, match=r"known but unavailable since \d\d:\d\d:\d\d: out of paper"):
+    with pytest.raises(
+        BackendUnavailable, match=r"known but unavailable since \d\d:\d\d:\d\d: out of paper"
+    ):
         await house.call({"text": "hi"})
 
 
@@ -153,14 +178,18 @@ async def test_a_server_that_does_not_run_here_is_unavailable():
 async def test_other_requests_go_the_same_way_without_being_told_as_calls():
     house = House()
     house.backend.on("prompts/get", lambda params, ask: {"messages": [params]})
-    assert await house.calls.request("s", "prompts/get", {"name": "p"}) == {"messages": [{"name": "p"}]}
+    assert await house.calls.request("s", "prompts/get", {"name": "p"}) == {
+        "messages": [{"name": "p"}]
+    }
     assert house.called == []
 
 
 async def test_arguments_that_a_server_wants_as_headers_are_given_as_headers_too():
     house = House()
     properties = {"region": {"type": "string", "x-mcp-header": "Region"}}
-    tool = make_tool("s", {"name": "echo", "inputSchema": {"type": "object", "properties": properties}})
+    tool = make_tool(
+        "s", {"name": "echo", "inputSchema": {"type": "object", "properties": properties}}
+    )
     asks: list[RequestOptions] = []
 
     def remember(params: Raw, ask: RequestOptions) -> Raw:
@@ -176,12 +205,18 @@ async def test_arguments_that_a_server_wants_as_headers_are_given_as_headers_too
 async def test_a_header_that_no_header_can_be_is_left_out():
     house = House()
     properties = {"region": {"type": "string", "x-mcp-header": "no\r\nheader"}}
-    tool = make_tool("s", {"name": "echo", "inputSchema": {"type": "object", "properties": properties}})
-    house.backend.on("tools/call", lambda params, ask: {"content": [], "headers": dict(ask.headers)})
+    tool = make_tool(
+        "s", {"name": "echo", "inputSchema": {"type": "object", "properties": properties}}
+    )
+    house.backend.on(
+        "tools/call", lambda params, ask: {"content": [], "headers": dict(ask.headers)}
+    )
     assert (await house.call({"region": "eu"}, tool))["headers"] == {}
 
 
-async def test_the_start_of_a_server_is_not_the_time_of_its_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_start_of_a_server_is_not_the_time_of_its_tool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     definition: Raw = {"name": "t", "inputSchema": {"type": "object"}}
     backend, clock, heard = FakeBackend([definition]), [0.0], list[Event]()
 

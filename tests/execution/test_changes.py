@@ -26,7 +26,10 @@ DONE: Raw = {"content": [{"type": "text", "text": "done"}]}
 
 def definition(*parameters: str, kind: str = "string") -> Raw:
     properties = {name: {"type": kind} for name in parameters}
-    return {"name": "move", "inputSchema": {"type": "object", "properties": properties, "required": [*parameters]}}
+    return {
+        "name": "move",
+        "inputSchema": {"type": "object", "properties": properties, "required": [*parameters]},
+    }
 
 
 OLD, NEW = definition("place"), definition("place", "speed")
@@ -56,9 +59,13 @@ def tool_of(gateway: GatewayRuntime) -> Tool:
 async def remembered(before: Raw, now: FakeBackend, path: Path) -> AsyncGenerator[GatewayRuntime]:
     """A gateway that knows the server from the last time only."""
     file = path / "manifest.sqlite3"
-    async with GatewayRuntime(Config(), backends={"robot": server(before)}, manifests=ManifestStore(file)) as gateway:
+    async with GatewayRuntime(
+        Config(), backends={"robot": server(before)}, manifests=ManifestStore(file)
+    ) as gateway:
         await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
-    async with GatewayRuntime(Config(), backends={"robot": now}, manifests=ManifestStore(file)) as gateway:
+    async with GatewayRuntime(
+        Config(), backends={"robot": now}, manifests=ManifestStore(file)
+    ) as gateway:
         assert now.connections == 0
         yield gateway
 
@@ -67,7 +74,9 @@ async def test_a_server_known_from_disk_is_listed_before_the_call_that_starts_it
     backend = server(NEW)
     async with remembered(OLD, backend, tmp_path) as gateway, connect(gateway) as client:
         await ask(client, "describe_tools", names=["robot.move"])
-        refused = await client.call_tool("call_tool", {"name": "robot.move", "arguments": {"place": "here"}})
+        refused = await client.call_tool(
+            "call_tool", {"name": "robot.move", "arguments": {"place": "here"}}
+        )
         assert refused.is_error
         assert "definition of robot.move changed since you saw it" in said(refused)
         assert "speed" in said(refused)
@@ -76,9 +85,15 @@ async def test_a_server_known_from_disk_is_listed_before_the_call_that_starts_it
         assert said(await client.call_tool("call_tool", arguments)) == "done"
 
 
-async def test_a_call_that_still_fits_is_made_and_told_once_to_who_saw_the_tool_before(tmp_path: Path):
+async def test_a_call_that_still_fits_is_made_and_told_once_to_who_saw_the_tool_before(
+    tmp_path: Path,
+):
     backend = server({**OLD, "description": "Moves on wheels."})
-    async with remembered(OLD, backend, tmp_path) as gateway, connect(gateway) as one, connect(gateway) as other:
+    async with (
+        remembered(OLD, backend, tmp_path) as gateway,
+        connect(gateway) as one,
+        connect(gateway) as other,
+    ):
         call = {"name": "robot.move", "arguments": {"place": "here"}}
         await ask(one, "search_tools", query="move")
         first = await one.call_tool("call_tool", call)
@@ -94,7 +109,14 @@ async def test_a_call_that_still_fits_is_made_and_told_once_to_who_saw_the_tool_
 async def test_who_never_saw_a_tool_is_not_told_that_it_differs_at_every_start(tmp_path: Path):
     backend = server({**OLD, "description": "Takes {'b', 'a'}."})
     async with remembered(OLD, backend, tmp_path) as gateway, connect(gateway) as client:
-        assert said(await client.call_tool("call_tool", {"name": "robot.move", "arguments": {"place": "x"}})) == "done"
+        assert (
+            said(
+                await client.call_tool(
+                    "call_tool", {"name": "robot.move", "arguments": {"place": "x"}}
+                )
+            )
+            == "done"
+        )
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -124,9 +146,9 @@ async def test_a_tool_held_since_before_the_change_is_called_as_it_is_now():
         await gateway.calls.call(held, {"place": "here"})
         await changed(gateway, lambda: backend.change([definition("place", kind="integer")]))
         result = await gateway.calls.call(held, {"place": "5"})
-        assert [params["arguments"] for method, params in backend.requests if method == "tools/call"][-1] == {
-            "place": 5
-        }
+        assert [
+            params["arguments"] for method, params in backend.requests if method == "tools/call"
+        ][-1] == {"place": 5}
         assert set(result["_meta"]) == {"portico/repaired", "portico/changed"}
 
 
@@ -141,7 +163,9 @@ async def test_a_refusal_that_smells_of_a_change_has_the_server_listed_again():
         backend.listing["tools"] = [NEW]  # and says nothing
         backend.on_call("move", refuse)
         listed = _listings(backend)
-        refused = await client.call_tool("call_tool", {"name": "robot.move", "arguments": {"place": "here"}})
+        refused = await client.call_tool(
+            "call_tool", {"name": "robot.move", "arguments": {"place": "here"}}
+        )
         assert refused.is_error
         assert said(refused).startswith("remote: speed: field required (the server's error -32602)")
         assert "definition of robot.move changed" in said(refused)
@@ -152,12 +176,18 @@ async def test_a_refusal_that_smells_of_a_change_has_the_server_listed_again():
 async def test_a_caller_that_is_wrong_all_the_time_does_not_have_it_listed_all_the_time():
     backend = server()
     backend.on_call(
-        "move", lambda arguments: {"content": [{"type": "text", "text": "Invalid arguments"}], "isError": True}
+        "move",
+        lambda arguments: {
+            "content": [{"type": "text", "text": "Invalid arguments"}],
+            "isError": True,
+        },
     )
     async with gateway_over({"robot": backend}) as gateway:
         listed = _listings(backend)
         for _ in range(5):
-            answer = await asyncio.wait_for(gateway.calls.call(tool_of(gateway), {"place": "x"}), PATIENCE_S)
+            answer = await asyncio.wait_for(
+                gateway.calls.call(tool_of(gateway), {"place": "x"}), PATIENCE_S
+            )
             assert "_meta" not in answer
         assert _listings(backend) == listed + 1
 

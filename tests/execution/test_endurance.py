@@ -26,11 +26,15 @@ WRITE = make_tool("s", {"name": "write", "inputSchema": INPUT})
 def house() -> tuple[CallPipeline, FakeBackend]:
     backend, bus = FakeBackend(), EventBus()
     for name in ("read", "write"):
-        backend.on_call(name, lambda arguments: {"content": [], "structuredContent": {"n": arguments["n"]}})
+        backend.on_call(
+            name, lambda arguments: {"content": [], "structuredContent": {"n": arguments["n"]}}
+        )
     upstream = Upstream("s", backend, bus)
     cache = ResultCache({"s": CacheRule(ttl_s=3_600)}, max_entries=50)
     limits = {"s": Limit(concurrency=4)}
-    return CallPipeline({"s": upstream}, {}, bus, cache=cache, shapes=LearnedShapes(), limits=limits), backend
+    return CallPipeline(
+        {"s": upstream}, {}, bus, cache=cache, shapes=LearnedShapes(), limits=limits
+    ), backend
 
 
 async def some(calls: CallPipeline, backend: FakeBackend, count: int) -> None:
@@ -47,7 +51,11 @@ async def some(calls: CallPipeline, backend: FakeBackend, count: int) -> None:
             tasks = [
                 asyncio.create_task(one(tool, arguments, number))
                 for number in range(start, start + 10)
-                for tool, arguments in ((READ, {"n": number % 100}), (READ, {"n": str(number % 100)}), (READ, {}))
+                for tool, arguments in (
+                    (READ, {"n": number % 100}),
+                    (READ, {"n": str(number % 100)}),
+                    (READ, {}),
+                )
             ]
             tasks.append(asyncio.create_task(one(WRITE, {"n": start}, start)))
             tasks[0].cancel()

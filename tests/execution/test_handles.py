@@ -52,7 +52,9 @@ class House:
         for _ in range(2_000):
             part = await self.read(result_id, cursor=following, **options)
             assert count_tokens(part) <= BUDGET
-            more = re.search(r'\n\[more: read_result\(result_id="[^"]+", cursor="([^"]+)"\).*\]$', part)
+            more = re.search(
+                r'\n\[more: read_result\(result_id="[^"]+", cursor="([^"]+)"\).*\]$', part
+            )
             body = part[: more.start()] if more else part
             body = re.sub(r"\A\[bytes [\d,–]+ of [\d,]+\]\n", "", body)
             read += body + "\n"
@@ -92,7 +94,11 @@ def text_result(text: str) -> Raw:
         {"content": "odd"},
         text_result("hello"),
         text_result("x " * 900),
-        {"content": [{"type": "odd", "x": 1}, 7, None], "structuredContent": {"a": [1, 2]}, "_meta": {"m": 1}},
+        {
+            "content": [{"type": "odd", "x": 1}, 7, None],
+            "structuredContent": {"a": [1, 2]},
+            "_meta": {"m": 1},
+        },
         {"content": [{"type": "image", "data": "A" * 100_000, "mimeType": "image/png"}]},
         {"content": [], "isError": True},
         text_result("a_word " * 440),
@@ -105,7 +111,9 @@ async def test_what_fits_is_returned_untouched(house: House, result: Raw):
 
 
 async def test_a_large_result_becomes_a_summary_a_preview_and_a_link(house: House):
-    answer = await house.fit({"content": [], "structuredContent": {"items": issues(500)}, "_meta": {"kept": 1}})
+    answer = await house.fit(
+        {"content": [], "structuredContent": {"items": issues(500)}, "_meta": {"kept": 1}}
+    )
     summary, preview = texts(answer)
     stored = link(answer)
     assert answer["_meta"] == {"kept": 1}
@@ -156,7 +164,9 @@ async def test_json_is_kept_as_json_whatever_it_came_as(house: House, result: Ra
 
 
 async def test_text_beside_structured_content_that_says_something_else_is_kept_too(house: House):
-    answer = await house.fit({**text_result(words(2_000)), "structuredContent": {"items": issues(300)}})
+    answer = await house.fit(
+        {**text_result(words(2_000)), "structuredContent": {"items": issues(300)}}
+    )
     links = [block["uri"] for block in answer["content"] if block["type"] == "resource_link"]
     assert len(links) == 2
     assert (await house.reader.read_resource(ME, links[1]))["contents"][0]["text"] == words(2_000)
@@ -164,7 +174,9 @@ async def test_text_beside_structured_content_that_says_something_else_is_kept_t
 
 
 async def test_a_short_text_beside_large_structured_content_stays(house: House):
-    answer = await house.fit({**text_result("300 issues."), "structuredContent": {"items": issues(300)}})
+    answer = await house.fit(
+        {**text_result("300 issues."), "structuredContent": {"items": issues(300)}}
+    )
     assert texts(answer)[-1] == "300 issues."
 
 
@@ -194,7 +206,9 @@ async def test_every_value_can_be_read_page_by_page(value: Any, times: int):
         assert re.sub(r"\s", "", read) == re.sub(
             r"\s", "", (await house.reader.read_resource(ME, uri))["contents"][0]["text"]
         )
-        assert json.loads((await house.reader.read_resource(ME, uri))["contents"][0]["text"]) == whole
+        assert (
+            json.loads((await house.reader.read_resource(ME, uri))["contents"][0]["text"]) == whole
+        )
     finally:
         house.store.close()
 
@@ -208,7 +222,9 @@ async def test_an_error_stays_an_error(house: House):
 async def test_pictures_pass_beside_a_large_text_and_large_ones_are_kept(house: House):
     small = {"type": "image", "data": "A" * 1_000, "mimeType": "image/png"}
     data = base64.b64encode(b"picture" * 600_000).decode()
-    answer = await house.fit({"content": [small, {"type": "image", "data": data, "mimeType": "image/png"}]})
+    answer = await house.fit(
+        {"content": [small, {"type": "image", "data": data, "mimeType": "image/png"}]}
+    )
     assert small in answer["content"]
     stored = link(answer)
     assert "4.2 MB of image/png" in texts(answer)[0]
@@ -287,12 +303,16 @@ async def test_a_text_inside_json_is_read_as_text(house: House):
 
 async def test_a_path_to_nothing_says_what_there_is(house: House, items: str):
     told = await house.read(items, path="rows[0]")
-    assert told.startswith("Nothing is at 'rows[0]': null. The whole result is {items: [1,000 × {id: integer")
+    assert told.startswith(
+        "Nothing is at 'rows[0]': null. The whole result is {items: [1,000 × {id: integer"
+    )
 
 
 async def test_grep_finds_rows_and_goes_on(house: House, items: str):
     assert "number 777" in await house.read(items, grep="number 777")
-    assert (await house.read(items, grep="absent")).startswith("No line matches 'absent' (as plain text, 1,")
+    assert (await house.read(items, grep="absent")).startswith(
+        "No line matches 'absent' (as plain text, 1,"
+    )
     every = await house.read_all(items, grep=r"Issue number \d+\"")
     assert len(set(re.findall(r"Issue number (\d+)", every))) == 1_000
 
@@ -349,23 +369,30 @@ async def test_every_match_in_a_result_of_one_line_is_shown_and_counted(house: H
     rows = repr([{"id": n, "name": f"Person {n}", "age": 20 + n % 50} for n in range(2_800)])
     uri = link(await house.fit(text_result(rows)))["uri"]
     first = await house.read(uri, grep="'age': 42")
-    assert re.match(r"\[56 matches in 1 line from here on, \d+ of them shown: \"'age': 42\", each at line@", first), (
-        first
-    )
+    assert re.match(
+        r"\[56 matches in 1 line from here on, \d+ of them shown: \"'age': 42\", each at line@",
+        first,
+    ), first
     every = await house.read_all(uri, grep="'age': 42")
-    assert re.findall(r"'id': (\d+)[^{}]*'age': 42}", every) == [str(n) for n in range(22, 2_800, 50)]
+    assert re.findall(r"'id': (\d+)[^{}]*'age': 42}", every) == [
+        str(n) for n in range(22, 2_800, 50)
+    ]
     assert (await house.read(uri, grep="'id': 2222,")).startswith("[1 match in 1 line: ")
 
 
 async def test_one_line_that_matches_is_said_to_be_one(house: House):
     uri = link(await house.fit(text_result(words(2_000))))["uri"]
-    assert (await house.read(uri, grep="line 1500 ")).startswith("[1 line matches 'line 1500 ', as plain text, to line")
+    assert (await house.read(uri, grep="line 1500 ")).startswith(
+        "[1 line matches 'line 1500 ', as plain text, to line"
+    )
 
 
 # Text that came as the one field of structured content
 
 
-LOG = "".join(f"{'ERROR' if n % 50 == 7 else 'INFO'} {n} something happened\n" for n in range(2_000))
+LOG = "".join(
+    f"{'ERROR' if n % 50 == 7 else 'INFO'} {n} something happened\n" for n in range(2_000)
+)
 
 
 def wrapped(text: str, field: str = "content", *, beside: str | None = None) -> Raw:
@@ -384,7 +411,9 @@ def wrapped(text: str, field: str = "content", *, beside: str | None = None) -> 
          "structuredContent": {"content": LOG}},
     ],
 )  # fmt: skip
-async def test_text_in_the_one_field_of_structured_content_is_read_as_text(house: House, result: Raw):
+async def test_text_in_the_one_field_of_structured_content_is_read_as_text(
+    house: House, result: Raw
+):
     (field,) = result["structuredContent"]
     answer = await house.fit(result)
     summary = texts(answer)[0]
@@ -421,7 +450,9 @@ async def test_a_short_field_beside_a_large_text_keeps_its_name(house: House):
 
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("field", ["content", "result", "my-file"])
-async def test_json_in_that_text_has_paths_with_and_without_the_field(house: House, field: str, indent: int | None):
+async def test_json_in_that_text_has_paths_with_and_without_the_field(
+    house: House, field: str, indent: int | None
+):
     orders = {"orders": issues(400), "next": None}
     answer = await house.fit(wrapped(json.dumps(orders, indent=indent), field))
     summary, uri = texts(answer)[0], link(answer)["uri"]
@@ -489,7 +520,9 @@ async def test_no_size_makes_an_answer_larger_than_its_budget(house: House, size
     text = {
         "json": lambda: json.dumps(issues(size // 90)),
         "text": lambda: words(size // 23),
-        "csv": lambda: "id,name,price\n" + "".join(f"{n},thing {n},{n / 7:.2f}\n" for n in range(size // 20)),
+        "csv": lambda: (
+            "id,name,price\n" + "".join(f"{n},thing {n},{n / 7:.2f}\n" for n in range(size // 20))
+        ),
         "one line": lambda: "word " * (size // 5),
     }[kind]()
     answer = await house.fit(text_result(text))

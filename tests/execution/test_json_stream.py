@@ -8,8 +8,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from portico.json_text import chunked_decoder
-from portico.json_text.part_stream import build_value, decode_parts, dismantle, encode_lines, estimate_size, to_parts
-from portico.results.value_sample import MAX_SAMPLED_CHILDREN, SampledList, ValueSampler, count_children
+from portico.json_text.part_stream import (
+    build_value,
+    decode_parts,
+    dismantle,
+    encode_lines,
+    estimate_size,
+    to_parts,
+)
+from portico.results.value_sample import (
+    MAX_SAMPLED_CHILDREN,
+    SampledList,
+    ValueSampler,
+    count_children,
+)
 from tests.execution.json_values import VALUES, issues, nested
 
 HEAVY = VALUES.map(lambda value: [value, "x" * 700, {"again": value, "long": ["y" * 300] * 3}])
@@ -126,7 +138,9 @@ def test_the_weight_of_very_many_is_that_of_each():
     each = estimate_size(some, 2**40) - estimate_size([], 2**40)
     many = some * 20_000
     assert estimate_size(many, 2**40) == estimate_size([], 2**40) + 20_000 * each
-    assert estimate_size({f"k{number}": one for number, one in enumerate(many)}, 2**40) > 20_000 * each
+    assert (
+        estimate_size({f"k{number}": one for number, one in enumerate(many)}, 2**40) > 20_000 * each
+    )
     assert estimate_size(many, 200_000) >= 200_000
 
 

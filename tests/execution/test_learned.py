@@ -43,17 +43,21 @@ def test_a_shape_is_the_same_after_it_was_written_and_read(value: Any):
     assert text is not None
     again = load_shape(text)
     assert again is not None
-    assert render_shape(again, 500, count_tokens).replace('"…"', "K") == render_shape(shape, 500, count_tokens).replace(
-        '"key 0"', "K"
-    )
+    assert render_shape(again, 500, count_tokens).replace('"…"', "K") == render_shape(
+        shape, 500, count_tokens
+    ).replace('"key 0"', "K")
 
 
 def test_nobody_s_data_is_written():
-    shape = infer_shape({"people": [{"mail": SECRET}], "by_mail": {f"{n}{SECRET}": n for n in range(40)}})
+    shape = infer_shape(
+        {"people": [{"mail": SECRET}], "by_mail": {f"{n}{SECRET}": n for n in range(40)}}
+    )
     assert SECRET not in (dump_shape(shape) or SECRET)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"n": "x"}', '{"n": 1, "fields": []}', '{"n":1,"keys":[1]}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", '{"n": "x"}', '{"n": 1, "fields": []}', '{"n":1,"keys":[1]}']
+)
 def test_what_is_no_shape_is_none(text: str):
     assert load_shape(text) is None
 
@@ -83,7 +87,10 @@ async def test_what_was_learnt_is_known_after_a_restart(tmp_path: Path):
 async def test_what_was_learnt_here_is_not_replaced_by_what_is_on_record(tmp_path: Path):
     kept = record(tmp_path)
     await kept.save_shapes(
-        [ShapeRow(TOOL.hash, 5, dump_shape(infer_shape({"old": 1})) or "", 1.0), ShapeRow("x", 1, "{", 2.0)]
+        [
+            ShapeRow(TOOL.hash, 5, dump_shape(infer_shape({"old": 1})) or "", 1.0),
+            ShapeRow("x", 1, "{", 2.0),
+        ]
     )
     shapes = LearnedShapes(store=kept)
     shapes.learn(TOOL, answer({"new": 1}))
@@ -104,7 +111,9 @@ async def test_a_record_that_cannot_be_used_costs_nothing_but_the_memory_of_it()
 
 async def test_old_shapes_are_dropped_with_the_rest(tmp_path: Path):
     kept = record(tmp_path)
-    await kept.save_shapes([ShapeRow("old", 1, "{}", 0.0), ShapeRow("new", 1, "{}", 400 * 86_400.0)])
+    await kept.save_shapes(
+        [ShapeRow("old", 1, "{}", 0.0), ShapeRow("new", 1, "{}", 400 * 86_400.0)]
+    )
     await kept.prune(Retention(), 401 * 86_400.0)
     assert [row.hash for row in await kept.load_shapes(10)] == ["new"]
     await kept.close()

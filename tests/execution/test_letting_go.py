@@ -1,4 +1,5 @@
-"""Large results are freed in a thread, once nobody else holds them, and what others hold is not changed."""
+"""Large results are freed in a thread, once nobody else holds them, and what others hold is not
+changed."""
 
 import asyncio
 from typing import Any
@@ -30,7 +31,10 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_result() -> tuple[Raw, asyncio.Event]:
     text = Freed("x")
     text.seen, text.loop = asyncio.Event(), asyncio.get_running_loop()
-    return {"content": [], "structuredContent": {"rows": [[text]] + [[n] for n in range(10_000)]}}, text.seen
+    return {
+        "content": [],
+        "structuredContent": {"rows": [[text]] + [[n] for n in range(10_000)]},
+    }, text.seen
 
 
 async def test_a_result_stays_whole_while_it_is_worked_on():

@@ -1,4 +1,5 @@
-"""A server gets so many calls at once and in a second; the others wait in line, and none is lost or let in twice."""
+"""A server gets so many calls at once and in a second; the others wait in line, and none is lost or
+let in twice."""
 
 import asyncio
 

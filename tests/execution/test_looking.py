@@ -1,4 +1,5 @@
-"""The pipeline with what issue 5 adds: answers kept, shapes learnt, and structure instead of content."""
+"""The pipeline with what issue 5 adds: answers kept, shapes learnt, and structure instead of
+content."""
 
 import asyncio
 import json
@@ -35,7 +36,9 @@ class House:
             self.backend.on_call(name, lambda arguments: answer)
         upstream = Upstream("s", self.backend, self.bus)
         self.cache = ResultCache({"s": CacheRule(ttl_s=60)})
-        self.calls = CallPipeline({"s": upstream}, {}, self.bus, cache=self.cache, shapes=self.shapes)
+        self.calls = CallPipeline(
+            {"s": upstream}, {}, self.bus, cache=self.cache, shapes=self.shapes
+        )
         self.told: list[Event] = []
         self.bus.subscribe(self.told.append)
 
@@ -49,7 +52,9 @@ class House:
 
     async def look(self, tool: Tool = READ, **options: Any) -> str:
         async with asyncio.timeout(20):
-            return (await call_for_shape(self.calls, tool, {}, ME, count=count_tokens, **options))["content"][0]["text"]
+            return (await call_for_shape(self.calls, tool, {}, ME, count=count_tokens, **options))[
+                "content"
+            ][0]["text"]
 
 
 ITEMS: Raw = {"content": [], "structuredContent": {"items": issues(40), "total": 40}}
@@ -85,7 +90,10 @@ async def test_looking_calls_the_tool_and_tells_only_the_structure():
     house = House(ITEMS)
     told = await house.look()
     assert house.asked == 1
-    assert "{items: [40 × {id: integer, title: string, state: string, labels: [0–2 × string], body: string}]" in told
+    assert (
+        "{items: [40 × {id: integer, title: string, state: string, labels: [0–2 × string], body: string}]"
+        in told
+    )
     assert 'items[0]: {"id":0,"title":"Issue number 0"' in told
     assert "Issue number 1" not in told
 

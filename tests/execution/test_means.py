@@ -60,7 +60,9 @@ async def office() -> AsyncGenerator[Office]:
     backend.on_call("wait", wait)
     async with gateway_over({"s": backend}) as gateway:
         shapes = gateway._pipeline.shapes  # pyright: ignore[reportPrivateUsage]
-        means = Runtimes(gateway.calls, shapes, Config(), gateway.learner, gateway.store, gateway.bus)
+        means = Runtimes(
+            gateway.calls, shapes, Config(), gateway.learner, gateway.store, gateway.bus
+        )
         made = Office(means, gateway.catalog.snapshot, called)
         gateway.bus.subscribe(made.heard.append, ScriptRan, WorkflowRan)
         try:
@@ -70,7 +72,8 @@ async def office() -> AsyncGenerator[Office]:
 
 
 @pytest.mark.parametrize(
-    ("code", "outcome"), [("return s.run({}):await()", "ok"), ("error('no')", "runtime"), ("this is no lua", "syntax")]
+    ("code", "outcome"),
+    [("return s.run({}):await()", "ok"), ("error('no')", "runtime"), ("this is no lua", "syntax")],
 )
 async def test_a_script_is_told_with_its_language_and_how_it_ended(code: str, outcome: str) -> None:
     async with office() as house:
@@ -102,7 +105,9 @@ async def test_a_script_at_work_has_a_worker_until_its_caller_gives_up() -> None
 @pytest.mark.parametrize(("name", "outcome"), [("s.run", "finished"), ("s.fail", "failed")])
 async def test_a_workflow_is_told_with_how_it_ended(name: str, outcome: str) -> None:
     async with office() as house:
-        await asyncio.wait_for(house.workflow({"id": "one", "tool": name, "arguments": {}}), PATIENCE)
+        await asyncio.wait_for(
+            house.workflow({"id": "one", "tool": name, "arguments": {}}), PATIENCE
+        )
         assert house.outcome == outcome
 
 
@@ -115,7 +120,9 @@ async def test_a_workflow_with_wrong_steps_is_refused() -> None:
 
 async def test_a_workflow_whose_caller_gives_up_is_cancelled() -> None:
     async with office() as house:
-        running = asyncio.create_task(house.workflow({"id": "one", "tool": "s.wait", "arguments": {}}))
+        running = asyncio.create_task(
+            house.workflow({"id": "one", "tool": "s.wait", "arguments": {}})
+        )
         await asyncio.wait_for(house.called.wait(), PATIENCE)
         running.cancel()
         await asyncio.wait({running}, timeout=PATIENCE)
@@ -124,8 +131,12 @@ async def test_a_workflow_whose_caller_gives_up_is_cancelled() -> None:
 
 async def test_plans_that_come_faster_than_they_are_written_do_not_pile_up() -> None:
     async with office() as house:
-        steps: list[Raw] = [{"id": name, "tool": "s.run", "arguments": {}} for name in ("one", "two")]
-        report = await house.means.run_workflow(WorkflowRequest(steps), house.snapshot, DEFAULT_CONTEXT)
+        steps: list[Raw] = [
+            {"id": name, "tool": "s.run", "arguments": {}} for name in ("one", "two")
+        ]
+        report = await house.means.run_workflow(
+            WorkflowRequest(steps), house.snapshot, DEFAULT_CONTEXT
+        )
         for _ in range(10 * MAX_PENDING_PLANS):
             house.means.remember_plan(report, house.snapshot)
         keeping = [task for task in asyncio.all_tasks() if task.get_name() == "keep a plan"]
@@ -133,4 +144,6 @@ async def test_plans_that_come_faster_than_they_are_written_do_not_pile_up() -> 
         await asyncio.wait(keeping, timeout=PATIENCE)
         assert all(task.result() for task in keeping)
         house.means.remember_plan(report, house.snapshot)
-        assert any(task.get_name() == "keep a plan" for task in asyncio.all_tasks()), "there is room again"
+        assert any(task.get_name() == "keep a plan" for task in asyncio.all_tasks()), (
+            "there is room again"
+        )

@@ -1,4 +1,5 @@
-"""What the pipeline does beside asking: repairs, limits, a second attempt, and a look at what came back."""
+"""What the pipeline does beside asking: repairs, limits, a second attempt, and a look at what came
+back."""
 
 import asyncio
 from typing import Any
@@ -27,7 +28,9 @@ DECLARED: Raw = {"name": "declared", "outputSchema": OUTPUT}
 class House:
     """A pipeline over one fake server."""
 
-    def __init__(self, limit: Limit | None = None, rule: RetryRule | None = None, **options: Any) -> None:
+    def __init__(
+        self, limit: Limit | None = None, rule: RetryRule | None = None, **options: Any
+    ) -> None:
         self.bus, self.called, self.fell = EventBus(), list[ToolCalled](), asyncio.Event()
         self.backend = FakeBackend([READ, WRITE, DECLARED])
         self.upstream = Upstream("s", self.backend, self.bus)
@@ -47,7 +50,11 @@ class House:
 
     @property
     def asked(self) -> list[Any]:
-        return [params["arguments"] for method, params in self.backend.requests if method == "tools/call"]
+        return [
+            params["arguments"]
+            for method, params in self.backend.requests
+            if method == "tools/call"
+        ]
 
     def lost(self, times: int, then: Raw) -> None:
         """Lose the conversation so many times in the middle of a call, then answer."""
@@ -63,10 +70,14 @@ class House:
 
         self.backend.on("tools/call", answer)
 
-    async def call(self, definition: Raw, arguments: Any = None, origin: CallContext | None = None) -> Raw:
+    async def call(
+        self, definition: Raw, arguments: Any = None, origin: CallContext | None = None
+    ) -> Raw:
         async with asyncio.timeout(PATIENCE_S):
             return await self.calls.call(
-                tool(definition), {"n": 1} if arguments is None else arguments, origin or CallContext()
+                tool(definition),
+                {"n": 1} if arguments is None else arguments,
+                origin or CallContext(),
             )
 
 
@@ -145,7 +156,11 @@ async def test_a_call_too_many_is_busy_and_a_cancelled_one_gives_its_place_back(
 
 
 async def test_waiting_takes_from_the_time_a_call_may_take():
-    house, asks, free = House(Limit(concurrency=1), longest=PATIENCE_S), list[RequestOptions](), asyncio.Event()
+    house, asks, free = (
+        House(Limit(concurrency=1), longest=PATIENCE_S),
+        list[RequestOptions](),
+        asyncio.Event(),
+    )
 
     async def answer(params: Raw, ask: RequestOptions) -> Raw:
         asks.append(ask)
@@ -266,7 +281,9 @@ async def test_only_what_can_be_judged_is(answer: Raw, marked: bool):
     assert ("_meta" in await house.call(DECLARED)) is marked
 
 
-@pytest.mark.parametrize("schema", [{"$ref": "#/nowhere"}, {"type": "objekt"}, "text", True, None], ids=str)
+@pytest.mark.parametrize(
+    "schema", [{"$ref": "#/nowhere"}, {"type": "objekt"}, "text", True, None], ids=str
+)
 async def test_a_declaration_that_cannot_be_used_judges_nothing(schema: Any):
     house = House()
     house.backend.on_call("declared", lambda arguments: DONE)

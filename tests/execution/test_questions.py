@@ -39,7 +39,10 @@ async def test_every_question_is_asked_and_the_call_made_again_with_the_answers_
     client.capabilities = {"roots": {}}
     form = {"method": "elicitation/create", "params": {"message": "?"}}
     server = Server(asking("one", a=ROOTS, b=form), asking(c=ROOTS), DONE)
-    assert await call_with_elicitation(server.call, {"_meta": {"x": 1}}, client, is_multi_round=False) is DONE
+    assert (
+        await call_with_elicitation(server.call, {"_meta": {"x": 1}}, client, is_multi_round=False)
+        is DONE
+    )
     answers = [(one.get("inputResponses"), one.get("requestState")) for one in server.heard]
     assert answers == [
         (None, None),
@@ -50,21 +53,31 @@ async def test_every_question_is_asked_and_the_call_made_again_with_the_answers_
     assert declared == [{"roots": {}}] * 3
 
 
-async def test_a_server_that_only_wants_its_state_back_gets_it_after_a_pause(monkeypatch: pytest.MonkeyPatch):
+async def test_a_server_that_only_wants_its_state_back_gets_it_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(elicitation, "FIRST_POLL_S", 0.001)
     server = Server(asking("one"), asking("two"), DONE)
     assert await call_with_elicitation(server.call, {}, Caller(), is_multi_round=False) is DONE
-    assert [dict(one) for one in server.heard] == [{}, {"requestState": "one"}, {"requestState": "two"}]
+    assert [dict(one) for one in server.heard] == [
+        {},
+        {"requestState": "one"},
+        {"requestState": "two"},
+    ]
 
 
 async def test_a_client_with_rounds_of_its_own_gets_the_questions_and_so_does_whoever_cannot_be_asked():
     for relay, rounds in ((Caller(), True), (None, False)):
         result = asking(a=ROOTS)
-        assert await call_with_elicitation(Server(result).call, {}, relay, is_multi_round=rounds) is result
+        assert (
+            await call_with_elicitation(Server(result).call, {}, relay, is_multi_round=rounds)
+            is result
+        )
 
 
 @pytest.mark.parametrize(
-    "requests", [["roots/list"], {"a": "roots/list"}, {str(n): ROOTS for n in range(MAX_REQUESTS_AT_ONCE + 1)}]
+    "requests",
+    [["roots/list"], {"a": "roots/list"}, {str(n): ROOTS for n in range(MAX_REQUESTS_AT_ONCE + 1)}],
 )
 async def test_what_cannot_be_asked_is_an_error_and_not_a_wait(requests: Any):
     server = Server({"resultType": "input_required", "inputRequests": requests})

@@ -1,4 +1,5 @@
-"""Parts of a result: every character can be reached, and no expression costs more than its answer may."""
+"""Parts of a result: every character can be reached, and no expression costs more than its answer
+may."""
 
 import itertools
 import re
@@ -12,7 +13,13 @@ from hypothesis import strategies as st
 from portico.errors import InvalidArguments
 from portico.rendering.token_count import count_tokens
 from portico.results import grep as reading
-from portico.results.grep import LONG_LINE_CHARS, compile_matcher, count_fitting_chars, grep_lines, take_page
+from portico.results.grep import (
+    LONG_LINE_CHARS,
+    compile_matcher,
+    count_fitting_chars,
+    grep_lines,
+    take_page,
+)
 
 # Pages
 
@@ -59,7 +66,9 @@ LOG[60] = "line 60: error again"
 
 
 def grep(pattern: str, lines: list[str] | None = None, **options: Any) -> list[str]:
-    return grep_lines(lines or LOG, compile_matcher(pattern), 0, 2_000, count_tokens, **options).text.splitlines()
+    return grep_lines(
+        lines or LOG, compile_matcher(pattern), 0, 2_000, count_tokens, **options
+    ).text.splitlines()
 
 
 def test_plain_words_find_lines_with_their_numbers():
@@ -107,7 +116,12 @@ ROW_LINE = repr([{"id": n, "name": f"Person {n}", "age": 20 + n % 50} for n in r
 def test_each_match_in_a_long_line_is_shown_as_its_own_row():
     found = grep_lines([ROW_LINE], compile_matcher("'age': 42"), 0, 100_000, count_tokens)
     rows = found.text.splitlines()
-    assert (found.match_count, found.line_count, found.excerpt_count, found.next_offset) == (100, 1, 100, None)
+    assert (found.match_count, found.line_count, found.excerpt_count, found.next_offset) == (
+        100,
+        1,
+        100,
+        None,
+    )
     assert rows[1].endswith(":…{'id': 72, 'name': 'Person 72', 'age': 42}…")
     place = int(rows[1].partition(":")[0].partition("@")[2])
     assert ROW_LINE[place - 1 :].startswith("'age': 42")
@@ -135,7 +149,9 @@ def test_going_on_inside_a_line_finds_every_match_once(pattern: str):
     wanted = [
         f"{number}@{hit.start() + 1}" if len(line) > LONG_LINE_CHARS else str(number)
         for number, line in enumerate(lines, 1)
-        for hit in list(re.finditer(pattern, line, flags))[: None if len(line) > LONG_LINE_CHARS else 1]
+        for hit in list(re.finditer(pattern, line, flags))[
+            : None if len(line) > LONG_LINE_CHARS else 1
+        ]
     ]
     assert wanted
     assert every_place(lines, pattern, 300) == wanted
@@ -156,11 +172,16 @@ def every_place(lines: list[str], pattern: str, tokens: int) -> list[str]:
 
 
 @given(
-    st.lists(st.lists(st.sampled_from(["ab", "aB", "İ", "b", "x" * 300, " ", "é"]), max_size=40), max_size=5),
+    st.lists(
+        st.lists(st.sampled_from(["ab", "aB", "İ", "b", "x" * 300, " ", "é"]), max_size=40),
+        max_size=5,
+    ),
     st.integers(20, 200),
     st.integers(1, 12),
 )
-def test_windows_and_pages_lose_no_match_and_repeat_none(pieces: list[list[str]], tokens: int, window: int):
+def test_windows_and_pages_lose_no_match_and_repeat_none(
+    pieces: list[list[str]], tokens: int, window: int
+):
     lines = ["".join(some) for some in pieces]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "_FOLD_WINDOW_CHARS", window)
@@ -168,7 +189,9 @@ def test_windows_and_pages_lose_no_match_and_repeat_none(pieces: list[list[str]]
     assert places == [
         f"{number}@{hit.start() + 1}" if len(line) > LONG_LINE_CHARS else str(number)
         for number, line in enumerate(lines, 1)
-        for hit in list(re.finditer("ab", line, re.IGNORECASE))[: None if len(line) > LONG_LINE_CHARS else 1]
+        for hit in list(re.finditer("ab", line, re.IGNORECASE))[
+            : None if len(line) > LONG_LINE_CHARS else 1
+        ]
     ]
 
 
@@ -189,7 +212,10 @@ def test_matches_without_a_character_are_as_many_as_there_are_places():
     assert len(every_place([line, line], r"y*", 2_000)) == 2 * (len(line) + 1)
 
 
-@given(st.lists(st.sampled_from(["a match", "nothing", "another match", ""]), max_size=60), st.integers(5, 40))
+@given(
+    st.lists(st.sampled_from(["a match", "nothing", "another match", ""]), max_size=60),
+    st.integers(5, 40),
+)
 def test_every_match_is_reached_by_going_on(lines: list[str], tokens: int):
     numbers: list[int] = []
     start = 0
@@ -213,7 +239,9 @@ def test_every_match_is_reached_by_going_on(lines: list[str], tokens: int):
         (r"(?:a?){500}a{500}b", "a" * 500),
     ],
 )
-def test_an_expression_that_would_take_years_is_given_up(pattern: str, line: str, monkeypatch: pytest.MonkeyPatch):
+def test_an_expression_that_would_take_years_is_given_up(
+    pattern: str, line: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(reading, "GREP_TIMEOUT_S", 0.2)
     try:
         found = grep_lines([line], compile_matcher(pattern), 0, 100, count_tokens)
@@ -222,7 +250,9 @@ def test_an_expression_that_would_take_years_is_given_up(pattern: str, line: str
         assert "too long" in error.message  # noqa: PT017
 
 
-def test_when_time_is_up_what_was_found_is_told_and_the_rest_can_be_had(monkeypatch: pytest.MonkeyPatch):
+def test_when_time_is_up_what_was_found_is_told_and_the_rest_can_be_had(
+    monkeypatch: pytest.MonkeyPatch,
+):
     clock = iter(range(1_000))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock) / 10)
     found = grep_lines(["a match"] * 100, compile_matcher("match"), 0, 10_000, count_tokens)
@@ -230,7 +260,9 @@ def test_when_time_is_up_what_was_found_is_told_and_the_rest_can_be_had(monkeypa
     assert found.next_offset == found.match_count * len("a match\n")
 
 
-@pytest.mark.parametrize("pattern", ["(?R)x(", "(a(?1)?b)", "(?:foo){e<=2}", "(?&name)", "x" * 2_000])
+@pytest.mark.parametrize(
+    "pattern", ["(?R)x(", "(a(?1)?b)", "(?:foo){e<=2}", "(?&name)", "x" * 2_000]
+)
 def test_what_no_grep_has_is_refused(pattern: str):
     with pytest.raises(InvalidArguments):
         compile_matcher(pattern)

@@ -26,7 +26,9 @@ OBJECT: dict[str, Any] = {"type": "object"}
 
 
 def tool(properties: Any, **more: Any) -> Tool:
-    return make_tool("s", {"name": "t", "inputSchema": {**OBJECT, "properties": properties, **more}})
+    return make_tool(
+        "s", {"name": "t", "inputSchema": {**OBJECT, "properties": properties, **more}}
+    )
 
 
 def meant(schema: Any, value: Any) -> Any:
@@ -114,7 +116,10 @@ def test_what_could_be_meant_in_two_ways_or_in_none_is_left_alone(schema: Any, v
 
 
 def test_a_null_for_what_may_be_left_out_is_left_out():
-    one = tool({"a": {"type": "string"}, "b": {"type": ["string", "null"]}, "c": {"type": "string"}}, required=["c"])
+    one = tool(
+        {"a": {"type": "string"}, "b": {"type": ["string", "null"]}, "c": {"type": "string"}},
+        required=["c"],
+    )
     repair = repair_or_raise(one, {"a": None, "b": None, "c": "x"})
     assert repair.arguments == {"b": None, "c": "x"}
     assert repair.notes == ("a: null left out",)
@@ -123,14 +128,27 @@ def test_a_null_for_what_may_be_left_out_is_left_out():
 
 
 def test_a_parameter_in_another_spelling_is_known_by_its_own_name():
-    one = tool({"repo_name": {"type": "string"}, "page-size": {"type": "integer"}}, required=["repo_name"])
-    assert repair_or_raise(one, {"repoName": "x", "page-size": 1}).arguments == {"repo_name": "x", "page-size": 1}
-    closed = tool({"repo_name": {"type": "string"}, "pageSize": {"type": "integer"}}, additionalProperties=False)
-    assert repair_or_raise(closed, {"Repo-Name": "x", "page_size": "3"}).arguments == {"repo_name": "x", "pageSize": 3}
+    one = tool(
+        {"repo_name": {"type": "string"}, "page-size": {"type": "integer"}}, required=["repo_name"]
+    )
+    assert repair_or_raise(one, {"repoName": "x", "page-size": 1}).arguments == {
+        "repo_name": "x",
+        "page-size": 1,
+    }
+    closed = tool(
+        {"repo_name": {"type": "string"}, "pageSize": {"type": "integer"}},
+        additionalProperties=False,
+    )
+    assert repair_or_raise(closed, {"Repo-Name": "x", "page_size": "3"}).arguments == {
+        "repo_name": "x",
+        "pageSize": 3,
+    }
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"repoName": "x", "RepoName": "y"}, {"repository": "x"}, {"$repo_name": "x"}], ids=str
+    "arguments",
+    [{"repoName": "x", "RepoName": "y"}, {"repository": "x"}, {"$repo_name": "x"}],
+    ids=str,
 )
 def test_a_name_that_may_be_another_is_not_guessed(arguments: Any):
     with pytest.raises(InvalidArguments, match="repo_name"):
@@ -154,7 +172,9 @@ def test_what_was_given_is_not_touched():
 
 def test_what_was_done_is_said_with_its_place():
     one = tool({"o": PERSON, "labels": STRINGS, "raw": OBJECT, "state": {"enum": ["OPEN"]}})
-    notes = repair_or_raise(one, {"o": {"age": "5"}, "labels": "x", "raw": '{"a":1}', "state": "open"}).notes
+    notes = repair_or_raise(
+        one, {"o": {"age": "5"}, "labels": "x", "raw": '{"a":1}', "state": "open"}
+    ).notes
     assert notes == (
         'o.age: "5" read as 5',
         "labels: one value made a list",
@@ -175,7 +195,9 @@ def test_references_are_followed_and_circles_end():
         "$defs": {"n": {"type": "integer"}, "loop": {"$ref": "#/$defs/loop"}},
     }
     one = make_tool("s", {"name": "t", "inputSchema": schema})
-    assert repair_or_raise(one, {"child": {"child": {"n": "5"}}}).arguments == {"child": {"child": {"n": 5}}}
+    assert repair_or_raise(one, {"child": {"child": {"n": "5"}}}).arguments == {
+        "child": {"child": {"n": 5}}
+    }
     loop = {"properties": {"a": {"$ref": "#/$defs/loop"}}, "$defs": schema["$defs"]}
     assert repair_arguments(loop, {"a": "5"}) is None
 
@@ -191,17 +213,33 @@ def test_arguments_as_json_text_are_read():
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 keywords = st.sampled_from(
-    ["type", "properties", "items", "required", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "$schema"]
+    [
+        "type",
+        "properties",
+        "items",
+        "required",
+        "enum",
+        "const",
+        "$ref",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "$schema",
+    ]
 )
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(keywords, json_values, max_size=5), json_values)
-def test_any_schema_and_any_arguments_end_in_a_repair_that_fits_or_in_none(schema: Any, arguments: Any):
+def test_any_schema_and_any_arguments_end_in_a_repair_that_fits_or_in_none(
+    schema: Any, arguments: Any
+):
     found = repair_arguments(schema, arguments)
     assert found is None or (found.notes and isinstance(found.arguments, dict))
 
@@ -233,7 +271,11 @@ def shouted(name: str) -> str:
 def test_the_tools_of_real_servers_survive_every_mistake_and_most_are_understood():
     with gzip.open(FLEET) as file:
         servers = [orjson.loads(line) for line in file]
-    tools = [make_tool(server["slug"], definition) for server in servers for definition in server["tools"]]
+    tools = [
+        make_tool(server["slug"], definition)
+        for server in servers
+        for definition in server["tools"]
+    ]
     tried: Counter[str] = Counter()
     understood: Counter[str] = Counter()
     for one in tools:
@@ -260,5 +302,8 @@ def test_the_tools_of_real_servers_survive_every_mistake_and_most_are_understood
 
 @pytest.mark.parametrize("text", ["{}", "null", " None ", '{"a": 1}'])
 def test_text_that_may_be_no_value_at_all_is_not_made_the_one_value_of_a_list(text: str):
-    schema = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}}
+    schema = {
+        "type": "object",
+        "properties": {"tags": {"type": "array", "items": {"type": "string"}}},
+    }
     assert repair_arguments(schema, {"tags": text}) is None

@@ -24,7 +24,9 @@ class Held:
 class House:
     def __init__(self, folder: Path, **options: int) -> None:
         self.folder, self.now = folder, 1_000_000.0
-        self.store = ResultStore(ResultFiles(folder, clock=lambda: self.now), clock=lambda: self.now, **options)
+        self.store = ResultStore(
+            ResultFiles(folder, clock=lambda: self.now), clock=lambda: self.now, **options
+        )
 
     async def keep(self, caller: Caller = ME, size: int = 100) -> StoredResult:
         async with asyncio.timeout(20):
@@ -75,7 +77,14 @@ async def test_ids_are_long_and_never_the_same(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "other", [OTHER, Caller("mine", "client", "profile"), Caller("", "client"), Caller(), Caller("", "mine\n")]
+    "other",
+    [
+        OTHER,
+        Caller("mine", "client", "profile"),
+        Caller("", "client"),
+        Caller(),
+        Caller("", "mine\n"),
+    ],
 )
 async def test_another_caller_s_result_is_not_found(tmp_path: Path, other: Caller):
     house = House(tmp_path)
@@ -85,7 +94,9 @@ async def test_another_caller_s_result_is_not_found(tmp_path: Path, other: Calle
     assert house.has(stored)
 
 
-@pytest.mark.parametrize("name", ["", "nope", "../../etc/passwd", "portico://result/", "portico://result/../x"])
+@pytest.mark.parametrize(
+    "name", ["", "nope", "../../etc/passwd", "portico://result/", "portico://result/../x"]
+)
 async def test_an_id_that_was_never_given_is_not_found(tmp_path: Path, name: str):
     with pytest.raises(UnknownName, match="no such result"):
         House(tmp_path).store.find(ME, name)

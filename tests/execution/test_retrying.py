@@ -4,7 +4,14 @@ import pytest
 
 from portico.calls.retry import MAX_BACKOFF_S, RetryRule, compute_backoff, should_retry
 from portico.catalog.tool import make_tool
-from portico.errors import BackendBusy, BackendTimeout, BackendUnavailable, PorticoError, RecordedOnly, RemoteError
+from portico.errors import (
+    BackendBusy,
+    BackendTimeout,
+    BackendUnavailable,
+    PorticoError,
+    RecordedOnly,
+    RemoteError,
+)
 from portico.upstream.transports.http_errors import SessionExpired
 
 READS = make_tool("s", {"name": "get", "annotations": {"readOnlyHint": True}})
@@ -18,7 +25,9 @@ def test_tools_that_may_run_twice_are_asked_again_once():
         assert should_retry(RetryRule(), tool, LOST, 1)
         assert not should_retry(RetryRule(), tool, LOST, 2)
     assert not should_retry(RetryRule(), WRITES, LOST, 1)
-    assert not should_retry(RetryRule(), make_tool("s", {"name": "x", "annotations": {"readOnlyHint": "yes"}}), LOST, 1)
+    assert not should_retry(
+        RetryRule(), make_tool("s", {"name": "x", "annotations": {"readOnlyHint": "yes"}}), LOST, 1
+    )
 
 
 def test_any_tool_is_asked_again_where_the_server_cannot_have_begun():
@@ -35,7 +44,9 @@ def test_the_configuration_says_which_and_how_often():
 
 
 @pytest.mark.parametrize(
-    "error", [BackendTimeout("slow"), BackendBusy("full"), RecordedOnly("no"), RemoteError(-32603, "no")], ids=repr
+    "error",
+    [BackendTimeout("slow"), BackendBusy("full"), RecordedOnly("no"), RemoteError(-32603, "no")],
+    ids=repr,
 )
 def test_an_answer_is_an_answer(error: PorticoError):
     assert not should_retry(RetryRule(times=5), READS, error, 1)

@@ -15,7 +15,8 @@ def peak(schema: dict[str, Any], levels: int = 3) -> int:
 
 
 def shared_branches(depth: int) -> dict[str, Any]:
-    """Two references to one definition on each of so many levels: no circle, and 2^depth ways through it."""
+    """Two references to one definition on each of so many levels: no circle, and 2^depth ways
+    through it."""
     definitions: dict[str, Any] = {"d0": {"type": "string"}}
     for level in range(1, depth + 1):
         below = {"$ref": f"#/$defs/d{level - 1}"}
@@ -23,8 +24,12 @@ def shared_branches(depth: int) -> dict[str, Any]:
     return {"$defs": definitions, "$ref": f"#/$defs/d{depth}"}
 
 
-RECURSIVE: dict[str, Any] = {"anyOf": [{"items": {"$ref": "#"}}, {"items": {"$ref": "#"}, "maxItems": 5}]}
-TREE: dict[str, Any] = {"properties": {"name": {"type": "string"}, "children": {"items": {"$ref": "#"}}}}
+RECURSIVE: dict[str, Any] = {
+    "anyOf": [{"items": {"$ref": "#"}}, {"items": {"$ref": "#"}, "maxItems": 5}]
+}
+TREE: dict[str, Any] = {
+    "properties": {"name": {"type": "string"}, "children": {"items": {"$ref": "#"}}}
+}
 
 
 def test_an_ordinary_object_applies_few_subschemas_to_each_value():
@@ -61,7 +66,9 @@ class ReadSchema(dict[str, Any]):
 
 def test_a_schema_that_is_too_much_to_count_is_counted_once_for_each_depth():
     below = {"$ref": "#"}
-    counter = PeakCounter(ReadSchema({"anyOf": [ReadSchema({"items": below}), ReadSchema({"items": below})]}))
+    counter = PeakCounter(
+        ReadSchema({"anyOf": [ReadSchema({"items": below}), ReadSchema({"items": below})]})
+    )
     assert counter.count_peak(60) >= MAX_PEAK
     reads = ReadSchema.reads
     assert reads
@@ -97,7 +104,13 @@ def test_what_cannot_be_followed_counts_as_too_much(schema: dict[str, Any]):
         ({"not": {"enum": ["x" * 100_000]}}, 100),
         ({"unevaluatedProperties": False, "allOf": [{}] * 50}, 100),
     ],
-    ids=["compared one by one", "looked up one by one", "fractions", "copied into an error", "applied twice"],
+    ids=[
+        "compared one by one",
+        "looked up one by one",
+        "fractions",
+        "copied into an error",
+        "applied twice",
+    ],
 )
 def test_keywords_that_take_longer_count_for_more(schema: dict[str, Any], least: int):
     assert peak(schema) >= least
@@ -111,7 +124,8 @@ def test_a_value_is_measured_without_walking_more_of_it_than_asked_for():
 
 
 class Evaluation:
-    """Applies a schema as a validator without shortcuts would, and counts how often each value is checked."""
+    """Applies a schema as a validator without shortcuts would, and counts how often each value is
+    checked."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self.root = root
@@ -140,12 +154,16 @@ SCHEMAS = st.recursive(
     lambda inner: st.one_of(
         st.builds(lambda items: {"items": items}, inner),
         st.builds(lambda parts: {"anyOf": parts}, st.lists(inner, min_size=1, max_size=3)),
-        st.builds(lambda members: {"properties": members}, st.dictionaries(NAMES, inner, max_size=2)),
+        st.builds(
+            lambda members: {"properties": members}, st.dictionaries(NAMES, inner, max_size=2)
+        ),
     ),
     max_leaves=6,
 )
 VALUES = st.recursive(
-    st.just(0), lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner)), max_leaves=8
+    st.just(0),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner)),
+    max_leaves=8,
 )
 
 

@@ -80,7 +80,9 @@ def test_a_path_that_would_never_end_is_given_up(path: str, monkeypatch: pytest.
         select(VALUE, path)
 
 
-@pytest.mark.parametrize("path", ["!" * 990 + "@", "(" * 490 + "@" + ")" * 490, "[" * 490 + "@" + "]" * 490])
+@pytest.mark.parametrize(
+    "path", ["!" * 990 + "@", "(" * 490 + "@" + ")" * 490, "[" * 490 + "@" + "]" * 490]
+)
 def test_a_path_of_any_depth_is_answered_or_refused(path: str):
     try:
         select(VALUE, path)
@@ -95,7 +97,11 @@ def test_a_path_that_doubles_references_can_be_read_page_by_page():
 
 LARGE = {
     "total": 50,
-    "data": {"items": issues(50, body=700), "more": [[1, [2]], [3], 4, None], "by": {"a": issues(3), "b": issues(4)}},
+    "data": {
+        "items": issues(50, body=700),
+        "more": [[1, [2]], [3], 4, None],
+        "by": {"a": issues(3), "b": issues(4)},
+    },
     "nothing": None,
     "deep": nested(22, issues(9, body=900)),
 }
@@ -120,7 +126,15 @@ def test_over_a_stream_it_selects_what_it_selects_from_the_value(
     path: str, window: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(chunked_decoder, "WINDOW_CHARS", window)
-    for value in (LARGE, {"data": {"items": issues(2)}, "total": 1}, issues(40, body=100), [], {}, 5, None):
+    for value in (
+        LARGE,
+        {"data": {"items": issues(2)}, "total": 1},
+        issues(40, body=100),
+        [],
+        {},
+        5,
+        None,
+    ):
         try:
             expected = jmespath.search(path, value)
         except JMESPathError:
@@ -131,7 +145,10 @@ def test_over_a_stream_it_selects_what_it_selects_from_the_value(
         assert select_path(decode_parts(json.dumps(value)), path).value == expected
 
 
-@given(VALUES, st.sampled_from(["[*]", "*", "[0]", "[1:]", "[?@]", "a", "[]", "[*][*]", "*[]", "[0][0]", "@"]))
+@given(
+    VALUES,
+    st.sampled_from(["[*]", "*", "[0]", "[1:]", "[?@]", "a", "[]", "[*][*]", "*[]", "[0][0]", "@"]),
+)
 def test_over_any_value_it_selects_the_same(value: Any, path: str):
     for some in (value, [value] * 3, {"a": value}, [[value, "x" * 700]]):
         assert select(some, path) == jmespath.search(path, some)
@@ -153,7 +170,14 @@ STEPS = st.sampled_from(
 @given(VALUES, st.lists(STEPS, min_size=1, max_size=4))
 def test_any_steps_over_any_value_select_what_jmespath_selects(value: Any, steps: list[str]):
     path = " | ".join(steps)
-    for some in (value, [value, value], {"a": value, "b": [value]}, [3, 1, 2], ["b", "", "aa"], [1, True, 1.0, "1"]):
+    for some in (
+        value,
+        [value, value],
+        {"a": value, "b": [value]},
+        [3, 1, 2],
+        ["b", "", "aa"],
+        [1, True, 1.0, "1"],
+    ):
         try:
             expected = jmespath.search(path, some)
         except (JMESPathError, TypeError, OverflowError):
@@ -170,7 +194,15 @@ def test_functions_over_many_items_are_those_of_jmespath(size: int):
     texts = [f"{n:05}" * (1 + n % 40) for n in numbers]
     for items in (numbers, texts, [n / 7 for n in numbers]):
         rows = [{"n": item, "at": at} for at, item in enumerate(items)]
-        for path in ("sort(@)", "reverse(@)", "max(@)", "min(@)", "[::-3]", "[@, @][]", "to_string(@)"):
+        for path in (
+            "sort(@)",
+            "reverse(@)",
+            "max(@)",
+            "min(@)",
+            "[::-3]",
+            "[@, @][]",
+            "to_string(@)",
+        ):
             assert select(items, path) == jmespath.search(path, items)
         for path in ("sort_by(@, &n)[*].at", "[*].{n: n}", "map(&n, @)"):
             assert select(rows, path) == jmespath.search(path, rows)
@@ -189,7 +221,9 @@ def test_functions_over_many_items_are_those_of_jmespath(size: int):
         f"{'|'.join(['[@,@][]'] * 17)}|join('', map(&to_string(@), @))",
     ],
 )
-def test_what_steps_make_is_counted_with_what_it_is_made_of(path: str, monkeypatch: pytest.MonkeyPatch):
+def test_what_steps_make_is_counted_with_what_it_is_made_of(
+    path: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(path_selection, "PATH_TIMEOUT_S", 100.0)
     with pytest.raises(InvalidArguments, match="yields too much"):
         select({"text": "x" * 90}, path)
@@ -236,14 +270,20 @@ def test_closing_takes_apart_what_was_built_and_nothing_else():
      "content.nothing.here", "content.items[-1].id"],
 )  # fmt: skip
 def test_a_path_below_a_field_selects_what_it_would_select_from_the_whole(path: str):
-    assert select_path(to_parts(VALUE), path, member="content").value == jmespath.search(path, {"content": VALUE})
+    assert select_path(to_parts(VALUE), path, member="content").value == jmespath.search(
+        path, {"content": VALUE}
+    )
 
 
-@pytest.mark.parametrize("path", ["total", "items.content", "[0]", "@", "keys(@)", "other.content", "[content]"])
+@pytest.mark.parametrize(
+    "path", ["total", "items.content", "[0]", "@", "keys(@)", "other.content", "[content]"]
+)
 def test_a_path_that_does_not_begin_with_the_field_finds_nothing_below_it(path: str):
     assert select_path(to_parts(VALUE), path, member="content").value is None
 
 
 def test_a_field_is_named_bare_or_quoted():
     assert all(is_field_path(path, "näme") for path in ("näme", " näme ", '"näme"', '"n\\u00e4me"'))
-    assert not any(is_field_path(path, "näme") for path in ("näme.x", "", '"näme', "[" * 5_000, "name"))
+    assert not any(
+        is_field_path(path, "näme") for path in ("näme.x", "", '"näme', "[" * 5_000, "name")
+    )

@@ -39,7 +39,10 @@ def told(*values: Any, tokens: int = 600) -> str:
         ({"a": 1, "b c": [True]}, '{a: integer, "b c": [1 × boolean]}'),
         ([{"a": 1}, {"a": 2, "b": 3}], "[2 × {a: integer, b?: integer}]"),
         ([{"a": 1}, 5], "[2 × {a: integer} | integer]"),
-        ({f"2026-01-{n:02}": {"n": n} for n in range(1, 31)}, '{30 keys like "2026-01-01": {n: integer}}'),
+        (
+            {f"2026-01-{n:02}": {"n": n} for n in range(1, 31)},
+            '{30 keys like "2026-01-01": {n: integer}}',
+        ),
     ],
 )
 def test_a_value_is_told_by_its_types_and_sizes(value: Any, text: str):
@@ -47,7 +50,9 @@ def test_a_value_is_told_by_its_types_and_sizes(value: Any, text: str):
 
 
 def test_shapes_of_several_results_are_told_as_one():
-    assert told([{"a": 1}], [{"a": None, "b": "x"}], []) == "[0–1 × {a: integer | null, b?: string}]"
+    assert (
+        told([{"a": 1}], [{"a": None, "b": "x"}], []) == "[0–1 × {a: integer | null, b?: string}]"
+    )
 
 
 def test_each_array_has_one_sample():
@@ -61,7 +66,10 @@ def test_each_array_has_one_sample():
 def test_no_value_takes_more_tokens_than_it_may(value: Any, tokens: int):
     shape = infer_shape(value)
     assert count_tokens(render_shape(shape, tokens, count_tokens)) <= tokens
-    assert sum(count_tokens(line) + 1 for line in render_samples(shape, tokens, count_tokens)) <= tokens
+    assert (
+        sum(count_tokens(line) + 1 for line in render_samples(shape, tokens, count_tokens))
+        <= tokens
+    )
 
 
 @given(VALUES, VALUES)
@@ -79,9 +87,9 @@ def test_merging_has_no_order_but_that_of_names(one: Any, other: Any):
 
 @given(VALUES)
 def test_merging_with_itself_tells_the_same(value: Any):
-    assert render_shape(merge_shapes(infer_shape(value), infer_shape(value)), 10**6, count_tokens) == render_shape(
-        infer_shape(value), 10**6, count_tokens
-    )
+    assert render_shape(
+        merge_shapes(infer_shape(value), infer_shape(value)), 10**6, count_tokens
+    ) == render_shape(infer_shape(value), 10**6, count_tokens)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +111,10 @@ def test_a_shape_is_learnt_from_the_first_results_of_a_tool():
     shapes = LearnedShapes()
     assert shapes.render_line(TOOL, 100, count_tokens) == ""
     shapes.learn(TOOL, result({"id": 1}))
-    assert shapes.render_line(TOOL, 100, count_tokens) == "returns (learned from 1 result): {id: integer}"
+    assert (
+        shapes.render_line(TOOL, 100, count_tokens)
+        == "returns (learned from 1 result): {id: integer}"
+    )
     for number in range(MAX_LEARNED_RESULTS):
         shapes.learn(TOOL, result({"id": number, "new": True}))
     assert (

@@ -51,17 +51,24 @@ def json_facts(value: Any, tool: str = "github.list_issues") -> ResultFacts:
 def text_header(text: str, intent: str = "") -> str:
     lines, head, tail, matches = collect_text_facts(text, intent)
     return render_summary(
-        ResultFacts("logs.read", "text", len(text), 100, None, lines, head, tail, matches), WAY, count_tokens
+        ResultFacts("logs.read", "text", len(text), 100, None, lines, head, tail, matches),
+        WAY,
+        count_tokens,
     )
 
 
 def test_a_uniform_list_is_told_as_columns_and_first_rows():
-    told = render_summary(json_facts({"data": {"items": issues(5_321)}, "next": None}), WAY, count_tokens)
+    told = render_summary(
+        json_facts({"data": {"items": issues(5_321)}, "next": None}), WAY, count_tokens
+    )
     assert "10.0 MB of JSON, about 2.5 million tokens" in told
     assert "items: [5,321 × {id: integer, title: string" in told
     assert "data.items has 5,321 rows. Columns: id | title | state | labels | body" in told
     assert "\n1 | Issue number 1 | open | [1] | xxxxxxxxxxxxxxxxxxxx\n" in told
-    assert 'read_result(result_id="jePHEzpX68W__NLnizrx1g") with path="data.items[0:20].[id, title]"' in told
+    assert (
+        'read_result(result_id="jePHEzpX68W__NLnizrx1g") with path="data.items[0:20].[id, title]"'
+        in told
+    )
     assert told.endswith("portico://result/jePHEzpX68W__NLnizrx1g")
 
 
@@ -82,25 +89,39 @@ def test_text_is_told_by_its_head_its_tail_and_what_fits_the_intent():
 
 def test_matches_are_the_lines_with_most_words_of_the_intent():
     text = "a disk\nnothing\na full disk here\nfull of it\na Full Disk again\na disk\n"
-    assert find_matching_lines(text, "which disk is full?") == ("a disk", "a full disk here", "a Full Disk again")
+    assert find_matching_lines(text, "which disk is full?") == (
+        "a disk",
+        "a full disk here",
+        "a Full Disk again",
+    )
     assert find_matching_lines(text, "the") == ()
     assert find_matching_lines(text, "absent") == ()
 
 
 def test_the_one_field_that_a_text_came_in_is_named():
-    told = render_summary(replace(json_facts({"orders": issues(50)}), member="content"), WAY, count_tokens)
-    assert "\nIt is the text of content, the only field of the answer.\nShape: {orders: [50 ×" in told
+    told = render_summary(
+        replace(json_facts({"orders": issues(50)}), member="content"), WAY, count_tokens
+    )
+    assert (
+        "\nIt is the text of content, the only field of the answer.\nShape: {orders: [50 ×" in told
+    )
 
 
 def test_an_error_and_what_could_not_be_kept_are_said():
-    told = render_summary(ResultFacts("a.b", "text", 90_000, 22_513, None, 9, is_error=True), None, count_tokens)
-    assert told.startswith("a.b answered (it says this is an error) with 90 KB of text in 9 lines, about 23,000 tokens")
+    told = render_summary(
+        ResultFacts("a.b", "text", 90_000, 22_513, None, 9, is_error=True), None, count_tokens
+    )
+    assert told.startswith(
+        "a.b answered (it says this is an error) with 90 KB of text in 9 lines, about 23,000 tokens"
+    )
     assert told.endswith("Ask the tool for less: a filter, a limit, a page.")
 
 
 def test_without_read_result_the_resource_is_named():
     told = render_summary(
-        json_facts(issues(50)), ResultAccess("x", "portico://result/x", 60, has_read_result=False), count_tokens
+        json_facts(issues(50)),
+        ResultAccess("x", "portico://result/x", 60, has_read_result=False),
+        count_tokens,
     )
     assert "read_result" not in told
     assert told.endswith("The whole is the resource portico://result/x.")
@@ -144,9 +165,18 @@ def test_no_alphabet_makes_a_header_too_long(exact: Callable[[str], int], alphab
         return "".join(chance.choices(ALPHABETS[alphabet], k=length))
 
     for _ in range(30):
-        rows = [{word(chance.randint(1, 30)): word(chance.randint(0, 60)) for _ in range(12)} for _ in range(3)]
+        rows = [
+            {word(chance.randint(1, 30)): word(chance.randint(0, 60)) for _ in range(12)}
+            for _ in range(3)
+        ]
         same = [{name: word(20) for name in rows[0]} for _ in range(40)]
-        for value in (rows, same, {"x": {word(9): same}}, [word(40)] * 100, {word(8): word(30) for _ in range(40)}):
+        for value in (
+            rows,
+            same,
+            {"x": {word(9): same}},
+            [word(40)] * 100,
+            {word(8): word(30) for _ in range(40)},
+        ):
             facts = json_facts(value, f"s.{word(120)}")
             for one in (facts, replace(facts, member=word(120))):
                 assert exact(render_summary(one, WAY, count_tokens)) <= SUMMARY_TOKENS
@@ -156,5 +186,12 @@ def test_no_alphabet_makes_a_header_too_long(exact: Callable[[str], int], alphab
 
 def test_what_is_deep_or_wide_makes_no_header_too_long(exact: Callable[[str], int]):
     wide = [{f"a_rather_long_column_name_{n}": "words of a cell " * 20 for n in range(300)}] * 50
-    for value in (nested(22), nested(400), wide, {"rows": wide}, {"k" * 5_000: wide}, [[issues(30)] * 5] * 5):
+    for value in (
+        nested(22),
+        nested(400),
+        wide,
+        {"rows": wide},
+        {"k" * 5_000: wide},
+        [[issues(30)] * 5] * 5,
+    ):
         assert exact(render_summary(json_facts(value), WAY, count_tokens)) <= SUMMARY_TOKENS

@@ -59,7 +59,9 @@ class Model:
         for who in CALLERS:
             assert len(self.inside[who]) <= self.each.concurrency
             assert self.turns.count_for_caller(who) == (len(self.inside[who]), waiting[who])
-            has_room = inside < self.whole.concurrency and len(self.inside[who]) < self.each.concurrency
+            has_room = (
+                inside < self.whole.concurrency and len(self.inside[who]) < self.each.concurrency
+            )
             assert not (waiting[who] and has_room), f"{who} waits while there is room"
 
 
@@ -70,14 +72,21 @@ async def settle() -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(("come", "leave", "go", "go as the turn comes", "two at once")), st.sampled_from(CALLERS)
+        st.sampled_from(("come", "leave", "go", "go as the turn comes", "two at once")),
+        st.sampled_from(CALLERS),
     ),
     max_size=60,
 )
 
 
 @settings(max_examples=150, deadline=None)
-@given(steps=STEPS, whole=st.integers(1, 4), each=st.integers(1, 3), queue=st.integers(0, 5), own=st.integers(0, 4))
+@given(
+    steps=STEPS,
+    whole=st.integers(1, 4),
+    each=st.integers(1, 3),
+    queue=st.integers(0, 5),
+    own=st.integers(0, 4),
+)
 def test_whatever_callers_do_the_limits_hold_and_no_place_is_lost(
     steps: list[tuple[str, str]], whole: int, each: int, queue: int, own: int
 ):
@@ -94,7 +103,9 @@ def test_whatever_callers_do_the_limits_hold_and_no_place_is_lost(
                 crowd.turns.release(who)
             elif step.startswith("go") and crowd.lines[who]:
                 _, task = crowd.lines[who].pop()
-                if "turn" in step and (busy := next((one for one in CALLERS if crowd.inside[one]), None)):
+                if "turn" in step and (
+                    busy := next((one for one in CALLERS if crowd.inside[one]), None)
+                ):
                     crowd.inside[busy].pop()
                     crowd.turns.release(busy)
                 task.cancel()
@@ -108,7 +119,9 @@ def test_whatever_callers_do_the_limits_hold_and_no_place_is_lost(
         for who in CALLERS:
             for _ in crowd.inside[who]:
                 crowd.turns.release(who)
-        assert (crowd.turns.running, crowd.turns.waiting, crowd.turns.caller_count) == (0, 0, 0), "nothing is left"
+        assert (crowd.turns.running, crowd.turns.waiting, crowd.turns.caller_count) == (0, 0, 0), (
+            "nothing is left"
+        )
 
     asyncio.run(live())
 

@@ -13,7 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.calls.schema_cost import MAX_VALUES
-from portico.calls.validation import MAX_PROBLEM_CHARS, MAX_PROBLEMS, check_arguments, find_mismatches
+from portico.calls.validation import (
+    MAX_PROBLEM_CHARS,
+    MAX_PROBLEMS,
+    check_arguments,
+    find_mismatches,
+)
 from portico.catalog.tool import Tool, make_tool
 from portico.errors import InvalidArguments
 from portico.rendering.examples import make_example
@@ -23,7 +28,9 @@ FLEET = SHARED / "fleet" / "servers.jsonl.gz"
 
 
 def tool(schema: Any = None, **definition: Any) -> Tool:
-    return make_tool("s", {"name": "t", **({} if schema is None else {"inputSchema": schema}), **definition})
+    return make_tool(
+        "s", {"name": "t", **({} if schema is None else {"inputSchema": schema}), **definition}
+    )
 
 
 def refused(schema: Any, arguments: Any) -> InvalidArguments:
@@ -36,7 +43,10 @@ ISSUE = {
     "type": "object",
     "properties": {
         "title": {"type": "string"},
-        "labels": {"type": "array", "items": {"type": "object", "properties": {"color": {"enum": ["red", "blue"]}}}},
+        "labels": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"color": {"enum": ["red", "blue"]}}},
+        },
         "count": {"type": "integer", "maximum": 5},
     },
     "required": ["title"],
@@ -70,15 +80,29 @@ def test_a_problem_names_where_and_why(arguments: Any, problem: str):
 @pytest.mark.parametrize(
     ("schema", "arguments", "expected"),
     [
-        ({"properties": {"timezone": {}, "hour": {}}, "required": ["timezone"]}, {"tz": 1}, "tz → timezone"),
-        ({"properties": {"title": {}}, "additionalProperties": False}, {"tittle": 1}, "tittle → title"),
-        ({"properties": {"repo_name": {}, "n": {}}, "required": ["repo_name", "n"]}, {"repo": 1}, "repo → repo_name"),
+        (
+            {"properties": {"timezone": {}, "hour": {}}, "required": ["timezone"]},
+            {"tz": 1},
+            "tz → timezone",
+        ),
+        (
+            {"properties": {"title": {}}, "additionalProperties": False},
+            {"tittle": 1},
+            "tittle → title",
+        ),
+        (
+            {"properties": {"repo_name": {}, "n": {}}, "required": ["repo_name", "n"]},
+            {"repo": 1},
+            "repo → repo_name",
+        ),
         ({"properties": {"place": {}}, "required": ["place"]}, {"city": "x"}, "city → place"),
         ({"properties": {"a": {}, "b": {}}, "required": ["a", "b"]}, {"zzz": "x"}, ""),
         ({"properties": {"place": {}}, "required": []}, {"plaice": "x"}, None),
     ],
 )
-def test_an_unknown_name_is_told_the_parameter_that_was_probably_meant(schema: Any, arguments: Any, expected: Any):
+def test_an_unknown_name_is_told_the_parameter_that_was_probably_meant(
+    schema: Any, arguments: Any, expected: Any
+):
     if expected is None:  # it may be left out, and others may be added
         return check_arguments(tool(schema), arguments)
     problems = refused({"type": "object", **schema}, arguments).problems
@@ -117,11 +141,22 @@ def test_an_empty_schema_allows_everything():
         {"type": "objekt"},
         {"properties": []},
         {"properties": {"a": {"pattern": "("}}},
-        {"$schema": "http://json-schema.org/draft-03/schema#", "properties": {"a": {"required": True}}},
+        {
+            "$schema": "http://json-schema.org/draft-03/schema#",
+            "properties": {"a": {"required": True}},
+        },
         {"$schema": "https://example.com/my-own"},
         {"required": "a"},
     ],
-    ids=["broken ref", "unknown type", "no properties", "broken pattern", "old draft", "own draft", "no list"],
+    ids=[
+        "broken ref",
+        "unknown type",
+        "no properties",
+        "broken pattern",
+        "old draft",
+        "own draft",
+        "no list",
+    ],
 )
 def test_a_schema_that_cannot_be_used_leaves_the_judgement_to_the_server(schema: Any):
     check_arguments(tool({"type": "object", **schema}), {"a": 1})
@@ -130,7 +165,11 @@ def test_a_schema_that_cannot_be_used_leaves_the_judgement_to_the_server(schema:
 def test_references_inside_the_schema_are_followed():
     schema = {
         "type": "object",
-        "properties": {"a": {"type": "string"}, "b": {"$ref": "#/properties/a"}, "c": {"$ref": "#"}},
+        "properties": {
+            "a": {"type": "string"},
+            "b": {"$ref": "#/properties/a"},
+            "c": {"$ref": "#"},
+        },
     }
     check_arguments(tool(schema), {"b": "x", "c": {"a": "y"}})
     assert "c.b" in refused(schema, {"c": {"b": 3}}).problems[0]
@@ -167,24 +206,42 @@ def deep(levels: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("arguments", [deep(300), {"\ud800": 1}, {"a": b"bytes"}], ids=["deep", "half a key", "bytes"])
+@pytest.mark.parametrize(
+    "arguments", [deep(300), {"\ud800": 1}, {"a": b"bytes"}], ids=["deep", "half a key", "bytes"]
+)
 def test_what_cannot_be_judged_is_refused_cleanly(arguments: Any):
-    assert refused({"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]}, arguments).problems
+    assert refused(
+        {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]}, arguments
+    ).problems
 
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 keywords = st.sampled_from(
-    ["type", "properties", "items", "required", "enum", "$ref", "anyOf", "pattern", "minimum", "additionalProperties"]
+    [
+        "type",
+        "properties",
+        "items",
+        "required",
+        "enum",
+        "$ref",
+        "anyOf",
+        "pattern",
+        "minimum",
+        "additionalProperties",
+    ]
 )
 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.dictionaries(keywords, json_values, max_size=4), st.dictionaries(st.text(max_size=6), json_values, max_size=4)
+    st.dictionaries(keywords, json_values, max_size=4),
+    st.dictionaries(st.text(max_size=6), json_values, max_size=4),
 )
 def test_any_schema_and_any_arguments_are_answered_with_yes_or_advice(schema: Any, arguments: Any):
     try:
@@ -199,7 +256,11 @@ def test_any_schema_and_any_arguments_are_answered_with_yes_or_advice(schema: An
 def test_the_schemas_of_real_servers_all_work_and_their_examples_fit():
     with gzip.open(FLEET) as file:
         servers = [orjson.loads(line) for line in file]
-    tools = [make_tool(server["slug"], definition) for server in servers for definition in server["tools"]]
+    tools = [
+        make_tool(server["slug"], definition)
+        for server in servers
+        for definition in server["tools"]
+    ]
     unfit: list[str] = []
     for one in tools:
         try:
@@ -218,7 +279,9 @@ def test_the_schemas_of_real_servers_all_work_and_their_examples_fit():
 def laughing(levels: int) -> dict[str, Any]:
     """A few lines that unfold into two to the power of `levels` checks."""
     defs: dict[str, Any] = {
-        f"a{level}": {"allOf": [{"$ref": f"#/$defs/a{level + 1}"}, {"$ref": f"#/$defs/a{level + 1}"}]}
+        f"a{level}": {
+            "allOf": [{"$ref": f"#/$defs/a{level + 1}"}, {"$ref": f"#/$defs/a{level + 1}"}]
+        }
         for level in range(levels)
     }
     defs[f"a{levels}"] = {"type": "object"}
@@ -243,7 +306,12 @@ def test_a_schema_of_ordinary_size_is_checked_however_often_it_refers_to_itself(
 
 
 def test_an_answer_of_more_values_than_are_counted_is_not_checked():
-    declared = tool(outputSchema={"type": "object", "additionalProperties": {"items": {"items": {"type": "string"}}}})
+    declared = tool(
+        outputSchema={
+            "type": "object",
+            "additionalProperties": {"items": {"items": {"type": "string"}}},
+        }
+    )
     rows = [[1] * 100 for _ in range(MAX_VALUES // 100)]
     assert find_mismatches(declared, {"structuredContent": {"rows": rows[:10]}})
     assert not find_mismatches(declared, {"structuredContent": {"rows": rows}})

@@ -1,4 +1,6 @@
-"""The fault matrix: every way a server can misbehave, on every wire it can be done on, through a whole gateway.
+"""The fault matrix: every way a server can misbehave, on every wire it can be done on, through a
+whole gateway.
 
-table (what may happen) · misbehaving (the server that does it) · matrix (doing it) · test_matrix (what is promised)
+table (what may happen) · misbehaving (the server that does it) · matrix (doing it) · test_matrix
+(what is promised)
 """

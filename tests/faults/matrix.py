@@ -1,7 +1,9 @@
-"""Every fault of one wire, done to one gateway: what came of it, of the neighbours, and what is left in the end.
+"""Every fault of one wire, done to one gateway: what came of it, of the neighbours, and what is
+left in the end.
 
-Each fault has a server of its own, healthy at first. Then, for many at a time: the fault is switched on, the server is
-called, its neighbours are called meanwhile, the fault is switched off, and it is called until it answers again.
+Each fault has a server of its own, healthy at first. Then, for many at a time: the fault is
+switched on, the server is called, its neighbours are called meanwhile, the fault is switched off,
+and it is called until it answers again.
 """
 
 import asyncio
@@ -21,7 +23,14 @@ from typing import Any
 import psutil
 
 from portico.app import GatewayRuntime
-from portico.config import BackendConfig, Config, HealthConfig, LimitsConfig, RestartConfig, Timeouts
+from portico.config import (
+    BackendConfig,
+    Config,
+    HealthConfig,
+    LimitsConfig,
+    RestartConfig,
+    Timeouts,
+)
 from portico.storage.manifests import ManifestStore
 from portico.testing import serve_http
 from tests.faults.misbehaving.steps import LIMIT
@@ -66,7 +75,12 @@ class Run:
 
 
 async def run(
-    wire: Wire, faults: Iterable[Fault], folder: Path, *, together: int = TOGETHER, house: "type[House] | None" = None
+    wire: Wire,
+    faults: Iterable[Fault],
+    folder: Path,
+    *,
+    together: int = TOGETHER,
+    house: "type[House] | None" = None,
 ) -> Run:
     """Do all of these to one gateway, so many at a time; another kind of `house` may look closer."""
     chosen = {fault.id: fault for fault in faults}
@@ -78,7 +92,9 @@ async def run(
         limits = LimitsConfig.model_validate(
             {"max_message_bytes": LIMIT, "start_concurrency": TOGETHER, "question_s": 2 * SHORT_S}
         )
-        async with GatewayRuntime(Config(servers=servers, limits=limits), manifests=ManifestStore(None)) as gateway:
+        async with GatewayRuntime(
+            Config(servers=servers, limits=limits), manifests=ManifestStore(None)
+        ) as gateway:
             await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
             async with serve_http(gateway) as url, raw_http(url, "legacy") as client:
                 home = (house or House)(gateway, client, folder)
@@ -160,8 +176,11 @@ class House:
             if outcome == Outcome("result", nonce):
                 return
             if outcome.kind in ("result", "tool_error"):
-                raise AssertionError(f"{name} answered {outcome} to {nonce}: that is another call's answer")
-            # A server that is being called counts as busy; only in peace is it found out that it does not answer.
+                raise AssertionError(
+                    f"{name} answered {outcome} to {nonce}: that is another call's answer"
+                )
+            # A server that is being called counts as busy; only in peace is it found out that it
+            # does not answer.
             await asyncio.sleep(4 if outcome.kind == "timeout" else 0.1)
 
     def switch(self, name: str, fault: str) -> None:
@@ -173,7 +192,10 @@ class House:
     async def call(self, name: str, nonce: str, *, tool: str = "work") -> Outcome:
         """Call a server's tool through the gateway."""
         arguments: dict[str, Any] = {"nonce": nonce} if tool == "work" else {}
-        params = {"name": "call_tool", "arguments": {"name": f"{name}.{tool}", "arguments": arguments}}
+        params = {
+            "name": "call_tool",
+            "arguments": {"name": f"{name}.{tool}", "arguments": arguments},
+        }
         return outcome_of(await self._client.request("tools/call", params))
 
 
@@ -184,11 +206,15 @@ def outcome_of(message: Mapping[str, Any]) -> Outcome:
         return Outcome((message["error"].get("data") or {}).get("kind", "protocol"), said)
     result: dict[str, Any] = message["result"]
     content: Any = result.get("content")
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    blocks = (
+        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    )
     said = "\n".join(str(block.get("text", "")) for block in blocks)
     if not result.get("isError"):
         return Outcome("result", said)
-    return Outcome(((result.get("_meta") or {}).get("portico/error") or {}).get("kind", "tool_error"), said)
+    return Outcome(
+        ((result.get("_meta") or {}).get("portico/error") or {}).get("kind", "tool_error"), said
+    )
 
 
 def _without(nonce: str, outcome: Outcome) -> Outcome:
@@ -203,7 +229,8 @@ async def served(
     if wire == "stdio":
         command = {"command": sys.executable, "env": {MARK: mark}}
         targets = {
-            name: {**command, "args": ["-S", PROGRAM, "stdio", str(folder / name)]} for name in (*faults, NEIGHBOUR)
+            name: {**command, "args": ["-S", PROGRAM, "stdio", str(folder / name)]}
+            for name in (*faults, NEIGHBOUR)
         }
         yield {name: _configured(target, faults.get(name)) for name, target in targets.items()}
         return
@@ -234,17 +261,26 @@ def _configured(target: Mapping[str, Any], fault: Fault | None) -> BackendConfig
         # Refused probes and probes without an answer have waits of their own, of some seconds.
         timeouts=Timeouts(start_s=5.0 if short else LONG_S, call_s=call_s, list_s=SHORT_S),
         restart=RestartConfig(pause_s=0.05, longest_s=0.2, tries=10_000),
-        # Only where nothing else would find it out: a busy machine is no reason to start the others anew.
-        health=HealthConfig(every_s=0.5, timeout_s=1, failures=2) if short else HealthConfig(every_s=0),
+        # Only where nothing else would find it out: a busy machine is no reason to start the others
+        # anew.
+        health=HealthConfig(every_s=0.5, timeout_s=1, failures=2)
+        if short
+        else HealthConfig(every_s=0),
     )
 
 
 def _held() -> dict[str, int]:
     ours = psutil.Process()
     # The loop's own pool comes when there is work and stays.
-    threads = [one for one in threading.enumerate() if not one.name.startswith(("asyncio_", "ThreadPool"))]
+    threads = [
+        one for one in threading.enumerate() if not one.name.startswith(("asyncio_", "ThreadPool"))
+    ]
     # The HTTP door's library keeps one watcher for as long as the loop runs.
-    tasks = [task for task in asyncio.all_tasks() if not task.done() and "_shutdown_watcher" not in repr(task)]
+    tasks = [
+        task
+        for task in asyncio.all_tasks()
+        if not task.done() and "_shutdown_watcher" not in repr(task)
+    ]
     return {
         "children": len(ours.children(recursive=True)),
         "descriptors": ours.num_fds(),

@@ -1,7 +1,8 @@
-"""Every fault: what the server does, how it is brought about, on which wires, and what may come of it.
+"""Every fault: what the server does, how it is brought about, on which wires, and what may come of
+it.
 
-An outcome is `result` (the tool's answer reached the caller, whatever is in it), `tool_error` (so did its failure), or
-the kind of an error of ours. What an error says must match `says`.
+An outcome is `result` (the tool's answer reached the caller, whatever is in it), `tool_error` (so
+did its failure), or the kind of an error of ours. What an error says must match `says`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,8 @@ from typing import Literal
 Wire = Literal["stdio", "http", "modern", "sse"]
 """stdio · Streamable HTTP in the handshake era · Streamable HTTP in the modern era · HTTP+SSE"""
 Brought = Literal["call", "start", "refresh", "race"]
-"""By a call · by a call that has to start the server first · by listing it anew · by a call right after its end."""
+"""By a call · by a call that has to start the server first · by listing it anew · by a call right
+after its end."""
 
 EVERYWHERE: tuple[Wire, ...] = ("stdio", "http", "modern", "sse")
 HANDSHAKE: tuple[Wire, ...] = ("stdio", "http", "sse")
@@ -37,11 +39,24 @@ class Fault:
 
 
 def _rows(
-    brought: Brought, on: tuple[Wire, ...], rows: Mapping[str, tuple[str, str, str]], *, lasting: bool = False
+    brought: Brought,
+    on: tuple[Wire, ...],
+    rows: Mapping[str, tuple[str, str, str]],
+    *,
+    lasting: bool = False,
 ) -> tuple[Fault, ...]:
     """`rows`: id → sentence, outcomes, what an error says."""
     return tuple(
-        Fault(id, sentence, frozenset(outcomes.split()), on, brought, says, "timeout" in outcomes, lasting)
+        Fault(
+            id,
+            sentence,
+            frozenset(outcomes.split()),
+            on,
+            brought,
+            says,
+            "timeout" in outcomes,
+            lasting,
+        )
         for id, (sentence, outcomes, says) in rows.items()
     )
 
@@ -49,7 +64,8 @@ def _rows(
 FINE = "result"
 LOST = "unavailable"
 SLOW = "timeout unavailable"
-"""A server that says nothing: the call's time is over, or it was found not to answer and started anew."""
+"""A server that says nothing: the call's time is over, or it was found not to answer and started
+anew."""
 REFUSED = "remote"
 GARBLED = "result unavailable"
 """On a pipe noise is skipped; in the reply to a request it spoils the reply."""

@@ -1,4 +1,5 @@
-"""Every fault on every wire: a bounded, typed outcome, full recovery, neighbours unaffected, nothing left behind."""
+"""Every fault on every wire: a bounded, typed outcome, full recovery, neighbours unaffected,
+nothing left behind."""
 
 import asyncio
 import os
@@ -13,7 +14,9 @@ from tests.faults.misbehaving.scripts import SCRIPTS
 from tests.faults.table import FAULTS, Fault, Wire, on
 
 pytestmark = [
-    pytest.mark.skipif(os.name != "posix", reason="signals, process groups and held ports are POSIX"),
+    pytest.mark.skipif(
+        os.name != "posix", reason="signals, process groups and held ports are POSIX"
+    ),
     pytest.mark.timeout(300),
 ]
 WIRES: tuple[Wire, ...] = ("stdio", "http", "modern", "sse")
@@ -44,7 +47,9 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return run
 
 
-@pytest.mark.parametrize(("wire", "fault"), CELLS, ids=[f"{wire}-{fault.id}" for wire, fault in CELLS])
+@pytest.mark.parametrize(
+    ("wire", "fault"), CELLS, ids=[f"{wire}-{fault.id}" for wire, fault in CELLS]
+)
 def test_a_fault_is_told_passes_and_stays_where_it_is(wire: Wire, fault: Fault, runs: Runs) -> None:
     cell = runs(wire).cells[fault.id]
     assert cell.wrong == (), f"a server that {fault.sentence}"
@@ -64,4 +69,6 @@ def test_nothing_is_left_behind(wire: Wire, runs: Runs) -> None:
 def test_every_fault_has_its_script_and_every_script_its_fault() -> None:
     named = {fault.id for fault in FAULTS}
     assert len(named) == len(FAULTS)
-    assert named ^ set(SCRIPTS) == {"dies_between_calls"}, "which needs no script: it is told to go by a tool"
+    assert named ^ set(SCRIPTS) == {"dies_between_calls"}, (
+        "which needs no script: it is told to go by a tool"
+    )

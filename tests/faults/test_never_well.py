@@ -16,8 +16,16 @@ from tests.faults.table import FAULTS, Wire
 from tests.interaction.raw import raw_http
 from tests.lifetime.marks import left_over, new_mark
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups and held ports are POSIX")
-NAMES = ("dies_before_greeting", "greeting_refused", "listing_dies", "listing_refused", "listing_garbage")
+pytestmark = pytest.mark.skipif(
+    os.name != "posix", reason="process groups and held ports are POSIX"
+)
+NAMES = (
+    "dies_before_greeting",
+    "greeting_refused",
+    "listing_dies",
+    "listing_refused",
+    "listing_garbage",
+)
 FOUND_S = 40.0
 
 
@@ -31,16 +39,22 @@ async def test_a_server_that_was_never_well_says_why_and_is_found_when_it_is(
         (tmp_path / name).write_text("" if name == NEIGHBOUR else name)
     mark = new_mark()
     async with served(wire, faults, tmp_path, mark) as servers:
-        async with GatewayRuntime(Config(servers=servers), manifests=ManifestStore(None)) as gateway:
+        async with GatewayRuntime(
+            Config(servers=servers), manifests=ManifestStore(None)
+        ) as gateway:
             await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
             async with serve_http(gateway) as url, raw_http(url, "legacy") as client:
                 house = House(gateway, client, tmp_path)
                 said = {name: await house.call(name, "too soon") for name in faults}
-                assert {name: outcome.kind for name, outcome in said.items()} == dict.fromkeys(faults, "unavailable")
+                assert {name: outcome.kind for name, outcome in said.items()} == dict.fromkeys(
+                    faults, "unavailable"
+                )
                 for name in faults:
                     house.switch(name, "")
                 found = await asyncio.gather(*(_found(house, name) for name in faults))
-                assert dict(zip(faults, found, strict=True)) == dict.fromkeys(faults, Outcome("result", "found"))
+                assert dict(zip(faults, found, strict=True)) == dict.fromkeys(
+                    faults, Outcome("result", "found")
+                )
         assert await left_over(mark) == []
 
 

@@ -1,4 +1,5 @@
-"""A recorded fleet of 182 real servers behind one gateway: nothing lost, nothing changed, everything in budget."""
+"""A recorded fleet of 182 real servers behind one gateway: nothing lost, nothing changed,
+everything in budget."""
 
 import asyncio
 import gzip
@@ -71,7 +72,8 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Flee
     leave = asyncio.Event()
 
     async def live() -> None:
-        # In a task of its own: a client has to be closed by the task that opened it, and a fixture has two.
+        # In a task of its own: a client has to be closed by the task that opened it, and a fixture
+        # has two.
         async with (
             gateway_over(config=config) as gateway,
             connect(gateway) as client,
@@ -120,11 +122,19 @@ def shown(fleet: Fleet, answer: str) -> list[str]:
 
 
 async def test_every_server_loads_and_no_tool_is_lost(fleet: Fleet):
-    offered = {slug: [tool["name"] for tool in record["tools"]] for slug, record in fleet.recordings.items()}
+    offered = {
+        slug: [tool["name"] for tool in record["tools"]]
+        for slug, record in fleet.recordings.items()
+    }
     known = {slug: list(entry.tools) for slug, entry in fleet.snapshot.servers.items()}
     assert len(known) == 182
     assert known == {slug: list(dict.fromkeys(names)) for slug, names in offered.items()}
-    assert len(fleet.snapshot.tools) == len(fleet.snapshot.index) == sum(map(len, offered.values())) == 4_136
+    assert (
+        len(fleet.snapshot.tools)
+        == len(fleet.snapshot.index)
+        == sum(map(len, offered.values()))
+        == 4_136
+    )
     assert [entry.warnings for entry in fleet.snapshot.servers.values() if entry.warnings] == []
 
 
@@ -138,10 +148,15 @@ async def test_what_else_the_servers_offer_is_kept_as_it_came(fleet: Fleet):
 
 
 async def test_the_full_description_of_every_tool_has_its_definition_unchanged(fleet: Fleet):
-    upstream = {f"{slug}.{tool['name']}": tool for slug, record in fleet.recordings.items() for tool in record["tools"]}
+    upstream = {
+        f"{slug}.{tool['name']}": tool
+        for slug, record in fleet.recordings.items()
+        for tool in record["tools"]
+    }
     names = list(upstream)
     waiting = [
-        names[start : start + tool_definitions.MAX_NAMES] for start in range(0, len(names), tool_definitions.MAX_NAMES)
+        names[start : start + tool_definitions.MAX_NAMES]
+        for start in range(0, len(names), tool_definitions.MAX_NAMES)
     ]
     seen: set[str] = set()
     while waiting:
@@ -156,11 +171,14 @@ async def test_the_full_description_of_every_tool_has_its_definition_unchanged(f
             address = shown(fleet, part)[0]
             assert address in batch
             definition = upstream[address]
-            # What the server said comes last, a line of JSON for each key but its name and description.
+            # What the server said comes last, a line of JSON for each key but its name and
+            # description.
             keys = [key for key in definition if key not in ("name", "description")]
             raw = part.split("\n")[-len(keys) :] if keys else []
             read = {key: line.removeprefix(f"{key}: ") for key, line in zip(keys, raw, strict=True)}
-            assert {key: orjson.loads(text) for key, text in read.items()} == {key: definition[key] for key in keys}
+            assert {key: orjson.loads(text) for key, text in read.items()} == {
+                key: definition[key] for key in keys
+            }
             seen.add(address)
     assert seen == upstream.keys()
 
@@ -211,9 +229,14 @@ async def test_a_call_is_answered_as_recorded_only(fleet: Fleet):
 
 
 async def test_the_list_is_byte_identical_from_call_to_call_and_from_client_to_client(fleet: Fleet):
-    lists = [(await client.list_tools()).model_dump_json() for client in (fleet.client, fleet.client, fleet.wide)]
+    lists = [
+        (await client.list_tools()).model_dump_json()
+        for client in (fleet.client, fleet.client, fleet.wide)
+    ]
     assert len(set(lists)) == 1
-    assert [tool.name for tool in (await fleet.client.list_tools()).tools] == list(tool_definitions.META_TOOL_NAMES)
+    assert [tool.name for tool in (await fleet.client.list_tools()).tools] == list(
+        tool_definitions.META_TOOL_NAMES
+    )
 
 
 async def test_the_capability_index_fits_its_tokens(fleet: Fleet, tokens: Callable[[str], int]):
@@ -229,9 +252,13 @@ async def test_the_capability_index_fits_its_tokens(fleet: Fleet, tokens: Callab
 
 @pytest.mark.parametrize("detail", ["brief", "schema"])
 @pytest.mark.parametrize("limit", [1, 8, 50])
-async def test_no_search_is_over_its_budget(fleet: Fleet, tokens: Callable[[str], int], detail: str, limit: int):
+async def test_no_search_is_over_its_budget(
+    fleet: Fleet, tokens: Callable[[str], int], detail: str, limit: int
+):
     for query in (line["query"] for line in lines_of(QUERIES)):
-        answer, is_error = await ask(fleet.client, "search_tools", query=query, detail=detail, limit=limit)
+        answer, is_error = await ask(
+            fleet.client, "search_tools", query=query, detail=detail, limit=limit
+        )
         assert not is_error
         assert tokens(answer) <= BUDGET or len(shown(fleet, answer)) == 1, query
         assert len(shown(fleet, answer)) <= limit
@@ -241,12 +268,16 @@ async def test_no_search_is_over_its_budget(fleet: Fleet, tokens: Callable[[str]
 async def test_smaller_budgets_hold_too(fleet: Fleet, tokens: Callable[[str], int], budget: int):
     for query in (line["query"] for line in lines_of(QUERIES)):
         for limit in (8, 50):
-            assert tokens(asking.search(fleet.snapshot, {}, budget, query, limit=limit)) <= budget, query
+            assert (
+                tokens(asking.search(fleet.snapshot, {}, budget, query, limit=limit)) <= budget
+            ), query
         schemas = asking.search(fleet.snapshot, {}, budget, query, limit=8, detail="schema")
         assert tokens(schemas) <= budget or len(shown(fleet, schemas)) == 1, query
 
 
-async def test_browsing_leads_through_every_tool_exactly_once_and_in_budget(fleet: Fleet, tokens: Callable[[str], int]):
+async def test_browsing_leads_through_every_tool_exactly_once_and_in_budget(
+    fleet: Fleet, tokens: Callable[[str], int]
+):
     seen: list[str] = []
     for server in fleet.recordings:
         cursor: str | None = None
@@ -308,9 +339,12 @@ async def test_the_overview_leads_through_every_server_exactly_once_and_in_budge
 async def test_a_search_leads_through_every_match_exactly_once(
     fleet: Fleet, tokens: Callable[[str], int], query: str, server: str | None
 ):
-    # By words: vectors come in while the gateway is new, and every one may move a tool to another page.
+    # By words: vectors come in while the gateway is new, and every one may move a tool to another
+    # page.
     entries = fleet.snapshot.servers
-    words = Snapshot(entries, Index.build(one for entry in entries.values() for one in build_documents(entry)))
+    words = Snapshot(
+        entries, Index.build(one for entry in entries.values() for one in build_documents(entry))
+    )
     total = asking.rank(words, query, server).total
     seen: list[str] = []
     cursor: str | None = None
@@ -326,9 +360,15 @@ async def test_a_search_leads_through_every_match_exactly_once(
 
 
 @pytest.mark.parametrize("detail", ["brief", "schema"])
-async def test_descriptions_of_ten_are_in_budget_or_of_one(fleet: Fleet, tokens: Callable[[str], int], detail: str):
+async def test_descriptions_of_ten_are_in_budget_or_of_one(
+    fleet: Fleet, tokens: Callable[[str], int], detail: str
+):
     addresses = list(fleet.snapshot.tools)
     for start in range(0, len(addresses), 97):
-        answer, _ = await ask(fleet.client, "describe_tools", names=addresses[start : start + 10], detail=detail)
-        described = [part for part in answer.split("\n\n") if not part.startswith("Left out to fit")]
+        answer, _ = await ask(
+            fleet.client, "describe_tools", names=addresses[start : start + 10], detail=detail
+        )
+        described = [
+            part for part in answer.split("\n\n") if not part.startswith("Left out to fit")
+        ]
         assert tokens(answer) <= BUDGET or (detail == "schema" and len(described) == 1)

@@ -1,4 +1,5 @@
-"""Every tool of a recorded fleet of real servers can be shown, in budget, with nothing a caller needs lost."""
+"""Every tool of a recorded fleet of real servers can be shown, in budget, with nothing a caller
+needs lost."""
 
 import functools
 import gzip
@@ -29,14 +30,20 @@ FLEET = SHARED / "fleet" / "servers.jsonl.gz"
 pytestmark = pytest.mark.skipif(not FLEET.exists(), reason=f"the recorded fleet is not at {FLEET}")
 
 # Several tests read the same form of the same tool, and count it: each is made once.
-brief, schema, full_text = map(functools.cache, (render.render_brief, render.render_schema, render.render_full_text))
+brief, schema, full_text = map(
+    functools.cache, (render.render_brief, render.render_schema, render.render_full_text)
+)
 
 
 @pytest.fixture(scope="module")
 def tools() -> list[Tool]:
     with gzip.open(FLEET) as file:
         servers = [orjson.loads(line) for line in file]
-    return [make_tool(server["slug"], definition) for server in servers for definition in server["tools"]]
+    return [
+        make_tool(server["slug"], definition)
+        for server in servers
+        for definition in server["tools"]
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +63,18 @@ def quantile(values: list[float] | list[int], share: float) -> float:
 
 def listing(tool: Tool) -> str:
     """What a client would carry in its context without a gateway."""
-    return orjson.dumps({key: tool.definition.get(key) for key in ("name", "description", "inputSchema")}).decode()
+    return orjson.dumps(
+        {key: tool.definition.get(key) for key in ("name", "description", "inputSchema")}
+    ).decode()
 
 
-def test_briefs_are_single_lines_within_their_token_budget(tools: list[Tool], tokens: Callable[[str], int]):
+def test_briefs_are_single_lines_within_their_token_budget(
+    tools: list[Tool], tokens: Callable[[str], int]
+):
     briefs = [brief(tool) for tool in tools]
     assert all(
-        len(line.splitlines()) == 1 and line.startswith(tool.address) for line, tool in zip(briefs, tools, strict=True)
+        len(line.splitlines()) == 1 and line.startswith(tool.address)
+        for line, tool in zip(briefs, tools, strict=True)
     )
     costs = [tokens(line) for line in briefs]
     assert statistics.median(costs) <= 35
@@ -81,35 +93,51 @@ def test_full_carries_the_definition_unchanged(tools: list[Tool]):
         upstream = orjson.loads(tool.blob)
         assert orjson.loads(orjson.dumps(to_full_data(tool)))["definition"] == upstream
         raw = [line for line in full_text(tool).split("\n") if line.startswith("inputSchema: ")][-1]
-        assert orjson.loads(raw.removeprefix("inputSchema: ")) == upstream["inputSchema"], tool.address
+        assert orjson.loads(raw.removeprefix("inputSchema: ")) == upstream["inputSchema"], (
+            tool.address
+        )
 
 
 def test_examples_fit_their_schemas(tools: list[Tool]):
-    valid = sum(jsonschema_rs.is_valid(dict(tool.input_schema), make_example(tool)) for tool in tools)
+    valid = sum(
+        jsonschema_rs.is_valid(dict(tool.input_schema), make_example(tool)) for tool in tools
+    )
     assert valid / len(tools) >= 0.99
 
 
-def test_the_typed_form_costs_little_more_than_half_of_the_listing(tools: list[Tool], tokens: Callable[[str], int]):
+def test_the_typed_form_costs_little_more_than_half_of_the_listing(
+    tools: list[Tool], tokens: Callable[[str], int]
+):
     costs = [(tokens(schema(tool)), tokens(listing(tool))) for tool in tools]
     assert statistics.mean(ours / theirs for ours, theirs in costs) <= 0.55
     assert statistics.median(ours / theirs for ours, theirs in costs) <= 0.55
     assert sum(ours for ours, _ in costs) / sum(theirs for _, theirs in costs) <= 0.51
 
 
-def test_no_answer_is_over_its_budget_and_its_parts_join_to_the_whole(tools: list[Tool], tokens: Callable[[str], int]):
+def test_no_answer_is_over_its_budget_and_its_parts_join_to_the_whole(
+    tools: list[Tool], tokens: Callable[[str], int]
+):
     servers: dict[str, dict[str, Tool]] = {}
     for tool in tools:
         servers.setdefault(tool.server, {})[tool.name] = tool
-    house = Snapshot({name: ServerEntry(name, tools=made, listed_at=1) for name, made in servers.items()})
+    house = Snapshot(
+        {name: ServerEntry(name, tools=made, listed_at=1) for name, made in servers.items()}
+    )
     for address, tool in house.tools.items():
-        for detail, show, budget in (("brief", brief, 2_000), ("schema", schema, 2_000), ("full", full_text, 8_000)):
+        for detail, show, budget in (
+            ("brief", brief, 2_000),
+            ("schema", schema, 2_000),
+            ("full", full_text, 8_000),
+        ):
             parts = list(answers(house, 2_000, address, detail))
             assert joined(parts) == show(tool), address
             assert all(tokens(part) <= budget for part in parts), address
 
 
 @pytest.mark.parametrize(
-    "text", [listing, brief, schema, lambda tool: tool.description], ids=["json", "brief", "schema", "prose"]
+    "text",
+    [listing, brief, schema, lambda tool: tool.description],
+    ids=["json", "brief", "schema", "prose"],
 )
 def test_the_estimate_is_close_to_the_exact_count_and_rather_high(
     text: Callable[[Tool], str], tools: list[Tool], tokens: Callable[[str], int]
@@ -163,7 +191,11 @@ def words_of(node: Any, root: Any, hops: int = 0) -> Iterator[tuple[str, ...]]:
     if isinstance(node, dict) and "$ref" in node:
         name = node["$ref"].rsplit("/", 1)[-1]
         inner = (
-            [spelling for spellings in words_of(follow(node, root), root, hops + 1) for spelling in spellings]
+            [
+                spelling
+                for spellings in words_of(follow(node, root), root, hops + 1)
+                for spelling in spellings
+            ]
             if hops < 3
             else []
         )
@@ -199,7 +231,9 @@ def missing(tool: Tool) -> Iterator[str]:
             mark = ": " if name in required else "?: "
             places = [place for form in spelled(name) for place in text.split(f"{form}{mark}")[1:]]
             lines = [place.split("\n")[0] for place in places]
-            if not any(f"{before}{form}{mark}" in text for form in spelled(name) for before in (" ", "{")):
+            if not any(
+                f"{before}{form}{mark}" in text for form in spelled(name) for before in (" ", "{")
+            ):
                 yield f"{name}{mark}"
             for spellings in words_of(child, root):
                 if not any(any(word in line for word in spellings) for line in lines):
@@ -214,8 +248,20 @@ def missing(tool: Tool) -> Iterator[str]:
                 yield f"the value {value!r}"
         if "default" in node and orjson.dumps(node["default"]).decode() not in text:
             yield f"the default {node['default']!r}"
-        for key in ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "exclusiveMinimum"):
-            if key in node and abs(node[key]) != 2**53 - 1 and orjson.dumps(node[key]).decode() not in text:
+        for key in (
+            "minimum",
+            "maximum",
+            "minLength",
+            "maxLength",
+            "minItems",
+            "maxItems",
+            "exclusiveMinimum",
+        ):
+            if (
+                key in node
+                and abs(node[key]) != 2**53 - 1
+                and orjson.dumps(node[key]).decode() not in text
+            ):
                 yield f"the limit {key} {node[key]}"
         for key in ("format", "pattern"):
             if key in node and node[key] not in text:
@@ -234,7 +280,9 @@ def test_the_full_form_has_every_word(tools: list[Tool]):
         assert wanted in "".join(full_text(tool).split()), tool.address
 
 
-def test_the_typed_form_says_where_words_were_left_out(tools: list[Tool], tokens: Callable[[str], int]):
+def test_the_typed_form_says_where_words_were_left_out(
+    tools: list[Tool], tokens: Callable[[str], int]
+):
     for tool in tools:
         text = schema(tool)
         if "…" not in text:
@@ -250,7 +298,9 @@ def test_what_a_caller_must_heed_is_seldom_left_out(tools: list[Tool]):
         for child in tool.input_schema.get("properties", {}).values():
             about = child.get("description") if isinstance(child, dict) else None
             for sentence in (
-                re.findall(r"[^.!?]*\b[Mm]ust\b[^.!?]*", collapse_whitespace(sanitize_text(about))) if about else []
+                re.findall(r"[^.!?]*\b[Mm]ust\b[^.!?]*", collapse_whitespace(sanitize_text(about)))
+                if about
+                else []
             ):
                 said += 1
                 kept += "".join(sentence.split())[:40] in text

@@ -1,4 +1,5 @@
-"""Definitions of tools, real and embedded, and what may become of them on the way from a careless server."""
+"""Definitions of tools, real and embedded, and what may become of them on the way from a careless
+server."""
 
 import copy
 import functools
@@ -16,19 +17,35 @@ from tests.fuzz import noise
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 FLEET = SHARED / "fleet" / "servers.jsonl.gz"
 STRIDE = 9
-"""Every so many-th tool of the recorded servers: hundreds of shapes, and a list that is read in an instant."""
+"""Every so many-th tool of the recorded servers: hundreds of shapes, and a list that is read in an
+instant."""
 
 _S: Raw = {"type": "string"}
 SCHEMAS: tuple[Any, ...] = (
     {"type": "object"},
     {},
     {"type": "object", "properties": {"a": _S}, "required": ["a"]},
-    {"type": "object", "properties": {"a": _S, "b": {"type": "integer", "minimum": 1, "default": 3}}},
+    {
+        "type": "object",
+        "properties": {"a": _S, "b": {"type": "integer", "minimum": 1, "default": 3}},
+    },
     {"type": "object", "properties": {"mode": {"enum": ["fast", "slow", None, 3]}}},
-    {"type": "object", "properties": {"when": {"type": "string", "format": "date-time", "description": "When."}}},
-    {"type": "object", "properties": {"tags": {"type": "array", "items": _S, "minItems": 1, "uniqueItems": True}}},
-    {"type": "object", "properties": {"point": {"type": "array", "prefixItems": [{"type": "number"}] * 2}}},
-    {"type": "object", "properties": {"who": {"type": "object", "properties": {"name": _S}, "required": ["name"]}}},
+    {
+        "type": "object",
+        "properties": {"when": {"type": "string", "format": "date-time", "description": "When."}},
+    },
+    {
+        "type": "object",
+        "properties": {"tags": {"type": "array", "items": _S, "minItems": 1, "uniqueItems": True}},
+    },
+    {
+        "type": "object",
+        "properties": {"point": {"type": "array", "prefixItems": [{"type": "number"}] * 2}},
+    },
+    {
+        "type": "object",
+        "properties": {"who": {"type": "object", "properties": {"name": _S}, "required": ["name"]}},
+    },
     {"type": "object", "properties": {"x": {"anyOf": [_S, {"type": "null"}]}}},
     {"type": "object", "properties": {"x": {"oneOf": [{"const": "a"}, {"const": "b"}]}}},
     {"type": "object", "properties": {"x": {"type": ["string", "null"]}}},
@@ -43,25 +60,58 @@ SCHEMAS: tuple[Any, ...] = (
         "properties": {"n": {"$ref": "#/$defs/N"}},
         "$defs": {"N": {"type": "object", "properties": {"next": {"$ref": "#/$defs/N"}}}},
     },
-    {"type": "object", "properties": {"a": {"$ref": "#/properties/b"}, "b": {"$ref": "#/properties/a"}}},
+    {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/properties/b"}, "b": {"$ref": "#/properties/a"}},
+    },
     {"type": "object", "properties": {"self": {"$ref": "#"}}},
     {"type": "object", "properties": {"far": {"$ref": "https://example.invalid/schema.json"}}},
     {"type": "object", "properties": {"lost": {"$ref": "#/$defs/nothing"}}},
     {"type": "object", "properties": {"d": {"$dynamicRef": "#meta"}}, "$dynamicAnchor": "meta"},
-    {"$schema": "http://json-schema.org/draft-04/schema#", "type": "object", "properties": {"n": {"id": "x"}}},
-    {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "definitions": {"a": _S}},
+    {
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "type": "object",
+        "properties": {"n": {"id": "x"}},
+    },
+    {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "definitions": {"a": _S},
+    },
     {"type": "object", "if": {"required": ["a"]}, "then": {"required": ["b"]}, "else": False},
     {"type": "object", "dependentRequired": {"a": ["b"]}, "dependencies": {"c": ["d"]}},
-    {"type": "object", "properties": {"class": _S, "while": _S, "a b": _S, "": _S, "__proto__": _S, "1st": _S}},
-    {"type": "object", "properties": {"e": {"type": "string", "enum": [f"value {n}" for n in range(3_000)]}}},
-    {"type": "object", "properties": {f"p{n}": _S for n in range(300)}, "required": [f"p{n}" for n in range(300)]},
+    {
+        "type": "object",
+        "properties": {"class": _S, "while": _S, "a b": _S, "": _S, "__proto__": _S, "1st": _S},
+    },
+    {
+        "type": "object",
+        "properties": {"e": {"type": "string", "enum": [f"value {n}" for n in range(3_000)]}},
+    },
+    {
+        "type": "object",
+        "properties": {f"p{n}": _S for n in range(300)},
+        "required": [f"p{n}" for n in range(300)],
+    },
     {"type": "object", "unevaluatedProperties": False, "minProperties": 10**30},
 )
 FIELDS: tuple[Raw, ...] = (
     {},
     {"title": "A title", "annotations": {"readOnlyHint": True, "title": "T"}},
-    {"outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}},
-    {"_meta": {"anthropic/alwaysLoad": True, "portico/session": "x", "ui": {"resourceUri": "ui://x"}}},
+    {
+        "outputSchema": {
+            "type": "object",
+            "properties": {"n": {"type": "integer"}},
+            "required": ["n"],
+        }
+    },
+    {
+        "_meta": {
+            "anthropic/alwaysLoad": True,
+            "portico/session": "x",
+            "ui": {"resourceUri": "ui://x"},
+        }
+    },
     {"icons": [{"src": "data:,", "sizes": ["any"]}], "execution": {"taskSupport": "optional"}},
 )
 EMBEDDED: tuple[Raw, ...] = tuple(
@@ -90,8 +140,23 @@ NAMES = (
     "\x00",
     "1",
 )
-REFS = ("#", "#/properties", "#/properties/a", "#/$defs/A", "#/inputSchema", "x.json#/a", "#/%ZZ", "##", "", 3, None)
-CYCLE: Raw = {"A": {"$ref": "#/$defs/B"}, "B": {"allOf": [{"$ref": "#/$defs/A"}], "properties": {"b": {"$ref": "#"}}}}
+REFS = (
+    "#",
+    "#/properties",
+    "#/properties/a",
+    "#/$defs/A",
+    "#/inputSchema",
+    "x.json#/a",
+    "#/%ZZ",
+    "##",
+    "",
+    3,
+    None,
+)
+CYCLE: Raw = {
+    "A": {"$ref": "#/$defs/B"},
+    "B": {"allOf": [{"$ref": "#/$defs/A"}], "properties": {"b": {"$ref": "#"}}},
+}
 
 
 @functools.cache
@@ -112,7 +177,13 @@ def _places(value: Any, limit: int = 400) -> list[tuple[Any, Any]]:
     waiting = [value]
     while waiting and len(found) < limit:
         inside = waiting.pop(0)
-        keys = list(inside) if isinstance(inside, dict) else range(len(inside)) if isinstance(inside, list) else ()
+        keys = (
+            list(inside)
+            if isinstance(inside, dict)
+            else range(len(inside))
+            if isinstance(inside, list)
+            else ()
+        )
         for key in keys:
             found.append((inside, key))
             waiting.append(inside[key])
@@ -132,7 +203,21 @@ def spoiled(draw: st.DrawFn, definition: Raw) -> None:
         return
     inside, key = places[where % len(places)]
     match draw(
-        st.sampled_from(["drop", "noise", "noise", "ref", "type", "twin", "enum", "deep", "name", "cycle", "wrap"])
+        st.sampled_from(
+            [
+                "drop",
+                "noise",
+                "noise",
+                "ref",
+                "type",
+                "twin",
+                "enum",
+                "deep",
+                "name",
+                "cycle",
+                "wrap",
+            ]
+        )
     ):
         case "drop":
             del inside[key]
@@ -141,7 +226,11 @@ def spoiled(draw: st.DrawFn, definition: Raw) -> None:
         case "ref":
             inside[key] = {"$ref": draw(st.sampled_from(REFS))}
         case "type":
-            inside[key] = {"type": draw(st.sampled_from(["string", "any", "", 3, None, [], ["object", "x"], {}, True]))}
+            inside[key] = {
+                "type": draw(
+                    st.sampled_from(["string", "any", "", 3, None, [], ["object", "x"], {}, True])
+                )
+            }
         case "twin" if isinstance(inside, dict):
             inside[draw(noise.KEYS)] = inside[key]
         case "enum":

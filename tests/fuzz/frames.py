@@ -1,4 +1,5 @@
-"""Strategies for what a client may put on a wire: frames, batches, and bytes that are no frame at all."""
+"""Strategies for what a client may put on a wire: frames, batches, and bytes that are no frame at
+all."""
 
 import json
 from typing import Any
@@ -39,11 +40,34 @@ METHODS = (
 IDS = st.one_of(
     st.integers(-3, 10_000),
     st.text(max_size=10),
-    st.sampled_from([0, -1, 2**31, 2**53, 2**63, -(2**70), 1.5, 1.0, True, None, [], {}, "", " ", "x" * 5_000, "\x00"]),
+    st.sampled_from(
+        [
+            0,
+            -1,
+            2**31,
+            2**53,
+            2**63,
+            -(2**70),
+            1.5,
+            1.0,
+            True,
+            None,
+            [],
+            {},
+            "",
+            " ",
+            "x" * 5_000,
+            "\x00",
+        ]
+    ),
 )
 KNOWN = {
-    "name": st.sampled_from(["search_tools", "call_tool", "fake.run", "fake__run", "discover", "find_tool"]),
-    "uri": st.sampled_from(["portico://overview", "portico://result/x", "portico://tool/fake.run", "portico://", "x:"]),
+    "name": st.sampled_from(
+        ["search_tools", "call_tool", "fake.run", "fake__run", "discover", "find_tool"]
+    ),
+    "uri": st.sampled_from(
+        ["portico://overview", "portico://result/x", "portico://tool/fake.run", "portico://", "x:"]
+    ),
     "cursor": noise.TEXT,
     "level": st.sampled_from(["debug", "error", "loud"]),
     "arguments": st.one_of(noise.OBJECTS, st.just({"name": "fake.run"}), st.just({"query": "run"})),
@@ -63,7 +87,16 @@ META = st.one_of(
     st.just(envelope()),
     st.builds(
         lambda key, value: {**envelope(), key: value},
-        st.sampled_from([*envelope(), "progressToken", "portico/session", "traceparent", "tracestate", "baggage"]),
+        st.sampled_from(
+            [
+                *envelope(),
+                "progressToken",
+                "portico/session",
+                "traceparent",
+                "tracestate",
+                "baggage",
+            ]
+        ),
         noise.VALUES,
     ),
     noise.VALUES,
@@ -75,16 +108,20 @@ PARAMS = st.one_of(
         st.dictionaries(st.sampled_from([*KNOWN, "_meta"]), noise.VALUES, max_size=1),
     ),
     st.just(hello()),
-    st.builds(lambda key, value: {**hello(), key: value}, st.sampled_from([*hello()]), noise.VALUES),
+    st.builds(
+        lambda key, value: {**hello(), key: value}, st.sampled_from([*hello()]), noise.VALUES
+    ),
     noise.OBJECTS,
     noise.VALUES,
 )
 FRAMES = st.one_of(
     st.fixed_dictionaries(
-        {"jsonrpc": st.just("2.0"), "id": IDS, "method": st.sampled_from(METHODS)}, optional={"params": PARAMS}
+        {"jsonrpc": st.just("2.0"), "id": IDS, "method": st.sampled_from(METHODS)},
+        optional={"params": PARAMS},
     ),
     st.fixed_dictionaries(
-        {"jsonrpc": st.just("2.0"), "method": st.sampled_from(METHODS) | noise.TEXT}, optional={"params": PARAMS}
+        {"jsonrpc": st.just("2.0"), "method": st.sampled_from(METHODS) | noise.TEXT},
+        optional={"params": PARAMS},
     ),
     st.fixed_dictionaries(
         {},
@@ -160,12 +197,19 @@ def request_of(body: bytes) -> Message | None:
         frame = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(frame, dict) or frame.get("jsonrpc") != "2.0" or not isinstance(frame.get("method"), str):
+    if (
+        not isinstance(frame, dict)
+        or frame.get("jsonrpc") != "2.0"
+        or not isinstance(frame.get("method"), str)
+    ):
         return None
     id = frame.get("id")
     usable = isinstance(id, str | int) and not isinstance(id, bool)
     return (
         frame
-        if usable and "\ud800" not in json.dumps(frame) and "result" not in frame and "error" not in frame
+        if usable
+        and "\ud800" not in json.dumps(frame)
+        and "result" not in frame
+        and "error" not in frame
         else None
     )

@@ -10,7 +10,9 @@ Message = dict[str, Any]
 
 HEADER_MISMATCH, URL_ELICITATION = -32001, -32042
 CODES = {
-    value for name, value in vars(errors).items() if isinstance(value, int) and value < -32_000 and name.isupper()
+    value
+    for name, value in vars(errors).items()
+    if isinstance(value, int) and value < -32_000 and name.isupper()
 } | {HEADER_MISMATCH, URL_ELICITATION, -32_021, -32_020}
 """Every error code that the protocol or Portico knows."""
 LEAKS = re.compile(
@@ -22,7 +24,8 @@ LEAKS = re.compile(
 
 
 def judged(answer: Message, *, echo: str = "") -> Message:
-    """An answer that is one: a result, or an error of a known code, and nothing of ours shows in its words.
+    """An answer that is one: a result, or an error of a known code, and nothing of ours shows in
+    its words.
 
     What was asked for may come back in them: that is the `echo`.
     """
@@ -38,7 +41,9 @@ def judged(answer: Message, *, echo: str = "") -> Message:
 def plain(text: str, *, echo: str = "") -> None:
     """A text that shows nothing of ours."""
     if (leak := LEAKS.search(text)) and leak[0] not in echo:
-        raise AssertionError(f"{leak[0]!r} shows in: {text[max(0, leak.start() - 300) : leak.end() + 300]}")
+        raise AssertionError(
+            f"{leak[0]!r} shows in: {text[max(0, leak.start() - 300) : leak.end() + 300]}"
+        )
 
 
 def tool_result(answer: Message) -> Message | None:

@@ -47,7 +47,22 @@ PECULIAR = (
 NUMBERS = st.one_of(
     st.integers(-3, 60),
     st.integers(),
-    st.sampled_from([0, -0.0, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64, -(2**63) - 1, 10**400, 1e308, 5e-324, 0.1]),
+    st.sampled_from(
+        [
+            0,
+            -0.0,
+            2**31,
+            2**53 + 1,
+            2**63 - 1,
+            2**63,
+            2**64,
+            -(2**63) - 1,
+            10**400,
+            1e308,
+            5e-324,
+            0.1,
+        ]
+    ),
     st.floats(allow_nan=False, allow_infinity=False),
 )
 
@@ -58,10 +73,13 @@ def peculiar(at: int) -> str:
 
 
 TEXT = st.one_of(
-    st.text(max_size=40), st.text(st.characters(), max_size=12), st.integers(0, len(PECULIAR) - 1).map(peculiar)
+    st.text(max_size=40),
+    st.text(st.characters(), max_size=12),
+    st.integers(0, len(PECULIAR) - 1).map(peculiar),
 )
 KEYS = st.one_of(
-    st.text(max_size=12), st.sampled_from(["__proto__", "constructor", "_meta", "$ref", "", "self", "a.b"])
+    st.text(max_size=12),
+    st.sampled_from(["__proto__", "constructor", "_meta", "$ref", "", "self", "a.b"]),
 )
 SCALARS = st.none() | st.booleans() | NUMBERS | TEXT
 
@@ -86,12 +104,15 @@ OBJECTS = st.dictionaries(KEYS, VALUES, max_size=4)
 
 
 def mangled(text: str) -> st.SearchStrategy[str]:
-    """A text that was right once: whole, cut, with a sign changed, doubled, or with something after it."""
+    """A text that was right once: whole, cut, with a sign changed, doubled, or with something after
+    it."""
     at = st.integers(0, len(text))
     return st.one_of(
         st.just(text),
         at.map(lambda n: text[:n]),
-        st.builds(lambda n, sign: text[:n] + sign + text[n + 1 :], at, st.characters(codec="utf-8")),
+        st.builds(
+            lambda n, sign: text[:n] + sign + text[n + 1 :], at, st.characters(codec="utf-8")
+        ),
         st.just(text * 2),
         st.builds(lambda more: text + more, TEXT),
         st.just(text.swapcase()),
@@ -107,18 +128,25 @@ def fitting(schema: Mapping[str, Any], known: Sequence[str] = ()) -> st.SearchSt
         return st.one_of(st.sampled_from([*known]).flatmap(mangled), TEXT) if known else TEXT
     if kind in ("integer", "number"):
         low, high = schema.get("minimum"), schema.get("maximum")
-        return st.integers(low, high) if kind == "integer" else st.floats(low, high, allow_nan=False)
+        return (
+            st.integers(low, high) if kind == "integer" else st.floats(low, high, allow_nan=False)
+        )
     if kind == "boolean":
         return st.booleans()
     if kind == "array":
-        return st.lists(fitting(schema.get("items", {}), known), min_size=1, max_size=min(4, schema.get("maxItems", 4)))
+        return st.lists(
+            fitting(schema.get("items", {}), known),
+            min_size=1,
+            max_size=min(4, schema.get("maxItems", 4)),
+        )
     if kind == "object":
         return OBJECTS
     return VALUES
 
 
 def arguments(schema: Raw, known: Mapping[str, Sequence[str]]) -> st.SearchStrategy[Any]:
-    """What a tool may be passed: right, nearly right (a key missing, wrong or too many), or anything at all."""
+    """What a tool may be passed: right, nearly right (a key missing, wrong or too many), or
+    anything at all."""
     properties: Raw = schema["properties"]
     right = {name: fitting(shape, known.get(name, ())) for name, shape in properties.items()}
     needed = {name: right[name] for name in schema.get("required", ())}

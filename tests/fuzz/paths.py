@@ -57,7 +57,11 @@ _PIPED = (
 
 def make_path(dice: random.Random) -> str:
     """A path of up to a thousand characters; most of them are valid."""
-    path = "rows" + "".join(dice.choices(_STEPS[1:], k=dice.choice([0, 1, 3]))) if dice.random() < 0.7 else "@"
+    path = (
+        "rows" + "".join(dice.choices(_STEPS[1:], k=dice.choice([0, 1, 3])))
+        if dice.random() < 0.7
+        else "@"
+    )
     kind = dice.random()
     if kind < 0.4:  # one step again and again
         path += f"|{dice.choice(_PIPED)}" * dice.choice([5, 15, 22, 27, 40, 90])

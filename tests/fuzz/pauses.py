@@ -1,9 +1,11 @@
-"""Schemas × values and paths × results, through the pipeline of a gateway: how long does any of them hold the loop?
+"""Schemas × values and paths × results, through the pipeline of a gateway: how long does any of
+them hold the loop?
 
     python -m tests.fuzz.pauses --minutes 10 [--seed 1] [--only schema|answer|path|workflow] [--size 3000000]
 
-Reports the longest pauses (processor time of one turn of the event loop, or the interpreter's lock held by any thread)
-with the seed of each case, and fails over 250 ms, or when a case does not come back at all. One case again:
+Reports the longest pauses (processor time of one turn of the event loop, or the interpreter's lock
+held by any thread) with the seed of each case, and fails over 250 ms, or when a case does not come
+back at all. One case again:
 `--seed N --cases 1`. The same cases, small ones, are the tests in `test_pauses.py`: those measure nothing.
 """
 
@@ -41,7 +43,8 @@ _RESULT_ID = re.compile(r"result_id\W+([\w-]{6,})")
 
 
 class Bench:
-    """A gateway over one server whose listing and whose answers are set for each case; no wire is in between."""
+    """A gateway over one server whose listing and whose answers are set for each case; no wire is
+    in between."""
 
     def __init__(self, gateway: GatewayRuntime, server: FakeBackend) -> None:
         self._gateway, self._server = gateway, server
@@ -52,7 +55,9 @@ class Bench:
         """What a meta-tool answers, or the error as an object."""
         try:
             params = {"name": tool, "arguments": arguments}
-            return await self._gateway.get_view().handle("tools/call", params, CallContext(), "legacy")
+            return await self._gateway.get_view().handle(
+                "tools/call", params, CallContext(), "legacy"
+            )
         except PorticoError as error:
             return {"isError": True, "content": [{"type": "text", "text": str(error)}]}
 
@@ -122,7 +127,10 @@ def make_workflow_case(dice: random.Random, size: int) -> Case:
     """Steps that refer to inputs and to each other."""
     answer = paths.make_result(dice, size)
     steps: list[Raw] = [{"id": "s0", "tool": "s.t"}]
-    steps += [{"id": f"s{n}", "tool": "s.t", "arguments": {"a": paths.make_text(dice)}} for n in range(1, 4)]
+    steps += [
+        {"id": f"s{n}", "tool": "s.t", "arguments": {"a": paths.make_text(dice)}}
+        for n in range(1, 4)
+    ]
     if dice.random() < 0.3:
         steps[-1]["if"] = paths.make_text(dice)
     inputs = paths.make_result(dice, size)
@@ -162,7 +170,9 @@ async def run(options: argparse.Namespace) -> list[tuple[float, str, int]]:
             name = names[seed % len(names)]
             dice = random.Random(seed)
             size = int(
-                10 ** dice.uniform(2, len(str(options.size)) - 1) * options.size / 10 ** (len(str(options.size)) - 1)
+                10 ** dice.uniform(2, len(str(options.size)) - 1)
+                * options.size
+                / 10 ** (len(str(options.size)) - 1)
             )
             print(f"{name} {seed}", file=sys.stderr, flush=True)
             faulthandler.dump_traceback_later(HANGS_S, exit=True)
@@ -180,19 +190,25 @@ async def run(options: argparse.Namespace) -> list[tuple[float, str, int]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cases", type=int, default=10**9)
     parser.add_argument("--only", choices=[*CASES])
-    parser.add_argument("--size", type=int, default=SIZE, help=f"the most characters of a value; default {SIZE}")
+    parser.add_argument(
+        "--size", type=int, default=SIZE, help=f"the most characters of a value; default {SIZE}"
+    )
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     threading.Thread(target=METER.watch_lock, daemon=True).start()
     with defer_full_collections(), asyncio.Runner(loop_factory=MeasuredLoop) as runner:
         felt = runner.run(run(options))
     felt.sort(reverse=True)
-    print(f"{len(felt)} cases; peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+    print(
+        f"{len(felt)} cases; peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
+    )
     for pause, name, seed in felt[:SHOWN]:
         print(f"{pause:10.1f} ms  {name} --seed {seed}")
     return 1 if felt and felt[0][0] > LONGEST_MS else 0

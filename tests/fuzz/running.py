@@ -1,4 +1,5 @@
-"""A gateway on a loop of its own thread: a loop that stands still, or a call that hangs, is noticed from outside."""
+"""A gateway on a loop of its own thread: a loop that stands still, or a call that hangs, is noticed
+from outside."""
 
 import asyncio
 import logging
@@ -19,10 +20,13 @@ FACTOR = int(os.environ.get("PORTICO_FUZZ") or 1)
 
 
 def examples(few: int, *, shrink: bool = True) -> settings:
-    """So many examples, or more where asked for. Where each is a gateway of its own, shrinking takes too long."""
+    """So many examples, or more where asked for. Where each is a gateway of its own, shrinking
+    takes too long."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
     phases = [Phase.explicit, Phase.reuse, Phase.generate, *([Phase.shrink] if shrink else [])]
-    return settings(max_examples=few * FACTOR, deadline=None, suppress_health_check=slow, phases=phases)
+    return settings(
+        max_examples=few * FACTOR, deadline=None, suppress_health_check=slow, phases=phases
+    )
 
 
 class Running:
@@ -52,7 +56,9 @@ class Complaints(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.ERROR or record.exc_info:
-            self._found.append(logging.Formatter("%(name)s %(levelname)s %(message)s").format(record))
+            self._found.append(
+                logging.Formatter("%(name)s %(levelname)s %(message)s").format(record)
+            )
 
     def taken(self) -> list[str]:
         """Those since it was asked last."""

@@ -1,4 +1,5 @@
-"""Random schemas, and values that nearly fit them: what makes a validator, its explanations and repairs work hard.
+"""Random schemas, and values that nearly fit them: what makes a validator, its explanations and
+repairs work hard.
 
 Everything comes from a `random.Random`: a seed and a size are a case, and the same one again.
 """
@@ -21,7 +22,17 @@ PATTERNS = (
     "(.*)(.*)(.*)\\1\\2x$",
     "^[a-z]{3}$",
 )
-FORMATS = ("email", "uri", "date-time", "regex", "ipv6", "uuid", "idn-hostname", "json-pointer", "uri-template")
+FORMATS = (
+    "email",
+    "uri",
+    "date-time",
+    "regex",
+    "ipv6",
+    "uuid",
+    "idn-hostname",
+    "json-pointer",
+    "uri-template",
+)
 DEFS = 4
 NAMES = ("a", "b", "c", "items", "next", "name0", "name1")
 TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
@@ -81,7 +92,10 @@ def _of_object(dice: random.Random, depth: int) -> Raw:
     for keyword, make in (
         ("properties", lambda: {name: _node(dice, depth - 1) for name in dice.sample(NAMES, 2)}),
         ("additionalProperties", lambda: _node(dice, depth - 1)),
-        ("patternProperties", lambda: {pattern: _node(dice, depth - 1) for pattern in dice.sample(PATTERNS, 2)}),
+        (
+            "patternProperties",
+            lambda: {pattern: _node(dice, depth - 1) for pattern in dice.sample(PATTERNS, 2)},
+        ),
         ("propertyNames", lambda: {"pattern": dice.choice(PATTERNS)}),
         ("dependentSchemas", lambda: {name: _node(dice, depth - 1) for name in NAMES}),
         ("unevaluatedProperties", lambda: dice.choice([False, _node(dice, depth - 1)])),
@@ -95,7 +109,9 @@ def _of_object(dice: random.Random, depth: int) -> Raw:
 
 def _combined(dice: random.Random, depth: int) -> Raw:
     count = dice.choice([2, 2, 3, 30])
-    return {dice.choice(["anyOf", "oneOf", "allOf"]): [_node(dice, depth - 1) for _ in range(count)]}
+    return {
+        dice.choice(["anyOf", "oneOf", "allOf"]): [_node(dice, depth - 1) for _ in range(count)]
+    }
 
 
 def _lists_of_itself(dice: random.Random, _: int) -> Raw:
@@ -119,7 +135,8 @@ _NODES: tuple[Make, ...] = (
 
 
 def make_value(dice: random.Random, schema: Raw, size: int) -> Raw:
-    """Arguments of about so many characters: some of what the schema names, each of one shape or another."""
+    """Arguments of about so many characters: some of what the schema names, each of one shape or
+    another."""
     names = [*schema.get("properties", {})]
     chosen = dice.sample(names, dice.randint(1, len(names))) if names else ["a"]
     value: Raw = {name: dice.choice(_VALUES)(dice, size // len(chosen)) for name in chosen}
@@ -149,7 +166,9 @@ def _bushy(dice: random.Random, size: int) -> Any:
     across = dice.choice([2, 3, 10])
     weight = 2
     while weight * across < size:
-        value = [value] * across if dice.random() < 0.7 else {f"name{n}": value for n in range(across)}
+        value = (
+            [value] * across if dice.random() < 0.7 else {f"name{n}": value for n in range(across)}
+        )
         weight *= across
     return value
 
@@ -159,11 +178,23 @@ def _names(dice: random.Random, size: int) -> Any:
 
 
 def _text(dice: random.Random, size: int) -> Any:
-    return dice.choice(["a", "ab", "a@b.", "(a|b)*", "[1,", "1"]) * (size // 4) + dice.choice(["", "!", "b"])
+    return dice.choice(["a", "ab", "a@b.", "(a|b)*", "[1,", "1"]) * (size // 4) + dice.choice(
+        ["", "!", "b"]
+    )
 
 
 def _json_text(dice: random.Random, size: int) -> Any:
     return "[" + dice.choice(["[],", "1,", '"a",', "{},"]) * (size // 4) + "1]"
 
 
-_VALUES: tuple[Make, ...] = (_deep, _wide, _wide, _distinct, _bushy, _bushy, _names, _text, _json_text)
+_VALUES: tuple[Make, ...] = (
+    _deep,
+    _wide,
+    _wide,
+    _distinct,
+    _bushy,
+    _bushy,
+    _names,
+    _text,
+    _json_text,
+)

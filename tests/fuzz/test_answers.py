@@ -1,4 +1,5 @@
-"""Whatever a server answers a call with, its caller gets an outcome, in either era and by every way to call."""
+"""Whatever a server answers a call with, its caller gets an outcome, in either era and by every way
+to call."""
 
 import asyncio
 import json
@@ -36,23 +37,39 @@ OURS = (
     "portico/session",
 )
 BLOCKS = st.one_of(
-    st.fixed_dictionaries({"type": st.just("text"), "text": noise.TEXT}, optional={"annotations": noise.VALUES}),
     st.fixed_dictionaries(
-        {"type": st.sampled_from(["text", "image", "audio", "resource", "resource_link", "", 3, None])}
+        {"type": st.just("text"), "text": noise.TEXT}, optional={"annotations": noise.VALUES}
     ),
-    st.fixed_dictionaries({"type": st.just("image"), "data": noise.VALUES, "mimeType": noise.VALUES}),
+    st.fixed_dictionaries(
+        {
+            "type": st.sampled_from(
+                ["text", "image", "audio", "resource", "resource_link", "", 3, None]
+            )
+        }
+    ),
+    st.fixed_dictionaries(
+        {"type": st.just("image"), "data": noise.VALUES, "mimeType": noise.VALUES}
+    ),
     st.fixed_dictionaries({"type": st.just("resource"), "resource": noise.VALUES}),
-    st.fixed_dictionaries({"type": st.just("resource_link"), "uri": noise.VALUES, "name": noise.VALUES}),
+    st.fixed_dictionaries(
+        {"type": st.just("resource_link"), "uri": noise.VALUES, "name": noise.VALUES}
+    ),
     noise.VALUES,
 )
 META = st.one_of(
     st.dictionaries(st.sampled_from(OURS), st.just(FORGED), min_size=1, max_size=3),
-    st.dictionaries(st.sampled_from(["io.modelcontextprotocol/serverInfo", "traceparent", "x"]), noise.VALUES),
+    st.dictionaries(
+        st.sampled_from(["io.modelcontextprotocol/serverInfo", "traceparent", "x"]), noise.VALUES
+    ),
     noise.VALUES,
 )
 QUESTIONS = st.one_of(
     st.fixed_dictionaries(
-        {"method": st.sampled_from(["elicitation/create", "sampling/createMessage", "roots/list", "x"])},
+        {
+            "method": st.sampled_from(
+                ["elicitation/create", "sampling/createMessage", "roots/list", "x"]
+            )
+        },
         optional={"params": noise.VALUES},
     ),
     noise.VALUES,
@@ -78,8 +95,12 @@ RESULTS = st.one_of(
         },
         optional={"requestState": noise.TEXT},
     ),
-    st.fixed_dictionaries({"resultType": st.just("input_required")}, optional={"inputRequests": noise.VALUES}),
-    st.sampled_from([10, 100_000]).map(lambda n: {"content": [{"type": "text", "text": "long words " * n}]}),
+    st.fixed_dictionaries(
+        {"resultType": st.just("input_required")}, optional={"inputRequests": noise.VALUES}
+    ),
+    st.sampled_from([10, 100_000]).map(
+        lambda n: {"content": [{"type": "text", "text": "long words " * n}]}
+    ),
     st.sampled_from([10, 3_000]).map(
         lambda n: {"content": [], "structuredContent": {"rows": [{"n": i} for i in range(n)]}}
     ),
@@ -87,7 +108,10 @@ RESULTS = st.one_of(
 )
 ERRORS = st.builds(
     RemoteError,
-    st.one_of(st.sampled_from([-32602, -32603, -32601, -32042, -32020, 0, 1]), st.integers(-(2**40), 2**40)),
+    st.one_of(
+        st.sampled_from([-32602, -32603, -32601, -32042, -32020, 0, 1]),
+        st.integers(-(2**40), 2**40),
+    ),
     noise.TEXT,
     noise.VALUES,
 )
@@ -104,7 +128,9 @@ class House:
 
     def ask(self, client: Era, way: str, name: str, arguments: Any) -> Raw:
         """The whole answer to a call."""
-        call = self.clients[client, way].request("tools/call", {"name": name, "arguments": arguments})
+        call = self.clients[client, way].request(
+            "tools/call", {"name": name, "arguments": arguments}
+        )
         return self.running.do(asyncio.wait_for(call, 45))
 
 
@@ -120,7 +146,9 @@ def house() -> Iterator[House]:
     def server(era: Era) -> FakeBackend:
         schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
         tools = [{"name": "run", "inputSchema": {"type": "object"}}]
-        made = FakeBackend([*tools, {**tools[0], "name": "promises", "outputSchema": schema}], era=era)
+        made = FakeBackend(
+            [*tools, {**tools[0], "name": "promises", "outputSchema": schema}], era=era
+        )
         made.on("tools/call", answered)
         return made
 
@@ -128,7 +156,9 @@ def house() -> Iterator[House]:
 
         async def opened() -> House:
             config = Config(profiles={"all": Profile(exposure="full")})
-            gateway = await loop.holder.hold(gateway_over({era: server(era) for era in ERAS}, config))
+            gateway = await loop.holder.hold(
+                gateway_over({era: server(era) for era in ERAS}, config)
+            )
             clients: dict[tuple[Era, str], RawLines] = {
                 (era, way): await loop.holder.hold(
                     raw_lines(gateway.get_endpoint("all" if way == "flat" else None), era)
@@ -167,7 +197,9 @@ def unforged(answer: Raw) -> None:
     tool=st.sampled_from(["run", "promises"]),
     view=st.sampled_from(["result", "result", "shape"]),
 )
-def test_any_result_has_an_outcome(house: House, client: Era, server: Era, result: Raw, tool: str, view: str) -> None:
+def test_any_result_has_an_outcome(
+    house: House, client: Era, server: Era, result: Raw, tool: str, view: str
+) -> None:
     note(f"result: {repr(result)[:3_000]}")
     house.answer[:] = [result]
     by_name = {"name": f"{server}.{tool}", "view": view, "confirm": True}
@@ -184,14 +216,19 @@ def test_any_result_has_an_outcome(house: House, client: Era, server: Era, resul
 @pytest.mark.parametrize("client", ERAS)
 @examples(12, shrink=False)
 @given(result=RESULTS, language=st.sampled_from([*SCRIPTS]))
-def test_a_script_gets_any_result(house: House, client: Era, server: Era, result: Raw, language: str) -> None:
+def test_a_script_gets_any_result(
+    house: House, client: Era, server: Era, result: Raw, language: str
+) -> None:
     note(f"result: {repr(result)[:3_000]}")
     house.answer[:] = [result]
     code = SCRIPTS[language].replace("{server}", server)
     answer = house.ask(client, "meta", "run_code", {"code": code, "language": language})
     tool_result(answer)
     unforged(answer)
-    steps = [{"id": "a", "tool": f"{server}.run"}, {"id": "b", "tool": f"{server}.run", "arguments": {"x": "${a}"}}]
+    steps = [
+        {"id": "a", "tool": f"{server}.run"},
+        {"id": "b", "tool": f"{server}.run", "arguments": {"x": "${a}"}},
+    ]
     tool_result(house.ask(client, "meta", "run_workflow", {"steps": steps}))
     sound(house)
 
@@ -200,7 +237,9 @@ def test_a_script_gets_any_result(house: House, client: Era, server: Era, result
 @pytest.mark.parametrize("client", ERAS)
 @examples(40, shrink=False)
 @given(error=ERRORS)
-def test_any_error_has_an_outcome(house: House, client: Era, server: Era, error: RemoteError) -> None:
+def test_any_error_has_an_outcome(
+    house: House, client: Era, server: Era, error: RemoteError
+) -> None:
     note(f"error: {error.code} {repr([error.message, error.data])[:3_000]}")
     house.answer[:] = [error]
     for answer in (
@@ -220,8 +259,15 @@ async def test_a_state_that_is_no_text_is_refused(state: Any) -> None:
     backend = FakeBackend([{"name": "run", "inputSchema": {"type": "object"}}], era="modern")
     answers = iter([{"resultType": "input_required", "requestState": state}, {"content": []}])
     backend.on("tools/call", lambda *_: next(answers))
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
-        result = tool_result(await client.request("tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}}))
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
+        result = tool_result(
+            await client.request(
+                "tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}}
+            )
+        )
     assert result is not None
     assert result.get("isError")
     assert [method for method, _ in backend.requests].count("tools/call") == 1

@@ -1,4 +1,5 @@
-"""Whatever bytes a client sends, it gets an answer it can read, and the next client (or request) is served as ever."""
+"""Whatever bytes a client sends, it gets an answer it can read, and the next client (or request) is
+served as ever."""
 
 import asyncio
 import json
@@ -58,7 +59,9 @@ def house() -> Iterator[House]:
 def healthy(house: House, era: Era) -> None:
     """The next request is served, and nothing went wrong inside."""
     answer = house.running.do(
-        house.posted[era].request("tools/call", {"name": "call_tool", "arguments": {"name": "fake.run"}})
+        house.posted[era].request(
+            "tools/call", {"name": "call_tool", "arguments": {"name": "fake.run"}}
+        )
     )
     assert answer["result"]["content"][0]["text"] == "run ran", answer
     assert house.running.complaints.taken() == []
@@ -74,7 +77,8 @@ def fair(reply: Reply) -> Reply:
     return reply
 
 
-# ── HTTP ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── HTTP
+# ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def answered_once(reply: Reply, frame: Message) -> None:
@@ -100,19 +104,47 @@ def test_any_body_in_good_headers_is_answered(house: House, body: bytes, era: Er
     healthy(house, era)
 
 
-@pytest.mark.parametrize("frame", [{}, {"jsonrpc": "1.0", "id": 5, "method": "ping"}, [], {"jsonrpc": "2.0", "id": 5}])
+@pytest.mark.parametrize(
+    "frame", [{}, {"jsonrpc": "1.0", "id": 5, "method": "ping"}, [], {"jsonrpc": "2.0", "id": 5}]
+)
 def test_a_body_that_is_no_message_is_refused_in_plain_words(house: House, frame: Any) -> None:
-    reply = house.running.do(house.http.send(json.dumps(frame).encode(), house.posted["legacy"].headers))
+    reply = house.running.do(
+        house.http.send(json.dumps(frame).encode(), house.posted["legacy"].headers)
+    )
     assert reply.status == 400
     assert reply.messages[0]["error"]["code"] == INVALID_REQUEST
     assert "pydantic" not in reply.text
 
 
-ASCII = st.text(st.characters(codec="ascii", exclude_categories=("Cc",)), max_size=30).map(str.strip)
+ASCII = st.text(st.characters(codec="ascii", exclude_categories=("Cc",)), max_size=30).map(
+    str.strip
+)
 VALUES = {
-    "accept": ["application/json", "text/event-stream", "*/*", "text/html", "", "application/json;q=0", ",,;="],
-    "content-type": ["text/plain", "application/json; charset=utf-16", "multipart/form-data", "", "json"],
-    "mcp-protocol-version": [LEGACY, MODERN, "2024-11-05", "1999-01-01", "", "9999-99-99", "x" * 5_000],
+    "accept": [
+        "application/json",
+        "text/event-stream",
+        "*/*",
+        "text/html",
+        "",
+        "application/json;q=0",
+        ",,;=",
+    ],
+    "content-type": [
+        "text/plain",
+        "application/json; charset=utf-16",
+        "multipart/form-data",
+        "",
+        "json",
+    ],
+    "mcp-protocol-version": [
+        LEGACY,
+        MODERN,
+        "2024-11-05",
+        "1999-01-01",
+        "",
+        "9999-99-99",
+        "x" * 5_000,
+    ],
     "mcp-session-id": ["", "0" * 32, "x" * 5_000, "../..", "{}", "\x7f"],
     "mcp-method": ["tools/call", "ping", "", "nothing"],
     "mcp-name": ["search_tools", "", "=?base64?////?=", "=?base64?eA==?="],
@@ -131,22 +163,30 @@ VALUES = {
 
 
 @st.composite
-def header_sets(draw: st.DrawFn, house_headers: st.SearchStrategy[dict[str, str]]) -> list[tuple[bytes, bytes]]:
+def header_sets(
+    draw: st.DrawFn, house_headers: st.SearchStrategy[dict[str, str]]
+) -> list[tuple[bytes, bytes]]:
     """Right headers with some of them gone, changed, or there twice."""
     given = draw(house_headers)
     gone = draw(st.sets(st.sampled_from([*given]), max_size=2))
     found = [(key, value) for key, value in given.items() if key not in gone]
-    for name in draw(st.lists(st.sampled_from([name for name in VALUES if VALUES[name]]), max_size=3)):
+    for name in draw(
+        st.lists(st.sampled_from([name for name in VALUES if VALUES[name]]), max_size=3)
+    ):
         value = draw(st.one_of(st.sampled_from(VALUES[name]), ASCII))
         if not draw(st.booleans()):
             found = [(key, kept) for key, kept in found if key != name]
         found.append((name, value))
-    return [(name.encode(), value.encode()) for name, value in found if name not in ("content-length",)]
+    return [
+        (name.encode(), value.encode()) for name, value in found if name not in ("content-length",)
+    ]
 
 
 @examples(150)
 @given(
-    data=st.data(), era=st.sampled_from(["legacy", "modern"]), verb=st.sampled_from(["POST", "POST", "DELETE", "PUT"])
+    data=st.data(),
+    era=st.sampled_from(["legacy", "modern"]),
+    verb=st.sampled_from(["POST", "POST", "DELETE", "PUT"]),
 )
 def test_any_headers_are_answered(house: House, data: st.DataObject, era: Era, verb: str) -> None:
     base = dict(house.posted[era].headers)
@@ -160,7 +200,11 @@ def test_any_headers_are_answered(house: House, data: st.DataObject, era: Era, v
                     {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": envelope()}}
                 ).encode()
             ),
-            st.just(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()}).encode()),
+            st.just(
+                json.dumps(
+                    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()}
+                ).encode()
+            ),
             BODIES,
         ),
         label="body",
@@ -177,11 +221,31 @@ def test_any_headers_are_answered(house: House, data: st.DataObject, era: Era, v
 
 PATHS = st.one_of(
     st.sampled_from(
-        ["/", "/mcp/", "/mcp/p/", "/mcp/p/nobody", "/mcp/p/all", "/metrics", "/healthz", "/readyz", "/api/v1"]
+        [
+            "/",
+            "/mcp/",
+            "/mcp/p/",
+            "/mcp/p/nobody",
+            "/mcp/p/all",
+            "/metrics",
+            "/healthz",
+            "/readyz",
+            "/api/v1",
+        ]
     ),
-    st.text(st.characters(codec="utf-8", exclude_characters="?#"), max_size=20).map(lambda text: "/" + text),
+    st.text(st.characters(codec="utf-8", exclude_characters="?#"), max_size=20).map(
+        lambda text: "/" + text
+    ),
     st.sampled_from(
-        ["/mcp%00", "/mcp/p/%2e%2e%2f", "/mcp/p/%ff", "//mcp", "/mcp/../mcp", "/mcp;x", "/" + "a/" * 2_000]
+        [
+            "/mcp%00",
+            "/mcp/p/%2e%2e%2f",
+            "/mcp/p/%ff",
+            "//mcp",
+            "/mcp/../mcp",
+            "/mcp;x",
+            "/" + "a/" * 2_000,
+        ]
     ),
 )
 
@@ -235,13 +299,16 @@ def test_any_bytes_on_a_connection_end_it_and_no_other(house: House, noise_bytes
     healthy(house, "legacy")
 
 
-# ── pipes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── pipes
+# ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture(scope="module")
 def piped(house: House) -> dict[Era, RawLines]:
     async def opened(era: Era) -> RawLines:
-        lines = RawLines(*await house.running.holder.hold(pipes_to(house.gateway.get_endpoint())), era, {})
+        lines = RawLines(
+            *await house.running.holder.hold(pipes_to(house.gateway.get_endpoint())), era, {}
+        )
         await lines.introduce()
         return lines
 
@@ -252,11 +319,14 @@ def piped(house: House) -> dict[Era, RawLines]:
 async def said(lines: RawLines, data: bytes) -> tuple[list[Message], Message]:
     """What came between these bytes and the answer to a request after them; and that answer.
 
-    Requests are worked on beside each other: a second one, asked when the first is answered, comes after the noise.
+    Requests are worked on beside each other: a second one, asked when the first is answered, comes
+    after the noise.
     """
     await lines.write(data)
     await lines.request("tools/list", {})
-    answer = await lines.request("tools/call", {"name": "call_tool", "arguments": {"name": "fake.run"}})
+    answer = await lines.request(
+        "tools/call", {"name": "call_tool", "arguments": {"name": "fake.run"}}
+    )
     heard, lines.unasked[:] = list(lines.unasked), []
     return heard, answer
 
@@ -287,7 +357,11 @@ def test_any_line_is_answered_and_the_next_is_served(
         if "method" not in message:
             judged(message)
     if frame is not None:
-        mine = [message for message in heard if message.get("id") == frame["id"] and "method" not in message]
+        mine = [
+            message
+            for message in heard
+            if message.get("id") == frame["id"] and "method" not in message
+        ]
         assert len(mine) == 1, heard
     assert answer["result"]["content"][0]["text"] == "run ran", answer
     assert house.running.complaints.taken() == []
@@ -295,7 +369,9 @@ def test_any_line_is_answered_and_the_next_is_served(
 
 @examples(40)
 @given(bodies=st.lists(BODIES, min_size=1, max_size=6), whole=st.booleans())
-def test_a_pipe_full_of_noise_from_the_first_byte_ends_in_peace(house: House, bodies: list[bytes], whole: bool) -> None:
+def test_a_pipe_full_of_noise_from_the_first_byte_ends_in_peace(
+    house: House, bodies: list[bytes], whole: bool
+) -> None:
     """Before any greeting; the last line may be cut where the pipe closes."""
 
     async def spoken() -> list[Message]:

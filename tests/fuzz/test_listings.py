@@ -1,4 +1,5 @@
-"""Whatever a server lists, what can be saved is there, its siblings are never lost, and every way to them answers."""
+"""Whatever a server lists, what can be saved is there, its siblings are never lost, and every way
+to them answers."""
 
 import asyncio
 import json
@@ -25,7 +26,12 @@ from tests.interaction.raw import RawLines, pages, raw_lines
 
 SOURCES = [
     "embedded",
-    pytest.param("fleet", marks=pytest.mark.skipif(not FLEET.exists(), reason=f"the recorded fleet is not at {FLEET}")),
+    pytest.param(
+        "fleet",
+        marks=pytest.mark.skipif(
+            not FLEET.exists(), reason=f"the recorded fleet is not at {FLEET}"
+        ),
+    ),
 ]
 CONFIG = Config(
     profiles={
@@ -45,14 +51,20 @@ def loop() -> Iterator[Running]:
 
 def backend(listed: list[Any]) -> FakeBackend:
     """A server that lists these between two sound tools, and answers calls of whatever it listed."""
-    made = FakeBackend([tool("fine", "Does the fine thing."), *listed, tool("fine_too", "Does it too.")])
+    made = FakeBackend(
+        [tool("fine", "Does the fine thing."), *listed, tool("fine_too", "Does it too.")]
+    )
     made.on("tools/call", lambda params, _: text(f"{params['name']!r} ran"))
     return made
 
 
 def nameable(listed: list[Any]) -> list[str]:
     """The names that a listing has, in order, each once."""
-    names = [item["name"] for item in listed if isinstance(item, dict) and isinstance(item.get("name"), str)]
+    names = [
+        item["name"]
+        for item in listed
+        if isinstance(item, dict) and isinstance(item.get("name"), str)
+    ]
     found: list[str] = []
     for name in dict.fromkeys(names):
         try:
@@ -77,11 +89,15 @@ async def discovered(client: RawLines, tools: list[Tool]) -> None:
     assert await call(client, "browse_tools")
     assert await call(client, "browse_tools", server="s")
     for detail in ("brief", "schema", "full"):
-        described = await call(client, "describe_tools", names=[one.address for one in tools][:10], detail=detail)
+        described = await call(
+            client, "describe_tools", names=[one.address for one in tools][:10], detail=detail
+        )
         assert described
         assert not described.get("isError"), described
     for uri in ("overview", "tools", "backend/s", "backend/s/tools", "categories"):
-        assert "result" in judged(await client.request("resources/read", {"uri": f"portico://{uri}"})), uri
+        assert "result" in judged(
+            await client.request("resources/read", {"uri": f"portico://{uri}"})
+        ), uri
 
 
 async def called(client: RawLines, tools: list[Tool], arguments: Any) -> None:
@@ -122,7 +138,10 @@ async def looked_at(server: FakeBackend, arguments: Any, era: Era) -> list[Tool]
     """The server's tools as the catalog has them, after everything has been asked about them."""
     async with gateway_over({"s": server, "other": backend([])}, CONFIG) as gateway:
         snapshot = gateway.get_view().snapshot
-        mine, all_of_them = list(snapshot.servers["s"].tools.values()), list(snapshot.tools.values())
+        mine, all_of_them = (
+            list(snapshot.servers["s"].tools.values()),
+            list(snapshot.tools.values()),
+        )
         if mine:
             async with raw_lines(gateway.get_endpoint(), era) as client:
                 await discovered(client, mine)
@@ -130,7 +149,9 @@ async def looked_at(server: FakeBackend, arguments: Any, era: Era) -> list[Tool]
             await listed_in_full(gateway, all_of_them, era)
             async with raw_lines(gateway.get_endpoint("some"), era) as client:
                 assert "result" in judged(await client.request("tools/list", {}))
-                assert "result" in judged(await client.request("tools/list", {"query": "the fine thing"}))
+                assert "result" in judged(
+                    await client.request("tools/list", {"query": "the fine thing"})
+                )
         async with raw_lines(gateway.get_endpoint(), "modern") as client:
             assert await call(client, "call_tool", name="other.fine", arguments={})
         return mine
@@ -152,7 +173,13 @@ def test_a_listing_of_nearly_anything_loses_no_sibling(
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(
     "wrong",
-    [{"required": {}}, {"required": [3]}, {"properties": []}, {"properties": {"n": [3]}}, {"$schema": 4}],
+    [
+        {"required": {}},
+        {"required": [3]},
+        {"properties": []},
+        {"properties": {"n": [3]}},
+        {"$schema": 4},
+    ],
     ids=json.dumps,
 )
 def test_a_promise_of_output_that_is_no_schema_does_not_cost_a_strict_client_the_list(
@@ -177,12 +204,19 @@ PAGE = st.one_of(
 )
 FIELDS = ("title", "description", "arguments", "mimeType", "size", "annotations", "icons", "_meta")
 INNER = st.one_of(
-    st.lists(st.fixed_dictionaries({"name": noise.SCALARS}, optional={"required": noise.SCALARS}), max_size=2),
-    st.dictionaries(st.sampled_from(["audience", "priority", "lastModified"]), noise.SCALARS | st.just(["user"])),
+    st.lists(
+        st.fixed_dictionaries({"name": noise.SCALARS}, optional={"required": noise.SCALARS}),
+        max_size=2,
+    ),
+    st.dictionaries(
+        st.sampled_from(["audience", "priority", "lastModified"]), noise.SCALARS | st.just(["user"])
+    ),
 )
 LESSER = st.lists(
     st.one_of(
-        st.fixed_dictionaries({}, optional=dict.fromkeys(("name", "uri", "uriTemplate", *FIELDS), noise.VALUES)),
+        st.fixed_dictionaries(
+            {}, optional=dict.fromkeys(("name", "uri", "uriTemplate", *FIELDS), noise.VALUES)
+        ),
         st.fixed_dictionaries(
             {"name": noise.TEXT, "uri": noise.TEXT, "uriTemplate": noise.TEXT},
             optional=dict.fromkeys(FIELDS, noise.VALUES | INNER),
@@ -205,7 +239,9 @@ async def looked_through(server: FakeBackend, era: Era) -> None:
                 for item in await pages(client, method, key):
                     if asked:
                         judged(await client.request(asked, {identity: item[identity]}))
-            assert "result" in judged(await client.request("resources/read", {"uri": "portico://backend/s"}))
+            assert "result" in judged(
+                await client.request("resources/read", {"uri": "portico://backend/s"})
+            )
             assert await call(client, "call_tool", name="other.fine", arguments={})
         async with connect(gateway, era=era) as strict:
             await strict.list_resources(cache_mode="bypass")
@@ -216,7 +252,12 @@ async def looked_through(server: FakeBackend, era: Era) -> None:
 @examples(30, shrink=False)
 @given(page=PAGE, resources=LESSER, templates=LESSER, prompts=LESSER, era=st.sampled_from(ERAS))
 def test_pages_and_lesser_lists_of_anything_cost_nobody_else(
-    loop: Running, page: Any, resources: list[Any], templates: list[Any], prompts: list[Any], era: Era
+    loop: Running,
+    page: Any,
+    resources: list[Any],
+    templates: list[Any],
+    prompts: list[Any],
+    era: Era,
 ) -> None:
     server = FakeBackend(resources=resources, templates=templates, prompts=prompts)
     server.on("tools/list", lambda *_: page)
@@ -240,14 +281,24 @@ def test_pages_and_lesser_lists_of_anything_cost_nobody_else(
     ],
     ids=json.dumps,
 )
-async def test_one_wrong_field_of_an_offer_does_not_cost_a_strict_client_the_list(wrong: Raw, era: Era) -> None:
+async def test_one_wrong_field_of_an_offer_does_not_cost_a_strict_client_the_list(
+    wrong: Raw, era: Era
+) -> None:
     odd = {"uri": "x:odd", "uriTemplate": "x:{odd}", "name": "odd", **wrong}
     fine = {"uri": "x:fine", "uriTemplate": "x:{fine}", "name": "fine"}
-    server = FakeBackend(resources=[odd, fine], templates=[odd, fine], prompts=[{**odd, "name": "odd"}, fine])
+    server = FakeBackend(
+        resources=[odd, fine], templates=[odd, fine], prompts=[{**odd, "name": "odd"}, fine]
+    )
     async with gateway_over({"s": server}) as gateway, connect(gateway, era=era) as client:
         resources = [str(one.uri) for one in (await client.list_resources()).resources]
-        assert {"portico://backend/s/resource/x:odd", "portico://backend/s/resource/x:fine"} <= set(resources)
-        templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
-        assert {f"portico://backend/s/resource/x:{{{name}}}" for name in ("odd", "fine")} <= set(templates)
+        assert {"portico://backend/s/resource/x:odd", "portico://backend/s/resource/x:fine"} <= set(
+            resources
+        )
+        templates = [
+            one.uri_template for one in (await client.list_resource_templates()).resource_templates
+        ]
+        assert {f"portico://backend/s/resource/x:{{{name}}}" for name in ("odd", "fine")} <= set(
+            templates
+        )
         prompts = [one.name for one in (await client.list_prompts()).prompts]
         assert {"s__odd", "s__fine"} <= set(prompts)

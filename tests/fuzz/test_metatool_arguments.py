@@ -1,4 +1,5 @@
-"""Whatever a meta-tool is passed, it answers: with a result, or with an error that says what is wrong with it."""
+"""Whatever a meta-tool is passed, it answers: with a result, or with an error that says what is
+wrong with it."""
 
 import json
 import re
@@ -30,7 +31,13 @@ DISCOVERY = (
     tool_definitions.READ_RESULT,
 )
 NORMAL = {"name": "calculator.evaluate", "arguments": {"expression": "6 * 7"}}
-NAMES = ["calculator.evaluate", "text.count_text", "stdio.echo", "notes.search_notes", "data.json_to_csv"]
+NAMES = [
+    "calculator.evaluate",
+    "text.count_text",
+    "stdio.echo",
+    "notes.search_notes",
+    "data.json_to_csv",
+]
 SEEN: dict[str, list[str]] = {
     "server": ["calculator", "stdio", "text"],
     "category": ["math", "other"],
@@ -65,8 +72,11 @@ class House:
     """Texts that are right here: names, cursors, results."""
 
     def call(self, wire: str, name: str, arguments: Any) -> dict[str, Any] | None:
-        """A meta-tool's result, or None where an error came back; nothing of it, or of the log, is our failure."""
-        answer = asked(self.running, self.wires[wire], "tools/call", {"name": name, "arguments": arguments})
+        """A meta-tool's result, or None where an error came back; nothing of it, or of the log, is
+        our failure."""
+        answer = asked(
+            self.running, self.wires[wire], "tools/call", {"name": name, "arguments": arguments}
+        )
         result = tool_result(answer)
         assert self.running.complaints.taken() == []
         return result
@@ -81,7 +91,10 @@ class House:
 def house() -> Iterator[House]:
     command, *more = broken("healthy")
     config = Config(
-        servers={**demo.make_demo_servers(), "stdio": BackendConfig(command=command, args=tuple(more))},
+        servers={
+            **demo.make_demo_servers(),
+            "stdio": BackendConfig(command=command, args=tuple(more)),
+        },
         code=CodeConfig(wall_s=5, cpu_s=1),
     )
     with running() as loop:
@@ -98,12 +111,18 @@ def house() -> Iterator[House]:
 def seen_here(house: House) -> dict[str, list[str]]:
     """A cursor of each kind and the id of a stored result, to be mangled."""
     rows = json.dumps([{"a": n, "b": f"row {n} " * 20} for n in range(2_000)])
-    large = house.call("pipes_legacy", tool_definitions.CALL_TOOL, {"name": "stdio.echo", "arguments": {"rows": rows}})
+    large = house.call(
+        "pipes_legacy",
+        tool_definitions.CALL_TOOL,
+        {"name": "stdio.echo", "arguments": {"rows": rows}},
+    )
     read = re.search(r"result_id\W+([\w-]{6,})", json.dumps(large))
     assert read, large
     part = house.call("pipes_legacy", tool_definitions.READ_RESULT, {"result_id": read[1]})
     found = house.call("pipes_legacy", tool_definitions.SEARCH_TOOLS, {"query": "text", "limit": 1})
-    browsed = house.call("pipes_legacy", tool_definitions.BROWSE_TOOLS, {"server": "text", "page_size": 1})
+    browsed = house.call(
+        "pipes_legacy", tool_definitions.BROWSE_TOOLS, {"server": "text", "page_size": 1}
+    )
     cursors = re.findall(r"cursor=\W*([\w-]{16,})", json.dumps([part, found, browsed]))
     assert len(cursors) == 3, (part, found, browsed)
     return {"cursor": cursors, "result_id": [read[1]]}
@@ -125,27 +144,40 @@ def test_what_finds_and_reads_answers_whatever_it_is_passed(
 
 @examples(80)
 @given(data=st.data(), wire=st.sampled_from(WIRES))
-def test_call_tool_answers_whatever_it_is_passed(house: House, data: st.DataObject, wire: str) -> None:
+def test_call_tool_answers_whatever_it_is_passed(
+    house: House, data: st.DataObject, wire: str
+) -> None:
     house.call(wire, tool_definitions.CALL_TOOL, drawn(data, house, tool_definitions.CALL_TOOL))
     house.works(wire)
 
 
 @examples(150)
 @given(data=st.data(), wire=st.sampled_from(WIRES))
-def test_every_tool_answers_arguments_that_nearly_fit_it(house: House, data: st.DataObject, wire: str) -> None:
+def test_every_tool_answers_arguments_that_nearly_fit_it(
+    house: House, data: st.DataObject, wire: str
+) -> None:
     tools = house.gateway.get_view().snapshot.tools
     tool = tools[data.draw(st.sampled_from(sorted(tools)), label="tool")]
     schema = {"properties": {"any": {}}, **tool.input_schema}
-    arguments = data.draw(noise.arguments(schema, house.seen) if schema["properties"] else noise.OBJECTS, label="given")
+    arguments = data.draw(
+        noise.arguments(schema, house.seen) if schema["properties"] else noise.OBJECTS,
+        label="given",
+    )
     view = data.draw(st.sampled_from(["result", "shape"]), label="view")
-    house.call(wire, tool_definitions.CALL_TOOL, {"name": tool.address, "arguments": arguments, "view": view})
+    house.call(
+        wire,
+        tool_definitions.CALL_TOOL,
+        {"name": tool.address, "arguments": arguments, "view": view},
+    )
     house.works(wire)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @examples(10)
 @given(data=st.data(), wire=st.sampled_from(WIRES))
-def test_a_script_of_noise_ends_and_says_why(house: House, language: str, data: st.DataObject, wire: str) -> None:
+def test_a_script_of_noise_ends_and_says_why(
+    house: House, language: str, data: st.DataObject, wire: str
+) -> None:
     words = [word.encode().decode("unicode_escape") for word in SOUP[language].split(" ")]
     soup = st.lists(st.sampled_from(words), max_size=25).map(" ".join)
     code = data.draw(st.one_of(soup, soup, noise.TEXT, st.just("x = " + "[" * 5_000)), label="code")
@@ -155,7 +187,9 @@ def test_a_script_of_noise_ends_and_says_why(house: House, language: str, data: 
 
 @examples(25)
 @given(data=st.data(), wire=st.sampled_from(WIRES))
-def test_run_code_answers_whatever_it_is_passed(house: House, data: st.DataObject, wire: str) -> None:
+def test_run_code_answers_whatever_it_is_passed(
+    house: House, data: st.DataObject, wire: str
+) -> None:
     house.call(wire, tool_definitions.RUN_CODE, drawn(data, house, tool_definitions.RUN_CODE))
     house.works(wire)
 
@@ -180,7 +214,11 @@ STEP = st.fixed_dictionaries(
         "id": IDS,
         "tool": st.sampled_from([*NAMES, "evaluate", "nobody.nothing"]) | noise.VALUES,
         "arguments": st.one_of(
-            st.dictionaries(st.sampled_from(["expression", "text", "rows"]), REFERENCES | noise.VALUES, max_size=2),
+            st.dictionaries(
+                st.sampled_from(["expression", "text", "rows"]),
+                REFERENCES | noise.VALUES,
+                max_size=2,
+            ),
             REFERENCES,
             noise.VALUES,
         ),
@@ -195,31 +233,52 @@ STEP = st.fixed_dictionaries(
 
 @examples(80)
 @given(
-    steps=st.one_of(st.lists(STEP, min_size=1, max_size=5), st.lists(st.just({"id": "a", "tool": "a"}), max_size=60)),
+    steps=st.one_of(
+        st.lists(STEP, min_size=1, max_size=5),
+        st.lists(st.just({"id": "a", "tool": "a"}), max_size=60),
+    ),
     inputs=st.one_of(st.just({"x": 1}), noise.OBJECTS),
     wire=st.sampled_from(WIRES),
 )
-def test_a_workflow_of_noise_ends_and_says_why(house: House, steps: Any, inputs: Any, wire: str) -> None:
+def test_a_workflow_of_noise_ends_and_says_why(
+    house: House, steps: Any, inputs: Any, wire: str
+) -> None:
     house.call(wire, tool_definitions.RUN_WORKFLOW, {"steps": steps, "inputs": inputs})
     house.works(wire)
 
 
 @examples(60)
 @given(data=st.data(), wire=st.sampled_from(WIRES))
-def test_run_workflow_answers_whatever_it_is_passed(house: House, data: st.DataObject, wire: str) -> None:
-    house.call(wire, tool_definitions.RUN_WORKFLOW, drawn(data, house, tool_definitions.RUN_WORKFLOW))
+def test_run_workflow_answers_whatever_it_is_passed(
+    house: House, data: st.DataObject, wire: str
+) -> None:
+    house.call(
+        wire, tool_definitions.RUN_WORKFLOW, drawn(data, house, tool_definitions.RUN_WORKFLOW)
+    )
     house.works(wire)
 
 
 @examples(60)
 @given(
-    name=st.one_of(st.sampled_from([*tool_definitions.META_TOOL_NAMES, "calculator__evaluate"]), noise.VALUES),
+    name=st.one_of(
+        st.sampled_from([*tool_definitions.META_TOOL_NAMES, "calculator__evaluate"]), noise.VALUES
+    ),
     arguments=noise.VALUES,
     wire=st.sampled_from([wire for wire in WIRES if not wire.startswith("typed")]),
 )
-def test_a_call_of_anything_with_anything_is_answered(house: House, name: Any, arguments: Any, wire: str) -> None:
-    if isinstance(name, str) and not (name.isascii() and name.isprintable()) and wire == "http_modern":
+def test_a_call_of_anything_with_anything_is_answered(
+    house: House, name: Any, arguments: Any, wire: str
+) -> None:
+    if (
+        isinstance(name, str)
+        and not (name.isascii() and name.isprintable())
+        and wire == "http_modern"
+    ):
         wire = "pipes_modern"  # the name goes into a header too, where it cannot be
-    tool_result(asked(house.running, house.wires[wire], "tools/call", {"name": name, "arguments": arguments}))
+    tool_result(
+        asked(
+            house.running, house.wires[wire], "tools/call", {"name": name, "arguments": arguments}
+        )
+    )
     assert house.running.complaints.taken() == []
     house.works(wire)

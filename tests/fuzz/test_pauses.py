@@ -1,6 +1,8 @@
-"""Generated schemas × values and paths × results through the pipeline: answered, in few words and little memory.
+"""Generated schemas × values and paths × results through the pipeline: answered, in few words and
+little memory.
 
-Nothing is measured in time here: `python -m tests.fuzz.pauses --minutes 10` does that, with the same cases but larger.
+Nothing is measured in time here: `python -m tests.fuzz.pauses --minutes 10` does that, with the
+same cases but larger.
 """
 
 import asyncio
@@ -24,7 +26,8 @@ GROWTH_MB = 512
 
 @pytest.fixture(autouse=True)
 def ended_if_it_hangs() -> Iterator[None]:
-    """A call that never gives the interpreter's lock back cannot be cancelled: the process is ended, with its stack."""
+    """A call that never gives the interpreter's lock back cannot be cancelled: the process is
+    ended, with its stack."""
     faulthandler.dump_traceback_later(5 * PATIENCE_S, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
@@ -53,9 +56,15 @@ async def test_every_case_is_answered_within_bounds(kind: str) -> None:
 
 @pytest.mark.parametrize("depth", [8, 16, 24, 100])
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
-async def test_a_schema_of_lists_of_itself_is_answered_at_any_depth(keyword: str, depth: int) -> None:
+async def test_a_schema_of_lists_of_itself_is_answered_at_any_depth(
+    keyword: str, depth: int
+) -> None:
     again = {"type": "array", "items": {"$ref": "#/$defs/T"}}
-    schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/T"}}, "$defs": {"T": {keyword: [again, again]}}}
+    schema = {
+        "type": "object",
+        "properties": {"x": {"$ref": "#/$defs/T"}},
+        "$defs": {"T": {keyword: [again, again]}},
+    }
     value: object = 1
     for _ in range(depth):
         value = [value]

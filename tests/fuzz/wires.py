@@ -1,4 +1,5 @@
-"""Every way a client talks to a gateway, as one question and one answer: typed, over HTTP, over pipes, in both eras."""
+"""Every way a client talks to a gateway, as one question and one answer: typed, over HTTP, over
+pipes, in both eras."""
 
 import asyncio
 import json
@@ -16,10 +17,26 @@ from portico.errors import INVALID_REQUEST
 from portico.testing import connect, serve_http
 from portico.upstream.backend import Era
 from tests.fuzz.running import Running
-from tests.interaction.raw import ACCEPT, LEGACY, MODERN, RawLines, envelope, hello, messages, raw_lines
+from tests.interaction.raw import (
+    ACCEPT,
+    LEGACY,
+    MODERN,
+    RawLines,
+    envelope,
+    hello,
+    messages,
+    raw_lines,
+)
 
 Message = dict[str, Any]
-WIRES = ("typed_legacy", "typed_modern", "http_legacy", "http_modern", "pipes_legacy", "pipes_modern")
+WIRES = (
+    "typed_legacy",
+    "typed_modern",
+    "http_legacy",
+    "http_modern",
+    "pipes_legacy",
+    "pipes_modern",
+)
 
 
 class Wire(Protocol):
@@ -42,9 +59,20 @@ class Typed:
         try:
             result = await self.client.call_tool(params["name"], params["arguments"])
         except MCPError as error:
-            return {"error": {"code": error.error.code, "message": error.error.message, "data": error.error.data}}
+            return {
+                "error": {
+                    "code": error.error.code,
+                    "message": error.error.message,
+                    "data": error.error.data,
+                }
+            }
         except ValueError as error:
-            return {"error": {"code": INVALID_REQUEST, "message": f"the client cannot say this: {error}"}}
+            return {
+                "error": {
+                    "code": INVALID_REQUEST,
+                    "message": f"the client cannot say this: {error}",
+                }
+            }
         return {"result": result.model_dump(by_alias=True, mode="json", exclude_none=True)}
 
 
@@ -65,12 +93,18 @@ class Http:
         self.http, self.url = http, url
 
     async def send(
-        self, content: bytes, headers: Mapping[str, str] | list[tuple[bytes, bytes]], verb: str = "POST", url: str = ""
+        self,
+        content: bytes,
+        headers: Mapping[str, str] | list[tuple[bytes, bytes]],
+        verb: str = "POST",
+        url: str = "",
     ) -> Reply:
         """The whole reply to one request."""
         reply = await self.http.request(verb, url or self.url, content=content, headers=headers)
         found: list[Message] = []
-        if reply.content and reply.headers.get("content-type", "").startswith(("application/json", "text/event")):
+        if reply.content and reply.headers.get("content-type", "").startswith(
+            ("application/json", "text/event")
+        ):
             found = [message for message in messages(reply) if type(message) is dict]
         return Reply(reply.status_code, found, reply.text, reply.headers)
 
@@ -89,7 +123,10 @@ class Posted:
             return
         frame = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello()}
         reply = await self.http.send(json.dumps(frame).encode(), self.headers)
-        self.headers |= {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": LEGACY}
+        self.headers |= {
+            "mcp-session-id": reply.headers["mcp-session-id"],
+            "mcp-protocol-version": LEGACY,
+        }
         ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         assert (await self.http.send(json.dumps(ready).encode(), self.headers)).status == 202
 
@@ -105,7 +142,11 @@ class Posted:
         frame = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
         reply = await self.http.send(json.dumps(frame).encode(), headers)
         assert reply.status < 500, (reply.status, reply.text)
-        answers = [message for message in reply.messages if message.get("id") in (id, None) and "method" not in message]
+        answers = [
+            message
+            for message in reply.messages
+            if message.get("id") in (id, None) and "method" not in message
+        ]
         assert len(answers) == 1, (reply.status, reply.text)
         return answers[0]
 
@@ -120,10 +161,14 @@ class Piped:
         return await self.lines.request(method, params)
 
 
-async def wires(running: Running, gateway: GatewayRuntime, url: str, profile: str | None = None) -> dict[str, Wire]:
+async def wires(
+    running: Running, gateway: GatewayRuntime, url: str, profile: str | None = None
+) -> dict[str, Wire]:
     """Every way in, open as long as the loop runs."""
     hold = running.holder.hold
-    http = Http(await hold(httpx2.AsyncClient(timeout=30)), f"{url}/p/{profile}" if profile else url)
+    http = Http(
+        await hold(httpx2.AsyncClient(timeout=30)), f"{url}/p/{profile}" if profile else url
+    )
     found: dict[str, Wire] = {}
     for era in ("legacy", "modern"):
         found[f"typed_{era}"] = Typed(await hold(connect(gateway, "memory", era, profile)))

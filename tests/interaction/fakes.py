@@ -11,7 +11,10 @@ from portico.upstream.backend import Raw
 
 def tool(name: str, description: str = "", **properties: Any) -> Raw:
     """A definition."""
-    schema: Raw = {"type": "object", "properties": {key: {"type": kind} for key, kind in properties.items()}}
+    schema: Raw = {
+        "type": "object",
+        "properties": {key: {"type": kind} for key, kind in properties.items()},
+    }
     return {"name": name, "description": description or f"Does {name}.", "inputSchema": schema}
 
 

@@ -1,4 +1,5 @@
-"""Keeps a context open across tests: entered and left in one task of its own, as anyio's scopes want it."""
+"""Keeps a context open across tests: entered and left in one task of its own, as anyio's scopes
+want it."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager

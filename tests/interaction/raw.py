@@ -1,4 +1,5 @@
-"""Clients of bare JSON-RPC, one over HTTP and one over a pair of pipes: they see what is on the wire and no more."""
+"""Clients of bare JSON-RPC, one over HTTP and one over a pair of pipes: they see what is on the
+wire and no more."""
 
 import asyncio
 import json
@@ -98,8 +99,12 @@ class RawHttp:
         return (await self._post(method, params))[1]
 
     async def notify(self, method: str, params: Message | None = None) -> None:
-        frame: Message = {"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params})
-        assert (await self.http.post(self.url, json=frame, headers=self._headers)).status_code == 202
+        frame: Message = {"jsonrpc": "2.0", "method": method} | (
+            {} if params is None else {"params": params}
+        )
+        assert (
+            await self.http.post(self.url, json=frame, headers=self._headers)
+        ).status_code == 202
 
     async def body(self, method: str, params: Message | None = None) -> bytes:
         """The bytes of the answer as they came."""
@@ -130,12 +135,16 @@ def messages(reply: httpx2.Response) -> list[Message]:
     """What a reply carries, in a JSON body or in an event stream."""
     if not reply.headers.get("content-type", "").startswith("text/event-stream"):
         return [json.loads(reply.content)]
-    lines = re.split("\r\n|\r|\n", reply.content.decode())  # not splitlines: it also splits where JSON does not
+    lines = re.split(
+        "\r\n|\r|\n", reply.content.decode()
+    )  # not splitlines: it also splits where JSON does not
     return [json.loads(line[5:]) for line in lines if line.startswith("data:") and line[5:].strip()]
 
 
 @asynccontextmanager
-async def raw_http(url: str, era: Era, *, token: str = "", **capabilities: Any) -> AsyncGenerator[RawHttp]:
+async def raw_http(
+    url: str, era: Era, *, token: str = "", **capabilities: Any
+) -> AsyncGenerator[RawHttp]:
     """A raw client of the door at `url`, introduced."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
     async with httpx2.AsyncClient(timeout=PATIENCE_S, headers=headers) as http:
@@ -148,7 +157,11 @@ class RawLines:
     """Writes and reads lines; what nobody waited for is in `unasked`."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, era: Era, capabilities: Message
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        era: Era,
+        capabilities: Message,
     ) -> None:
         self.era: Era = era
         self.introduction: Message = {}
@@ -177,7 +190,9 @@ class RawLines:
         return id
 
     async def answer_to(self, id: int) -> Message:
-        return await self.wait_for(lambda message: message.get("id") == id and "method" not in message)
+        return await self.wait_for(
+            lambda message: message.get("id") == id and "method" not in message
+        )
 
     async def wait_for(self, wanted: Callable[[Message], bool]) -> Message:
         """The first message that is wanted, among those already read or those to come."""
@@ -221,7 +236,10 @@ async def pipes_to(
 
     async def serve() -> None:
         ours: Any = os.fdopen(to_server[0], "rb", 0), os.fdopen(to_client[1], "wb", 0)
-        async with open_pipe_streams(*ours, reject_invalid_lines=True, **options) as (received, sending):
+        async with open_pipe_streams(*ours, reject_invalid_lines=True, **options) as (
+            received,
+            sending,
+        ):
             await door.server.run(received, sending, door.server.create_initialization_options())
 
     served = asyncio.create_task(serve())
@@ -235,7 +253,9 @@ async def pipes_to(
 
 
 @asynccontextmanager
-async def raw_lines(door: ProfileEndpoint, era: Era, **capabilities: Any) -> AsyncGenerator[RawLines]:
+async def raw_lines(
+    door: ProfileEndpoint, era: Era, **capabilities: Any
+) -> AsyncGenerator[RawLines]:
     """A raw client of a door over pipes, introduced."""
     async with pipes_to(door) as (reader, writer):
         client = RawLines(reader, writer, era, capabilities)

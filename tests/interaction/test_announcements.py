@@ -1,4 +1,5 @@
-"""What changes behind the gateway is told to those who asked: once, in time, and under the names they know."""
+"""What changes behind the gateway is told to those who asked: once, in time, and under the names
+they know."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -21,7 +22,9 @@ from tests.interaction.raw import call, pages, raw_lines, result
 
 PATIENCE_S = 20.0
 UPDATED = "notifications/resources/updated"
-TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
+TOOLS, PROMPTS, RESOURCES = (
+    f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
+)
 OUTER = "portico://backend/s/resource/"
 
 
@@ -82,9 +85,15 @@ async def listener(
         return
     async with (
         connect(gateway, transport, era, profile) as client,
-        client.listen(tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True) as events,
+        client.listen(
+            tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
+        ) as events,
     ):
-        kinds = {"ToolsListChanged": TOOLS, "PromptsListChanged": PROMPTS, "ResourcesListChanged": RESOURCES}
+        kinds = {
+            "ToolsListChanged": TOOLS,
+            "PromptsListChanged": PROMPTS,
+            "ResourcesListChanged": RESOURCES,
+        }
 
         async def relay() -> None:
             async for event in events:
@@ -98,7 +107,9 @@ async def listener(
             await asyncio.wait({listening})
 
 
-WAYS = [(era, transport) for era in ("legacy", "modern") for transport in ("memory", "stdio", "http")]
+WAYS = [
+    (era, transport) for era in ("legacy", "modern") for transport in ("memory", "stdio", "http")
+]
 
 
 @pytest.mark.parametrize(("era", "transport"), WAYS)
@@ -119,7 +130,9 @@ async def test_a_changed_list_reaches_clients_of_both_eras(era: Era, transport: 
 
 
 @pytest.mark.parametrize(("era", "transport"), [("legacy", "stdio"), ("modern", "http")])
-async def test_a_burst_of_changes_is_few_notifications_and_few_listings(era: Era, transport: Transport) -> None:
+async def test_a_burst_of_changes_is_few_notifications_and_few_listings(
+    era: Era, transport: Transport
+) -> None:
     backend = changing()
     async with (
         gateway_over({"s": backend}, Config(exposure="full")) as gateway,
@@ -140,8 +153,13 @@ async def test_a_burst_of_changes_is_few_notifications_and_few_listings(era: Era
 @pytest.mark.parametrize("name", ["list_changes", "list_changes_modern"])
 async def test_a_real_server_that_grows_is_listed_again(name: str) -> None:
     command, *arguments = broken(name)
-    config = Config(servers={"s": BackendConfig(command=command, args=tuple(arguments))}, exposure="full")
-    async with gateway_over(config=config) as gateway, listener(gateway, "stdio", "legacy") as (client, ears):
+    config = Config(
+        servers={"s": BackendConfig(command=command, args=tuple(arguments))}, exposure="full"
+    )
+    async with (
+        gateway_over(config=config) as gateway,
+        listener(gateway, "stdio", "legacy") as (client, ears),
+    ):
         before = await names(client)
         grown = (await client.call_tool("s__grow", {})).content[0]
         await ears.hear(TOOLS)
@@ -150,7 +168,10 @@ async def test_a_real_server_that_grows_is_listed_again(name: str) -> None:
 
 async def test_the_meta_tools_never_change_but_resources_and_prompts_are_told() -> None:
     backend = changing()
-    async with gateway_over({"s": backend}) as gateway, listener(gateway, "memory", "legacy") as (_, ears):
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        listener(gateway, "memory", "legacy") as (_, ears),
+    ):
         backend.change([tool("other")])
         backend.listing["resources"].append({"uri": "r://3", "name": "three"})
         backend.say(RESOURCES)
@@ -188,10 +209,13 @@ async def test_the_loss_and_return_of_a_server_is_no_change_of_the_list() -> Non
         assert ears.told(TOOLS) == []
 
 
-# ── what is known of them ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── what is known of them
+# ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("era", "transport"), [("legacy", "stdio"), ("modern", "http"), ("modern", "memory")])
+@pytest.mark.parametrize(
+    ("era", "transport"), [("legacy", "stdio"), ("modern", "http"), ("modern", "memory")]
+)
 @pytest.mark.parametrize("exposure", ["meta", "full"])
 async def test_thirty_servers_that_come_in_a_burst_are_one_notification_of_each_kind(
     era: Era, transport: Transport, exposure: Exposure
@@ -221,7 +245,10 @@ async def test_thirty_servers_that_come_in_a_burst_are_one_notification_of_each_
 async def test_a_server_that_gets_known_changes_the_meta_tools_once_and_its_tools_never() -> None:
     backend, late = changing(), fake("send", capabilities={"tools": {}})
     late.refuses = BackendUnavailable("not yet")
-    async with gateway_over({"s": backend, "mail": late}) as gateway, listener(gateway, "memory", "legacy") as heard:
+    async with (
+        gateway_over({"s": backend, "mail": late}) as gateway,
+        listener(gateway, "memory", "legacy") as heard,
+    ):
         client, ears = heard
         before = (await client.list_tools()).tools[0].description
         backend.change([tool("other")])
@@ -240,15 +267,24 @@ async def test_a_server_that_gets_known_changes_the_meta_tools_once_and_its_tool
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_use_standings_loss_and_a_restart_leave_the_list_as_it_is_to_the_byte(era: Era, tmp_path: Path) -> None:
+async def test_use_standings_loss_and_a_restart_leave_the_list_as_it_is_to_the_byte(
+    era: Era, tmp_path: Path
+) -> None:
     def backends() -> dict[str, FakeBackend]:
-        return {"mail": fake("send_mail", "read_mail"), "sql": fake("run_query"), "git": fake("commit", "push")}
+        return {
+            "mail": fake("send_mail", "read_mail"),
+            "sql": fake("run_query"),
+            "git": fake("commit", "push"),
+        }
 
     async def listed(client: Client) -> str:
         return (await client.list_tools(cache_mode="bypass")).model_dump_json()
 
     config, servers, found = Config(data_dir=tmp_path), backends(), set[str]()
-    async with GatewayRuntime(config, backends=servers) as gateway, connect(gateway, "memory", era) as client:
+    async with (
+        GatewayRuntime(config, backends=servers) as gateway,
+        connect(gateway, "memory", era) as client,
+    ):
         await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
         found.add(await listed(client))
         await client.call_tool("call_tool", {"name": "sql.run_query"})
@@ -261,7 +297,10 @@ async def test_use_standings_loss_and_a_restart_leave_the_list_as_it_is_to_the_b
         servers = backends()
         for backend in servers.values():
             backend.refuses = refused
-        async with GatewayRuntime(config, backends=servers) as gateway, connect(gateway, "memory", era) as client:
+        async with (
+            GatewayRuntime(config, backends=servers) as gateway,
+            connect(gateway, "memory", era) as client,
+        ):
             found.add(await listed(client))
             await asyncio.wait_for(gateway.refresh(), PATIENCE_S)
             found.add(await listed(client))
@@ -274,11 +313,14 @@ async def wait_out_pauses(gateway: GatewayRuntime) -> None:
         upstream._breaker.reset()  # pyright: ignore[reportPrivateUsage]
 
 
-# ── our own resources ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── our own resources
+# ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @asynccontextmanager
-async def watching(gateway: GatewayRuntime, era: Era, *uris: str) -> AsyncGenerator[Callable[[], Awaitable[str]]]:
+async def watching(
+    gateway: GatewayRuntime, era: Era, *uris: str
+) -> AsyncGenerator[Callable[[], Awaitable[str]]]:
     """A client that watches these of our own resources; the next URI it is told of."""
     if era == "legacy":
         async with raw_lines(gateway.get_endpoint(), "legacy") as client:
@@ -286,11 +328,16 @@ async def watching(gateway: GatewayRuntime, era: Era, *uris: str) -> AsyncGenera
                 assert await result(client, "resources/subscribe", {"uri": uri}) == {}
 
             async def told() -> str:
-                return (await client.wait_for(lambda message: message.get("method") == UPDATED))["params"]["uri"]
+                return (await client.wait_for(lambda message: message.get("method") == UPDATED))[
+                    "params"
+                ]["uri"]
 
             yield told
         return
-    async with connect(gateway, "http", era) as client, client.listen(resource_subscriptions=list(uris)) as events:
+    async with (
+        connect(gateway, "http", era) as client,
+        client.listen(resource_subscriptions=list(uris)) as events,
+    ):
 
         async def heard() -> str:
             async with asyncio.timeout(PATIENCE_S):
@@ -303,9 +350,17 @@ async def watching(gateway: GatewayRuntime, era: Era, *uris: str) -> AsyncGenera
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_our_own_resources_are_told_when_what_they_say_changed(era: Era) -> None:
     backend, other = changing(), fake("run", capabilities={"tools": {"listChanged": True}})
-    concerned = ["portico://tools", "portico://backend/s/tools", "portico://tool/s.run", "portico://tool/S%2Erun"]
+    concerned = [
+        "portico://tools",
+        "portico://backend/s/tools",
+        "portico://tool/s.run",
+        "portico://tool/S%2Erun",
+    ]
     uris = [*concerned, "portico://backend/other", "portico://tool/other.run"]
-    async with gateway_over({"s": backend, "other": other}) as gateway, watching(gateway, era, *uris) as told:
+    async with (
+        gateway_over({"s": backend, "other": other}) as gateway,
+        watching(gateway, era, *uris) as told,
+    ):
         backend.change([tool("run", "Does it otherwise.")])
         assert {await told() for _ in concerned} == set(concerned)
         other.change([tool("run", "Also otherwise.")])
@@ -333,7 +388,10 @@ async def test_the_hot_list_is_told_when_the_standings_are_computed_anew(era: Er
 
 async def test_our_own_resources_can_be_left_again_and_only_real_ones_watched() -> None:
     backend = changing()
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         await result(client, "resources/subscribe", {"uri": "portico://tools"})
         await result(client, "resources/unsubscribe", {"uri": "portico://tools"})
         wrong = await client.request("resources/subscribe", {"uri": "portico://tool/s.rum"})
@@ -344,11 +402,13 @@ async def test_our_own_resources_can_be_left_again_and_only_real_ones_watched() 
         await client.wait_for(lambda message: message.get("method") == PROMPTS)
         assert not [message for message in client.unasked if message.get("method") == UPDATED]
         assert not any(
-            method.startswith("resources/") and method.endswith("subscribe") for method, _ in backend.requests
+            method.startswith("resources/") and method.endswith("subscribe")
+            for method, _ in backend.requests
         )
 
 
-# ── resources ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── resources
+# ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
@@ -372,7 +432,10 @@ async def test_an_updated_resource_is_told_to_its_subscriber_alone(transport: Tr
 
 async def test_whoever_subscribed_by_a_resources_own_uri_hears_of_it_under_that() -> None:
     backend = changing()
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         await result(client, "resources/subscribe", {"uri": "r://1"})
         backend.say(UPDATED, {"uri": "r://1"})
         told = await client.wait_for(lambda message: message.get("method") == UPDATED)
@@ -406,7 +469,10 @@ async def test_a_shared_server_is_unsubscribed_by_the_last_subscriber_only() -> 
 
 async def test_a_subscriber_that_left_counts_no_more() -> None:
     backend = changing()
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as one:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as one,
+    ):
         async with raw_lines(gateway.get_endpoint(), "legacy") as two:
             for client in (one, two):
                 await result(client, "resources/subscribe", {"uri": f"{OUTER}r://1"})
@@ -420,7 +486,10 @@ async def test_a_refused_subscription_is_no_subscription() -> None:
 
     backend = changing()
     backend.on("resources/subscribe", refuse)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         refused = await client.request("resources/subscribe", {"uri": f"{OUTER}r://1"})
         assert refused["error"] == {"code": METHOD_NOT_FOUND, "message": "I announce nothing"}
         backend.say(UPDATED, {"uri": "r://1"})
@@ -432,11 +501,19 @@ async def test_a_refused_subscription_is_no_subscription() -> None:
 async def test_a_real_server_announces_to_its_subscriber_through_us() -> None:
     command, *arguments = everything_command("--stdio", "--era", "legacy")
     config = Config(servers={"s": BackendConfig(command=command, args=tuple(arguments))})
-    async with gateway_over(config=config) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
+    async with (
+        gateway_over(config=config) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         uri = f"{OUTER}test://watched-resource"
         assert uri in [item["uri"] for item in await pages(client, "resources/list", "resources")]
         await result(client, "resources/subscribe", {"uri": uri})
-        touched = await call(client, "call_tool", name="s.touch_resource", arguments={"uri": "test://watched-resource"})
+        touched = await call(
+            client,
+            "call_tool",
+            name="s.touch_resource",
+            arguments={"uri": "test://watched-resource"},
+        )
         assert touched["result"]["structuredContent"]["watchers"] == 1
         told = await client.wait_for(lambda message: message.get("method") == UPDATED)
         assert told["params"]["uri"] == uri

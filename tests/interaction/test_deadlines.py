@@ -1,4 +1,5 @@
-"""How long a call may take is what is left: of its script, of its workflow, and of what it spent in line."""
+"""How long a call may take is what is left: of its script, of its workflow, and of what it spent in
+line."""
 
 import asyncio
 from typing import Any
@@ -47,7 +48,9 @@ class Server:
     ],
     ids=["a script's", "a script's own", "a workflow's"],
 )
-async def test_when_its_time_is_over_the_call_is_cancelled_at_its_server(tool: str, arguments: dict[str, Any]) -> None:
+async def test_when_its_time_is_over_the_call_is_cancelled_at_its_server(
+    tool: str, arguments: dict[str, Any]
+) -> None:
     server = Server()
     short = 30 if "timeout_s" in arguments else 2
     config = Config(code=CodeConfig(wall_s=short), workflow=WorkflowConfig(wall_s=short))
@@ -64,14 +67,25 @@ async def test_when_its_time_is_over_the_call_is_cancelled_at_its_server(tool: s
 
 async def test_what_a_request_waited_at_the_door_its_call_has_less() -> None:
     server, now = Server(), [0.0]
-    async with gateway_over({"s": server.backend}, Config(limits=LimitsConfig(call_s=100))) as gateway:
-        admission = AdmissionControl(LimitsConfig(requests=1, wait_s=PATIENCE_S), clock=lambda: now[0])
+    async with gateway_over(
+        {"s": server.backend}, Config(limits=LimitsConfig(call_s=100))
+    ) as gateway:
+        admission = AdmissionControl(
+            LimitsConfig(requests=1, wait_s=PATIENCE_S), clock=lambda: now[0]
+        )
         gateway.get_endpoint().admission = admission
         await gateway.wait_until_listed()
-        async with raw_lines(gateway.get_endpoint(), "legacy") as client, asyncio.timeout(PATIENCE_S):
-            first = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.wait"}})
+        async with (
+            raw_lines(gateway.get_endpoint(), "legacy") as client,
+            asyncio.timeout(PATIENCE_S),
+        ):
+            first = await client.ask(
+                "tools/call", {"name": "call_tool", "arguments": {"name": "s.wait"}}
+            )
             await server.begun.wait()
-            second = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.quick"}})
+            second = await client.ask(
+                "tools/call", {"name": "call_tool", "arguments": {"name": "s.quick"}}
+            )
             while not admission.limiter.waiting:  # noqa: ASYNC110  (nobody tells)
                 await asyncio.sleep(0.005)
             now[0] += 30

@@ -1,4 +1,5 @@
-"""What a client sees: the meta-tools (`meta`, `code`) or every tool (`full`), the same today as tomorrow."""
+"""What a client sees: the meta-tools (`meta`, `code`) or every tool (`full`), the same today as
+tomorrow."""
 
 import json
 from typing import Any
@@ -22,14 +23,21 @@ def servers() -> dict[str, FakeBackend]:
     return {"weather": fake("forecast", "history"), "mail": fake("send"), "empty": fake()}
 
 
-async def listed(backends: dict[str, FakeBackend], era: Era = "legacy", config: Config | None = None) -> str:
+async def listed(
+    backends: dict[str, FakeBackend], era: Era = "legacy", config: Config | None = None
+) -> str:
     """`tools/list` of a fresh gateway as it is on the wire."""
-    async with gateway_over(backends, config) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
+    async with (
+        gateway_over(backends, config) as gateway,
+        raw_lines(gateway.get_endpoint(), era) as client,
+    ):
         return json.dumps(await result(client, "tools/list"))
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_the_meta_tools_are_the_same_bytes_at_every_call_session_and_restart(era: Era) -> None:
+async def test_the_meta_tools_are_the_same_bytes_at_every_call_session_and_restart(
+    era: Era,
+) -> None:
     first = await listed(servers(), era)
     assert [tool["name"] for tool in json.loads(first)["tools"]] == META
     assert await listed(servers(), era) == first, "after a restart"
@@ -39,13 +47,18 @@ async def test_the_meta_tools_are_the_same_bytes_at_every_call_session_and_resta
                 assert json.dumps(await result(client, "tools/list")) == first, "in another session"
                 await call(client, "search_tools", query="forecast")
                 await call(client, "call_tool", name="weather.forecast")
-                assert json.dumps(await result(client, "tools/list")) == first, "after a search and a call"
+                assert json.dumps(await result(client, "tools/list")) == first, (
+                    "after a search and a call"
+                )
 
 
 async def test_the_meta_tools_are_the_same_bytes_while_backends_come_and_go() -> None:
     backends = servers()
     backends["mail"].refuses = BackendUnavailable("mail is not there")
-    async with gateway_over(backends) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
+    async with (
+        gateway_over(backends) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         first = json.dumps(await result(client, "tools/list"))
 
         async def now() -> str:
@@ -63,7 +76,10 @@ async def test_before_any_server_was_heard_the_list_is_there_and_names_them() ->
     backends = servers()
     for backend in backends.values():
         backend.refuses = BackendUnavailable("it is not there")
-    async with gateway_over(backends, listed=False) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
+    async with (
+        gateway_over(backends, listed=False) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         tools = (await result(client, "tools/list"))["tools"]
         assert [tool["name"] for tool in tools] == META
         assert all(name in tools[0]["description"] for name in backends)
@@ -75,7 +91,9 @@ async def test_the_full_list_has_one_order_whichever_server_is_heard_first() -> 
     other = {name: fake("b", "a", "c") for name in ("three", "two", "one")}
     async with gateway_over(one, full) as gateway, connect(gateway) as client:
         first = await names(client)
-        assert first == [f"{server}__{name}" for server in ("one", "three", "two") for name in ("b", "a", "c")]
+        assert first == [
+            f"{server}__{name}" for server in ("one", "three", "two") for name in ("b", "a", "c")
+        ]
         await gateway.refresh(["two", "one"])
         assert await names(client) == first
     async with gateway_over(other, full) as gateway, connect(gateway) as client:
@@ -100,13 +118,18 @@ async def test_the_instructions_say_first_that_the_list_is_partial(exposure: Exp
 async def test_what_a_client_is_told_first_is_told_as_shown_to_its_session(era: Era) -> None:
     told: list[ToolsShown] = []
     async with gateway_over(servers()) as gateway:
-        gateway.bus.subscribe(lambda event: told.append(event) if isinstance(event, ToolsShown) else None, ToolsShown)
+        gateway.bus.subscribe(
+            lambda event: told.append(event) if isinstance(event, ToolsShown) else None, ToolsShown
+        )
         async with raw_lines(gateway.get_endpoint(), era) as client:
             listed = await result(client, "tools/list")
             await call(client, "search_tools", query="forecast")
             await call(client, "call_tool", name="weather.forecast")
             instructions, listing, answer = told
-            assert (instructions.content, instructions.is_listing) == (client.introduction["instructions"], False)
+            assert (instructions.content, instructions.is_listing) == (
+                client.introduction["instructions"],
+                False,
+            )
             assert (listing.content, listing.is_listing) == (listed["tools"], True)
             assert isinstance(answer.content, str)
             assert len({event.caller for event in told}) == 1
@@ -125,7 +148,9 @@ async def test_reading_tools_are_marked_as_reading_and_calling_is_not() -> None:
     async with gateway_over(servers()) as gateway, connect(gateway) as client:
         tools = (await client.list_tools()).tools
         marked = {tool.name: tool.annotations.read_only_hint for tool in tools if tool.annotations}
-    assert marked == dict.fromkeys(META, True) | dict.fromkeys(("call_tool", "run_code", "run_workflow"), False)
+    assert marked == dict.fromkeys(META, True) | dict.fromkeys(
+        ("call_tool", "run_code", "run_workflow"), False
+    )
 
 
 async def test_a_meta_tool_that_is_switched_off_is_neither_listed_nor_callable() -> None:
@@ -147,14 +172,20 @@ async def test_who_may_call_nothing_has_no_scripts_either_unless_they_are_switch
 
 async def test_instructions_name_only_meta_tools_that_are_there() -> None:
     config = Config(metatools={"browse_tools": False, "call_tool": False})
-    async with gateway_over(servers(), config) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
+    async with (
+        gateway_over(servers(), config) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         instructions = client.introduction["instructions"]
         assert "call_tool" not in instructions
         assert "browse_tools" not in instructions
 
 
 async def test_code_shows_search_describe_and_scripts_only() -> None:
-    async with gateway_over(servers(), Config(exposure="code")) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over(servers(), Config(exposure="code")) as gateway,
+        connect(gateway) as client,
+    ):
         assert await names(client) == ["search_tools", "describe_tools", "run_code"]
         assert "weather.forecast" in await ask(client, "search_tools", query="forecast")
         with pytest.raises(MCPError, match="no tool"):
@@ -162,7 +193,10 @@ async def test_code_shows_search_describe_and_scripts_only() -> None:
 
 
 async def test_full_shows_every_tool_and_no_meta_tool() -> None:
-    async with gateway_over(servers(), Config(exposure="full")) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over(servers(), Config(exposure="full")) as gateway,
+        connect(gateway) as client,
+    ):
         assert await names(client) == ["mail__send", "weather__forecast", "weather__history"]
         assert await ask(client, "weather__history") == "history ran"
         with pytest.raises(MCPError) as refused:
@@ -172,7 +206,10 @@ async def test_full_shows_every_tool_and_no_meta_tool() -> None:
 
 async def test_names_in_full_are_legal_and_short_and_still_reach_their_tool() -> None:
     odd = ["dots.and/slashes", "x" * 120, "spaces in it", "ünïcode"]
-    async with gateway_over({"odd": fake(*odd)}, Config(exposure="full")) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over({"odd": fake(*odd)}, Config(exposure="full")) as gateway,
+        connect(gateway) as client,
+    ):
         shown = await names(client)
         assert len(set(shown)) == len(odd)
         for name, original in zip(shown, odd, strict=True):
@@ -211,7 +248,9 @@ async def test_bad_arguments_are_answered_with_the_problem_and_the_parameters() 
     backend = FakeBackend([tool("add", "Adds.", a="integer", b="integer")])
     backend.on_call("add", lambda arguments: text(str(arguments["a"] + arguments["b"])))
     async with gateway_over({"sums": backend}) as gateway, connect(gateway) as client:
-        answered = await client.call_tool("call_tool", {"name": "sums.add", "arguments": {"a": "one", "b": 2}})
+        answered = await client.call_tool(
+            "call_tool", {"name": "sums.add", "arguments": {"a": "one", "b": 2}}
+        )
         assert answered.is_error
         assert "a: " in said(answered)
         assert "a?: integer" in said(answered)
@@ -227,7 +266,9 @@ async def test_bad_arguments_are_answered_with_the_problem_and_the_parameters() 
         ({"query": "x", "colour": "red"}, "'colour' is not a parameter"),
     ],
 )
-async def test_a_meta_tool_says_what_is_wrong_with_its_arguments(arguments: dict[str, Any], problem: str) -> None:
+async def test_a_meta_tool_says_what_is_wrong_with_its_arguments(
+    arguments: dict[str, Any], problem: str
+) -> None:
     async with gateway_over(servers()) as gateway, connect(gateway) as client:
         answered = await client.call_tool("search_tools", arguments)
         assert answered.is_error

@@ -1,4 +1,5 @@
-"""A client that gives up a call, a script or a workflow, or is gone: the server hears of it, and nothing is left."""
+"""A client that gives up a call, a script or a workflow, or is gone: the server hears of it, and
+nothing is left."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -26,7 +27,12 @@ SCRIPTS = {
     "javascript": "await {server}.slow({{seconds: 600, steps: 10}})",
     "typescript": "const answer: unknown = await {server}.slow({{seconds: 600, steps: 10}});\nanswer",
 }
-QUICK = {"python": "1 + 1", "lua": "result(1 + 1)", "javascript": "1 + 1", "typescript": "const n: number = 2;\nn"}
+QUICK = {
+    "python": "1 + 1",
+    "lua": "result(1 + 1)",
+    "javascript": "1 + 1",
+    "typescript": "const n: number = 2;\nn",
+}
 WORKS = ("call_tool", *SCRIPTS, "run_workflow")
 OURS = ("a script's call", "step ", "call ", "keep a result", "let go of")
 """How the tasks begin that a call, a script or a workflow may have."""
@@ -37,13 +43,16 @@ def asked(work: str, server: str) -> tuple[str, dict[str, Any]]:
     if work == "call_tool":
         return work, {"name": f"{server}.slow", "arguments": SLOW}
     if work == "run_workflow":
-        steps = [{"id": name, "tool": f"{server}.slow", "arguments": SLOW} for name in ("one", "two")]
+        steps = [
+            {"id": name, "tool": f"{server}.slow", "arguments": SLOW} for name in ("one", "two")
+        ]
         return work, {"steps": steps}
     return "run_code", {"code": SCRIPTS[work].format(server=server), "language": work}
 
 
 class House:
-    """A gateway over real servers, with one worker for each language: one that is left busy is missed at once."""
+    """A gateway over real servers, with one worker for each language: one that is left busy is
+    missed at once."""
 
     def __init__(self, gateway: GatewayRuntime, url: str) -> None:
         self.gateway, self.url = gateway, url
@@ -59,7 +68,8 @@ class House:
         return counted
 
     async def given_up(self, work: str, server: str, leave: Callable[[], Any]) -> None:
-        """Once it is at work, leave; then nothing is at work any more, and the same can be done again."""
+        """Once it is at work, leave; then nothing is at work any more, and the same can be done
+        again."""
         calls = 2 if work == "run_workflow" else 1
         before = await self.counted(server)
         await self.until(server, lambda now: now["started"] == before["started"] + calls)
@@ -68,11 +78,15 @@ class House:
         assert after["cancelled"] == before["cancelled"] + calls
         assert after["finished"] == before["finished"]
         async with asyncio.timeout(PATIENCE_S):
-            while left := [task for task in asyncio.all_tasks() if task.get_name().startswith(OURS)]:
+            while left := [
+                task for task in asyncio.all_tasks() if task.get_name().startswith(OURS)
+            ]:
                 await asyncio.wait(left)
             async with connect(self.gateway) as client:
                 if work in QUICK:
-                    again = await client.call_tool("run_code", {"code": QUICK[work], "language": work})
+                    again = await client.call_tool(
+                        "run_code", {"code": QUICK[work], "language": work}
+                    )
                 else:
                     again = await client.call_tool("call_tool", {"name": f"{server}.whoami"})
         assert not again.is_error, again.content
@@ -86,7 +100,9 @@ async def house() -> AsyncGenerator[House]:
             servers={
                 "pipe": BackendConfig(command=command, args=tuple(arguments)),
                 "web": BackendConfig(
-                    url=await stack.enter_async_context(listening(*everything_command("--port", "0")))
+                    url=await stack.enter_async_context(
+                        listening(*everything_command("--port", "0"))
+                    )
                 ),
             },
             code=CodeConfig(workers=1),
@@ -97,7 +113,9 @@ async def house() -> AsyncGenerator[House]:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("work", WORKS)
-async def test_what_a_client_cancels_is_cancelled_at_the_server(house: House, work: str, era: Era) -> None:
+async def test_what_a_client_cancels_is_cancelled_at_the_server(
+    house: House, work: str, era: Era
+) -> None:
     tool, arguments = asked(work, "pipe")
     async with connect(house.gateway, "memory", era) as client:
         asking = asyncio.create_task(client.call_tool(tool, arguments))
@@ -118,7 +136,9 @@ async def test_a_client_that_hangs_up_is_gone_for_the_server_too(house: House, w
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("work", WORKS)
-async def test_a_client_that_closes_its_pipe_is_gone_for_the_server_too(house: House, work: str, era: Era) -> None:
+async def test_a_client_that_closes_its_pipe_is_gone_for_the_server_too(
+    house: House, work: str, era: Era
+) -> None:
     tool, arguments = asked(work, "pipe")
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(raw_lines(house.gateway.get_endpoint(), era))

@@ -1,4 +1,5 @@
-"""Scripts that mean harm, each through a gateway: contained within its limits, felt by nobody, leaving nothing."""
+"""Scripts that mean harm, each through a gateway: contained within its limits, felt by nobody,
+leaving nothing."""
 
 import asyncio
 import os
@@ -35,7 +36,8 @@ async def gateway(others: frozenset[int]) -> AsyncGenerator[Any]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def ends(gateway: Any) -> dict[Attack, tuple[str, str, str]]:
-    """How each ended, its words, and what the next script answered: of each engine two clients attack at a time."""
+    """How each ended, its words, and what the next script answered: of each engine two clients
+    attack at a time."""
     found: dict[Attack, tuple[str, str, str]] = {}
 
     async def attack_all(mine: list[Attack]) -> None:
@@ -44,13 +46,18 @@ async def ends(gateway: Any) -> dict[Attack, tuple[str, str, str]]:
                 async with asyncio.timeout(PATIENCE):
                     found[attack] = await _attacked(client, attack)
 
-    lanes = [[one for one in SCRIPTS if ENGINES[one.language] == engine] for engine in sorted(set(ENGINES.values()))]
+    lanes = [
+        [one for one in SCRIPTS if ENGINES[one.language] == engine]
+        for engine in sorted(set(ENGINES.values()))
+    ]
     await asyncio.gather(*(attack_all(lane[half::2]) for lane in lanes for half in (0, 1)))
     return found
 
 
 async def _attacked(client: Any, attack: Attack) -> tuple[str, str, str]:
-    result: Any = await client.call_tool("run_code", {"code": attack.code, "language": attack.language})
+    result: Any = await client.call_tool(
+        "run_code", {"code": attack.code, "language": attack.language}
+    )
     text: str = result.content[0].text
     ended = text.removeprefix("script ").partition(":")[0] if result.is_error else "harmless"
     after: Any = await client.call_tool("run_code", {"code": "6 * 7", "language": attack.language})
@@ -65,7 +72,9 @@ def test_there_are_enough_of_them_in_every_language():
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("attack", SCRIPTS, ids=lambda one: f"{one.language}: {one.name}")
-async def test_it_is_contained_and_the_next_script_runs(ends: dict[Attack, tuple[str, str, str]], attack: Attack):
+async def test_it_is_contained_and_the_next_script_runs(
+    ends: dict[Attack, tuple[str, str, str]], attack: Attack
+):
     ended, text, after = ends[attack]
     allowed = attack.allowed if isinstance(attack.allowed, tuple) else (attack.allowed,)
     # Of two limits that it breaks, a busy machine may come to that of time first.
@@ -75,7 +84,8 @@ async def test_it_is_contained_and_the_next_script_runs(ends: dict[Attack, tuple
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_nothing_is_left_of_them(gateway: Any, others: frozenset[int]):
-    """The last of this file: processes are those that wait for the next script, and nothing is under way."""
+    """The last of this file: processes are those that wait for the next script, and nothing is
+    under way."""
     own = psutil.Process(os.getpid())
     async with asyncio.timeout(PATIENCE):
         while len(_busy(own)) > 0:  # noqa: ASYNC110 - processes end without telling
@@ -97,4 +107,6 @@ async def test_scripts_stand_back_behind_the_gateway(gateway: Any):
         for language in ENGINES:
             await client.call_tool("run_code", {"code": "6 * 7", "language": language})
         # One that was only just started may not have come so far.
-        assert sum(child.nice() > own.nice() for child in own.children()) >= len(set(ENGINES.values()))
+        assert sum(child.nice() > own.nice() for child in own.children()) >= len(
+            set(ENGINES.values())
+        )

@@ -1,4 +1,5 @@
-"""A server that keeps a state: each client has its own instance, by session, pipe or handle, and no other's."""
+"""A server that keeps a state: each client has its own instance, by session, pipe or handle, and no
+other's."""
 
 import asyncio
 import re
@@ -25,8 +26,12 @@ TOKEN = "a token that nobody guesses"
 
 def configured(**more: Any) -> Config:
     command, *arguments = counter()
-    server = BackendConfig(command=command, args=tuple(arguments), isolation="session", protocol="legacy", **more)
-    return Config(servers={"own": server}, profiles={"full": Profile(exposure="full"), "other": Profile()})
+    server = BackendConfig(
+        command=command, args=tuple(arguments), isolation="session", protocol="legacy", **more
+    )
+    return Config(
+        servers={"own": server}, profiles={"full": Profile(exposure="full"), "other": Profile()}
+    )
 
 
 @asynccontextmanager
@@ -52,7 +57,9 @@ def texts(answer: Message) -> list[str]:
 async def count(client: RawClient, handle: str | None = None, **arguments: Any) -> tuple[int, int]:
     """One further: how far this client's own instance has counted, and its process."""
     params: Message = {"name": "call_tool", "arguments": {"name": "own.count", **arguments}}
-    answer = await client.request("tools/call", params | ({"_meta": {HANDLE: handle}} if handle else {}))
+    answer = await client.request(
+        "tools/call", params | ({"_meta": {HANDLE: handle}} if handle else {})
+    )
     number, pid = texts(answer)[0].split()
     return int(number), int(pid)
 
@@ -78,7 +85,9 @@ async def each_has_its_own(one: RawClient, two: RawClient) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_each_client_over_a_pipe_counts_for_itself_and_takes_its_instance_along(era: Era) -> None:
+async def test_each_client_over_a_pipe_counts_for_itself_and_takes_its_instance_along(
+    era: Era,
+) -> None:
     async with house() as gateway, raw_lines(gateway.get_endpoint(), era) as one:
         async with raw_lines(gateway.get_endpoint(), era) as two:
             mine, others = await each_has_its_own(one, two)
@@ -106,7 +115,8 @@ async def test_a_modern_client_over_http_is_told_a_handle_and_goes_on_by_it() ->
         assert await count(client, session=handle) == (3, mine), "as a model passes it"
         assert await count(client, session=other) == (2, others)
         again = await client.request(
-            "tools/call", {"name": "call_tool", "arguments": {"name": "own.count"}, "_meta": {HANDLE: handle}}
+            "tools/call",
+            {"name": "call_tool", "arguments": {"name": "own.count"}, "_meta": {HANDLE: handle}},
         )
         assert len(texts(again)) == 1, "whoever has a handle is not told another"
         assert HANDLE not in again["result"].get("_meta", {})
@@ -128,7 +138,11 @@ async def test_a_handle_that_was_not_issued_here_is_refused_with_advice() -> Non
         handle, _ = await begin(client)
         async with raw_http(f"{url}/p/other", "modern") as other:
             for asked, wrong in ((client, "made-up"), (other, handle)):
-                params: Message = {"name": "call_tool", "arguments": {"name": "own.count"}, "_meta": {HANDLE: wrong}}
+                params: Message = {
+                    "name": "call_tool",
+                    "arguments": {"name": "own.count"},
+                    "_meta": {HANDLE: wrong},
+                }
                 refused = (await asked.request("tools/call", params))["error"]
                 assert refused["code"] == -32602
                 assert "Call without a session" in refused["message"]
@@ -139,7 +153,10 @@ async def test_a_handle_that_was_not_issued_here_is_refused_with_advice() -> Non
 
 async def test_a_modern_client_with_a_token_needs_a_handle_like_any_other() -> None:
     async with house() as gateway, serve_http(gateway, token=TOKEN) as url:
-        async with raw_http(url, "modern", token=TOKEN) as one, raw_http(url, "modern", token=TOKEN) as two:
+        async with (
+            raw_http(url, "modern", token=TOKEN) as one,
+            raw_http(url, "modern", token=TOKEN) as two,
+        ):
             handle, mine = await begin(one)
             other, others = await begin(two)
             assert mine != others, "the token and the name are not one client's alone"
@@ -150,11 +167,17 @@ async def test_a_modern_client_with_a_token_needs_a_handle_like_any_other() -> N
 
 
 async def test_a_tool_that_is_listed_itself_says_the_handle_beside_its_result_only() -> None:
-    async with house() as gateway, serve_http(gateway) as url, raw_http(f"{url}/p/full", "modern") as client:
+    async with (
+        house() as gateway,
+        serve_http(gateway) as url,
+        raw_http(f"{url}/p/full", "modern") as client,
+    ):
         answer = await call(client, "own__count")
         assert len(texts(answer)) == 1
         handle = answer["result"]["_meta"][HANDLE]
-        again = await client.request("tools/call", {"name": "own__count", "_meta": {HANDLE: handle}})
+        again = await client.request(
+            "tools/call", {"name": "own__count", "_meta": {HANDLE: handle}}
+        )
         assert texts(again) == [f"2 {texts(answer)[0].split()[1]}"]
 
 
@@ -165,13 +188,21 @@ async def test_a_large_result_of_the_first_call_can_be_read_with_the_handle_and_
         found = re.search(r"portico://result/([\w-]+)", str(answer))
         assert found is not None, answer
         for meta in ({}, {"_meta": {HANDLE: handle}}):
-            params: Message = {"name": "read_result", "arguments": {"result_id": found[1], "grep": "^39999$"}, **meta}
+            params: Message = {
+                "name": "read_result",
+                "arguments": {"result_id": found[1], "grep": "^39999$"},
+                **meta,
+            }
             assert "39999" in texts(await client.request("tools/call", params))[0]
 
 
 async def test_no_server_sees_a_handle() -> None:
     backend = fake("run")
-    async with gateway_over({"s": backend}) as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "modern") as client,
+    ):
         handle = gateway.get_view().state_handles.issue()
         params: Message = {
             "name": "call_tool",
@@ -186,7 +217,10 @@ async def test_no_server_sees_a_handle() -> None:
 
 async def test_a_call_that_never_reached_an_instance_says_nothing_of_one() -> None:
     async with house() as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
-        for name, arguments in (("search_tools", {"query": "count"}), ("call_tool", {"name": "own.nothing"})):
+        for name, arguments in (
+            ("search_tools", {"query": "count"}),
+            ("call_tool", {"name": "own.nothing"}),
+        ):
             answer = await call(client, name, **arguments)
             assert HANDLE not in answer["result"].get("_meta", {})
         assert len(gateway.get_view().state_handles) == 0
@@ -195,13 +229,20 @@ async def test_a_call_that_never_reached_an_instance_says_nothing_of_one() -> No
 async def test_the_session_argument_is_listed_only_where_a_server_is_isolated() -> None:
     shared = configured().model_copy(update={"servers": {}})
     for config, there in ((configured(), True), (shared, False)):
-        async with gateway_over(config=config) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
+        async with (
+            gateway_over(config=config) as gateway,
+            raw_lines(gateway.get_endpoint(), "modern") as client,
+        ):
             tools = {tool["name"]: tool for tool in (await result(client, "tools/list"))["tools"]}
             assert ("session" in tools["call_tool"]["inputSchema"]["properties"]) is there
 
 
 async def test_over_the_bound_the_longest_unused_goes_and_the_others_stay() -> None:
-    async with house(max_instances=2) as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
+    async with (
+        house(max_instances=2) as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "modern") as client,
+    ):
         first, gone = await begin(client)
         second, kept = await begin(client)
         assert await count(client, second) == (2, kept)
@@ -245,12 +286,17 @@ async def test_an_idle_instance_is_stopped_while_another_lives() -> None:
 async def test_what_an_instance_says_goes_to_its_own_client_only() -> None:
     async with AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(house())
-        one, two = [await stack.enter_async_context(raw_lines(gateway.get_endpoint(), "legacy")) for _ in range(2)]
+        one, two = [
+            await stack.enter_async_context(raw_lines(gateway.get_endpoint(), "legacy"))
+            for _ in range(2)
+        ]
         uri = "portico://backend/own/resource/count://now"
         for client in (one, two):
             await result(client, "resources/subscribe", {"uri": uri})
         await count(one)
-        told = await one.wait_for(lambda message: message.get("method") == "notifications/resources/updated")
+        told = await one.wait_for(
+            lambda message: message.get("method") == "notifications/resources/updated"
+        )
         assert told["params"]["uri"] == uri
         assert await result(two, "tools/list")
         assert not [message for message in two.unasked if "updated" in str(message.get("method"))]

@@ -1,4 +1,5 @@
-"""Results through real clients of both eras: large ones as summary, preview and handle; kept ones from the cache."""
+"""Results through real clients of both eras: large ones as summary, preview and handle; kept ones
+from the cache."""
 
 import asyncio
 import base64
@@ -33,7 +34,10 @@ from tests.interaction.fakes import ask, said, text, tool
 
 PATIENCE_S = 30.0
 WAYS = [(era, transport) for era in ("legacy", "modern") for transport in ("memory", "http")]
-ROWS = [{"number": n, "title": f"Issue {n}", "note": "words about it, and more of them " * 2} for n in range(30_000)]
+ROWS = [
+    {"number": n, "title": f"Issue {n}", "note": "words about it, and more of them " * 2}
+    for n in range(30_000)
+]
 WHOLE = json.dumps(ROWS)
 EVENTS = ("legacy", "http")
 """Answers come as events here, and the SDK's client takes none of more than a megabyte."""
@@ -81,7 +85,8 @@ async def whole(client: Client, uri: str) -> str:
     return content.text
 
 
-# ── handles ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── handles
+# ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(("era", "transport"), WAYS)
@@ -103,7 +108,10 @@ async def test_three_megabytes_become_a_summary_a_preview_and_a_link_to_the_whol
         (link,) = links(answer)
         if (era, transport) != EVENTS:
             assert json.loads(await whole(client, str(link.uri))) == ROWS
-        assert await ask(client, "read_result", result_id=id_of(answer), path="[-1].title") == '"Issue 29999"'
+        assert (
+            await ask(client, "read_result", result_id=id_of(answer), path="[-1].title")
+            == '"Issue 29999"'
+        )
         found = await ask(client, "read_result", result_id=id_of(answer), grep="Issue 27182")
         assert '"Issue 27182"' in found
         goes_on = re.search(r'cursor="([^"]+)"\) goes on', preview)
@@ -117,7 +125,9 @@ async def test_three_megabytes_become_a_summary_a_preview_and_a_link_to_the_whol
 async def test_a_file_that_comes_as_the_one_field_of_structured_content_is_read_as_the_file(
     era: Era, transport: Transport
 ) -> None:
-    log = "".join(f"{'ERROR' if n % 100 == 7 else 'INFO'} {n} something happened here\n" for n in range(4_100))
+    log = "".join(
+        f"{'ERROR' if n % 100 == 7 else 'INFO'} {n} something happened here\n" for n in range(4_100)
+    )
     orders = json.dumps({"orders": ROWS[:3_000]}, indent=2)
     backend = results(
         log={**text(log), "structuredContent": {"content": log}},
@@ -132,11 +142,15 @@ async def test_a_file_that_comes_as_the_one_field_of_structured_content_is_read_
         assert "orders has 3,000 rows. Columns: number | title | note" in texts(answer)[0]
         assert links(answer)[0].mime_type == "application/json"
         for path in ("orders[5].title", "content.orders[5].title"):
-            assert await ask(client, "read_result", result_id=id_of(answer), path=path) == '"Issue 5"'
+            assert (
+                await ask(client, "read_result", result_id=id_of(answer), path=path) == '"Issue 5"'
+            )
 
 
 @pytest.mark.parametrize(("era", "transport"), WAYS)
-async def test_grep_in_a_result_of_one_line_goes_on_inside_the_line(era: Era, transport: Transport) -> None:
+async def test_grep_in_a_result_of_one_line_goes_on_inside_the_line(
+    era: Era, transport: Transport
+) -> None:
     rows = repr([{"id": n, "name": f"Person {n}", "age": 20 + n % 50} for n in range(20_000)])
     async with (
         gateway_over({"s": results(rows=text(rows))}) as gateway,
@@ -159,12 +173,19 @@ async def test_grep_in_a_result_of_one_line_goes_on_inside_the_line(era: Era, tr
 
 async def test_pages_followed_to_their_end_are_the_whole() -> None:
     config = Config(budgets=Budgets(result=60_000))
-    async with gateway_over({"s": results(rows=text(WHOLE))}, config) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over({"s": results(rows=text(WHOLE))}, config) as gateway,
+        connect(gateway) as client,
+    ):
         result_id, cursor, parts = id_of(await call(client, "s.rows")), None, list[str]()
         while True:
-            page = await ask(client, "read_result", result_id=result_id, **({"cursor": cursor} if cursor else {}))
+            page = await ask(
+                client, "read_result", result_id=result_id, **({"cursor": cursor} if cursor else {})
+            )
             assert count_tokens(page) <= 60_000
-            found = re.fullmatch(r'\[bytes [^\]]*\]\n(.*?)(?:\n\[more: .* cursor="([^"]+)"\)\])?', page, re.DOTALL)
+            found = re.fullmatch(
+                r'\[bytes [^\]]*\]\n(.*?)(?:\n\[more: .* cursor="([^"]+)"\)\])?', page, re.DOTALL
+            )
             assert found, page[:200]
             parts.append(found[1])
             if (cursor := found[2]) is None:
@@ -218,7 +239,10 @@ async def test_a_result_over_its_time_is_gone(era: Era, code: int) -> None:
 
 
 async def test_a_cursor_of_one_reading_does_not_continue_another() -> None:
-    async with gateway_over({"s": results(rows=text(WHOLE))}) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over({"s": results(rows=text(WHOLE))}) as gateway,
+        connect(gateway) as client,
+    ):
         mine, other = id_of(await call(client, "s.rows")), id_of(await call(client, "s.rows"))
         found = await ask(client, "read_result", result_id=mine, grep="Issue")
         cursor = re.findall(r'cursor="([^"]+)"', found)[-1]
@@ -232,14 +256,20 @@ async def test_a_cursor_of_one_reading_does_not_continue_another() -> None:
             assert answer.is_error
             assert "this cursor belongs to another question" in said(answer)
         for forged in (cursor[:-1], cursor[::-1], "x"):
-            answer = await client.call_tool("read_result", {"result_id": mine, "grep": "Issue", "cursor": forged})
+            answer = await client.call_tool(
+                "read_result", {"result_id": mine, "grep": "Issue", "cursor": forged}
+            )
             assert answer.is_error
             assert "this cursor was not made here" in said(answer)
-        assert "Issue" in await ask(client, "read_result", result_id=mine, grep="Issue", cursor=cursor)
+        assert "Issue" in await ask(
+            client, "read_result", result_id=mine, grep="Issue", cursor=cursor
+        )
 
 
 @pytest.mark.parametrize(("era", "transport"), WAYS)
-async def test_who_lists_the_tools_themselves_gets_their_results_whole(era: Era, transport: Transport) -> None:
+async def test_who_lists_the_tools_themselves_gets_their_results_whole(
+    era: Era, transport: Transport
+) -> None:
     body = WHOLE if (era, transport) != EVENTS else WHOLE[:900_000]
     async with (
         gateway_over({"s": results(rows=text(body))}, Config(exposure="full")) as gateway,
@@ -281,7 +311,9 @@ async def test_pictures_pass_beside_a_large_text_and_a_huge_one_is_a_link() -> N
     )
     async with gateway_over({"s": backend}) as gateway, connect(gateway) as client:
         answer = await call(client, "s.both")
-        assert [block.data for block in answer.content if isinstance(block, ImageContent)] == [PICTURE]
+        assert [block.data for block in answer.content if isinstance(block, ImageContent)] == [
+            PICTURE
+        ]
         assert json.loads(await whole(client, str(links(answer)[0].uri))) == ROWS
         answer = await call(client, "s.huge")
         assert "the picture" in texts(answer)
@@ -306,21 +338,28 @@ async def test_results_on_disk_are_read_the_same_and_leave_nothing_behind(tmp_pa
 
 
 def large_files(folder: Path) -> list[Path]:
-    return [file for file in folder.rglob("*") if file.is_file() and file.stat().st_size > 2_000_000]
+    return [
+        file for file in folder.rglob("*") if file.is_file() and file.stat().st_size > 2_000_000
+    ]
 
 
-# ── shapes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── shapes
+# ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(("era", "transport"), WAYS)
-async def test_a_tool_not_known_to_be_read_only_is_looked_at_only_with_leave(era: Era, transport: Transport) -> None:
+async def test_a_tool_not_known_to_be_read_only_is_looked_at_only_with_leave(
+    era: Era, transport: Transport
+) -> None:
     backend = results(rows=text(WHOLE))
     async with gateway_over({"s": backend}) as gateway, connect(gateway, transport, era) as client:
         refused = await call(client, "s.write", view="shape")
         assert refused.is_error
         assert "confirm=true" in said(refused)
         assert calls_of(backend) == 0
-        assert "{written: integer}" in said(await call(client, "s.write", view="shape", confirm=True))
+        assert "{written: integer}" in said(
+            await call(client, "s.write", view="shape", confirm=True)
+        )
         told = said(await call(client, "s.rows", view="shape"))
         assert "[30,000 × {number: integer, title: string" in told
         assert count_tokens(told) <= 600
@@ -336,7 +375,8 @@ async def test_what_a_tool_was_seen_to_answer_is_told_before_it_is_called_again(
         assert "returns (learned from 1 result): {id: integer, owner: {name: string}}" in described
 
 
-# ── the cache ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the cache
+# ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 CONFIGURED = """
@@ -350,7 +390,8 @@ data_dir: {folder}
 
 @asynccontextmanager
 async def caching(backend: FakeBackend, folder: Path) -> AsyncGenerator[GatewayRuntime]:
-    """A gateway that was configured by a file to keep the answers of a server, which it reaches over HTTP."""
+    """A gateway that was configured by a file to keep the answers of a server, which it reaches
+    over HTTP."""
     transparent = Config(exposure="full", prefix="never")
     async with gateway_over({"s": backend}, transparent) as inner, serve_http(inner) as url:
         file = folder / "portico.yaml"
@@ -426,7 +467,9 @@ async def test_a_tool_that_changed_is_asked_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_two_identical_calls_at_the_same_time_reach_the_server_once(era: Era, tmp_path: Path) -> None:
+async def test_two_identical_calls_at_the_same_time_reach_the_server_once(
+    era: Era, tmp_path: Path
+) -> None:
     backend, reached, gate = counting("read"), asyncio.Event(), asyncio.Event()
 
     async def slowly(arguments: Raw) -> Raw:
@@ -450,7 +493,9 @@ async def test_two_identical_calls_at_the_same_time_reach_the_server_once(era: E
 
 async def test_a_server_cannot_say_that_an_answer_was_kept(tmp_path: Path) -> None:
     backend = counting("read")
-    backend.on_call("read", lambda _: {**text("fresh"), "_meta": {"portico/cached": {"age_s": 5}, "own": 1}})
+    backend.on_call(
+        "read", lambda _: {**text("fresh"), "_meta": {"portico/cached": {"age_s": 5}, "own": 1}}
+    )
     async with gateway_over({"s": backend}) as gateway, connect(gateway) as client:
         answer = await call(client, "s.read")
         assert texts(answer) == ["fresh"]

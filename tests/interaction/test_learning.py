@@ -1,4 +1,5 @@
-"""Search learns what its callers mean: from what they call after what they searched, each for themselves."""
+"""Search learns what its callers mean: from what they call after what they searched, each for
+themselves."""
 
 import asyncio
 import contextlib
@@ -61,7 +62,9 @@ def named(name: str, **options: Any) -> dict[str, Any]:
 
 async def found(client: Client, query: str = QUERY) -> list[str]:
     """The tools a search shows, best first."""
-    return re.findall(r"^(post\.\w+)\(", await ask(client, "search_tools", query=query), re.MULTILINE)
+    return re.findall(
+        r"^(post\.\w+)\(", await ask(client, "search_tools", query=query), re.MULTILINE
+    )
 
 
 async def use(client: Client, name: str, times: int = 4, query: str = QUERY) -> None:
@@ -78,7 +81,9 @@ def runner_up(ranked: list[str]) -> str:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("transport", ["memory", "http", "stdio"])
-async def test_what_was_called_after_a_search_comes_first_in_the_next_like_it(transport: Transport, era: Era) -> None:
+async def test_what_was_called_after_a_search_comes_first_in_the_next_like_it(
+    transport: Transport, era: Era
+) -> None:
     async with house() as gateway, connect(gateway, transport, era) as client:
         second = runner_up(await found(client))
         await use(client, second)
@@ -143,7 +148,10 @@ async def test_another_gateway_on_the_same_folder_learns_and_forgets_too(tmp_pat
 
 
 async def test_with_learning_off_nothing_is_learnt_and_no_file_made(tmp_path: Path) -> None:
-    async with house(tmp_path, learning="off") as gateway, connect(gateway, **named("ours")) as client:
+    async with (
+        house(tmp_path, learning="off") as gateway,
+        connect(gateway, **named("ours")) as client,
+    ):
         await use(client, runner_up(await found(client)))
         await gateway.learner.flush()
         assert await gateway.learner.compute_boosts(Caller(name="ours"), QUERY) == {}
@@ -154,11 +162,17 @@ async def test_no_text_of_a_query_is_kept(tmp_path: Path) -> None:
     async with house(tmp_path) as gateway, connect(gateway) as client:
         await use(client, "post.notify_a", query="send a message about xylophones")
         await gateway.learner.flush()
-        kept = b"".join((tmp_path / name).read_bytes() for name in os.listdir(tmp_path) if name.startswith(HABITS_FILE))
+        kept = b"".join(
+            (tmp_path / name).read_bytes()
+            for name in os.listdir(tmp_path)
+            if name.startswith(HABITS_FILE)
+        )
     assert b"post.notify_a" in kept
     assert b"xyloph" not in kept
     with contextlib.closing(sqlite3.connect(tmp_path / HABITS_FILE)) as db:
-        assert db.execute("select tool, weight from followed").fetchall() == [("post.notify_a", pytest.approx(4))]
+        assert db.execute("select tool, weight from followed").fetchall() == [
+            ("post.notify_a", pytest.approx(4))
+        ]
 
 
 async def test_a_call_that_fails_is_no_sign_that_the_tool_was_meant() -> None:

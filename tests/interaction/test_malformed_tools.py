@@ -1,4 +1,5 @@
-"""One malformed tool costs its siblings nothing: what can be saved is listed, and strict clients can read the list."""
+"""One malformed tool costs its siblings nothing: what can be saved is listed, and strict clients
+can read the list."""
 
 import json
 from typing import Any
@@ -45,11 +46,15 @@ WRONG: dict[str, Any] = {
     "output schema is an array": {"outputSchema": {"type": "array"}},
     "output schema is empty": {"outputSchema": {}},
     "properties is a list": {"inputSchema": {"type": "object", "properties": []}},
-    "a property is true": {"inputSchema": {"type": "object", "properties": {"a": True, "b": False, "c": "text"}}},
+    "a property is true": {
+        "inputSchema": {"type": "object", "properties": {"a": True, "b": False, "c": "text"}}
+    },
     "required is a text": {"inputSchema": {"type": "object", "required": "a"}},
     "required has a number": {"inputSchema": {"type": "object", "required": [1]}},
     "$schema is a number": {"inputSchema": {"type": "object", "$schema": 4}},
-    "type is a list": {"inputSchema": {"type": ["object"], "properties": {"a": {"type": "string"}}}},
+    "type is a list": {
+        "inputSchema": {"type": ["object"], "properties": {"a": {"type": "string"}}}
+    },
 }
 
 
@@ -66,11 +71,21 @@ async def test_a_strict_client_lists_and_calls_what_could_be_saved(era: Era) -> 
             listed = await names(client)
             assert len(listed) == len(SAVED)
             assert listed[: len(SAVED) - 1] == [f"bad__{name}" for name in SAVED[:-1]]
-            for name in ("bad__null_schema", "bad__list_schema", "bad__described_by_a_list", listed[-1]):
+            for name in (
+                "bad__null_schema",
+                "bad__list_schema",
+                "bad__described_by_a_list",
+                listed[-1],
+            ):
                 assert not (await client.call_tool(name, {"any": "thing"})).is_error
         async with connect(gateway, era=era, profile="meta") as client:
-            assert await ask(client, "call_tool", name="bad.spaces in its name") == "spaces in its name"
-            described = await ask(client, "describe_tools", names=["bad.painted", "bad.twin"], detail="full")
+            assert (
+                await ask(client, "call_tool", name="bad.spaces in its name")
+                == "spaces in its name"
+            )
+            described = await ask(
+                client, "describe_tools", names=["bad.painted", "bad.twin"], detail="full"
+            )
             assert "first twin" in described
             assert "\x1b[31m" not in described
             assert "\u200b" not in described
@@ -91,7 +106,10 @@ async def test_one_wrong_field_does_not_cost_a_strict_client_the_list(wrong: str
     definition = {"name": "odd", "inputSchema": {"type": "object"}, **WRONG[wrong]}
     backend = FakeBackend([{"name": "fine", "inputSchema": {"type": "object"}}, definition])
     backend.on_call("odd", lambda arguments: text(json.dumps(arguments)))
-    async with gateway_over({"s": backend}, Config(exposure="full")) as gateway, connect(gateway, era=era) as client:
+    async with (
+        gateway_over({"s": backend}, Config(exposure="full")) as gateway,
+        connect(gateway, era=era) as client,
+    ):
         assert await names(client) == ["s__fine", "s__odd"]
         if "output schema" not in wrong:
             assert said(await client.call_tool("s__odd", {"a": "b"})) == '{"a": "b"}'
@@ -105,7 +123,12 @@ async def test_what_a_strict_client_takes_is_not_touched() -> None:
         "icons": [{"src": "data:,", "theme": "dark", "sizes": ["any"], "x-kept": None}],
         "execution": {"taskSupport": "required"},
         "outputSchema": {"type": "object", "anyOf": []},
-        "inputSchema": {"properties": {"a": {"x": None}}, "type": "object", "required": ["a"], "$schema": "x"},
+        "inputSchema": {
+            "properties": {"a": {"x": None}},
+            "type": "object",
+            "required": ["a"],
+            "$schema": "x",
+        },
         "_meta": {"a": None},
         "x-vendor": None,
     }
@@ -118,9 +141,13 @@ async def test_what_a_strict_client_takes_is_not_touched() -> None:
 
 
 async def test_an_output_that_is_no_object_is_kept_for_the_era_that_knows_it() -> None:
-    backend = FakeBackend([{"name": "rows", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}}])
+    backend = FakeBackend(
+        [{"name": "rows", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}}]
+    )
     async with gateway_over({"s": backend}, Config(exposure="full")) as gateway:
         async with raw_lines(gateway.get_endpoint(), "modern") as client:
-            assert (await pages(client, "tools/list", "tools"))[0]["outputSchema"] == {"type": "array"}
+            assert (await pages(client, "tools/list", "tools"))[0]["outputSchema"] == {
+                "type": "array"
+            }
         async with raw_lines(gateway.get_endpoint(), "legacy") as client:
             assert "outputSchema" not in (await pages(client, "tools/list", "tools"))[0]

@@ -1,4 +1,5 @@
-"""Every client era and transport with every upstream era and transport: it lists, calls, pages, errs and cancels."""
+"""Every client era and transport with every upstream era and transport: it lists, calls, pages,
+errs and cancels."""
 
 import asyncio
 from collections.abc import Callable
@@ -65,7 +66,9 @@ def pair(matrix: Matrix, visitor: Corner, upstream: Corner) -> Pair:
 
 
 @pytest.fixture(params=["full", "meta"])
-def either(request: pytest.FixtureRequest, matrix: Matrix, visitor: Corner, upstream: Corner) -> Pair:
+def either(
+    request: pytest.FixtureRequest, matrix: Matrix, visitor: Corner, upstream: Corner
+) -> Pair:
     """The same pair at both doors."""
     return Pair(matrix.clients[visitor, request.param], upstream.name, request.param, upstream)
 
@@ -87,7 +90,9 @@ async def listed(client: Client) -> tuple[list[str], int]:
 
 
 async def test_the_upstream_is_reached_in_its_own_era(matrix: Matrix, upstream: Corner) -> None:
-    status = next(status for status in matrix.gateway.list_statuses() if status.name == upstream.name)
+    status = next(
+        status for status in matrix.gateway.list_statuses() if status.name == upstream.name
+    )
     assert (status.state, status.reason) == ("ready", "")
     assert status.initialize_info is not None
     assert status.initialize_info.era == upstream.era
@@ -101,25 +106,35 @@ async def test_every_tool_of_the_upstream_is_listed_in_its_order(pair: Pair) -> 
     assert pages > 1
 
 
-async def test_a_full_listing_over_several_pages_has_everything_once(matrix: Matrix, visitor: Corner) -> None:
+async def test_a_full_listing_over_several_pages_has_everything_once(
+    matrix: Matrix, visitor: Corner
+) -> None:
     names, pages = await listed(matrix.clients[visitor, "full"])
     assert pages == 2
     assert len(names) == len(set(names)) == len(CORNERS) * len(OFFERED)
     assert names == (await listed(matrix.clients[visitor, "full"]))[0]
 
 
-async def test_a_cursor_that_was_not_given_out_is_refused_with_advice(matrix: Matrix, visitor: Corner) -> None:
+async def test_a_cursor_that_was_not_given_out_is_refused_with_advice(
+    matrix: Matrix, visitor: Corner
+) -> None:
     with pytest.raises(MCPError, match="Ask again without a cursor") as refused:
         await matrix.clients[visitor, "full"].list_tools(cursor="made up")
     assert refused.value.code == -32602
 
 
 async def test_a_call_answers_what_the_upstream_answered(either: Pair) -> None:
-    answered = await either.call("echo", message="hello", nothing=None, deep={"list": [1, None, "two"]})
+    answered = await either.call(
+        "echo", message="hello", nothing=None, deep={"list": [1, None, "two"]}
+    )
     assert not answered.is_error
     content = answered.structured_content
     assert isinstance(content, dict)
-    assert content["arguments"] == {"message": "hello", "nothing": None, "deep": {"list": [1, None, "two"]}}
+    assert content["arguments"] == {
+        "message": "hello",
+        "nothing": None,
+        "deep": {"list": [1, None, "two"]},
+    }
     assert (content["nothing"], content["list"]) == (None, [None, 1, {"also": None}])
 
 
@@ -191,5 +206,7 @@ async def test_resources_prompts_and_completion_reach_the_upstream(pair: Pair) -
     uri = f"portico://backend/{pair.server}/resource/test://static-text"
     read = await pair.client.read_resource(uri)
     assert str(read.contents[0].uri) == uri
-    got = await pair.client.get_prompt(f"{pair.server}__test_prompt_with_arguments", {"arg1": "one", "arg2": "two"})
+    got = await pair.client.get_prompt(
+        f"{pair.server}__test_prompt_with_arguments", {"arg1": "one", "arg2": "two"}
+    )
     assert "arg1='one'" in str(got.messages[0].content)

@@ -24,16 +24,30 @@ def library(era: Era = "legacy") -> FakeBackend:
     backend = FakeBackend(
         [tool("find")],
         resources=[
-            {"uri": "lib://book/1", "name": "book", "annotations": {"priority": 1}, "_meta": {"a": None}, "x-kept": 1},
+            {
+                "uri": "lib://book/1",
+                "name": "book",
+                "annotations": {"priority": 1},
+                "_meta": {"a": None},
+                "x-kept": 1,
+            },
             {"uri": "shared://readme", "name": "readme"},
         ],
         templates=[{"uriTemplate": "lib://book/{number}", "name": "any book", "x-vendor": None}],
-        prompts=[{"name": "review", "arguments": [{"name": "book", "required": True}], "x-vendor": {}}],
+        prompts=[
+            {"name": "review", "arguments": [{"name": "book", "required": True}], "x-vendor": {}}
+        ],
         era=era,
     )
     backend.on("resources/read", _read(era))
-    backend.on("prompts/get", lambda params, _: {"messages": [], "description": json.dumps(params["arguments"])})
-    backend.on("completion/complete", lambda params, _: {"completion": {"values": [json.dumps(params["ref"])]}})
+    backend.on(
+        "prompts/get",
+        lambda params, _: {"messages": [], "description": json.dumps(params["arguments"])},
+    )
+    backend.on(
+        "completion/complete",
+        lambda params, _: {"completion": {"values": [json.dumps(params["ref"])]}},
+    )
     backend.on_call("find", lambda _: {"content": [LINK]})
     return backend
 
@@ -41,8 +55,13 @@ def library(era: Era = "legacy") -> FakeBackend:
 def _read(era: Era) -> Any:
     def read(params: Raw, _: object) -> Raw:
         if "missing" in params["uri"]:
-            raise RemoteError(-32602 if era == "modern" else -32002, "Resource not found", {"uri": params["uri"]})
-        return {"contents": [{"uri": params["uri"], "text": "once upon a time", "x-vendor": None}], "x-vendor": 2}
+            raise RemoteError(
+                -32602 if era == "modern" else -32002, "Resource not found", {"uri": params["uri"]}
+            )
+        return {
+            "contents": [{"uri": params["uri"], "text": "once upon a time", "x-vendor": None}],
+            "x-vendor": 2,
+        }
 
     return read
 
@@ -51,10 +70,19 @@ def _read(era: Era) -> Any:
 async def opened(
     era: Era = "legacy", exposure: Exposure = "meta", upstream: Era = "legacy"
 ) -> AsyncGenerator[RawLines]:
-    other = FakeBackend(resources=[{"uri": "shared://readme", "name": "readme"}], prompts=[{"name": "review"}])
+    other = FakeBackend(
+        resources=[{"uri": "shared://readme", "name": "readme"}], prompts=[{"name": "review"}]
+    )
     config = Config(exposure=exposure)
-    servers = {"library": library(upstream), "other": other, "plain": fake("run", capabilities={"tools": {}})}
-    async with gateway_over(servers, config) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
+    servers = {
+        "library": library(upstream),
+        "other": other,
+        "plain": fake("run", capabilities={"tools": {}}),
+    }
+    async with (
+        gateway_over(servers, config) as gateway,
+        raw_lines(gateway.get_endpoint(), era) as client,
+    ):
         yield client
 
 
@@ -62,7 +90,9 @@ async def opened(
 async def test_resources_are_listed_under_their_server_with_every_field(exposure: Exposure) -> None:
     async with opened(exposure=exposure) as client:
         listed = await pages(client, "resources/list", "resources")
-        assert [item["uri"] for item in listed[: len(RESOURCES)]] == [item["uri"] for item in RESOURCES]
+        assert [item["uri"] for item in listed[: len(RESOURCES)]] == [
+            item["uri"] for item in RESOURCES
+        ]
         resources = {item["uri"]: item for item in listed[len(RESOURCES) :]}
         assert list(resources) == [
             f"{ROOT}/library/resource/lib://book/1",
@@ -75,21 +105,30 @@ async def test_resources_are_listed_under_their_server_with_every_field(exposure
         templates = await pages(client, "resources/templates/list", "resourceTemplates")
         expected = f"{ROOT}/library/resource/lib://book/{{number}}"
         assert templates[: len(TEMPLATES)] == list(TEMPLATES)
-        assert templates[len(TEMPLATES) :] == [{"uriTemplate": expected, "name": "any book", "x-vendor": None}]
+        assert templates[len(TEMPLATES) :] == [
+            {"uriTemplate": expected, "name": "any book", "x-vendor": None}
+        ]
 
 
 async def test_a_resource_is_read_by_its_outer_uri_and_answers_under_it() -> None:
     async with opened() as client:
         for inner in ("lib://book/1", "lib://book/77"):
-            read = await result(client, "resources/read", {"uri": f"{ROOT}/library/resource/{inner}"})
+            read = await result(
+                client, "resources/read", {"uri": f"{ROOT}/library/resource/{inner}"}
+            )
             outer = f"{ROOT}/library/resource/{inner}"
-            assert read == {"contents": [{"uri": outer, "text": "once upon a time", "x-vendor": None}], "x-vendor": 2}
+            assert read == {
+                "contents": [{"uri": outer, "text": "once upon a time", "x-vendor": None}],
+                "x-vendor": 2,
+            }
 
 
 async def test_a_resource_is_read_by_its_own_uri_while_one_server_has_it() -> None:
     async with opened() as client:
         assert "result" in await client.request("resources/read", {"uri": "lib://book/1"})
-        assert (await client.request("resources/read", {"uri": "shared://readme"}))["error"]["code"] == -32002
+        assert (await client.request("resources/read", {"uri": "shared://readme"}))["error"][
+            "code"
+        ] == -32002
 
 
 async def test_a_link_in_a_result_can_be_read_as_it_stands() -> None:
@@ -102,7 +141,9 @@ async def test_a_link_in_a_result_can_be_read_as_it_stands() -> None:
 
 @pytest.mark.parametrize(("era", "code"), [("legacy", -32002), ("modern", -32602)])
 @pytest.mark.parametrize("upstream", ["legacy", "modern"])
-async def test_an_unknown_uri_has_the_code_of_the_clients_era(era: Era, code: int, upstream: Era) -> None:
+async def test_an_unknown_uri_has_the_code_of_the_clients_era(
+    era: Era, code: int, upstream: Era
+) -> None:
     async with opened(era, upstream=upstream) as client:
         for uri in (
             "nobody://has/this",
@@ -123,7 +164,10 @@ async def test_the_code_of_an_unknown_resource_means_nothing_in_a_tools_error() 
     backend = fake("run")
     backend.on_call("run", refuse)
     full = Config(exposure="full")
-    async with gateway_over({"s": backend}, full) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
+    async with (
+        gateway_over({"s": backend}, full) as gateway,
+        raw_lines(gateway.get_endpoint(), "modern") as client,
+    ):
         assert (await call(client, "s__run"))["error"]["code"] == -32002
 
 
@@ -133,10 +177,14 @@ async def test_prompts_of_the_same_name_are_told_apart() -> None:
         names = ["discover", "find_tool", "backend_status", "library__review", "other__review"]
         assert [prompt["name"] for prompt in prompts] == names
         assert prompts[3] == {**library().listing["prompts"][0], "name": "library__review"}
-        got = await result(client, "prompts/get", {"name": "library__review", "arguments": {"book": "Emma"}})
+        got = await result(
+            client, "prompts/get", {"name": "library__review", "arguments": {"book": "Emma"}}
+        )
         assert json.loads(got["description"]) == {"book": "Emma"}
         for unknown in ("review", "nobody__review"):
-            assert (await client.request("prompts/get", {"name": unknown}))["error"]["code"] == -32602
+            assert (await client.request("prompts/get", {"name": unknown}))["error"][
+                "code"
+            ] == -32602
 
 
 async def test_completion_reaches_the_server_under_its_own_names() -> None:
@@ -147,16 +195,24 @@ async def test_completion_reaches_the_server_under_its_own_names() -> None:
                 {"type": "ref/resource", "uri": f"{ROOT}/library/resource/lib://book/{{number}}"},
                 {"type": "ref/resource", "uri": "lib://book/{number}"},
             ),
-            ({"type": "ref/prompt", "name": "library__review"}, {"type": "ref/prompt", "name": "review"}),
+            (
+                {"type": "ref/prompt", "name": "library__review"},
+                {"type": "ref/prompt", "name": "review"},
+            ),
         ):
-            done = await result(client, "completion/complete", {"ref": reference, "argument": argument})
+            done = await result(
+                client, "completion/complete", {"ref": reference, "argument": argument}
+            )
             assert json.loads(done["completion"]["values"][0]) == inner
 
 
 async def test_many_resources_come_in_pages() -> None:
     resources = [{"uri": f"many://{n}", "name": str(n)} for n in range(600)]
     backend = FakeBackend(resources=resources)
-    async with gateway_over({"many": backend}) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
+    async with (
+        gateway_over({"many": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "modern") as client,
+    ):
         first = await result(client, "resources/list")
         assert "nextCursor" in first
         assert len(first["resources"]) < 600
@@ -194,11 +250,16 @@ async def test_a_method_nobody_knows_is_not_found() -> None:
         for method in ("vendor/dance", "tasks/list"):
             assert (await client.request(method))["error"]["code"] == -32601
     async with opened("modern") as client:
-        assert (await client.request("resources/subscribe", {"uri": "lib://book/1"}))["error"]["code"] == -32601
+        assert (await client.request("resources/subscribe", {"uri": "lib://book/1"}))["error"][
+            "code"
+        ] == -32601
 
 
 async def test_typed_clients_read_through_too() -> None:
-    async with gateway_over({"library": library()}) as gateway, connect(gateway, "http", "modern") as client:
+    async with (
+        gateway_over({"library": library()}) as gateway,
+        connect(gateway, "http", "modern") as client,
+    ):
         read = await client.read_resource(f"{ROOT}/library/resource/lib://book/1")
         assert str(read.contents[0].uri) == f"{ROOT}/library/resource/lib://book/1"
         with pytest.raises(MCPError, match="not found"):

@@ -1,4 +1,5 @@
-"""What a modern client carries between two rounds is signed; what waits for it is bounded, and ends."""
+"""What a modern client carries between two rounds is signed; what waits for it is bounded, and
+ends."""
 
 import asyncio
 import base64
@@ -63,7 +64,11 @@ def stateful() -> tuple[FakeBackend, list[Raw]]:
         if "requestState" in params:
             return text(f"state: {params['requestState']}")
         request = {"method": "elicitation/create", "params": QUESTION}
-        return {"resultType": "input_required", "inputRequests": {"who": request}, "requestState": "höhle-1"}
+        return {
+            "resultType": "input_required",
+            "inputRequests": {"who": request},
+            "requestState": "höhle-1",
+        }
 
     backend = fake("run", era="modern")
     backend.on("tools/call", run)
@@ -135,8 +140,14 @@ async def test_a_state_is_of_use_to_its_caller_and_its_request_alone(modern: boo
     ):
         key, state = await asked_by(client)
         await refusals(stranger, back(key, state))
-        other_arguments: Raw = {"name": "call_tool", "arguments": {"name": "s.run", "arguments": {"n": 2}}}
-        other_tool: Raw = {"name": "call_tool", "arguments": {"name": "s.other", "arguments": {"n": 1}}}
+        other_arguments: Raw = {
+            "name": "call_tool",
+            "arguments": {"name": "s.run", "arguments": {"n": 2}},
+        }
+        other_tool: Raw = {
+            "name": "call_tool",
+            "arguments": {"name": "s.other", "arguments": {"n": 1}},
+        }
         await refusals(client, back(key, state, other_arguments), back(key, state, other_tool))
         assert "isError" not in (await client.request("tools/call", back(key, state)))["result"]
 
@@ -197,7 +208,10 @@ def test_a_seal_is_bound_to_everything_it_is_given() -> None:
 
 async def test_a_call_that_nobody_comes_back_to_is_given_up_and_its_server_told() -> None:
     asking = Asking()
-    async with gateway_over({"s": asking.backend}) as gateway, parked_at(gateway, question_s=0.2) as client:
+    async with (
+        gateway_over({"s": asking.backend}) as gateway,
+        parked_at(gateway, question_s=0.2) as client,
+    ):
         key, state = await asked_by(client)
         async with asyncio.timeout(PATIENCE_S):
             assert "did not answer" in (await asking.refused.get()).message
@@ -218,7 +232,10 @@ async def test_a_legacy_client_that_does_not_answer_is_not_waited_for_either() -
 
 async def test_one_call_too_many_is_turned_away_at_once_with_advice() -> None:
     asking = Asking()
-    async with gateway_over({"s": asking.backend}) as gateway, parked_at(gateway, questions=2, share=1) as client:
+    async with (
+        gateway_over({"s": asking.backend}) as gateway,
+        parked_at(gateway, questions=2, share=1) as client,
+    ):
         first, _ = await asked_by(client), await asked_by(client)
         refused = (await client.request("tools/call", CALL))["error"]
         assert refused["data"]["retryable"]
@@ -230,7 +247,10 @@ async def test_one_call_too_many_is_turned_away_at_once_with_advice() -> None:
 
 
 async def test_one_client_leaves_room_for_others() -> None:
-    async with gateway_over({"s": Asking().backend}) as gateway, parked_at(gateway, questions=4, share=2) as client:
+    async with (
+        gateway_over({"s": Asking().backend}) as gateway,
+        parked_at(gateway, questions=4, share=2) as client,
+    ):
         await asked_by(client)
         await asked_by(client)
         assert "of this client" in (await client.request("tools/call", CALL))["error"]["message"]
@@ -280,7 +300,9 @@ async def test_a_request_that_is_cancelled_after_the_answers_cancels_its_call() 
         running = await client.ask("tools/call", back(*await asked_by(client)))
         async with asyncio.timeout(PATIENCE_S):
             await went_on.wait()
-            await client.send({"method": "notifications/cancelled", "params": {"requestId": running}})
+            await client.send(
+                {"method": "notifications/cancelled", "params": {"requestId": running}}
+            )
             await cancelled.wait()
 
 
@@ -311,7 +333,9 @@ async def test_what_needs_no_answer_is_not_parked() -> None:
 
     async with gateway_over({"s": fake("run")}) as gateway:
         async with connect(gateway, "http", "modern", elicitation_callback=never) as client:
-            answers = await asyncio.gather(*(client.call_tool("call_tool", {"name": "s.run"}) for _ in range(20)))
+            answers = await asyncio.gather(
+                *(client.call_tool("call_tool", {"name": "s.run"}) for _ in range(20))
+            )
         assert not any(answer.is_error for answer in answers)
         assert len(gateway.get_endpoint().pending_requests) == 0
 
@@ -354,9 +378,15 @@ async def test_a_client_without_a_session_is_asked_by_the_instance_it_gets() -> 
         serve_http(gateway) as url,
         raw_http(url, "modern", roots={}) as client,
     ):
-        call: Raw = {"name": "call_tool", "arguments": {"name": "s.ask_client", "arguments": {"kind": "roots"}}}
+        call: Raw = {
+            "name": "call_tool",
+            "arguments": {"name": "s.ask_client", "arguments": {"kind": "roots"}},
+        }
         key, state = await asked_by(client, call)
-        more = {"inputResponses": {key: {"roots": [{"uri": "file:///mine"}]}}, "requestState": state}
+        more = {
+            "inputResponses": {key: {"roots": [{"uri": "file:///mine"}]}},
+            "requestState": state,
+        }
         result = (await client.request("tools/call", {**call, **more}))["result"]
         assert "file:///mine" in str(result["content"])
         assert result["_meta"]["portico/session"]

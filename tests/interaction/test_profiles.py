@@ -1,4 +1,5 @@
-"""A profile has its own URL, and what is outside it does not exist there: not in search, not by its exact name."""
+"""A profile has its own URL, and what is outside it does not exist there: not in search, not by its
+exact name."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -34,10 +35,17 @@ OUTSIDE = "bank.transfer"
 def servers() -> dict[str, FakeBackend]:
     secret = [{"uri": "bank://vault", "name": "vault"}]
     bank = fake("balance", "transfer", resources=secret, prompts=[{"name": "pay"}])
-    bank.on("resources/read", lambda params, _: {"contents": [{"uri": params["uri"], "text": "gold"}]})
+    bank.on(
+        "resources/read", lambda params, _: {"contents": [{"uri": params["uri"], "text": "gold"}]}
+    )
     bank.on("prompts/get", lambda params, _: {"messages": []})
     return {
-        "mail": fake("read_mail", "read_folder", "send_mail", resources=[{"uri": "mail://inbox", "name": "inbox"}]),
+        "mail": fake(
+            "read_mail",
+            "read_folder",
+            "send_mail",
+            resources=[{"uri": "mail://inbox", "name": "inbox"}],
+        ),
         "letters-fr": fake("write_letter"),
         "bank": bank,
     }
@@ -45,7 +53,10 @@ def servers() -> dict[str, FakeBackend]:
 
 @asynccontextmanager
 async def at(profile: str) -> AsyncGenerator[tuple[Client, GatewayRuntime]]:
-    async with gateway_over(servers(), CONFIG) as gateway, connect(gateway, profile=profile) as client:
+    async with (
+        gateway_over(servers(), CONFIG) as gateway,
+        connect(gateway, profile=profile) as client,
+    ):
         yield client, gateway
 
 
@@ -59,7 +70,9 @@ async def test_each_profile_answers_at_its_own_url(era: Era) -> None:
             listed = [tool["name"] for tool in (await result(client, "tools/list"))["tools"]]
             assert listed == ["search_tools", "browse_tools", "describe_tools"]
         async with raw_http(url, era) as client:
-            assert len((await result(client, "tools/list"))["tools"]) == len(tool_definitions.META_TOOL_NAMES)
+            assert len((await result(client, "tools/list"))["tools"]) == len(
+                tool_definitions.META_TOOL_NAMES
+            )
         async with httpx2.AsyncClient() as http:
             assert (await http.post(f"{url}/p/none", json={})).status_code == 404
 
@@ -101,7 +114,9 @@ async def test_search_never_finds_what_is_outside(profile: str) -> None:
 
 
 @pytest.mark.parametrize("profile", ["post", "reading"])
-@pytest.mark.parametrize("name", [OUTSIDE, "bank__transfer", "bank::transfer", "transfer", "BANK.TRANSFER"])
+@pytest.mark.parametrize(
+    "name", [OUTSIDE, "bank__transfer", "bank::transfer", "transfer", "BANK.TRANSFER"]
+)
 async def test_the_exact_name_of_what_is_outside_is_not_found(profile: str, name: str) -> None:
     async with at(profile) as (client, gateway):
         described = await client.call_tool("describe_tools", {"names": [name]})
@@ -126,7 +141,9 @@ async def test_browsing_a_server_outside_is_not_found() -> None:
 async def test_resources_and_prompts_outside_are_not_found() -> None:
     async with at("post") as (client, _):
         listed = [str(resource.uri) for resource in (await client.list_resources()).resources]
-        assert [uri for uri in listed if "/resource/" in uri] == ["portico://backend/mail/resource/mail://inbox"]
+        assert [uri for uri in listed if "/resource/" in uri] == [
+            "portico://backend/mail/resource/mail://inbox"
+        ]
         for uri in ("portico://backend/bank/resource/bank://vault", "bank://vault"):
             with pytest.raises(MCPError, match="Resource not found"):
                 await client.read_resource(uri)
@@ -147,7 +164,9 @@ async def test_a_full_profile_refuses_the_names_of_what_it_does_not_list() -> No
 
 
 async def test_a_profile_has_its_own_budget() -> None:
-    async with gateway_over({"big": fake(*(f"tool_number_{n}" for n in range(60)))}, CONFIG) as gateway:
+    async with gateway_over(
+        {"big": fake(*(f"tool_number_{n}" for n in range(60)))}, CONFIG
+    ) as gateway:
         async with connect(gateway, profile="brief") as client:
             brief = await ask(client, "browse_tools", server="big")
         async with connect(gateway) as client:

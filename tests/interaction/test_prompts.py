@@ -18,10 +18,16 @@ WAYS = [("legacy", "memory"), ("legacy", "http"), ("modern", "stdio"), ("modern"
 
 def servers() -> dict[str, FakeBackend]:
     tracker = FakeBackend(
-        [tool("create_issue", "Create an issue in a repository.", title="string"), tool("list_issues", "List issues.")],
+        [
+            tool("create_issue", "Create an issue in a repository.", title="string"),
+            tool("list_issues", "List issues."),
+        ],
         prompts=[{"name": "discover"}],
     )
-    tracker.on("prompts/get", lambda params, _: {"messages": [], "description": f"the server's {params['name']}"})
+    tracker.on(
+        "prompts/get",
+        lambda params, _: {"messages": [], "description": f"the server's {params['name']}"},
+    )
     return {"tracker": tracker, "mail": FakeBackend([tool("send_mail", "Send an e-mail.")])}
 
 
@@ -33,7 +39,12 @@ async def blocks(client: Client, name: str, **arguments: str) -> list[Any]:
 async def test_all_three_are_listed_and_given(era: Era, transport: Transport) -> None:
     async with gateway_over(servers()) as gateway, connect(gateway, transport, era) as client:
         listed = (await client.list_prompts()).prompts
-        assert [prompt.name for prompt in listed] == ["discover", "find_tool", "backend_status", "tracker__discover"]
+        assert [prompt.name for prompt in listed] == [
+            "discover",
+            "find_tool",
+            "backend_status",
+            "tracker__discover",
+        ]
         (task,) = listed[1].arguments or []
         assert (task.name, task.required) == ("task", True)
         guide, overview = await blocks(client, "discover")

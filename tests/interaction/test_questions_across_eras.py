@@ -1,6 +1,7 @@
 """A client of each era answers what a server of each era asks in the middle of a call.
 
-Sampling, forms, addresses to be visited and roots; for a plain call, through `call_tool`, and inside a script.
+Sampling, forms, addresses to be visited and roots; for a plain call, through `call_tool`, and
+inside a script.
 """
 
 import asyncio
@@ -74,7 +75,10 @@ async def test_a_client_answers_what_a_server_asks(
     matrix: Matrix, era: Era, transport: Transport, upstream: str
 ) -> None:
     ada = Reader("Ada")
-    async with asyncio.timeout(PATIENCE_S), connect(matrix.gateway, transport, era, **ada.callbacks) as client:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        connect(matrix.gateway, transport, era, **ada.callbacks) as client,
+    ):
         for kind in KINDS:
             answered = await client.call_tool(f"{upstream}__ask_client", {"kind": kind})
             assert not answered.is_error, said(answered)
@@ -85,7 +89,10 @@ async def test_a_client_answers_what_a_server_asks(
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_it_answers_through_call_tool_too(matrix: Matrix, era: Era, upstream: str) -> None:
     ada = Reader("Ada")
-    async with asyncio.timeout(PATIENCE_S), connect(matrix.gateway, "http", era, "meta", **ada.callbacks) as client:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        connect(matrix.gateway, "http", era, "meta", **ada.callbacks) as client,
+    ):
         for kind in KINDS:
             arguments = {"name": f"{upstream}.ask_client", "arguments": {"kind": kind}}
             ada.check(kind, await ask(client, "call_tool", **arguments), upstream)
@@ -95,8 +102,13 @@ async def test_it_answers_through_call_tool_too(matrix: Matrix, era: Era, upstre
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_it_answers_what_a_script_runs_into(matrix: Matrix, era: Era, upstream: str) -> None:
     ada = Reader("Ada")
-    code = f'[await {upstream}.ask_client(kind="form"), await {upstream}.ask_client(kind="sampling")]'
-    async with asyncio.timeout(PATIENCE_S), connect(matrix.gateway, "stdio", era, "meta", **ada.callbacks) as client:
+    code = (
+        f'[await {upstream}.ask_client(kind="form"), await {upstream}.ask_client(kind="sampling")]'
+    )
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        connect(matrix.gateway, "stdio", era, "meta", **ada.callbacks) as client,
+    ):
         answered = await client.call_tool("run_code", {"code": code})
         assert not answered.is_error, said(answered)
         assert "Ada thinks so" in said(answered)
@@ -107,9 +119,14 @@ async def test_it_answers_what_a_script_runs_into(matrix: Matrix, era: Era, upst
 
 
 @pytest.mark.parametrize("upstream", ["legacy_http", "modern_stdio"])
-async def test_it_answers_what_the_steps_of_a_workflow_ask_all_at_once(matrix: Matrix, upstream: str) -> None:
+async def test_it_answers_what_the_steps_of_a_workflow_ask_all_at_once(
+    matrix: Matrix, upstream: str
+) -> None:
     ada = Reader("Ada")
-    steps = [{"id": kind, "tool": f"{upstream}.ask_client", "arguments": {"kind": kind}} for kind in ("form", "roots")]
+    steps = [
+        {"id": kind, "tool": f"{upstream}.ask_client", "arguments": {"kind": kind}}
+        for kind in ("form", "roots")
+    ]
     async with (
         asyncio.timeout(PATIENCE_S),
         connect(matrix.gateway, "http", "modern", "meta", **ada.callbacks) as client,
@@ -125,9 +142,15 @@ async def test_it_answers_what_the_steps_of_a_workflow_ask_all_at_once(matrix: M
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_client_that_offers_nothing_is_told_what_it_lacks(matrix: Matrix, era: Era, upstream: str) -> None:
+async def test_a_client_that_offers_nothing_is_told_what_it_lacks(
+    matrix: Matrix, era: Era, upstream: str
+) -> None:
     async with asyncio.timeout(PATIENCE_S), raw_lines(matrix.gateway.get_endpoint(), era) as client:
-        for kind, capability in (("form", "elicitation"), ("url", "elicitation"), ("sampling", "sampling")):
+        for kind, capability in (
+            ("form", "elicitation"),
+            ("url", "elicitation"),
+            ("sampling", "sampling"),
+        ):
             params = {"name": f"{upstream}__ask_client", "arguments": {"kind": kind}}
             answered = await client.request("tools/call", params)
             if era == "modern" and upstream.startswith("modern"):
@@ -139,8 +162,13 @@ async def test_a_client_that_offers_nothing_is_told_what_it_lacks(matrix: Matrix
 
 @pytest.mark.parametrize("upstream", ["legacy_http", "modern_http"])
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_client_of_forms_alone_is_not_sent_anywhere(matrix: Matrix, era: Era, upstream: str) -> None:
-    async with asyncio.timeout(PATIENCE_S), raw_lines(matrix.gateway.get_endpoint(), era, elicitation={}) as client:
+async def test_a_client_of_forms_alone_is_not_sent_anywhere(
+    matrix: Matrix, era: Era, upstream: str
+) -> None:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        raw_lines(matrix.gateway.get_endpoint(), era, elicitation={}) as client,
+    ):
         params = {"name": f"{upstream}__ask_client", "arguments": {"kind": "url"}}
         answered = await client.request("tools/call", params)
         assert "url" in str(answered.get("error") or answered["result"]["content"]), answered
@@ -148,14 +176,22 @@ async def test_a_client_of_forms_alone_is_not_sent_anywhere(matrix: Matrix, era:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_modern_server_hears_what_the_very_client_can_be_asked(matrix: Matrix, era: Era) -> None:
+async def test_a_modern_server_hears_what_the_very_client_can_be_asked(
+    matrix: Matrix, era: Era
+) -> None:
     offers = {"sampling": {}, "elicitation": {"form": {}}}
-    async with asyncio.timeout(PATIENCE_S), raw_lines(matrix.gateway.get_endpoint("meta"), era, **offers) as client:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        raw_lines(matrix.gateway.get_endpoint("meta"), era, **offers) as client,
+    ):
         for upstream in ("modern_http", "modern_stdio"):
             params = {"name": "call_tool", "arguments": {"name": f"{upstream}.whoami"}}
             heard = await client.request("tools/call", params)
             assert heard["result"]["structuredContent"]["capabilities"] == offers
-            script = {"name": "run_code", "arguments": {"code": f"(await {upstream}.whoami())['capabilities']"}}
+            script = {
+                "name": "run_code",
+                "arguments": {"code": f"(await {upstream}.whoami())['capabilities']"},
+            }
             heard = await client.request("tools/call", script)
             assert '"form"' in str(heard) or "'form'" in str(heard), heard
 
@@ -165,8 +201,13 @@ async def test_a_modern_server_hears_what_the_very_client_can_be_asked(matrix: M
 
 def asking(**params: Any) -> FakeBackend:
     """A handshake-era server that asks whenever it is asked for anything, and repeats the answer."""
-    backend = fake("run", prompts=[{"name": "greet"}], resources=[{"uri": "note://1", "name": "note"}])
-    question = params or {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
+    backend = fake(
+        "run", prompts=[{"name": "greet"}], resources=[{"uri": "note://1", "name": "note"}]
+    )
+    question = params or {
+        "message": "Who?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    }
 
     async def run(given: Raw, how: RequestOptions) -> Raw:
         assert how.relay is not None
@@ -176,7 +217,9 @@ def asking(**params: Any) -> FakeBackend:
         return {"messages": [{"role": "user", "content": (await run(given, how))["content"][0]}]}
 
     async def read(given: Raw, how: RequestOptions) -> Raw:
-        return {"contents": [{"uri": "note://1", "text": (await run(given, how))["content"][0]["text"]}]}
+        return {
+            "contents": [{"uri": "note://1", "text": (await run(given, how))["content"][0]["text"]}]
+        }
 
     backend.on("tools/call", run)
     backend.on("prompts/get", prompt)
@@ -188,7 +231,9 @@ CALL: Raw = {"name": "call_tool", "arguments": {"name": "s.run"}}
 ANSWER: Raw = {"action": "accept", "content": {"name": "Ada"}}
 
 
-async def asked_by(client: RawLines, params: Raw = CALL, method: str = "tools/call") -> tuple[str, Raw, str]:
+async def asked_by(
+    client: RawLines, params: Raw = CALL, method: str = "tools/call"
+) -> tuple[str, Raw, str]:
     """The key and the question a request is answered with, and the state to bring back."""
     result = (await client.request(method, params))["result"]
     assert result["resultType"] == "input_required"
@@ -201,14 +246,23 @@ async def test_prompts_and_resources_are_asked_for_in_rounds_too() -> None:
         gateway_over({"s": asking()}) as gateway,
         raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client,
     ):
-        for method, params in (("prompts/get", {"name": "s__greet"}), ("resources/read", {"uri": "note://1"})):
+        for method, params in (
+            ("prompts/get", {"name": "s__greet"}),
+            ("resources/read", {"uri": "note://1"}),
+        ):
             key, _, state = await asked_by(client, params, method)
             more = {"inputResponses": {key: ANSWER}, "requestState": state}
             assert "Ada" in str((await client.request(method, {**params, **more}))["result"])
 
 
-async def test_a_question_reaches_a_modern_client_with_its_servers_name_and_the_answer_goes_back_unchanged() -> None:
-    vendor = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}, "x-vendor": [None, 1]}
+async def test_a_question_reaches_a_modern_client_with_its_servers_name_and_the_answer_goes_back_unchanged() -> (
+    None
+):
+    vendor = {
+        "message": "Who?",
+        "requestedSchema": {"type": "object", "properties": {}},
+        "x-vendor": [None, 1],
+    }
     async with (
         gateway_over({"s": asking(**vendor)}) as gateway,
         raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client,
@@ -257,7 +311,9 @@ async def test_progress_and_log_go_to_the_request_that_is_under_way() -> None:
         assert how.relay is not None
         token = given["_meta"]["progressToken"]
         await how.relay.notify("notifications/progress", {"progressToken": token, "progress": 1})
-        await how.relay.request("elicitation/create", {"message": "?", "requestedSchema": {"type": "object"}})
+        await how.relay.request(
+            "elicitation/create", {"message": "?", "requestedSchema": {"type": "object"}}
+        )
         await how.relay.notify("notifications/progress", {"progressToken": token, "progress": 2})
         await how.relay.notify("notifications/message", {"level": LEVELS[0], "data": "after"})
         return text("done")
@@ -272,7 +328,10 @@ async def test_progress_and_log_go_to_the_request_that_is_under_way() -> None:
         meta = {"progressToken": "second", "io.modelcontextprotocol/logLevel": "debug"}
         more = {"inputResponses": {key: ANSWER}, "requestState": state, "_meta": meta}
         assert "done" in str((await client.request("tools/call", {**CALL, **more}))["result"])
-        told = [(one["method"].split("/")[1], one["params"].get("progressToken")) for one in client.unasked]
+        told = [
+            (one["method"].split("/")[1], one["params"].get("progressToken"))
+            for one in client.unasked
+        ]
         assert told == [("progress", "first"), ("progress", "second"), ("message", None)]
 
 
@@ -285,19 +344,28 @@ async def test_a_refusal_until_an_address_is_visited_is_a_question_to_a_modern_c
 
     def run(given: Raw, how: RequestOptions) -> Raw:
         if not signed_in:
-            raise RemoteError(types.URL_ELICITATION_REQUIRED, "Sign in first.", {"elicitations": [visit]})
+            raise RemoteError(
+                types.URL_ELICITATION_REQUIRED, "Sign in first.", {"elicitations": [visit]}
+            )
         return text("signed in")
 
     backend = fake("run")
     backend.on("tools/call", run)
     both = {"elicitation": {"form": {}, "url": {}}}
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "modern", **both) as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "modern", **both) as client,
+    ):
         result = (await client.request("tools/call", CALL))["result"]
         ((key, question),) = result["inputRequests"].items()
         assert question["params"] == VISIT
         agreed = {**CALL, "inputResponses": {key: {"action": "accept"}}}
-        assert (await client.request("tools/call", agreed))["result"] == result, "not there yet: asked again"
-        refused = await client.request("tools/call", {**CALL, "inputResponses": {key: {"action": "decline"}}})
+        assert (await client.request("tools/call", agreed))["result"] == result, (
+            "not there yet: asked again"
+        )
+        refused = await client.request(
+            "tools/call", {**CALL, "inputResponses": {key: {"action": "decline"}}}
+        )
         assert refused["error"]["code"] == types.URL_ELICITATION_REQUIRED
         signed_in = True
         assert "signed in" in str(await client.request("tools/call", agreed))
@@ -309,20 +377,34 @@ async def test_a_legacy_client_is_sent_to_an_address_once_and_told_when_it_is_do
     def run(given: Raw, how: RequestOptions) -> Raw:
         rounds.append(given.get("inputResponses"))
         if len(rounds) < 4:
-            question = {"method": "elicitation/create", "params": {"mode": "url", "message": "Go", "url": URL}}
-            return {"resultType": "input_required", "inputRequests": {"go": question}, "requestState": str(len(rounds))}
+            question = {
+                "method": "elicitation/create",
+                "params": {"mode": "url", "message": "Go", "url": URL},
+            }
+            return {
+                "resultType": "input_required",
+                "inputRequests": {"go": question},
+                "requestState": str(len(rounds)),
+            }
         assert given["requestState"] == "3"
         return text("signed in")
 
     backend = fake("run", era="modern")
     backend.on("tools/call", run)
     both = {"elicitation": {"form": {}, "url": {}}}
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy", **both) as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy", **both) as client,
+    ):
         calling = await client.ask("tools/call", CALL)
-        question = await client.wait_for(lambda message: message.get("method") == "elicitation/create")
+        question = await client.wait_for(
+            lambda message: message.get("method") == "elicitation/create"
+        )
         assert question["params"]["elicitationId"]
         await client.send({"id": question["id"], "result": {"action": "accept"}})
-        done = await client.wait_for(lambda message: message.get("method") == "notifications/elicitation/complete")
+        done = await client.wait_for(
+            lambda message: message.get("method") == "notifications/elicitation/complete"
+        )
         assert done["params"]["elicitationId"] == question["params"]["elicitationId"]
         assert "signed in" in str(await client.answer_to(calling))
         assert rounds == [None, *[{"go": {"action": "accept"}}] * 3]
@@ -358,19 +440,27 @@ async def test_a_legacy_client_hears_of_the_end_of_its_visit_when_its_call_is_lo
         assert refused["error"]["code"] == types.URL_ELICITATION_REQUIRED
         assert refused["error"]["data"]["elicitations"][0]["elicitationId"] == "v1"
         await other.request("tools/call", {"name": "call_tool", "arguments": {"name": "s.done"}})
-        done = await client.wait_for(lambda message: message.get("method") == "notifications/elicitation/complete")
+        done = await client.wait_for(
+            lambda message: message.get("method") == "notifications/elicitation/complete"
+        )
         assert done["params"] == {"elicitationId": "v1"}
         assert not any("elicitation" in str(message.get("method")) for message in other.unasked)
 
 
 async def test_a_server_that_never_stops_asking_is_given_up() -> None:
     def run(given: Raw, how: RequestOptions) -> Raw:
-        return {"resultType": "input_required", "inputRequests": {"roots": {"method": "roots/list"}}}
+        return {
+            "resultType": "input_required",
+            "inputRequests": {"roots": {"method": "roots/list"}},
+        }
 
     backend = fake("run", era="modern")
     backend.on("tools/call", run)
     ada = Reader("Ada")
-    async with gateway_over({"s": backend}) as gateway, connect(gateway, era="legacy", **ada.callbacks) as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        connect(gateway, era="legacy", **ada.callbacks) as client,
+    ):
         answered = await client.call_tool("call_tool", CALL["arguments"])
         assert answered.is_error
         assert "still asks" in said(answered)
@@ -382,12 +472,18 @@ async def test_a_server_that_never_stops_asking_is_given_up() -> None:
 
 def callers(era: Era, name: str) -> dict[str, Any]:
     """A client that can be asked: its requests are worked on in the way of those."""
-    return {**Reader(name).callbacks, "log_level": "debug"} if era == "modern" else Reader(name).callbacks
+    return (
+        {**Reader(name).callbacks, "log_level": "debug"}
+        if era == "modern"
+        else Reader(name).callbacks
+    )
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_progress_of_two_clients_at_once_reaches_each_its_own(matrix: Matrix, era: Era, upstream: str) -> None:
+async def test_progress_of_two_clients_at_once_reaches_each_its_own(
+    matrix: Matrix, era: Era, upstream: str
+) -> None:
     told: dict[str, list[float]] = {"one": [], "two": []}
 
     async def call(client: Client, name: str, steps: int) -> None:
@@ -409,7 +505,9 @@ async def test_progress_of_two_clients_at_once_reaches_each_its_own(matrix: Matr
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_log_messages_reach_the_client_that_called_and_no_other(matrix: Matrix, era: Era, upstream: str) -> None:
+async def test_log_messages_reach_the_client_that_called_and_no_other(
+    matrix: Matrix, era: Era, upstream: str
+) -> None:
     heard: dict[str, list[Any]] = {"caller": [], "bystander": []}
     done = asyncio.Event()
 
@@ -423,8 +521,12 @@ async def test_log_messages_reach_the_client_that_called_and_no_other(matrix: Ma
 
     async with (
         asyncio.timeout(PATIENCE_S),
-        connect(matrix.gateway, "http", era, logging_callback=log("bystander"), **callers(era, "Bob")) as bystander,
-        connect(matrix.gateway, "http", era, logging_callback=log("caller"), **callers(era, "Ada")) as caller,
+        connect(
+            matrix.gateway, "http", era, logging_callback=log("bystander"), **callers(era, "Bob")
+        ) as bystander,
+        connect(
+            matrix.gateway, "http", era, logging_callback=log("caller"), **callers(era, "Ada")
+        ) as caller,
     ):
         if era == "legacy":
             for client in (bystander, caller):
@@ -432,13 +534,19 @@ async def test_log_messages_reach_the_client_that_called_and_no_other(matrix: Ma
                     await client.set_logging_level("debug")  # pyright: ignore[reportDeprecated]
         await caller.call_tool(f"{upstream}__test_tool_with_logging", {})
         await done.wait()
-    assert heard["caller"] == ["Tool execution started", "Tool processing data", "Tool execution completed"]
+    assert heard["caller"] == [
+        "Tool execution started",
+        "Tool processing data",
+        "Tool execution completed",
+    ]
     assert heard["bystander"] == []
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_client_that_can_be_asked_can_cancel_its_call(matrix: Matrix, era: Era, upstream: str) -> None:
+async def test_a_client_that_can_be_asked_can_cancel_its_call(
+    matrix: Matrix, era: Era, upstream: str
+) -> None:
     async with (
         asyncio.timeout(PATIENCE_S),
         connect(matrix.gateway, "stdio", era, **callers(era, "Ada")) as client,
@@ -453,7 +561,9 @@ async def test_a_client_that_can_be_asked_can_cancel_its_call(matrix: Matrix, er
             running.set()
 
         arguments = {"seconds": 600, "steps": 60_000}
-        slow = asyncio.create_task(client.call_tool(f"{upstream}__slow", arguments, progress_callback=progress))
+        slow = asyncio.create_task(
+            client.call_tool(f"{upstream}__slow", arguments, progress_callback=progress)
+        )
         await running.wait()
         slow.cancel()
         await asyncio.wait({slow})
@@ -467,7 +577,10 @@ async def test_of_several_calls_of_one_client_none_is_lost_to_the_questions_of_a
     matrix: Matrix, era: Era, upstream: str
 ) -> None:
     ada = Reader("Ada")
-    async with asyncio.timeout(PATIENCE_S), connect(matrix.gateway, "stdio", era, **ada.callbacks) as client:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        connect(matrix.gateway, "stdio", era, **ada.callbacks) as client,
+    ):
         slow = {"seconds": 0.1, "steps": 2}
         answers = await asyncio.gather(
             client.call_tool(f"{upstream}__slow", slow),

@@ -1,7 +1,7 @@
 """No typed model stands between the two wires: what a server says arrives as it was said.
 
-A real process says odd things on stdio; raw clients of both eras read them over HTTP and over pipes, by the flat name
-(`full`) and through `call_tool` (`meta`).
+A real process says odd things on stdio; raw clients of both eras read them over HTTP and over
+pipes, by the flat name (`full`) and through `call_tool` (`meta`).
 """
 
 import json
@@ -57,7 +57,9 @@ async def wires(holder: Holder, tmp_path_factory: pytest.TempPathFactory) -> Wir
     for era in ("legacy", "modern"):
         for exposed, profile in (("full", None), ("meta", "meta")):
             path = f"{url}/p/{profile}" if profile else url
-            opened[f"{era}_stdio", exposed] = await holder.hold(raw_lines(gateway.get_endpoint(profile), era))
+            opened[f"{era}_stdio", exposed] = await holder.hold(
+                raw_lines(gateway.get_endpoint(profile), era)
+            )
             opened[f"{era}_http", exposed] = await holder.hold(raw_http(path, era))
     return opened
 
@@ -78,13 +80,18 @@ def exposed(request: pytest.FixtureRequest) -> str:
 
 
 def without_envelope(answered: dict[str, Any], client: RawClient) -> dict[str, Any]:
-    """A result without what the modern era wants around it; in the legacy era nothing may be around it."""
+    """A result without what the modern era wants around it; in the legacy era nothing may be around
+    it."""
     if client.era == "legacy":
         return answered
     answered = dict(answered)
     assert answered.pop("resultType") == "complete"
     assert answered["_meta"].pop(SERVER_INFO)["name"] == "portico"
-    return answered if answered["_meta"] else {key: value for key, value in answered.items() if key != "_meta"}
+    return (
+        answered
+        if answered["_meta"]
+        else {key: value for key, value in answered.items() if key != "_meta"}
+    )
 
 
 async def test_a_definition_is_listed_as_it_was_given_but_for_its_name(full: RawClient) -> None:
@@ -97,12 +104,19 @@ async def test_a_definition_is_listed_as_it_was_given_but_for_its_name(full: Raw
 async def test_a_result_arrives_unchanged(wire: Wire, what: str) -> None:
     answered = (await wire.call("odd", what=what))["result"]
     if wire.exposed == "meta":
-        # The server declares objects and says all sorts of things: that is remarked on, and passed on.
+        # The server declares objects and says all sorts of things: that is remarked on, and passed
+        # on.
         answered.get("_meta", {}).pop("portico/output_mismatch", None)
-        answered = answered if answered.get("_meta") else {key: answered[key] for key in answered if key != "_meta"}
+        answered = (
+            answered
+            if answered.get("_meta")
+            else {key: answered[key] for key in answered if key != "_meta"}
+        )
     arrived = without_envelope(answered, wire.client)
     assert arrived == vendor.RESULTS[what]
-    assert repr(arrived) == repr(vendor.RESULTS[what]), "True is not 1, 1.0 is not 1, and keys keep their order"
+    assert repr(arrived) == repr(vendor.RESULTS[what]), (
+        "True is not 1, 1.0 is not 1, and keys keep their order"
+    )
 
 
 @pytest.mark.parametrize("what", vendor.ERRORS)
@@ -115,16 +129,26 @@ async def test_an_error_arrives_unchanged(wire: Wire, what: str) -> None:
         assert repr(answered["error"]) == repr(expected)
     else:
         told = answered["result"]["_meta"]["portico/error"]
-        assert repr({key: told[key] for key in ("code", "message", "data") if key in told}) == repr(expected)
+        assert repr({key: told[key] for key in ("code", "message", "data") if key in told}) == repr(
+            expected
+        )
 
 
 async def test_arguments_reach_the_server_unchanged(wire: Wire) -> None:
-    arguments = {"null": None, "big": vendor.HUGE, "float": 1.0, "ü": "\U0001f600\u2028", "deep": [[], {}, [None]]}
+    arguments = {
+        "null": None,
+        "big": vendor.HUGE,
+        "float": 1.0,
+        "ü": "\U0001f600\u2028",
+        "deep": [[], {}, [None]],
+    }
     answered = (await wire.call("repeat", **arguments))["result"]
     assert repr(json.loads(answered["content"][0]["text"])) == repr(arguments)
 
 
-@pytest.mark.parametrize("method", ["tools/list", "resources/list", "resources/templates/list", "prompts/list"])
+@pytest.mark.parametrize(
+    "method", ["tools/list", "resources/list", "resources/templates/list", "prompts/list"]
+)
 async def test_a_listing_wears_what_its_era_knows_and_no_more(wire: Wire, method: str) -> None:
     listed = await result(wire.client, method)
     if wire.client.era == "legacy":

@@ -1,4 +1,5 @@
-"""What a server of the handshake era asks in the middle of a call is asked of the client that made the call.
+"""What a server of the handshake era asks in the middle of a call is asked of the client that made
+the call.
 
 Sampling, elicitation and roots; refused in words where the client cannot be asked.
 """
@@ -31,14 +32,18 @@ class Person:
         self.name = name
         self.asked: list[Any] = []
 
-    async def sample(self, _: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    async def sample(
+        self, _: Any, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult:
         self.asked.append(params)
         content = types.TextContent(type="text", text=f"{self.name} thinks so")
         return types.CreateMessageResult(role="assistant", content=content, model="none")
 
     async def elicit(self, _: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         self.asked.append(params)
-        return types.ElicitResult(action="accept", content={"username": self.name, "email": "x@example.org"})
+        return types.ElicitResult(
+            action="accept", content={"username": self.name, "email": "x@example.org"}
+        )
 
     async def roots(self, _: Any) -> types.ListRootsResult:
         self.asked.append("roots")
@@ -84,12 +89,16 @@ async def test_it_works_through_call_tool_too(matrix: Matrix, upstream: str) -> 
     ada = Person("Ada")
     async with connect(matrix.gateway, "http", "legacy", "meta", **ada.callbacks) as client:
         for tool, arguments, expected in ASKING:
-            assert expected in await ask(client, "call_tool", name=f"{upstream}.{tool}", arguments=arguments)
+            assert expected in await ask(
+                client, "call_tool", name=f"{upstream}.{tool}", arguments=arguments
+            )
 
 
 @pytest.mark.parametrize("upstream", ["legacy_stdio", "legacy_http"])
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_client_that_cannot_be_asked_is_named_as_the_reason(matrix: Matrix, era: Era, upstream: str) -> None:
+async def test_a_client_that_cannot_be_asked_is_named_as_the_reason(
+    matrix: Matrix, era: Era, upstream: str
+) -> None:
     async with connect(matrix.gateway, "stdio", era) as client:
         for tool, arguments, capability in (
             ("test_sampling", {"prompt": "Is it late?"}, "sampling"),
@@ -111,7 +120,9 @@ async def test_configured_roots_are_told_where_the_client_has_none() -> None:
         assert ROOT in await ask(client, "call_tool", name="s.ask_roots")
 
 
-async def test_while_two_clients_share_a_pipe_neither_is_asked_for_the_other(matrix: Matrix) -> None:
+async def test_while_two_clients_share_a_pipe_neither_is_asked_for_the_other(
+    matrix: Matrix,
+) -> None:
     ada, bob = Person("Ada"), Person("Bob")
     async with (
         connect(matrix.gateway, "memory", "legacy", **ada.callbacks) as one,
@@ -123,7 +134,9 @@ async def test_while_two_clients_share_a_pipe_neither_is_asked_for_the_other(mat
             running.set()
 
         arguments = {"seconds": 60, "steps": 2_000}
-        slow = asyncio.create_task(one.call_tool("legacy_stdio__slow", arguments, progress_callback=progress))
+        slow = asyncio.create_task(
+            one.call_tool("legacy_stdio__slow", arguments, progress_callback=progress)
+        )
         await asyncio.wait_for(running.wait(), PATIENCE_S)
         answered = await two.call_tool("legacy_stdio__test_sampling", {"prompt": "Whose turn?"})
         slow.cancel()
@@ -142,11 +155,20 @@ async def test_what_the_client_answers_reaches_the_server_unchanged() -> None:
 
     backend = fake("run")
     backend.on("tools/call", run)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy", roots={}) as client:
-        calling = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy", roots={}) as client,
+    ):
+        calling = await client.ask(
+            "tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}}
+        )
         question = await client.wait_for(lambda message: message.get("method") == "roots/list")
         assert question["params"] == {"_meta": {"x": None, "portico/server": "s"}}
-        answer = {"roots": [{"uri": ROOT, "x-vendor": None}], "_meta": {"y": None}, "x-vendor": [None]}
+        answer = {
+            "roots": [{"uri": ROOT, "x-vendor": None}],
+            "_meta": {"y": None},
+            "x-vendor": [None],
+        }
         await client.send({"id": question["id"], "result": answer})
         assert "result" in await client.answer_to(calling)
         assert heard == [answer]
@@ -159,7 +181,9 @@ async def test_a_clients_refusal_reaches_the_server(data: Any) -> None:
     async def run(params: Raw, how: RequestOptions) -> Raw:
         assert how.relay is not None
         try:
-            await how.relay.request("elicitation/create", {"message": "?", "requestedSchema": {"type": "object"}})
+            await how.relay.request(
+                "elicitation/create", {"message": "?", "requestedSchema": {"type": "object"}}
+            )
         except RemoteError as error:
             refusals.append(error)
         return text("asked")
@@ -170,8 +194,12 @@ async def test_a_clients_refusal_reaches_the_server(data: Any) -> None:
         gateway_over({"s": backend}) as gateway,
         raw_lines(gateway.get_endpoint(), "legacy", elicitation={}) as client,
     ):
-        calling = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
-        question = await client.wait_for(lambda message: message.get("method") == "elicitation/create")
+        calling = await client.ask(
+            "tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}}
+        )
+        question = await client.wait_for(
+            lambda message: message.get("method") == "elicitation/create"
+        )
         error = {"code": -1, "message": "the user is asleep", "data": data}
         await client.send({"id": question["id"], "error": error})
         await client.answer_to(calling)
@@ -192,8 +220,13 @@ async def test_nonsense_from_the_client_is_refused_and_nobody_waits() -> None:
 
     backend = fake("run")
     backend.on("tools/call", run)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy", roots={}) as client:
-        calling = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy", roots={}) as client,
+    ):
+        calling = await client.ask(
+            "tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}}
+        )
         question = await client.wait_for(lambda message: message.get("method") == "roots/list")
         await client.send({"id": question["id"], "result": {"roots": "nonsense"}})
         assert "result" in await client.answer_to(calling)
@@ -211,14 +244,18 @@ async def test_log_messages_reach_the_client_that_called(matrix: Matrix, upstrea
             done.set()
 
     era = "legacy" if upstream.startswith("legacy") else "modern"
-    async with connect(matrix.gateway, "http", era, logging_callback=log, log_level="debug") as client:
+    async with connect(
+        matrix.gateway, "http", era, logging_callback=log, log_level="debug"
+    ) as client:
         await client.call_tool(f"{upstream}__test_tool_with_logging", {})
         await asyncio.wait_for(done.wait(), PATIENCE_S)
     assert heard == ["Tool execution started", "Tool processing data", "Tool execution completed"]
 
 
 @pytest.mark.parametrize("upstream", ["modern_stdio", "modern_http"])
-async def test_a_modern_client_answers_a_modern_server_in_rounds(matrix: Matrix, upstream: str) -> None:
+async def test_a_modern_client_answers_a_modern_server_in_rounds(
+    matrix: Matrix, upstream: str
+) -> None:
     ada = Person("Ada")
 
     async def elicit(_: Any, params: Any) -> types.ElicitResult:

@@ -20,7 +20,11 @@ PATIENCE = 60
 
 
 def tool(name: str, *params: str, **more: Any) -> Raw:
-    schema = {"type": "object", "properties": {param: {"type": "integer"} for param in params}, "required": [*params]}
+    schema = {
+        "type": "object",
+        "properties": {param: {"type": "integer"} for param in params},
+        "required": [*params],
+    }
     return {"name": name, "description": f"The {name} of numbers.", "inputSchema": schema, **more}
 
 
@@ -29,9 +33,12 @@ ADD = tool("add", "a", "b")
 
 @dataclass
 class Calculator:
-    """A server that counts how many of its calls run at the same time, and whose `wait` waits to be let go."""
+    """A server that counts how many of its calls run at the same time, and whose `wait` waits to be
+    let go."""
 
-    backend: FakeBackend = field(default_factory=lambda: FakeBackend([ADD, tool("wait"), tool("big")]))
+    backend: FakeBackend = field(
+        default_factory=lambda: FakeBackend([ADD, tool("wait"), tool("big")])
+    )
     running: int = 0
     most: int = 0
     cancelled: int = 0
@@ -44,7 +51,10 @@ class Calculator:
         self._met = asyncio.Event()
         self.backend.on_call("add", self._add)
         self.backend.on_call("wait", self._wait)
-        self.backend.on_call("big", lambda _: {"content": [{"type": "text", "text": json.dumps(["x" * 100] * 20_000)}]})
+        self.backend.on_call(
+            "big",
+            lambda _: {"content": [{"type": "text", "text": json.dumps(["x" * 100] * 20_000)}]},
+        )
 
     async def _add(self, given: Raw) -> Raw:
         self.running += 1
@@ -54,7 +64,10 @@ class Calculator:
         await asyncio.wait_for(self._met.wait(), PATIENCE)
         self.running -= 1
         value = {"result": given["a"] + given["b"]}
-        return {"content": [{"type": "text", "text": json.dumps(value)}], "structuredContent": value}
+        return {
+            "content": [{"type": "text", "text": json.dumps(value)}],
+            "structuredContent": value,
+        }
 
     async def _wait(self, _: Raw) -> Raw:
         self.waiting.set()
@@ -97,8 +110,13 @@ class House:
 async def house(config: Config | None = None, **options: Any) -> AsyncGenerator[House]:
     calculator = Calculator()
     backends = {"calculator": calculator.backend, "data-server": FakeBackend([tool("get-all")])}
-    backends["data-server"].on_call("get-all", lambda _: {"content": [{"type": "text", "text": '[{"id": 1}]'}]})
-    async with gateway_over(backends, config or Config()) as gateway, connect(gateway, **options) as client:
+    backends["data-server"].on_call(
+        "get-all", lambda _: {"content": [{"type": "text", "text": '[{"id": 1}]'}]}
+    )
+    async with (
+        gateway_over(backends, config or Config()) as gateway,
+        connect(gateway, **options) as client,
+    ):
         made = House(gateway, client, calculator)
 
         def heard(event: Event) -> None:
@@ -122,7 +140,12 @@ THREE = {
     "javascript": "await Promise.all([0, 1, 2].map(n => calculator.add({a: n, b: 1})))",
     "typescript": "await Promise.all([0, 1, 2].map((n: number) => calculator.add({a: n, b: 1})))",
 }
-SEVEN = {"python": "3 + 4", "lua": "3 + 4", "javascript": "3 + 4", "typescript": "(3 + 4) as number"}
+SEVEN = {
+    "python": "3 + 4",
+    "lua": "3 + 4",
+    "javascript": "3 + 4",
+    "typescript": "(3 + 4) as number",
+}
 CAUGHT = {
     "python": "try:\n    await calculator.add(a=1)\nexcept Exception as e:\n    result(str(e))",
     "lua": "local ok, e = pcall(function() return calculator.add({a = 1}):await() end)\nresult(tostring(e))",
@@ -199,8 +222,12 @@ async def test_a_call_nobody_awaits_is_cancelled_and_said(language: str):
 
 
 @every
-@pytest.mark.parametrize(("transport", "era"), [("memory", "modern"), ("http", "legacy"), ("stdio", "legacy")])
-async def test_a_client_that_gives_up_ends_the_script_and_its_calls(language: str, transport: Any, era: Any):
+@pytest.mark.parametrize(
+    ("transport", "era"), [("memory", "modern"), ("http", "legacy"), ("stdio", "legacy")]
+)
+async def test_a_client_that_gives_up_ends_the_script_and_its_calls(
+    language: str, transport: Any, era: Any
+):
     async with house(transport=transport, era=era) as here:
         asking = asyncio.create_task(here.run(WAITS[language], language))
         await asyncio.wait_for(here.calculator.waiting.wait(), PATIENCE)
@@ -219,13 +246,17 @@ async def test_what_is_stored_is_there_for_the_next_script_of_the_same_client_al
         await here.run(put.get(language, "store('k', [1, {a: 2}])"), language)
         assert await here.value(read, language) == 1
         async with connect(here.gateway, era="legacy") as other:
-            result: Any = await other.call_tool("run_code", {"code": "load('k')", "language": "python"})
+            result: Any = await other.call_tool(
+                "run_code", {"code": "load('k')", "language": "python"}
+            )
             assert "returned nothing" in result.content[0].text
 
 
 @every
 async def test_what_is_printed_comes_after_the_answer(language: str):
-    say = {"python": "print('a', 1)\n2", "lua": "print('a', 1)\nreturn 2"}.get(language, "console.log('a', 1);\n2")
+    say = {"python": "print('a', 1)\n2", "lua": "print('a', 1)\nreturn 2"}.get(
+        language, "console.log('a', 1);\n2"
+    )
     async with house() as here:
         result = await here.run(say, language)
         assert result.content[0].text == "2"
@@ -251,9 +282,15 @@ async def test_search_describe_and_call_are_there_inside(language: str):
 
 @every
 async def test_names_that_are_no_identifiers_are_called_as_such(language: str):
-    code = {"python": "(await data_server.get_all())[0]['id']", "lua": "return data_server.get_all({}):await()[1].id"}
+    code = {
+        "python": "(await data_server.get_all())[0]['id']",
+        "lua": "return data_server.get_all({}):await()[1].id",
+    }
     async with house() as here:
-        assert await here.value(code.get(language, "(await data_server.get_all())[0].id"), language) == 1
+        assert (
+            await here.value(code.get(language, "(await data_server.get_all())[0].id"), language)
+            == 1
+        )
 
 
 async def test_every_call_is_recorded_under_its_caller():
@@ -273,7 +310,9 @@ async def test_a_profile_s_scripts_see_what_the_profile_sees():
 
 async def test_a_wrong_name_gets_the_nearest_and_the_line():
     async with house() as here:
-        assert "Did you mean calculator.add?" in await here.trouble("1\nawait calculator.ad(a=1, b=2)")
+        assert "Did you mean calculator.add?" in await here.trouble(
+            "1\nawait calculator.ad(a=1, b=2)"
+        )
         said = await here.trouble("1\n2\nawait calculatr.add(a=1, b=2)")
         assert "at line 3: await calculatr.add(a=1, b=2)" in said
         assert "Did you mean the server calculator?" in said
@@ -285,7 +324,9 @@ async def test_calls_are_limited_in_number_and_at_once():
         here.calculator.together = 2
         await here.value(THREE["python"])
         assert here.calculator.most == 2
-        tries = "    try:\n        await calculator.add(a=n, b=0)\n    except Exception:\n        pass"
+        tries = (
+            "    try:\n        await calculator.add(a=n, b=0)\n    except Exception:\n        pass"
+        )
         said = await here.trouble(f"for n in range(9):\n{tries}")
         assert "a script may make 4 calls" in said
 
@@ -302,7 +343,11 @@ async def test_an_answer_over_its_budget_becomes_a_handle():
 async def test_only_the_languages_of_the_configuration_are_run():
     async with house(Config(code=CodeConfig(languages=("lua",)))) as here:
         (code,) = [one for one in (await here.client.list_tools()).tools if one.name == "run_code"]
-        assert code.input_schema["properties"]["language"] == {"type": "string", "enum": ["lua"], "default": "lua"}
+        assert code.input_schema["properties"]["language"] == {
+            "type": "string",
+            "enum": ["lua"],
+            "default": "lua",
+        }
         assert "python is not run here" in await here.trouble("1", "python")
 
 
@@ -346,7 +391,10 @@ async def test_what_may_be_stored_is_what_the_configuration_says():
 
 async def test_a_lua_call_that_is_not_awaited_is_no_answer():
     async with house() as here:
-        for code in ("return calculator.add({a = 1, b = 2})", "return #calculator.add({a = 1, b = 2})"):
+        for code in (
+            "return calculator.add({a = 1, b = 2})",
+            "return #calculator.add({a = 1, b = 2})",
+        ):
             assert ":await()" in await here.trouble(code, "lua")
 
 

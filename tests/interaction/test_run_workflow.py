@@ -1,4 +1,5 @@
-"""Workflows through the gateway: by every door, stopped and resumed, refused with advice, planned and remembered."""
+"""Workflows through the gateway: by every door, stopped and resumed, refused with advice, planned
+and remembered."""
 
 import asyncio
 import json
@@ -23,9 +24,15 @@ PATIENCE = 60
 READS = {"readOnlyHint": True}
 
 
-def tool(name: str, words: str, hints: Raw | None = None, output: Raw | None = None, **params: str) -> Raw:
+def tool(
+    name: str, words: str, hints: Raw | None = None, output: Raw | None = None, **params: str
+) -> Raw:
     schema = {"type": "object", "properties": {key: {"type": kind} for key, kind in params.items()}}
-    made: Raw = {"name": name, "description": words, "inputSchema": {**schema, "required": [*params]}}
+    made: Raw = {
+        "name": name,
+        "description": words,
+        "inputSchema": {**schema, "required": [*params]},
+    }
     made["annotations"] = hints or {}
     return {**made, "outputSchema": output} if output else made
 
@@ -39,7 +46,10 @@ PEOPLE = {
     "properties": {
         "users": {
             "type": "array",
-            "items": {"type": "object", "properties": {"id": {"type": "integer"}, "mail": {"type": "string"}}},
+            "items": {
+                "type": "object",
+                "properties": {"id": {"type": "integer"}, "mail": {"type": "string"}},
+            },
         }
     },
 }
@@ -99,12 +109,17 @@ class Office:
 
     @property
     def called(self) -> list[str]:
-        return [params["name"] for method, params in self.backend.requests if method == "tools/call"]
+        return [
+            params["name"] for method, params in self.backend.requests if method == "tools/call"
+        ]
 
 
 @asynccontextmanager
 async def house(
-    transport: Transport = "memory", era: Era = "modern", profile: str | None = None, **settings: Any
+    transport: Transport = "memory",
+    era: Era = "modern",
+    profile: str | None = None,
+    **settings: Any,
 ) -> AsyncGenerator[tuple[Client, Office]]:
     office = Office()
     async with (
@@ -132,7 +147,11 @@ MAIL: Raw = {
     "for_each": "${all.users}",
     "arguments": {"to": "${item.mail}", "text": "Hello ${item.id}, ${inputs.greeting}"},
 }
-DELETE: Raw = {"id": "drop", "tool": "office.delete_user", "arguments": {"id": "${all.users[0].id}"}}
+DELETE: Raw = {
+    "id": "drop",
+    "tool": "office.delete_user",
+    "arguments": {"id": "${all.users[0].id}"},
+}
 GET: Raw = {"id": "one", "tool": "office.get_user", "arguments": {"id": "${all.users[1].id}"}}
 WAIT: Raw = {"id": "wait", "tool": "office.wait", "depends_on": ["all"]}
 
@@ -143,7 +162,9 @@ async def test_steps_run_by_every_door_and_an_approval_is_a_resume(transport: Tr
     async with house(transport, era) as (client, office):
         asked = await flow(client, LIST, MAIL, DELETE, inputs={"greeting": "welcome"})
         assert not asked.is_error
-        assert 'step drop would call office.delete_user with {"id": 1}' in said(asked).replace('"id":1', '"id": 1')
+        assert 'step drop would call office.delete_user with {"id": 1}' in said(asked).replace(
+            '"id":1', '"id": 1'
+        )
         assert "delete_user" not in office.called
         done = await flow(client, resume=handle(asked))
         assert done.structured_content == {
@@ -167,8 +188,16 @@ async def test_what_failed_is_tried_again_by_resume_and_what_is_done_is_not():
 
 async def test_a_step_corrected_with_resume_is_followed_by_those_that_wait_for_it():
     async with house() as (client, office):
-        wrong: Raw = {"id": "one", "tool": "office.get_user", "arguments": {"id": "${all.users[1].mail}"}}
-        mail: Raw = {"id": "mail", "tool": "office.send_mail", "arguments": {"to": "${one.mail}", "text": "Hello"}}
+        wrong: Raw = {
+            "id": "one",
+            "tool": "office.get_user",
+            "arguments": {"id": "${all.users[1].mail}"},
+        }
+        mail: Raw = {
+            "id": "mail",
+            "tool": "office.send_mail",
+            "arguments": {"to": "${one.mail}", "text": "Hello"},
+        }
         failed = await flow(client, LIST, wrong, mail)
         assert failed.is_error
         assert "steps=[…] to replace those of the same id" in said(failed)
@@ -186,13 +215,14 @@ async def test_a_reference_in_another_tool_s_style_is_noted():
             "arguments": {"to": "a@x.test", "text": "{{ all.users[0].mail }}"},
         }
         done = await flow(client, LIST, mail)
-        note = (
-            "Note: step mail arguments.text: {{ all.users[0].mail }} looks like a reference: write ${all.users[0].mail}"
-        )
+        note = "Note: step mail arguments.text: {{ all.users[0].mail }} looks like a reference: write ${all.users[0].mail}"
         assert note in said(done)
         refused = await flow(client, LIST, {**GET, "arguments": {"id": "$all.users[0].id"}})
         assert refused.is_error
-        assert "perhaps because: step one arguments.id: $all.users[0].id looks like a reference" in said(refused)
+        assert (
+            "perhaps because: step one arguments.id: $all.users[0].id looks like a reference"
+            in said(refused)
+        )
 
 
 async def test_two_resumes_at_once_run_a_step_once():
@@ -276,7 +306,9 @@ async def test_a_client_that_goes_away_cancels_its_run():
         await asyncio.wait([asked], timeout=PATIENCE)
 
 
-@pytest.mark.parametrize(("transport", "era"), [("memory", "legacy"), ("stdio", "modern"), ("http", "modern")])
+@pytest.mark.parametrize(
+    ("transport", "era"), [("memory", "legacy"), ("stdio", "modern"), ("http", "modern")]
+)
 async def test_progress_tells_each_step_and_the_run(transport: Transport, era: Era):
     heard: list[tuple[float, float | None, str | None]] = []
 
@@ -305,7 +337,9 @@ async def test_a_large_value_is_kept_and_read_in_parts():
         assert len(said(done)) < 40_000
         found = re.search(r"portico://result/([\w-]+)", said(done) + str(done.content))
         assert found, said(done)[:2_000]
-        part = await client.call_tool("read_result", {"result_id": found[1], "path": "rows[2999].n"})
+        part = await client.call_tool(
+            "read_result", {"result_id": found[1], "path": "rows[2999].n"}
+        )
         assert "2999" in said(part)
 
 
@@ -314,19 +348,42 @@ async def test_a_large_value_is_kept_and_read_in_parts():
     [
         ([{"id": "a", "tool": "office.get_usr", "arguments": {"id": 1}}], "get_user"),
         ([{"id": "a", "tool": "office.get_user"}], "requires it"),
-        ([{"id": "a", "tool": "office.get_user", "arguments": {"id": "${b.id}"}}], "there is no step"),
-        ([{"id": "a", "tool": "office.archive", "depends_on": ["a"]}], "waits for itself"),
-        ([{"id": "a", "tool": "office.archive", "depends_on": ["b"] * 2_000}], "it is a list of step ids"),
-        ([{"id": "a", "tool": "office.get_user", "arguments": {"id": "${" * 500}}], "is not closed"),
-        ([{"id": "a", "tool": "office.get_user", "arguments": {"id": "${x}" * 10_000}}], "10,000 references"),
         (
-            [{"id": "a", "tool": "office.get_user", "arguments": {"id": f"${{x.{'y' * 900}}}" * 50}}],
+            [{"id": "a", "tool": "office.get_user", "arguments": {"id": "${b.id}"}}],
+            "there is no step",
+        ),
+        ([{"id": "a", "tool": "office.archive", "depends_on": ["a"]}], "waits for itself"),
+        (
+            [{"id": "a", "tool": "office.archive", "depends_on": ["b"] * 2_000}],
+            "it is a list of step ids",
+        ),
+        (
+            [{"id": "a", "tool": "office.get_user", "arguments": {"id": "${" * 500}}],
+            "is not closed",
+        ),
+        (
+            [{"id": "a", "tool": "office.get_user", "arguments": {"id": "${x}" * 10_000}}],
+            "10,000 references",
+        ),
+        (
+            [
+                {
+                    "id": "a",
+                    "tool": "office.get_user",
+                    "arguments": {"id": f"${{x.{'y' * 900}}}" * 50},
+                }
+            ],
             "20,000 characters",
         ),
-        ([{"id": "a", "tool": "office.archive", **{f"k{n}": 1 for n in range(20_000)}}], "there is no"),
+        (
+            [{"id": "a", "tool": "office.archive", **{f"k{n}": 1 for n in range(20_000)}}],
+            "there is no",
+        ),
     ],
 )
-async def test_what_cannot_run_is_refused_with_advice_before_anything_runs(steps: list[Raw], words: str):
+async def test_what_cannot_run_is_refused_with_advice_before_anything_runs(
+    steps: list[Raw], words: str
+):
     async with house() as (client, office):
         refused = await flow(client, *steps)
         assert refused.is_error
@@ -338,7 +395,9 @@ async def test_what_cannot_run_is_refused_with_advice_before_anything_runs(steps
 async def test_an_expression_that_doubles_its_list_is_stopped():
     bomb = "all.users" + " | [@, @][]" * 40
     async with house() as (client, office):
-        failed = await flow(client, LIST, {"id": "a", "tool": "office.archive", "if": f"length({bomb}) > `1`"})
+        failed = await flow(
+            client, LIST, {"id": "a", "tool": "office.archive", "if": f"length({bomb}) > `1`"}
+        )
         assert failed.is_error
         assert "archive" not in office.called
 
@@ -372,9 +431,15 @@ async def test_a_plan_runs_at_once_only_when_it_is_ready_and_asked_for():
         assert "Workflow finished" in said(done)
         for intent, why in (
             ("delete a user of the office with id 1", "office.delete_user is not marked read-only"),
-            ("send a mail to somebody", "to, text are missing; office.send_mail is not marked read-only"),
+            (
+                "send a mail to somebody",
+                "to, text are missing; office.send_mail is not marked read-only",
+            ),
             ("archive everything", "office.archive is not marked read-only"),
-            ("list the users of the office and which printers jam", "not all that you said is in it"),
+            (
+                "list the users of the office and which printers jam",
+                "not all that you said is in it",
+            ),
         ):
             told = await flow(client, intent=intent, run=True)
             assert re.search(rf"^A plan of \d steps?, not run: .*{why}", said(told)), said(told)

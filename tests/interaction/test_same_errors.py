@@ -1,4 +1,5 @@
-"""The same failure reads the same by every way to a tool: its kind, what to do, whether to try again, parameters."""
+"""The same failure reads the same by every way to a tool: its kind, what to do, whether to try
+again, parameters."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -19,7 +20,11 @@ PATIENCE_S = 60
 LOOK: Raw = {
     "name": "look",
     "description": "Look at a place.",
-    "inputSchema": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"place": {"type": "string"}},
+        "required": ["place"],
+    },
     "annotations": {"readOnlyHint": True},
 }
 TAKES = "place: string"
@@ -57,13 +62,20 @@ def eye(kind: str) -> FakeBackend:
 
 @asynccontextmanager
 async def client_of(kind: str, exposure: Any) -> AsyncGenerator[Client]:
-    config = Config(exposure="meta", profiles={"other": Profile(exposure=exposure)}, intent="look at a place")
-    async with gateway_over({"eye": eye(kind)}, config) as gateway, connect(gateway, profile="other") as client:
+    config = Config(
+        exposure="meta", profiles={"other": Profile(exposure=exposure)}, intent="look at a place"
+    )
+    async with (
+        gateway_over({"eye": eye(kind)}, config) as gateway,
+        connect(gateway, profile="other") as client,
+    ):
         yield client
 
 
 def asked(kind: str) -> tuple[str, Raw]:
-    return "lok" if kind == "unknown_name" else "look", {} if kind == "invalid_arguments" else {"place": "here"}
+    return "lok" if kind == "unknown_name" else "look", {} if kind == "invalid_arguments" else {
+        "place": "here"
+    }
 
 
 async def called(client: Client, name: str, arguments: Raw) -> Any:
@@ -76,7 +88,9 @@ async def called(client: Client, name: str, arguments: Raw) -> Any:
 async def test_by_call_tool(kind: str, view: Raw):
     name, arguments = asked(kind)
     async with client_of(kind, "meta") as client:
-        answer = await called(client, "call_tool", {"name": f"eye.{name}", "arguments": arguments, **view})
+        answer = await called(
+            client, "call_tool", {"name": f"eye.{name}", "arguments": arguments, **view}
+        )
     _is_told(kind, answer)
 
 
@@ -116,12 +130,18 @@ async def test_in_a_workflow(kind: str):
     name, arguments = asked(kind)
     async with client_of(kind, "meta") as client:
         answer = await called(
-            client, "run_workflow", {"steps": [{"id": "one", "tool": f"eye.{name}", "arguments": arguments}]}
+            client,
+            "run_workflow",
+            {"steps": [{"id": "one", "tool": f"eye.{name}", "arguments": arguments}]},
         )
     assert answer.is_error
     text = said(answer)
     # Its arguments are looked at before anything runs, and each problem names its step.
-    assert ("step one arguments.place: eye.look requires it" if kind == "invalid_arguments" else WORDS[kind]) in text
+    assert (
+        "step one arguments.place: eye.look requires it"
+        if kind == "invalid_arguments"
+        else WORDS[kind]
+    ) in text
     assert ("Try again later." in text) == (kind == "busy")
 
 
@@ -137,7 +157,9 @@ def _is_told(kind: str, answer: Any) -> None:
     told = answer.meta["portico/error"]
     assert (told["kind"], told["retryable"]) == (kind, kind in RETRYABLE)
     assert bool(told.get("advice")) == (kind in ("unknown_name", "invalid_arguments", "busy"))
-    assert told.get("problems") == (['"place" is a required property'] if kind == "invalid_arguments" else None)
+    assert told.get("problems") == (
+        ['"place" is a required property'] if kind == "invalid_arguments" else None
+    )
     assert told.get("nearest") == (["eye.look"] if kind == "unknown_name" else None)
     assert told.get("code") == (-32000 if kind == "remote" else None)
     assert told.get("data") == ({"lens": 2} if kind == "remote" else None)

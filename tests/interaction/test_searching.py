@@ -1,4 +1,5 @@
-"""Searching as a client meets it: filters, verdicts, tools that share a place, explanations, and no model."""
+"""Searching as a client meets it: filters, verdicts, tools that share a place, explanations, and no
+model."""
 
 import asyncio
 import json
@@ -32,7 +33,9 @@ UNSERVED = (
 
 
 @asynccontextmanager
-async def house(backends: dict[str, Any] | None = None, **settings: Any) -> AsyncGenerator[GatewayRuntime]:
+async def house(
+    backends: dict[str, Any] | None = None, **settings: Any
+) -> AsyncGenerator[GatewayRuntime]:
     """A gateway that has listed and encoded everything; without backends, over the demo servers."""
     config = Config(servers={} if backends else make_demo_servers(), **settings)
     async with gateway_over(backends, config) as gateway:
@@ -67,7 +70,9 @@ def fresh_encoder() -> Iterator[None]:
 
 async def test_a_search_can_be_kept_to_tags() -> None:
     async with house() as gateway, connect(gateway) as client:
-        answer = await ask(client, "search_tools", query="convert a number", tags=["math"], limit=50)
+        answer = await ask(
+            client, "search_tools", query="convert a number", tags=["math"], limit=50
+        )
         assert {address.split(".")[0] for address in addresses(answer)} <= {"calculator", "units"}
         assert "tagged math" in answer
         one = await ask(client, "search_tools", query="convert a number", tags="MATH", limit=50)
@@ -78,12 +83,18 @@ async def test_a_wrong_tag_is_answered_with_the_known_ones() -> None:
     async with house() as gateway, connect(gateway) as client:
         result = await client.call_tool("search_tools", {"query": "convert", "tags": ["maths"]})
         assert result.is_error
-        assert said(result).startswith("unknown_name: there is no tag 'maths' here\nTags here: math, ")
+        assert said(result).startswith(
+            "unknown_name: there is no tag 'maths' here\nTags here: math, "
+        )
 
 
 async def test_tools_that_failed_or_were_slow_can_be_left_out() -> None:
     fake = FakeBackend(
-        [tool("send_a", "Send a letter."), tool("send_b", "Send a letter."), tool("send_c", "A letter.")]
+        [
+            tool("send_a", "Send a letter."),
+            tool("send_b", "Send a letter."),
+            tool("send_c", "A letter."),
+        ]
     )
     fake.on_call("send_a", lambda _: {**text("no"), "isError": True})
     fake.on_call("send_b", lambda _: text("sent"))
@@ -119,10 +130,16 @@ async def test_the_list_offers_no_filter_by_what_no_tool_has() -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("transport", ["memory", "http", "stdio"])
-async def test_what_no_tool_does_is_said_before_the_few_that_are_nearest(transport: Transport, era: Era) -> None:
+async def test_what_no_tool_does_is_said_before_the_few_that_are_nearest(
+    transport: Transport, era: Era
+) -> None:
     async with house() as gateway, connect(gateway, transport, era) as client:
         answers = [(query, await ask(client, "search_tools", query=query)) for query in UNSERVED]
-        weak = [(query, answer) for query, answer in answers if answer.startswith("No tool here seems to do")]
+        weak = [
+            (query, answer)
+            for query, answer in answers
+            if answer.startswith("No tool here seems to do")
+        ]
         assert len(weak) >= len(UNSERVED) / 2
         for query, answer in weak:
             assert answer.startswith(f"No tool here seems to do {query!r}.\nNearest server")
@@ -156,13 +173,22 @@ async def test_a_query_that_asks_for_nothing_matches_nothing() -> None:
 
 @pytest.mark.parametrize("detail", ["brief", "schema", "explain"])
 async def test_copies_of_a_tool_on_several_servers_take_one_place(detail: str) -> None:
-    copies = {f"lingua{n}": FakeBackend([tool("translate", "Translate a text into another language.")]) for n in "abc"}
+    copies = {
+        f"lingua{n}": FakeBackend([tool("translate", "Translate a text into another language.")])
+        for n in "abc"
+    }
     other = FakeBackend([tool("mow", "Mow the lawn.")])
     async with house({**copies, "other": other}) as gateway, connect(gateway) as client:
-        answer = await ask(client, "search_tools", query="translate a text into Greek", detail=detail)
+        answer = await ask(
+            client, "search_tools", query="translate a text into Greek", detail=detail
+        )
         assert sum("translate" in address for address in addresses(answer)) <= 1
         first, second, third = re.findall(r"lingua[abc]\.translate", answer)
-        assert {first, second, third} == {"linguaa.translate", "linguab.translate", "linguac.translate"}
+        assert {first, second, third} == {
+            "linguaa.translate",
+            "linguab.translate",
+            "linguac.translate",
+        }
         assert f"also: {second}, {third}" in answer
 
 
@@ -171,10 +197,15 @@ async def test_copies_of_a_tool_on_several_servers_take_one_place(detail: str) -
 
 async def test_an_agent_can_ask_why() -> None:
     async with house() as gateway, connect(gateway) as client:
-        answer = await ask(client, "search_tools", query="convert miles to km", detail="explain", limit=2)
+        answer = await ask(
+            client, "search_tools", query="convert miles to km", detail="explain", limit=2
+        )
         head, sure, first, *_ = answer.splitlines()
         assert head == "Best matches for 'convert miles to km':"
-        assert re.fullmatch(r"Confidence [01]\.\d\d \(nothing fits below 0\.\d+\); compared words and meaning\.", sure)
+        assert re.fullmatch(
+            r"Confidence [01]\.\d\d \(nothing fits below 0\.\d+\); compared words and meaning\.",
+            sure,
+        )
         assert re.match(
             r"1\. units\.convert_units: score [\d.]+; words [\d.]+ of a perfect match: .*convert \(.*name.*\).*; "
             r"meaning 0\.\d+ \(cosine\)",
@@ -184,7 +215,9 @@ async def test_an_agent_can_ask_why() -> None:
             "call_tool",
             {"name": "units.list_units", "arguments": {}},
         )
-        again = await ask(client, "search_tools", query="convert miles to km", detail="explain", limit=8)
+        again = await ask(
+            client, "search_tools", query="convert miles to km", detail="explain", limit=8
+        )
         assert "learnt +0.0" in again
         assert "called after searches like this" in again
 
@@ -233,7 +266,9 @@ async def test_the_model_is_not_read_where_no_tool_is_known(
         assert not get_shipped_encoder().is_loaded
 
 
-async def test_a_gateway_that_closes_at_once_does_not_wait_for_the_model(fresh_encoder: None) -> None:
+async def test_a_gateway_that_closes_at_once_does_not_wait_for_the_model(
+    fresh_encoder: None,
+) -> None:
     async with gateway_over({"post": FakeBackend()}):
         assert under_way("read encoder")
     assert not under_way("read encoder")

@@ -12,7 +12,9 @@ SAYS = re.compile(r"^(No tool here|Nearest server|Unlikely|Next:)", re.MULTILINE
 
 
 async def test_the_answer_that_nothing_fits_reads_as_the_page_shows_it() -> None:
-    (quoted,) = re.findall(r"```text\n(No tool here.*?)\n```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (quoted,) = re.findall(
+        r"```text\n(No tool here.*?)\n```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
     (query,) = re.findall(r"seems to do '(.+)'\.", quoted)
     async with house() as gateway, connect(gateway) as client:
         answer = await ask(client, "search_tools", query=query)

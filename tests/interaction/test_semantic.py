@@ -1,4 +1,5 @@
-"""Exposure `semantic`, and a `query` in the params of `tools/list`: the few tools that serve a purpose, listed."""
+"""Exposure `semantic`, and a `query` in the params of `tools/list`: the few tools that serve a
+purpose, listed."""
 
 import asyncio
 import json
@@ -37,7 +38,10 @@ def servers() -> dict[str, FakeBackend]:
     mail.on_call("send_mail", lambda arguments: text(f"sent to {arguments['to']}"))
     mail.on_call("find_mail", lambda arguments: text("found"))
     weather = FakeBackend(
-        [tool("forecast", "Tell tomorrow's weather in a city.", city="string"), tool("tides", "Tides.")]
+        [
+            tool("forecast", "Tell tomorrow's weather in a city.", city="string"),
+            tool("tides", "Tides."),
+        ]
     )
     weather.on_call("forecast", lambda arguments: text("sunny"))
     return {"post": mail, "weather": weather}
@@ -61,7 +65,9 @@ async def encoded(gateway: GatewayRuntime) -> None:
 
 
 @asynccontextmanager
-async def house(backends: dict[str, FakeBackend] | None = None, **more: Any) -> AsyncGenerator[GatewayRuntime]:
+async def house(
+    backends: dict[str, FakeBackend] | None = None, **more: Any
+) -> AsyncGenerator[GatewayRuntime]:
     async with gateway_over(backends or servers(), configured(**more)) as gateway:
         await encoded(gateway)
         yield gateway
@@ -75,7 +81,10 @@ async def reached(
         async with raw_lines(gateway.get_endpoint(profile), era) as client:
             yield client
     else:
-        async with serve_http(gateway) as url, raw_http(f"{url}/p/{profile}" if profile else url, era) as client:
+        async with (
+            serve_http(gateway) as url,
+            raw_http(f"{url}/p/{profile}" if profile else url, era) as client,
+        ):
             yield client
 
 
@@ -102,7 +111,12 @@ async def test_the_tools_for_the_intent_are_listed_whole_beside_the_meta_tools_a
         assert sending["inputSchema"]["properties"] == {"to": {"type": "string"}}
         assert listed["_meta"][KEY] == {"listed": 2, "of": 4}
         assert said(await call(client, "post__send_mail", to="Ann")) == "sent to Ann"
-        assert said(await call(client, "call_tool", name="weather.forecast", arguments={"city": "Oslo"})) == "sunny"
+        assert (
+            said(
+                await call(client, "call_tool", name="weather.forecast", arguments={"city": "Oslo"})
+            )
+            == "sunny"
+        )
         wrong = await call(client, "post__send_mail", to={"name": "Ann"})
         assert wrong["result"]["isError"]
         assert "to" in said(wrong)
@@ -110,7 +124,9 @@ async def test_the_tools_for_the_intent_are_listed_whole_beside_the_meta_tools_a
 
 
 @pytest.mark.parametrize(("era", "wire"), ERAS_AND_WIRES)
-async def test_a_query_lists_what_serves_it_and_a_plain_list_stays_as_it_was(era: Era, wire: str) -> None:
+async def test_a_query_lists_what_serves_it_and_a_plain_list_stays_as_it_was(
+    era: Era, wire: str
+) -> None:
     async with house() as gateway:
         for profile in ("meta", "code", "full", None):
             async with reached(gateway, era, wire, profile) as client:
@@ -126,11 +142,16 @@ async def serves_a_query(client: RawClient, *, ours: bool) -> None:
     assert (len(listed["tools"]) > len(found)) is ours
     assert said(await call(client, "weather__forecast", city="Oslo")) == "sunny"
     assert json.dumps(await result(client, "tools/list")) == before
-    assert json.dumps(await result(client, "tools/list", {"query": " "})) == before, "nothing is asked for"
+    assert json.dumps(await result(client, "tools/list", {"query": " "})) == before, (
+        "nothing is asked for"
+    )
 
 
 async def test_a_query_that_is_no_text_is_refused() -> None:
-    async with gateway_over(servers(), configured()) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
+    async with (
+        gateway_over(servers(), configured()) as gateway,
+        raw_lines(gateway.get_endpoint(), "modern") as client,
+    ):
         refused = (await client.request("tools/list", {"query": ["mail"]}))["error"]
         assert refused["code"] == -32602
         assert "is text" in refused["message"]
@@ -165,7 +186,9 @@ async def test_a_cursor_of_another_query_is_refused(monkeypatch: pytest.MonkeyPa
     ):
         first = await result(client, "tools/list", {"query": INTENT})
         again = {"cursor": first["nextCursor"]}
-        assert upstream_names(await result(client, "tools/list", {"query": INTENT, **again})) != upstream_names(first)
+        assert upstream_names(
+            await result(client, "tools/list", {"query": INTENT, **again})
+        ) != upstream_names(first)
         for params in (again, {"query": "weather", **again}):
             refused = (await client.request("tools/list", params))["error"]
             assert "another question" in refused["message"]
@@ -175,7 +198,10 @@ async def test_definitions_beyond_the_budget_are_left_out_and_named() -> None:
     backends = servers()
     backends["post"].listing["tools"][0]["description"] = "Send mail to people. " * 400
     config = configured(budgets=Budgets(listing=300))
-    async with gateway_over(backends, config) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
+    async with (
+        gateway_over(backends, config) as gateway,
+        raw_lines(gateway.get_endpoint(), "modern") as client,
+    ):
         listed = await result(client, "tools/list")
         assert "post__send_mail" not in upstream_names(listed)
         assert listed["_meta"][KEY]["left_out"] == ["post__send_mail"]
@@ -191,8 +217,12 @@ async def test_use_does_not_change_the_list_and_the_catalog_does() -> None:
             await call(client, "search_tools", query="weather")
             await call(client, "call_tool", name="weather.forecast", arguments={"city": "Oslo"})
         assert await result(client, "tools/list") == before
-        backends["weather"].change([tool("send_mail_to_people", "Send mail to people.", to="string")])
-        await client.wait_for(lambda message: message.get("method") == "notifications/tools/list_changed")
+        backends["weather"].change(
+            [tool("send_mail_to_people", "Send mail to people.", to="string")]
+        )
+        await client.wait_for(
+            lambda message: message.get("method") == "notifications/tools/list_changed"
+        )
         assert "weather__send_mail_to_people" in upstream_names(await result(client, "tools/list"))
 
 
@@ -209,11 +239,14 @@ async def test_a_change_that_brings_no_other_tools_is_not_told() -> None:
 
 
 async def test_until_meanings_are_known_words_choose_and_then_the_client_is_told() -> None:
-    async with gateway_over(servers(), Config(exposure="semantic", intent=UNSAID, top_k=1)) as gateway:
+    async with gateway_over(
+        servers(), Config(exposure="semantic", intent=UNSAID, top_k=1)
+    ) as gateway:
         await encoded(gateway)
         known = gateway.catalog.snapshot
         unread = Index.build(
-            (it for entry in known.servers.values() for it in build_documents(entry)), encoder=known.index.encoder
+            (it for entry in known.servers.values() for it in build_documents(entry)),
+            encoder=known.index.encoder,
         )
         gateway.catalog.snapshot = known.with_index(unread)
         async with raw_lines(gateway.get_endpoint(), "legacy") as client:
@@ -221,5 +254,7 @@ async def test_until_meanings_are_known_words_choose_and_then_the_client_is_told
             assert upstream_names(by_words) != ["post__send_mail"]
             gateway.catalog.snapshot = known
             gateway.bus.publish(EmbeddingsComputed())
-            await client.wait_for(lambda message: message.get("method") == "notifications/tools/list_changed")
+            await client.wait_for(
+                lambda message: message.get("method") == "notifications/tools/list_changed"
+            )
             assert upstream_names(await result(client, "tools/list")) == ["post__send_mail"]

@@ -18,7 +18,16 @@ from portico.testing import FakeBackend, connect, gateway_over, serve_http
 from portico.upstream.backend import Era, Raw
 from tests.fixtures.counter import counter
 from tests.interaction.fakes import fake, names, tool
-from tests.interaction.raw import Message, RawHttp, RawLines, call, envelope, raw_http, raw_lines, result
+from tests.interaction.raw import (
+    Message,
+    RawHttp,
+    RawLines,
+    call,
+    envelope,
+    raw_http,
+    raw_lines,
+    result,
+)
 from tests.interaction.upstreams import CORNERS, Corner, configured
 
 PATIENCE_S = 30.0
@@ -76,7 +85,9 @@ async def leave(client: RawLines, listening: int | None, *uris: str) -> None:
 
 async def hear(client: RawLines) -> str:
     """The URI of the next resource a client is told of."""
-    return (await client.wait_for(lambda message: message.get("method") == UPDATED))["params"]["uri"]
+    return (await client.wait_for(lambda message: message.get("method") == UPDATED))["params"][
+        "uri"
+    ]
 
 
 async def told_of_none(client: RawLines, backend: FakeBackend) -> bool:
@@ -87,7 +98,8 @@ async def told_of_none(client: RawLines, backend: FakeBackend) -> bool:
     return not any(message.get("method") == UPDATED for message in client.unasked)
 
 
-# ── both eras, both directions ────────────────────────────────────────────────────────────────────────────────────────
+# ── both eras, both directions
+# ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("corner", CORNERS, ids=lambda corner: corner.name)
@@ -96,14 +108,18 @@ async def test_clients_of_both_eras_watch_a_real_server_of_either(corner: Corner
     uri = f"{OUTER}{inner}"
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(configured(corner))
-        gateway = await stack.enter_async_context(gateway_over(config=Config(servers={"s": server})))
+        gateway = await stack.enter_async_context(
+            gateway_over(config=Config(servers={"s": server}))
+        )
         old = await stack.enter_async_context(raw_lines(gateway.get_endpoint(), "legacy"))
         new = await stack.enter_async_context(raw_lines(gateway.get_endpoint(), "modern"))
         _, agreed = await watch(new, uri)
         assert agreed == [uri]
         await watch(old, uri)
         touched = await call(old, "call_tool", name="s.touch_resource", arguments={"uri": inner})
-        assert touched["result"]["structuredContent"]["watchers"] == (1 if corner.era == "legacy" else 0)
+        assert touched["result"]["structuredContent"]["watchers"] == (
+            1 if corner.era == "legacy" else 0
+        )
         assert [await hear(old), await hear(new)] == [uri, uri]
         await leave(old, None, uri)
         touched = await call(old, "call_tool", name="s.touch_resource", arguments={"uri": inner})
@@ -113,14 +129,17 @@ async def test_clients_of_both_eras_watch_a_real_server_of_either(corner: Corner
 
 
 @pytest.mark.parametrize("corner", CORNERS[1::2], ids=lambda corner: corner.name)
-async def test_a_client_that_looks_through_us_watches_by_the_servers_own_uri(corner: Corner) -> None:
+async def test_a_client_that_looks_through_us_watches_by_the_servers_own_uri(
+    corner: Corner,
+) -> None:
     uri = "test://watched-resource"
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(configured(corner))
         config = Config(servers={"s": server}, exposure="full", prefix="never")
         gateway = await stack.enter_async_context(gateway_over(config=config))
         clients = [
-            await stack.enter_async_context(raw_lines(gateway.get_endpoint(), era)) for era in ("legacy", "modern")
+            await stack.enter_async_context(raw_lines(gateway.get_endpoint(), era))
+            for era in ("legacy", "modern")
         ]
         for client in clients:
             assert client.introduction["capabilities"]["resources"]["subscribe"] is True
@@ -129,7 +148,8 @@ async def test_a_client_that_looks_through_us_watches_by_the_servers_own_uri(cor
         assert [await hear(client) for client in clients] == [uri, uri]
 
 
-# ── who tells the server, and who hears of it ─────────────────────────────────────────────────────────────────────────
+# ── who tells the server, and who hears of it
+# ─────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_server_is_told_by_the_first_and_left_by_the_last_of_either_era() -> None:
@@ -169,13 +189,19 @@ async def test_whoever_hangs_up_is_no_watcher_any_more(era: Era) -> None:
 
 async def test_two_subscriptions_of_one_client_end_each_for_itself() -> None:
     backend = watched_server()
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "modern") as client,
+    ):
         first, _ = await watch(client, f"{OUTER}r://1")
         second, _ = await watch(client, f"{OUTER}r://1")
         await leave(client, first)
         backend.say(UPDATED, {"uri": "r://1"})
         heard = await client.wait_for(
-            lambda message: message.get("method") == UPDATED and message["params"]["_meta"][SUBSCRIPTION] == second
+            lambda message: (
+                message.get("method") == UPDATED
+                and message["params"]["_meta"][SUBSCRIPTION] == second
+            )
         )
         assert heard["params"]["uri"] == f"{OUTER}r://1"
         assert told(backend, "unsubscribe") == []
@@ -183,7 +209,9 @@ async def test_two_subscriptions_of_one_client_end_each_for_itself() -> None:
         await until(lambda: told(backend, "unsubscribe") == ["r://1"])
 
 
-async def test_a_modern_client_hears_of_a_resource_under_each_uri_it_asked_by_and_of_no_other() -> None:
+async def test_a_modern_client_hears_of_a_resource_under_each_uri_it_asked_by_and_of_no_other() -> (
+    None
+):
     backend = watched_server()
     async with (
         gateway_over({"s": backend}) as gateway,
@@ -224,7 +252,9 @@ async def test_a_modern_client_is_told_what_it_will_not_hear_of() -> None:
             assert await told_of_none(client, backend)
 
 
-async def test_a_server_that_never_agrees_holds_up_no_client_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_never_agrees_holds_up_no_client_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def never(*_: object) -> Raw:
         await asyncio.Event().wait()
         return {}
@@ -244,7 +274,10 @@ async def test_a_server_that_never_agrees_holds_up_no_client_for_long(monkeypatc
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_that_was_started_anew_is_told_again_what_is_watched(era: Era) -> None:
     backend = watched_server()
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), era) as client,
+    ):
         await watch(client, f"{OUTER}r://1")
         backend.die()
         await result(client, "tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
@@ -265,10 +298,14 @@ async def test_watching_starts_a_server_and_keeps_it_up(era: Era) -> None:
         async with raw_lines(gateway.get_endpoint(), era) as client:
             await watch(client, f"{OUTER}r://1")
             assert told(backend, "subscribe") == ["r://1"], "once, though it was started for it"
-            await asyncio.wait_for(upstream.stop_if_idle(0.0, watchers.list_session_ids("s")), PATIENCE_S)
+            await asyncio.wait_for(
+                upstream.stop_if_idle(0.0, watchers.list_session_ids("s")), PATIENCE_S
+            )
             assert upstream.get_connection("") is not None
         await until(lambda: told(backend, "unsubscribe") == ["r://1"])
-        await asyncio.wait_for(upstream.stop_if_idle(0.0, watchers.list_session_ids("s")), PATIENCE_S)
+        await asyncio.wait_for(
+            upstream.stop_if_idle(0.0, watchers.list_session_ids("s")), PATIENCE_S
+        )
         assert upstream.get_connection("") is None
         assert not watchers.list_subscriptions("s")
 
@@ -292,7 +329,9 @@ async def test_who_comes_while_the_last_one_leaves_is_heard_after_it() -> None:
         going = asyncio.create_task(leave(old, None, f"{OUTER}r://1"))
         await asyncio.wait_for(leaving.wait(), PATIENCE_S)
         coming = asyncio.create_task(watch(new, f"{OUTER}r://1"))
-        async with raw_lines(gateway.get_endpoint(), "legacy") as other:  # by now it has been asked for
+        async with raw_lines(
+            gateway.get_endpoint(), "legacy"
+        ) as other:  # by now it has been asked for
             await result(other, "tools/list")
         released.set()
         await asyncio.wait_for(asyncio.gather(going, coming), PATIENCE_S)
@@ -302,7 +341,8 @@ async def test_who_comes_while_the_last_one_leaves_is_heard_after_it() -> None:
         assert await hear(new) == f"{OUTER}r://1"
 
 
-# ── servers that keep a state for each client ─────────────────────────────────────────────────────────────────────────
+# ── servers that keep a state for each client
+# ─────────────────────────────────────────────────────────────────────────
 
 COUNTED = "portico://backend/own/resource/count://now"
 
@@ -310,8 +350,12 @@ COUNTED = "portico://backend/own/resource/count://now"
 @asynccontextmanager
 async def counting() -> AsyncGenerator[GatewayRuntime]:
     command, *arguments = counter()
-    server = BackendConfig(command=command, args=tuple(arguments), isolation="session", protocol="legacy")
-    async with gateway_over(config=Config(servers={"own": server}, profiles={"p": Profile()})) as gateway:
+    server = BackendConfig(
+        command=command, args=tuple(arguments), isolation="session", protocol="legacy"
+    )
+    async with gateway_over(
+        config=Config(servers={"own": server}, profiles={"p": Profile()})
+    ) as gateway:
         yield gateway
 
 
@@ -332,7 +376,9 @@ async def test_an_own_instance_tells_its_own_client_alone(era: Era) -> None:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_server_that_was_taken_away_is_forgotten_with_the_last_who_watched_it(era: Era) -> None:
+async def test_a_server_that_was_taken_away_is_forgotten_with_the_last_who_watched_it(
+    era: Era,
+) -> None:
     async with counting() as gateway:
         async with raw_lines(gateway.get_endpoint(), era) as client:
             assert (await watch(client, COUNTED))[1] == [COUNTED]
@@ -348,7 +394,10 @@ async def test_a_server_that_was_taken_away_is_forgotten_with_the_last_who_watch
 
 async def listened(client: RawHttp, **meta: str) -> Message:
     """The first message in answer to a subscription, which is given up then."""
-    params = {"notifications": {"resourceSubscriptions": [COUNTED]}, "_meta": {**envelope(), **meta}}
+    params = {
+        "notifications": {"resourceSubscriptions": [COUNTED]},
+        "_meta": {**envelope(), **meta},
+    }
     frame = {"jsonrpc": "2.0", "id": 77, "method": "subscriptions/listen", "params": params}
     headers = {**client._headers, "mcp-method": "subscriptions/listen"}  # pyright: ignore[reportPrivateUsage]
     async with client.http.stream("POST", client.url, json=frame, headers=headers) as reply:
@@ -366,23 +415,31 @@ async def test_who_cannot_be_told_from_others_watches_no_instance_but_by_its_han
         async with serve_http(gateway) as url, raw_http(url, "modern") as client:
             begun = await call(client, "call_tool", name="own.count")
             mine = begun["result"]["_meta"][handle]
-            assert "resourceSubscriptions" not in (await listened(client))["params"]["notifications"]
+            assert (
+                "resourceSubscriptions" not in (await listened(client))["params"]["notifications"]
+            )
             agreed = (await listened(client, **{handle: mine}))["params"]["notifications"]
             assert agreed["resourceSubscriptions"] == [COUNTED]
             refused = await listened(client, **{handle: "made up"})
             assert "no such session" in refused["error"]["message"]
-        async with serve_http(gateway, token=token) as url, raw_http(url, "modern", token=token) as client:
+        async with (
+            serve_http(gateway, token=token) as url,
+            raw_http(url, "modern", token=token) as client,
+        ):
             agreed = (await listened(client))["params"]["notifications"]
             assert "resourceSubscriptions" not in agreed, "a token is not one client's alone"
             agreed = (await listened(client, **{handle: mine}))["params"]["notifications"]
             assert agreed["resourceSubscriptions"] == [COUNTED]
 
 
-# ── lists ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── lists
+# ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_storm_of_list_changes_is_few_listings_and_few_notifications_and_ends_with_the_last(era: Era) -> None:
+async def test_a_storm_of_list_changes_is_few_listings_and_few_notifications_and_ends_with_the_last(
+    era: Era,
+) -> None:
     backend = watched_server()
     async with (
         gateway_over({"s": backend}, Config(exposure="full")) as gateway,

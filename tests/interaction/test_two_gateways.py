@@ -114,7 +114,9 @@ async def test_a_gateway_that_comes_later_begins_with_what_the_others_know(
         assert late.upstreams["s"].state == "known"
 
 
-async def test_what_was_listed_elsewhere_since_is_known_after_a_start(tmp_path: Path, database: str) -> None:
+async def test_what_was_listed_elsewhere_since_is_known_after_a_start(
+    tmp_path: Path, database: str
+) -> None:
     offer = Offer(tmp_path)
     for gateway in ("b", "a"):
         async with running(offer.config(gateway, database)):
@@ -128,7 +130,9 @@ async def test_what_was_listed_elsewhere_since_is_known_after_a_start(tmp_path: 
         assert late.upstreams["s"].state == "known"
 
 
-async def test_a_server_configured_otherwise_is_not_taken_for_the_same(tmp_path: Path, database: str) -> None:
+async def test_a_server_configured_otherwise_is_not_taken_for_the_same(
+    tmp_path: Path, database: str
+) -> None:
     offer = Offer(tmp_path)
     theirs = offer.config("b", database)
     changed = theirs.servers["s"].model_copy(update={"env": {"MODE": "other"}})

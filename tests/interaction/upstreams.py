@@ -30,7 +30,9 @@ class Corner:
         return f"{self.era}_{self.transport}"
 
 
-CORNERS = tuple(Corner(era, transport) for era in ("legacy", "modern") for transport in ("stdio", "http"))
+CORNERS = tuple(
+    Corner(era, transport) for era in ("legacy", "modern") for transport in ("stdio", "http")
+)
 
 
 def options(corner: Corner) -> tuple[str, ...]:

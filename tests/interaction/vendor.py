@@ -1,4 +1,5 @@
-"""What a server says that no specification knows: definitions, results and errors, as they must arrive.
+"""What a server says that no specification knows: definitions, results and errors, as they must
+arrive.
 
 Data alone: the server of these (`vendor_server`) is started without site-packages.
 """
@@ -12,16 +13,31 @@ TOOL = {
     "description": "Ünïcode \u2028 and an emoji \U0001f600.",
     "inputSchema": {
         "type": "object",
-        "properties": {"what": {"type": "string", "x-hint": [None, {}]}, "number": {"type": "integer"}},
+        "properties": {
+            "what": {"type": "string", "x-hint": [None, {}]},
+            "number": {"type": "integer"},
+        },
         "$defs": {"unused": {"const": HUGE}},
         "x-vendor": {"nothing": None},
     },
     "outputSchema": {"type": "object", "x-vendor": 1},
     "annotations": {"readOnlyHint": True, "x-risk": {"level": 0.1, "none": None}},
-    "icons": [{"src": "data:image/png;base64,AA==", "mimeType": "image/png", "sizes": ["any"], "x-shade": None}],
+    "icons": [
+        {
+            "src": "data:image/png;base64,AA==",
+            "mimeType": "image/png",
+            "sizes": ["any"],
+            "x-shade": None,
+        }
+    ],
     "_meta": {"example.org/tier": HUGE, "example.org/nothing": None},
     "execution": {"taskSupport": "optional", "x-more": True},
-    "x-vendor": {"keeps": [1, 1.5, -0.25, 1e22, None, {"deep": True}], "big": -HUGE, "empty": {}, "text": ""},
+    "x-vendor": {
+        "keeps": [1, 1.5, -0.25, 1e22, None, {"deep": True}],
+        "big": -HUGE,
+        "empty": {},
+        "text": "",
+    },
 }
 
 RESULTS = {
@@ -35,7 +51,13 @@ RESULTS = {
                 "x-vendor": HUGE,
             }
         ],
-        "structuredContent": {"nothing": None, "list": [None, [], {}], "big": HUGE, "float": 1.0, "deep": {"a": None}},
+        "structuredContent": {
+            "nothing": None,
+            "list": [None, [], {}],
+            "big": HUGE,
+            "float": 1.0,
+            "deep": {"a": None},
+        },
         "isError": False,
         "_meta": {"example.org/kept": None, "example.org/big": -HUGE},
         "x-vendor": {"unknown": [None, False, 0, ""]},
@@ -53,7 +75,11 @@ RESULTS = {
         ]
     },
     "no content": {"x-only": True},
-    "failure": {"content": [{"type": "text", "text": "no"}], "isError": True, "structuredContent": {"why": None}},
+    "failure": {
+        "content": [{"type": "text", "text": "no"}],
+        "isError": True,
+        "structuredContent": {"why": None},
+    },
     "empty": {},
 }
 """By the word that asks for it."""

@@ -1,4 +1,5 @@
-"""A server of the handshake era on stdio that says everything in `vendor`; a script, run by its path."""
+"""A server of the handshake era on stdio that says everything in `vendor`; a script, run by its
+path."""
 
 import json
 import os
@@ -7,7 +8,14 @@ import sys
 if __name__ == "__main__":
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from tests.fixtures.broken_servers.healthy import INVALID_PARAMS, Healthy, Message, Refused, text, tool
+from tests.fixtures.broken_servers.healthy import (
+    INVALID_PARAMS,
+    Healthy,
+    Message,
+    Refused,
+    text,
+    tool,
+)
 from tests.interaction import vendor
 
 

@@ -8,7 +8,12 @@ def search(*shown: str, at: float = 0.0, words: str = "send mail") -> SearchReco
 
 
 def test_a_call_follows_the_latest_search_that_showed_its_tool():
-    talk, first, second, third = SessionActivity(), search("m.send"), search("m.send", "m.find"), search("c.add")
+    talk, first, second, third = (
+        SessionActivity(),
+        search("m.send"),
+        search("m.send", "m.find"),
+        search("c.add"),
+    )
     for one in (first, second, third):
         talk.add_search(one)
     assert talk.add_call("m.send", 1)[0] is second
@@ -30,7 +35,11 @@ def test_a_call_long_after_a_search_does_not_follow_it():
 def test_calling_a_tool_again_and_again_follows_a_search_once():
     talk = SessionActivity()
     talk.add_search(one := search("m.send", "m.find"))
-    assert [talk.add_call(tool, 1)[0] for tool in ("m.send", "m.send", "m.find")] == [one, None, one]
+    assert [talk.add_call(tool, 1)[0] for tool in ("m.send", "m.send", "m.find")] == [
+        one,
+        None,
+        one,
+    ]
     talk.add_search(again := search("m.send"))
     assert talk.add_call("m.send", 2)[0] is again
 
@@ -46,7 +55,9 @@ def test_a_session_that_only_searches_is_no_larger():
 
 def test_tools_called_one_after_another_go_together_once():
     talk = SessionActivity()
-    beside = [talk.add_call(tool, at)[1] for at, tool in enumerate(["a.a", "a.b", "a.a", "a.b", "a.c"])]
+    beside = [
+        talk.add_call(tool, at)[1] for at, tool in enumerate(["a.a", "a.b", "a.a", "a.b", "a.c"])
+    ]
     assert beside == [[], ["a.a"], [], [], ["a.a", "a.b"]]
 
 

@@ -1,4 +1,5 @@
-"""Who learns together, what counts at once, and that neither disk nor crowd stands in anybody's way."""
+"""Who learns together, what counts at once, and that neither disk nor crowd stands in anybody's
+way."""
 
 import asyncio
 import contextlib
@@ -28,12 +29,16 @@ class House:
     def __init__(self, path: Path | None = None, learning: LearningMode = "caller") -> None:
         self.now = 1_800_000_000.0
         self.bus = EventBus()
-        self.learner = Learner(learning, LearningStore(path, LearningLimits(30 * DAY)), self.bus, lambda: self.now)
+        self.learner = Learner(
+            learning, LearningStore(path, LearningLimits(30 * DAY)), self.bus, lambda: self.now
+        )
 
     def search(self, *shown: str, caller: Caller = ME, query: str = QUERY) -> None:
         self.bus.publish(ToolsFound(query, shown, caller))
 
-    def call(self, tool: str, caller: Caller = ME, ok: bool = True, cancelled: bool = False) -> None:
+    def call(
+        self, tool: str, caller: Caller = ME, ok: bool = True, cancelled: bool = False
+    ) -> None:
         self.bus.publish(ToolCalled(tool, "hash", 0.05, ok, caller, cancelled))
 
     async def lifts(self, query: str = QUERY, caller: Caller = ME) -> Mapping[str, Boost]:
@@ -63,7 +68,10 @@ async def test_what_is_heard_while_it_is_written_is_not_lost(tmp_path: Path):
     house.call("m.find")
     await asyncio.wait_for(writing, 20)
     await house.learner.close()
-    assert {row.tool for row in LearningStore(tmp_path / "h.sqlite3").load("/claude").used} == {"m.send", "m.find"}
+    assert {row.tool for row in LearningStore(tmp_path / "h.sqlite3").load("/claude").used} == {
+        "m.send",
+        "m.find",
+    }
 
 
 async def test_writing_that_is_cut_off_is_neither_lost_nor_done_twice(tmp_path: Path):
@@ -74,9 +82,9 @@ async def test_writing_that_is_cut_off_is_neither_lost_nor_done_twice(tmp_path: 
     writing.cancel()
     await asyncio.wait({writing}, timeout=20)
     await house.learner.close()
-    assert [(row.tool, row.weight) for row in LearningStore(tmp_path / "h.sqlite3").load("/claude").used] == [
-        ("m.send", 1)
-    ]
+    assert [
+        (row.tool, row.weight) for row in LearningStore(tmp_path / "h.sqlite3").load("/claude").used
+    ] == [("m.send", 1)]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +108,9 @@ async def test_requests_that_stand_alone_are_one_session_of_their_client():
     house, alone = House(), Caller("", "claude")
     house.search("m.send", caller=alone)
     house.call("m.send", caller=alone)
-    assert "called after searches like this" in (await house.lifts(caller=alone))["m.send"].reasons[0]
+    assert (
+        "called after searches like this" in (await house.lifts(caller=alone))["m.send"].reasons[0]
+    )
 
 
 async def test_tools_used_together_are_lifted_after_one_of_them():
@@ -111,7 +121,9 @@ async def test_tools_used_together_are_lifted_after_one_of_them():
     house.call("m.find", caller=other)
     before = (await house.lifts("anything"))["m.send"].reasons
     assert any("together" in reason for reason in before)
-    assert any("together" in reason for reason in (await house.lifts("anything", other))["m.send"].reasons)
+    assert any(
+        "together" in reason for reason in (await house.lifts("anything", other))["m.send"].reasons
+    )
     house.now += 3_600
     assert "m.send" not in await house.lifts("anything", other)
 
@@ -143,7 +155,9 @@ async def test_a_crowd_of_sessions_and_names_takes_bounded_room(tmp_path: Path):
         house.call("m.send", caller)
     await house.learner.flush()
     with sqlite3.connect(tmp_path / "h.sqlite3") as db:
-        assert db.execute("select count(distinct scope), max(length(scope)) from used").fetchone() == (100, 81)
+        assert db.execute(
+            "select count(distinct scope), max(length(scope)) from used"
+        ).fetchone() == (100, 81)
     await house.learner.close()
 
 
@@ -180,7 +194,9 @@ async def test_what_another_gateway_wrote_is_noticed_in_every_scope(tmp_path: Pa
         await house.learner.close()
 
 
-async def test_rows_that_say_something_else_cost_only_themselves(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+async def test_rows_that_say_something_else_cost_only_themselves(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     path = tmp_path / "h.sqlite3"
     house = House(path)
     house.search("m.send")
@@ -209,7 +225,9 @@ async def test_nothing_is_heard_after_the_end():
 
 
 @pytest.mark.parametrize("seen", [True, False])
-async def test_what_was_heard_before_something_was_forgotten_is_forgotten_too(tmp_path: Path, seen: bool):
+async def test_what_was_heard_before_something_was_forgotten_is_forgotten_too(
+    tmp_path: Path, seen: bool
+):
     house, other = House(tmp_path / "h.sqlite3"), LearningStore(tmp_path / "h.sqlite3")
     house.search("m.send", "m.find")
     house.call("m.send")
@@ -292,7 +310,9 @@ async def test_what_cannot_be_written_is_known_and_tried_again_and_complained_of
     house = House(tmp_path / "h.sqlite3")
     assert await house.lifts() == {}
     with contextlib.closing(sqlite3.connect(tmp_path / "h.sqlite3")) as db, db:
-        db.execute("create trigger full before insert on used begin select raise(abort, 'the disk is full'); end")
+        db.execute(
+            "create trigger full before insert on used begin select raise(abort, 'the disk is full'); end"
+        )
     house.search("m.send")
     house.call("m.send")
     heard = await house.lifts()
@@ -320,7 +340,9 @@ async def test_whoever_there_is_no_room_for_is_not_forgotten_meanwhile(tmp_path:
         await house.learner.flush()
         assert (await house.lifts())["m.find"].amount > 0.07
     await house.learner.close()
-    assert [row.weight for row in LearningStore(tmp_path / "h.sqlite3").load("/claude").used] == [pytest.approx(3)]
+    assert [row.weight for row in LearningStore(tmp_path / "h.sqlite3").load("/claude").used] == [
+        pytest.approx(3)
+    ]
 
 
 async def test_names_that_come_in_crowds_take_room_from_one_another(tmp_path: Path):

@@ -18,7 +18,14 @@ from tests.fixtures import broken
 from tests.fixtures.raw_client import RawClient
 from tests.lifetime.marks import MARK, PATIENCE_S, left_over, marked, new_mark
 
-SERVERS = ("healthy", "modern_only", "ignores_stdin_close", "ignores_sigterm", "leaves_child", "leaves_child_on_stdout")
+SERVERS = (
+    "healthy",
+    "modern_only",
+    "ignores_stdin_close",
+    "ignores_sigterm",
+    "leaves_child",
+    "leaves_child_on_stdout",
+)
 PROCESSES = 2 + len(SERVERS) + 2
 """The gateway, its guard, the servers, and the children of two of them."""
 
@@ -70,7 +77,9 @@ async def launch(*arguments: str, mark: str) -> asyncio.subprocess.Process:
         stderr=subprocess.DEVNULL,
         env={
             # What our own variables say would win over the file that a test wrote.
-            **{name: value for name, value in os.environ.items() if not name.startswith("PORTICO_")},
+            **{
+                name: value for name, value in os.environ.items() if not name.startswith("PORTICO_")
+            },
             MARK: mark,
             "PYTHONPATH": os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")])),
         },
@@ -89,7 +98,9 @@ async def over_stdio(folder: Path) -> AsyncGenerator[House]:
         await client.handshake()
 
         async def works(name: str) -> bool:
-            return not (await client.call("call_tool", name=f"{name}.pid", arguments={})).get("isError")
+            return not (await client.call("call_tool", name=f"{name}.pid", arguments={})).get(
+                "isError"
+            )
 
         await _all_work(works)
         yield House(process, client, mark)
@@ -101,7 +112,9 @@ async def over_stdio(folder: Path) -> AsyncGenerator[House]:
 async def over_http(folder: Path) -> AsyncGenerator[House]:
     """`portico serve` whose client has come and gone."""
     mark = new_mark()
-    process = await launch("serve", "--port", "0", "--config", str(configuration(folder, mark)), mark=mark)
+    process = await launch(
+        "serve", "--port", "0", "--config", str(configuration(folder, mark)), mark=mark
+    )
     try:
         assert process.stdout is not None
         async with asyncio.timeout(PATIENCE_S):
@@ -109,7 +122,9 @@ async def over_http(folder: Path) -> AsyncGenerator[House]:
         async with Client(url) as client:
 
             async def works(name: str) -> bool:
-                result: Any = await client.call_tool("call_tool", {"name": f"{name}.pid", "arguments": {}})
+                result: Any = await client.call_tool(
+                    "call_tool", {"name": f"{name}.pid", "arguments": {}}
+                )
                 return not result.is_error
 
             await _all_work(works)
@@ -165,5 +180,7 @@ async def by_hanging_up(house: House) -> None:
 async def in_the_middle_of_a_call(house: House) -> None:
     """SIGTERM while a call is under way."""
     assert house.client is not None
-    await house.client.send_request("tools/call", {"name": "call_tool", "arguments": {"name": "healthy.echo"}})
+    await house.client.send_request(
+        "tools/call", {"name": "call_tool", "arguments": {"name": "healthy.echo"}}
+    )
     await by(signal.SIGTERM)(house)

@@ -1,4 +1,5 @@
-"""Every process a test has started, wherever it went: found by a mark in its environment, which children inherit."""
+"""Every process a test has started, wherever it went: found by a mark in its environment, which
+children inherit."""
 
 import asyncio
 import secrets

@@ -1,4 +1,5 @@
-"""Two hundred starts and stops later everything is as it was: processes, descriptors, threads, tasks."""
+"""Two hundred starts and stops later everything is as it was: processes, descriptors, threads,
+tasks."""
 
 import asyncio
 import gc
@@ -37,13 +38,21 @@ class Holdings:
     tasks: int
 
     def within(self, other: "Holdings") -> bool:
-        return all(mine <= others for mine, others in zip(vars(self).values(), vars(other).values(), strict=True))
+        return all(
+            mine <= others
+            for mine, others in zip(vars(self).values(), vars(other).values(), strict=True)
+        )
 
 
 def holdings() -> Holdings:
     tasks = [task for task in asyncio.all_tasks() if not task.done()]
-    # Threads of the loop's own pool come when there is work and stay, up to a number that is not ours to choose.
-    threads = [thread for thread in threading.enumerate() if not thread.name.startswith(("asyncio_", "ThreadPool"))]
+    # Threads of the loop's own pool come when there is work and stay, up to a number that is not
+    # ours to choose.
+    threads = [
+        thread
+        for thread in threading.enumerate()
+        if not thread.name.startswith(("asyncio_", "ThreadPool"))
+    ]
     return Holdings(len(OURS.children(recursive=True)), OURS.num_fds(), len(threads), len(tasks))
 
 
@@ -116,7 +125,9 @@ def test_the_same_on_the_loop_that_serves_http():
 
 
 async def test_a_server_that_dies_in_every_call_leaves_nothing():
-    async with gateway_over("dies_mid_call", protocol="legacy", restart={"tries": 1_000}) as gateway:
+    async with gateway_over(
+        "dies_mid_call", protocol="legacy", restart={"tries": 1_000}
+    ) as gateway:
         upstream = gateway.upstreams["dies_mid_call"]
 
         async def cycle() -> None:
@@ -154,7 +165,9 @@ async def test_sessions_that_come_and_go_leave_nothing():
         async def cycle() -> None:
             session = f"session-{next(numbers)}"
             async with asyncio.timeout(PATIENCE_S):
-                await upstream.request("tools/call", {"name": "echo", "arguments": {}}, session=session)
+                await upstream.request(
+                    "tools/call", {"name": "echo", "arguments": {}}, session=session
+                )
                 await upstream.end_session(session)
 
         await flat(cycle, 50)

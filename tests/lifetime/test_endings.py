@@ -1,6 +1,7 @@
 """However a gateway ends, every server it started ends with it, and so does every child of theirs.
 
-All endings are run at the same time, each by a gateway of its own over six servers of which five resist.
+All endings are run at the same time, each by a gateway of its own over six servers of which five
+resist.
 """
 
 import asyncio
@@ -46,7 +47,10 @@ async def _every_ending(folder: Path) -> Outcomes:
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def run(transport: str, ending: str) -> Outcome:
-        async with gate, over_stdio(folder) if transport == "stdio" else over_http(folder) as lived_in:
+        async with (
+            gate,
+            over_stdio(folder) if transport == "stdio" else over_http(folder) as lived_in,
+        ):
             gate.release()  # from here on it mostly waits
             try:
                 return await ended(lived_in, (STDIO if transport == "stdio" else HTTP)[ending])
@@ -54,7 +58,13 @@ async def _every_ending(folder: Path) -> Outcomes:
                 await gate.acquire()
 
     keys = [("stdio", ending) for ending in STDIO] + [("http", ending) for ending in HTTP]
-    return dict(zip(keys, await asyncio.gather(*(run(*key) for key in keys), return_exceptions=True), strict=True))
+    return dict(
+        zip(
+            keys,
+            await asyncio.gather(*(run(*key) for key in keys), return_exceptions=True),
+            strict=True,
+        )
+    )
 
 
 def outcome(outcomes: Outcomes, transport: str, ending: str) -> Outcome:

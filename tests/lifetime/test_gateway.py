@@ -1,4 +1,5 @@
-"""Ends that are not the end of a running gateway: of one that still starts, of one command, of a block of code."""
+"""Ends that are not the end of a running gateway: of one that still starts, of one command, of a
+block of code."""
 
 import asyncio
 import json
@@ -21,12 +22,16 @@ from tests.upstream.scripted import script
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups are POSIX")
 
-DEAF = script("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen(sys.argv[1], 'w').close()\ntime.sleep(120)")
+DEAF = script(
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen(sys.argv[1], 'w').close()\ntime.sleep(120)"
+)
 """Never answers, ignores its stdin and SIGTERM; makes a file when it is ready to."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_a_server_in_the_middle_of_its_start_does_not_outlive_the_gateway(number: signal.Signals, tmp_path: Path):
+async def test_a_server_in_the_middle_of_its_start_does_not_outlive_the_gateway(
+    number: signal.Signals, tmp_path: Path
+):
     mark, ready = new_mark(), tmp_path / "ready"
     file = configuration(tmp_path, mark, {"deaf": [*DEAF, str(ready)]})
     process = await launch("stdio", "--config", str(file), mark=mark)
@@ -37,9 +42,13 @@ async def test_a_server_in_the_middle_of_its_start_does_not_outlive_the_gateway(
 async def test_a_command_that_answers_and_ends_leaves_nothing_behind(tmp_path: Path):
     mark = new_mark()
     file = configuration(
-        tmp_path, mark, {name: broken(name) for name in ("healthy", "leaves_child", "ignores_sigterm")}
+        tmp_path,
+        mark,
+        {name: broken(name) for name in ("healthy", "leaves_child", "ignores_sigterm")},
     )
-    process = await launch("call", "leaves_child.child_pid", "--json", "--config", str(file), mark=mark)
+    process = await launch(
+        "call", "leaves_child.child_pid", "--json", "--config", str(file), mark=mark
+    )
     async with asyncio.timeout(PATIENCE_S):
         said, _ = await process.communicate()
     assert process.returncode == 0, said
@@ -64,7 +73,9 @@ async def test_a_function_that_never_returns_does_not_keep_the_gateway_from_endi
             if "stuck.forever" in json.dumps(found):
                 break
             await asyncio.sleep(0.05)
-    await client.send_request("tools/call", {"name": "call_tool", "arguments": {"name": "stuck.forever"}})
+    await client.send_request(
+        "tools/call", {"name": "call_tool", "arguments": {"name": "stuck.forever"}}
+    )
     await client.request("ping")
     assert (await ended(House(process, client, mark), by(number))).left == ()
 
@@ -87,7 +98,13 @@ async def begun(gateway: GatewayRuntime, mark: str, count: int) -> None:
 async def test_a_gateway_closed_by_its_owner_leaves_nothing_behind():
     mark = new_mark()
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    names = ("healthy", "modern_only", "ignores_stdin_close", "leaves_child", "leaves_child_on_stdout")
+    names = (
+        "healthy",
+        "modern_only",
+        "ignores_stdin_close",
+        "leaves_child",
+        "leaves_child_on_stdout",
+    )
     async with GatewayRuntime(config(mark, *names), manifests=ManifestStore(None)) as gateway:
         await begun(gateway, mark, 7)
     assert marked(mark) == []
@@ -98,7 +115,9 @@ async def test_a_gateway_whose_owner_fails_leaves_nothing_behind():
     mark = new_mark()
 
     async def own() -> None:
-        async with GatewayRuntime(config(mark, "healthy", "leaves_child"), manifests=ManifestStore(None)) as gateway:
+        async with GatewayRuntime(
+            config(mark, "healthy", "leaves_child"), manifests=ManifestStore(None)
+        ) as gateway:
             await begun(gateway, mark, 3)
             raise ZeroDivisionError
 
@@ -112,7 +131,9 @@ async def test_a_gateway_closed_while_its_servers_start_leaves_nothing_behind():
     names = ("healthy", "never_answers", "ignores_discover", "crash_on_start", "leaves_child")
     for patience in (0, 0.02, 0.1, 0.4):
         async with GatewayRuntime(config(mark, *names), manifests=ManifestStore(None)) as gateway:
-            await asyncio.wait({asyncio.ensure_future(gateway.wait_until_listed())}, timeout=patience)
+            await asyncio.wait(
+                {asyncio.ensure_future(gateway.wait_until_listed())}, timeout=patience
+            )
         assert marked(mark) == []
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert [task for task in others if "listed" not in repr(task)] == []
@@ -120,7 +141,9 @@ async def test_a_gateway_closed_while_its_servers_start_leaves_nothing_behind():
 
 async def test_closing_twice_at_once_closes_once():
     mark = new_mark()
-    async with GatewayRuntime(config(mark, "healthy", "ignores_stdin_close"), manifests=ManifestStore(None)) as gateway:
+    async with GatewayRuntime(
+        config(mark, "healthy", "ignores_stdin_close"), manifests=ManifestStore(None)
+    ) as gateway:
         await begun(gateway, mark, 2)
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(gateway.close(), gateway.close())
@@ -129,7 +152,9 @@ async def test_closing_twice_at_once_closes_once():
 
 async def test_a_close_that_is_cut_short_can_be_taken_up_again():
     mark = new_mark()
-    async with GatewayRuntime(config(mark, "ignores_stdin_close"), manifests=ManifestStore(None)) as gateway:
+    async with GatewayRuntime(
+        config(mark, "ignores_stdin_close"), manifests=ManifestStore(None)
+    ) as gateway:
         await begun(gateway, mark, 1)
         closing = asyncio.create_task(gateway.close())
         await asyncio.wait({closing}, timeout=0.1)

@@ -1,4 +1,5 @@
-"""A gateway that is killed while it writes: what it has written is there, whole, on either database."""
+"""A gateway that is killed while it writes: what it has written is there, whole, on either
+database."""
 
 import asyncio
 import contextlib
@@ -42,7 +43,9 @@ asyncio.run(main())
 async def test_a_gateway_that_is_killed_loses_no_batch_that_was_written_and_breaks_none(
     kind: str, batches: int, tmp_path: Path, request: pytest.FixtureRequest
 ):
-    postgres: PostgresDatabase | None = request.getfixturevalue("postgres") if kind == "postgresql" else None
+    postgres: PostgresDatabase | None = (
+        request.getfixturevalue("postgres") if kind == "postgresql" else None
+    )
     url = postgres.url if postgres else ""
     path = tmp_path / "data" / "record.sqlite3"
     process = await asyncio.create_subprocess_exec(

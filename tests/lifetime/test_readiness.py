@@ -1,4 +1,5 @@
-"""When work may be sent to a gateway: not before it knows its servers, nor when it ends, whatever else is broken."""
+"""When work may be sent to a gateway: not before it knows its servers, nor when it ends, whatever
+else is broken."""
 
 from pathlib import Path
 
@@ -20,7 +21,9 @@ class House:
         self.states: dict[str, LifecycleState] = {"mail": "ready", "notes": "known"}
         self.readiness = Readiness(
             lambda: self.listed,
-            lambda: [UpstreamStatus(name, "stdio", state, 0.0) for name, state in self.states.items()],
+            lambda: [
+                UpstreamStatus(name, "stdio", state, 0.0) for name, state in self.states.items()
+            ],
             record or GatewayStore(None, None),
             lambda: self.refused,
             start_timeout_s=5,

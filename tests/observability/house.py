@@ -1,4 +1,5 @@
-"""Usage, ledger and keeper over one record, the bus they listen to, and a clock that is set by hand."""
+"""Usage, ledger and keeper over one record, the bus they listen to, and a clock that is set by
+hand."""
 
 import asyncio
 import contextlib
@@ -41,10 +42,20 @@ class House:
         self.record = record or GatewayStore(None, None)
         self.usage = ToolUsage(self.record, self.bus, retention, clock=lambda: self.now)
         self.ledger = TokenLedger(
-            self.record, self.bus, lambda profile: self.costs.get(profile, 0), count=count, clock=lambda: self.now
+            self.record,
+            self.bus,
+            lambda profile: self.costs.get(profile, 0),
+            count=count,
+            clock=lambda: self.now,
         )
         self.keeper = UsageRecorder(
-            self.record, self.bus, self.usage, self.ledger, retention, maintenance_tasks=chores, clock=lambda: self.now
+            self.record,
+            self.bus,
+            self.usage,
+            self.ledger,
+            retention,
+            maintenance_tasks=chores,
+            clock=lambda: self.now,
         )
 
     def call(

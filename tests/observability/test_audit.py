@@ -1,4 +1,5 @@
-"""The audit log: when a client has its answer the line is there, it says what happened, and it gives nothing away."""
+"""The audit log: when a client has its answer the line is there, it says what happened, and it
+gives nothing away."""
 
 import asyncio
 import json
@@ -86,16 +87,22 @@ def asking(name: str, **arguments: Any) -> Raw:
 
 
 @pytest.mark.parametrize(
-    ("transport", "era"), [("memory", "modern"), ("http", "modern"), ("http", "legacy"), ("stdio", "legacy")]
+    ("transport", "era"),
+    [("memory", "modern"), ("http", "modern"), ("http", "legacy"), ("stdio", "legacy")],
 )
-async def test_the_line_is_there_when_the_client_has_its_answer(tmp_path: Path, transport: Transport, era: Era):
+async def test_the_line_is_there_when_the_client_has_its_answer(
+    tmp_path: Path, transport: Transport, era: Era
+):
     async with house(tmp_path) as here, connect(here.gateway, transport, era) as client:
         for number in range(3):
             async with asyncio.timeout(PATIENCE_S):
                 await client.call_tool("call_tool", asking("s.read", n=number))
             assert len(here.lines) == number + 1
         line = here.last
-        known = {key: line[key] for key in ("tool", "outcome", "way", "attempts", "cached", "repaired", "profile")}
+        known = {
+            key: line[key]
+            for key in ("tool", "outcome", "way", "attempts", "cached", "repaired", "profile")
+        }
         assert known == {
             "tool": "s.read", "outcome": "ok", "way": "call_tool", "attempts": 1, "cached": False, "repaired": False,
             "profile": "",
@@ -106,7 +113,8 @@ async def test_the_line_is_there_when_the_client_has_its_answer(tmp_path: Path, 
         assert line["at"].endswith("Z")
         assert 0 <= line["seconds"] < PATIENCE_S
         assert len({one["id"] for one in here.lines}) == 3
-        # One session is told from another; who has neither session nor token is nobody in particular.
+        # One session is told from another; who has neither session nor token is nobody in
+        # particular.
         assert bool(line["who"]) == (era == "legacy" or transport != "http")
         assert len({one["who"] for one in here.lines}) == 1
 
@@ -133,7 +141,11 @@ async def test_every_way_to_end_has_its_line(tmp_path: Path):
         await asyncio.wait_for(here.waiting.wait(), PATIENCE_S)
         calling.cancel()
         await asyncio.wait({calling}, timeout=PATIENCE_S)
-        assert (here.last["tool"], here.last["outcome"], here.last["way"]) == ("s.wait", "cancelled", "library")
+        assert (here.last["tool"], here.last["outcome"], here.last["way"]) == (
+            "s.wait",
+            "cancelled",
+            "library",
+        )
 
 
 async def test_what_is_told_of_a_call_names_the_kind_of_its_failure(tmp_path: Path):
@@ -144,12 +156,18 @@ async def test_what_is_told_of_a_call_names_the_kind_of_its_failure(tmp_path: Pa
             async with asyncio.timeout(PATIENCE_S):
                 await client.call_tool("call_tool", asking(name))
     told = [(one.tool, one.ok, one.error) for one in heard if isinstance(one, ToolCalled)]
-    assert told == [("s.read", True, ""), ("s.fail", False, "tool_error"), ("s.lost", False, "unavailable")]
+    assert told == [
+        ("s.read", True, ""),
+        ("s.fail", False, "tool_error"),
+        ("s.lost", False, "unavailable"),
+    ]
 
 
 async def test_a_question_to_the_client_is_neither_success_nor_failure(tmp_path: Path):
     async with house(tmp_path) as here:
-        here.backend.on("tools/call", lambda params, ask: {"resultType": "input_required", "inputRequests": {}})
+        here.backend.on(
+            "tools/call", lambda params, ask: {"resultType": "input_required", "inputRequests": {}}
+        )
         async with asyncio.timeout(PATIENCE_S):
             await here.gateway.calls.call(here.gateway.catalog.snapshot.resolve_tool("s.read"), {})
         assert here.last["outcome"] == "input_required"
@@ -171,18 +189,30 @@ async def test_ten_calls_of_a_script_are_ten_lines_and_a_plan_s_are_its_own(tmp_
 async def test_tools_that_clients_list_themselves_are_called_flat(tmp_path: Path):
     config = Config.model_validate({"exposure": "full"})
     async with house(tmp_path, config) as here, connect(here.gateway) as client:
-        name = next(tool.name for tool in (await client.list_tools()).tools if tool.name.endswith("read"))
+        name = next(
+            tool.name for tool in (await client.list_tools()).tools if tool.name.endswith("read")
+        )
         async with asyncio.timeout(PATIENCE_S):
             await client.call_tool(name, {"n": 1})
-        assert (here.last["tool"], here.last["way"], here.last["outcome"]) == ("s.read", "flat", "ok")
+        assert (here.last["tool"], here.last["way"], here.last["outcome"]) == (
+            "s.read",
+            "flat",
+            "ok",
+        )
 
 
 async def test_a_tool_that_its_server_does_not_list_leaves_a_line_too(tmp_path: Path):
     async with house(tmp_path) as here:
         here.backend.on_call("hidden", lambda _: DONE)
         async with asyncio.timeout(PATIENCE_S):
-            await here.gateway.calls.request("s", "tools/call", asking("hidden"), CallContext(via="flat"))
-        assert (here.last["tool"], here.last["outcome"], here.last["hash"]) == ("s.hidden", "ok", "")
+            await here.gateway.calls.request(
+                "s", "tools/call", asking("hidden"), CallContext(via="flat")
+            )
+        assert (here.last["tool"], here.last["outcome"], here.last["hash"]) == (
+            "s.hidden",
+            "ok",
+            "",
+        )
 
 
 async def test_an_answer_that_was_kept_is_told_from_one_that_was_fetched(tmp_path: Path):
@@ -211,7 +241,9 @@ async def test_the_same_arguments_have_the_same_hash_and_only_with_the_same_key(
 
 
 @pytest.mark.parametrize("kind", ["hash", "redacted", "none"])
-async def test_no_planted_secret_is_in_any_line(tmp_path: Path, kind: Literal["hash", "redacted", "none"]):
+async def test_no_planted_secret_is_in_any_line(
+    tmp_path: Path, kind: Literal["hash", "redacted", "none"]
+):
     planted: Raw = {
         "password": "hunter2-is-planted",
         "nested": [{"api_key": ["planted-in-a-list"]}],
@@ -227,7 +259,8 @@ async def test_no_planted_secret_is_in_any_line(tmp_path: Path, kind: Literal["h
             try:
                 async with asyncio.timeout(PATIENCE_S):
                     await here.gateway.calls.call(
-                        here.gateway.catalog.snapshot.resolve_tool(name), {**planted, "plain": "seen"}
+                        here.gateway.catalog.snapshot.resolve_tool(name),
+                        {**planted, "plain": "seen"},
                     )
             except BackendUnavailable:
                 continue
@@ -246,7 +279,11 @@ def test_redacted_arguments_stay_small_however_large_they_are():
     for _ in range(100_000):
         deep = [deep]
     assert json.dumps(redact_arguments(deep)).count("[") <= 10
-    assert redact_arguments({"n": 2**70, "pin": 4711, "t": True}, ("4711",)) == {"n": "…", "pin": MASK, "t": True}
+    assert redact_arguments({"n": 2**70, "pin": 4711, "t": True}, ("4711",)) == {
+        "n": "…",
+        "pin": MASK,
+        "t": True,
+    }
 
 
 async def test_names_can_neither_break_a_line_nor_fill_it(tmp_path: Path):
@@ -254,7 +291,9 @@ async def test_names_can_neither_break_a_line_nor_fill_it(tmp_path: Path):
     assert audit is not None
     evil = '"}\n{"tool":"forged","outcome":"ok"}\n\u2028'
     audit.write(AuditEntry(evil, "", {}, "unknown_name", Caller("s", evil, "")))
-    audit.write(AuditEntry("x" * 10_000, "", {}, "unknown_name", Caller("s", "\ud800" * 10_000, "")))
+    audit.write(
+        AuditEntry("x" * 10_000, "", {}, "unknown_name", Caller("s", "\ud800" * 10_000, ""))
+    )
     audit.close()
     first, second = lines(tmp_path / "audit.jsonl")
     assert (first["tool"], first["client"]) == (evil, evil)
@@ -283,7 +322,9 @@ async def test_a_call_is_answered_though_its_line_cannot_be_written_and_the_gap_
         assert line["outcome"] == "ok"
 
 
-async def test_lines_can_be_waited_for_until_they_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_lines_can_be_waited_for_until_they_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))  # pyright: ignore
     async with house(tmp_path, sync=True) as here:

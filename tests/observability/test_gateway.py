@@ -1,4 +1,5 @@
-"""Through a real gateway: calls and answers are counted whoever the client is, and known to the next gateway."""
+"""Through a real gateway: calls and answers are counted whoever the client is, and known to the
+next gateway."""
 
 import subprocess
 import sys
@@ -18,7 +19,10 @@ from tests.observability.house import soon, until
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("transport", ["memory", "http", "stdio"])
 async def test_a_client_has_one_account_of_what_it_was_shown(transport: Transport, era: Era):
-    async with gateway_over({"post": fake("send", "find")}) as gateway, connect(gateway, transport, era) as client:
+    async with (
+        gateway_over({"post": fake("send", "find")}) as gateway,
+        connect(gateway, transport, era) as client,
+    ):
         await client.list_tools(cache_mode="bypass")
         listed = gateway.usage_data.ledger.total.answers
         await ask(client, "search_tools", query="send")
@@ -46,7 +50,10 @@ async def test_two_clients_have_an_account_each():
 
 async def test_the_next_gateway_knows_what_was_used_and_shown(tmp_path: Path):
     config = Config(data_dir=tmp_path)
-    async with GatewayRuntime(config, backends={"post": fake("send")}) as gateway, connect(gateway) as client:
+    async with (
+        GatewayRuntime(config, backends={"post": fake("send")}) as gateway,
+        connect(gateway) as client,
+    ):
         await soon(gateway.wait_until_listed())
         await ask(client, "search_tools", query="send")
         await client.call_tool("call_tool", {"name": "post.send"})
@@ -55,7 +62,8 @@ async def test_the_next_gateway_knows_what_was_used_and_shown(tmp_path: Path):
         await soon(gateway.load_usage())
         assert gateway.usage_data.tool_usage.get_statistics("post.send").calls == 1
         assert gateway.usage_data.ledger.total.shown == shown > 0
-        # The first one may have ended before it computed any: the next does so when it reads the record.
+        # The first one may have ended before it computed any: the next does so when it reads the
+        # record.
         await until(lambda: "post.send" in gateway.usage_data.standings.by_address)
 
 
@@ -78,13 +86,19 @@ async def main():
 asyncio.run(main())
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert done.stdout.strip() == "[]"
 
 
 async def test_where_use_is_off_nothing_of_it_is_on_record(tmp_path: Path) -> None:
-    config = Config.model_validate({"usage": False, "servers": make_demo_servers(), "data_dir": tmp_path})
+    config = Config.model_validate(
+        {"usage": False, "servers": make_demo_servers(), "data_dir": tmp_path}
+    )
     async with GatewayRuntime(config) as gateway, connect(gateway) as client:
         await client.list_tools()
         await client.call_tool("call_tool", {"name": "text.slugify", "arguments": {"text": "A"}})

@@ -57,7 +57,9 @@ async def test_where_nothing_happened_the_end_opens_nothing(tmp_path: Path):
     assert not (tmp_path / "data").exists()
 
 
-async def test_a_record_that_cannot_be_opened_costs_one_warning_and_nothing_else(caplog: pytest.LogCaptureFixture):
+async def test_a_record_that_cannot_be_opened_costs_one_warning_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+):
     chores: list[int] = []
 
     async def chore() -> None:
@@ -121,7 +123,9 @@ async def test_what_is_too_old_goes(monkeypatch: pytest.MonkeyPatch):
     await soon(house.keeper.close())
 
 
-async def test_what_other_gateways_write_is_read_now_and_then(new_record: NewRecord, monkeypatch: pytest.MonkeyPatch):
+async def test_what_other_gateways_write_is_read_now_and_then(
+    new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(recorder, "READ_INTERVAL_S", 0.05)
     ours, theirs = House(new_record()), House(new_record())
     ours.keeper.start()
@@ -144,7 +148,9 @@ async def test_everything_can_be_forgotten_and_that_is_noticed_elsewhere(new_rec
     assert theirs.ledger.total.answers == 0
 
 
-async def test_a_chore_that_fails_keeps_nothing_from_being_written(caplog: pytest.LogCaptureFixture):
+async def test_a_chore_that_fails_keeps_nothing_from_being_written(
+    caplog: pytest.LogCaptureFixture,
+):
     async def fail() -> None:
         raise ValueError("of its own")
 

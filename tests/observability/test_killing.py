@@ -1,4 +1,5 @@
-"""A gateway that is killed while it works: what it answered a second before is on record, and nothing broke."""
+"""A gateway that is killed while it works: what it answered a second before is on record, and
+nothing broke."""
 
 import asyncio
 import contextlib
@@ -46,7 +47,10 @@ class Client:
 
     async def call(self) -> bool:
         """Whether it went well."""
-        arguments = {"name": "calculator.evaluate", "arguments": {"expression": f"1+{len(self.answered)}"}}
+        arguments = {
+            "name": "calculator.evaluate",
+            "arguments": {"expression": f"1+{len(self.answered)}"},
+        }
         params = {"name": "call_tool", "arguments": arguments, "_meta": ENVELOPE}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         answer: Any = (await self._http.post(self._url, json=body, headers=HEADERS)).json()
@@ -89,14 +93,22 @@ async def served(config: Path) -> AsyncGenerator[tuple[asyncio.subprocess.Proces
 async def test_a_gateway_killed_under_load_keeps_what_was_written_and_corrupts_nothing(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ):
-    postgres: PostgresDatabase | None = request.getfixturevalue("postgres") if kind == "postgresql" else None
+    postgres: PostgresDatabase | None = (
+        request.getfixturevalue("postgres") if kind == "postgresql" else None
+    )
     url = postgres.url if postgres else None
     path = tmp_path / "data" / "portico.sqlite3"
     config = tmp_path / "portico.json"
-    calculator = {"type": "functions", "functions": "portico.demo.calculator:TOOLS", "start": "boot"}
+    calculator = {
+        "type": "functions",
+        "functions": "portico.demo.calculator:TOOLS",
+        "start": "boot",
+    }
     database = {"database_url": url} if url else {}
     config.write_text(
-        json.dumps({"servers": {"calculator": calculator}, "data_dir": str(tmp_path / "data"), **database})
+        json.dumps(
+            {"servers": {"calculator": calculator}, "data_dir": str(tmp_path / "data"), **database}
+        )
     )
     record = GatewayStore(url, path)
     async with asyncio.timeout(PATIENCE_S):
@@ -119,7 +131,9 @@ async def test_a_gateway_killed_under_load_keeps_what_was_written_and_corrupts_n
         async with served(config) as (process, client):
             process.terminate()
             assert await process.wait() == 0
-        assert sum(row.calls for row in await record.load_daily_usage(0)) == kept + len(client.answered)
+        assert sum(row.calls for row in await record.load_daily_usage(0)) == kept + len(
+            client.answered
+        )
         await record.close()
     if kind == "sqlite":
         with contextlib.closing(sqlite3.connect(path)) as db:

@@ -1,4 +1,5 @@
-"""Tokens that clients were shown: by session and in total, counted later, and bounded whatever comes."""
+"""Tokens that clients were shown: by session and in total, counted later, and bounded whatever
+comes."""
 
 import threading
 from pathlib import Path
@@ -20,17 +21,25 @@ from tests.storage.conftest import NewRecord
 ALONE = Caller("", "claude", "work")
 
 
-async def test_a_session_s_account_has_what_it_was_shown_and_what_a_listing_would_have_cost(record: GatewayStore):
+async def test_a_session_s_account_has_what_it_was_shown_and_what_a_listing_would_have_cost(
+    record: GatewayStore,
+):
     house = House(record)
     assert house.ledger.get_session(ME) is None
     house.show({"tools": []}, listing=True)
     house.now += 60
     house.show("x" * 100)
     await soon(house.keeper.flush(PATIENCE))
-    account = LedgerRow("session", "claude", "work", NOON, NOON + 60, 9_000, 100 + len('{"tools":[]}'), 2)
+    account = LedgerRow(
+        "session", "claude", "work", NOON, NOON + 60, 9_000, 100 + len('{"tools":[]}'), 2
+    )
     assert house.ledger.get_session(ME) == account
     assert house.ledger.list_sessions() == await soon(record.load_ledger_sessions()) == [account]
-    assert house.ledger.total == await soon(record.load_ledger_total()) == LedgerTotal(1, 9_000, 112, 2)
+    assert (
+        house.ledger.total
+        == await soon(record.load_ledger_total())
+        == LedgerTotal(1, 9_000, 112, 2)
+    )
     assert house.ledger.total.saved_tokens == 8_888
 
 
@@ -40,7 +49,9 @@ async def test_what_was_written_before_is_not_written_again(record: GatewayStore
         house.show("x" * 10, listing=True)
         await soon(house.keeper.flush(PATIENCE))
     assert not house.ledger.has_pending
-    assert await soon(record.load_ledger_total()) == house.ledger.total == LedgerTotal(1, 9_000, 30, 3)
+    assert (
+        await soon(record.load_ledger_total()) == house.ledger.total == LedgerTotal(1, 9_000, 30, 3)
+    )
 
 
 async def test_a_listing_is_charged_once_and_the_largest_counts():
@@ -61,7 +72,11 @@ async def test_a_listing_whose_cost_nobody_knows_yet_is_charged_when_somebody_do
     assert house.ledger.total == LedgerTotal(1, 0, 3, 1)
     house.costs["work"] = 700
     await soon(house.keeper.flush(PATIENCE))
-    assert await soon(house.record.load_ledger_total()) == house.ledger.total == LedgerTotal(1, 700, 3, 1)
+    assert (
+        await soon(house.record.load_ledger_total())
+        == house.ledger.total
+        == LedgerTotal(1, 700, 3, 1)
+    )
 
 
 async def test_a_session_that_was_only_greeted_owes_no_listing():
@@ -158,7 +173,9 @@ async def test_a_long_answer_that_comes_again_is_counted_once():
     assert house.ledger.total.shown == 3 * counted[0]
 
 
-@pytest.mark.parametrize("what", [2**80, "\ud800", {"a": "\ud800"}, {1: object()}, [float("nan")], None])
+@pytest.mark.parametrize(
+    "what", [2**80, "\ud800", {"a": "\ud800"}, {1: object()}, [float("nan")], None]
+)
 async def test_an_answer_that_is_hardly_json_is_counted_somehow(what: Any):
     house = House()
     house.show(what)
@@ -195,14 +212,20 @@ async def test_sessions_take_bounded_room_and_all_are_written(monkeypatch: pytes
     assert len(house.ledger.list_sessions()) == 10
     assert house.ledger.list_sessions()[0].session == "s24"
     await soon(house.keeper.flush(PATIENCE))
-    assert await soon(house.record.load_ledger_total()) == house.ledger.total == LedgerTotal(25, 25 * 5_000, 75, 25)
+    assert (
+        await soon(house.record.load_ledger_total())
+        == house.ledger.total
+        == LedgerTotal(25, 25 * 5_000, 75, 25)
+    )
     assert max(len(row.client) for row in await soon(house.record.load_ledger_sessions())) == 80
 
 
 # What cannot be written
 
 
-async def test_what_cannot_be_written_waits_and_is_written_once(disk: Disk, monkeypatch: pytest.MonkeyPatch):
+async def test_what_cannot_be_written_waits_and_is_written_once(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(token_ledger, "MAX_SESSIONS", 3)
     house = House(disk.record)
     await disk.fill()
@@ -223,7 +246,11 @@ async def test_what_takes_long_to_count_holds_up_nothing_and_is_written_later():
     house.show("abc")
     house.call()
     await soon(house.keeper.flush())
-    assert (house.ledger.total.shown, house.ledger.has_pending, house.usage.has_pending) == (0, True, False)
+    assert (house.ledger.total.shown, house.ledger.has_pending, house.usage.has_pending) == (
+        0,
+        True,
+        False,
+    )
     assert len(await soon(house.record.load_calls())) == 1
     go_on.set()
     await soon(house.keeper.flush(PATIENCE))
@@ -256,7 +283,9 @@ async def test_what_was_counted_here_leaves_out_others_and_never_falls():
 
 
 async def test_a_conversation_that_is_over_at_once_has_saved_something_too(tmp_path: Path):
-    functions = FunctionsBackend("s", tuple(make_function_tool(lambda: "x", f"tool_{number}") for number in range(40)))
+    functions = FunctionsBackend(
+        "s", tuple(make_function_tool(lambda: "x", f"tool_{number}") for number in range(40))
+    )
     async with GatewayRuntime(Config(data_dir=tmp_path), backends={"s": functions}) as gateway:
         await gateway.wait_until_listed()
         async with connect(gateway) as client:

@@ -12,11 +12,18 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
 from portico.events import EventBus, ScriptRan, SearchCompleted, ToolCalled, WorkflowRan
-from portico.observability.event_counter import LATENCY_BOUNDS_S, OTHER_LABEL, Histogram, list_error_kinds
+from portico.observability.event_counter import (
+    LATENCY_BOUNDS_S,
+    OTHER_LABEL,
+    Histogram,
+    list_error_kinds,
+)
 from portico.observability.event_loop_lag import EventLoopLag
 from portico.observability.metric_sources import (
     CacheStatistics,
@@ -43,7 +50,9 @@ EVERYTHING = MetricSources(
             breaker_phase="half-open",
             failures=3,
         ),
-        UpstreamStatus("notes", "http", "down", 99.0, "its last words", diagnostics={"instances": 4}),
+        UpstreamStatus(
+            "notes", "http", "down", 99.0, "its last words", diagnostics={"instances": 4}
+        ),
     ],
     tokens=lambda: LedgerTotal(sessions=2, listing=900, shown=1_000, answers=5),
     catalog=lambda: lambda: {"mail": ServerToolCounts(10, 3), "notes": ServerToolCounts(20, 4)},
@@ -77,7 +86,9 @@ class Figures:
     def value(self, name: str, **labels: str) -> float | None:
         return self.samples().get((name, frozenset(labels.items())))
 
-    def called(self, tool: str = "mail.send", seconds: float = 0.02, ok: bool = True, **more: Any) -> None:
+    def called(
+        self, tool: str = "mail.send", seconds: float = 0.02, ok: bool = True, **more: Any
+    ) -> None:
         self.bus.publish(ToolCalled(tool, "hash", seconds, ok, **more))
 
 
@@ -112,7 +123,9 @@ def test_latencies_are_those_of_calls_that_ran_to_their_end() -> None:
     def up_to(bound: str) -> float | None:
         return figures.value("portico_call_seconds_bucket", server="mail", le=bound)
 
-    assert [up_to(bound) for bound in ("0.001", "0.0025", "0.25", "0.5", "10.0", "60.0", "+Inf")] == [
+    assert [
+        up_to(bound) for bound in ("0.001", "0.0025", "0.25", "0.5", "10.0", "60.0", "+Inf")
+    ] == [
         1,
         2,
         2,
@@ -132,7 +145,9 @@ def test_a_histogram_has_every_value_in_every_bucket_that_reaches_it(values: lis
         histogram.add(value)
     *finite, (end, whole) = histogram.list_buckets()
     assert (end, whole) == ("+Inf", len(values))
-    assert [count for _, count in finite] == [sum(value <= bound for value in values) for bound in LATENCY_BOUNDS_S]
+    assert [count for _, count in finite] == [
+        sum(value <= bound for value in values) for bound in LATENCY_BOUNDS_S
+    ]
 
 
 @settings(max_examples=40)
@@ -149,7 +164,9 @@ def test_what_a_server_says_never_becomes_a_label(tool: str, error: str) -> None
     }
     assert labels <= {"mail", "notes", OTHER_LABEL, *list_error_kinds()}
     assert figures.value(
-        "portico_calls_total", server=server if server in ("mail", "notes") else OTHER_LABEL, outcome="error"
+        "portico_calls_total",
+        server=server if server in ("mail", "notes") else OTHER_LABEL,
+        outcome="error",
     )
 
 
@@ -239,7 +256,10 @@ def test_no_reason_of_a_server_is_in_the_text() -> None:
 def test_a_scraper_that_asks_for_openmetrics_gets_it_and_any_other_the_plain_text() -> None:
     figures = Figures()
     figures.called()
-    for accept in ("application/openmetrics-text; version=1.0.0; q=0.9, */*", "Application/OpenMetrics-Text"):
+    for accept in (
+        "application/openmetrics-text; version=1.0.0; q=0.9, */*",
+        "Application/OpenMetrics-Text",
+    ):
         body, kind = figures.metrics.render(accept)
         assert kind.startswith("application/openmetrics-text")
         assert "portico_calls" in {family.name for family in openmetrics_families(body.decode())}
@@ -298,7 +318,10 @@ def test_every_metric_that_an_alert_looks_at_exists() -> None:
     alerts = DOCS.read_text().partition("## Alerts")[2].partition("## Health")[0]
     names = set(re.findall(r"\b(?:portico|process)_[a-z_]+", alerts))
     assert len(names) > 5
-    assert {name.removesuffix("_bucket") for name in names} <= shown() | {"process_open_fds", "process_max_fds"}
+    assert {name.removesuffix("_bucket") for name in names} <= shown() | {
+        "process_open_fds",
+        "process_max_fds",
+    }
 
 
 def test_what_speaks_prometheus_is_loaded_by_the_first_scrape() -> None:
@@ -307,5 +330,7 @@ def test_what_speaks_prometheus_is_loaded_by_the_first_scrape() -> None:
         "import portico.app; metrics = Metrics(Bus()); before = 'prometheus_client' in sys.modules;"
         "metrics.rendered(); print(before, 'prometheus_client' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.split() == ["False", "True"]

@@ -58,7 +58,10 @@ def test_calls_that_failed_say_nothing_of_a_tool_s_speed():
 
 def test_what_several_gateways_counted_adds_up_and_stays_as_it_was():
     row = DailyRow(TODAY, "mail", "send", 30, 2, 1, 7.0)
-    ours, theirs = build_tallies([row]), build_tallies([row, DailyRow(TODAY, "mail", "find", 30, 1, 1, 8.0)])
+    ours, theirs = (
+        build_tallies([row]),
+        build_tallies([row, DailyRow(TODAY, "mail", "find", 30, 1, 1, 8.0)]),
+    )
     both = merge_tallies(ours, theirs)
     assert both["mail.send"].to_statistics(TODAY).calls == 4
     assert both["mail.find"].to_statistics(TODAY).calls == 1
@@ -67,7 +70,9 @@ def test_what_several_gateways_counted_adds_up_and_stays_as_it_was():
 
 
 def test_a_tool_s_name_may_have_dots():
-    assert list(build_tallies([DailyRow(TODAY, "mail", "v1.send", 30, 1, 1, 7.0)])) == ["mail.v1.send"]
+    assert list(build_tallies([DailyRow(TODAY, "mail", "v1.send", 30, 1, 1, 7.0)])) == [
+        "mail.v1.send"
+    ]
 
 
 def test_days_are_those_of_utc():

@@ -1,6 +1,7 @@
 """Spans from a client's request to a server's: who is in whom, what they say, and what is sent on.
 
-A server is told the trace that its call belongs to, where one is recorded; else nothing is added to what it gets.
+A server is told the trace that its call belongs to, where one is recorded; else nothing is added to
+what it gets.
 """
 
 import asyncio
@@ -24,7 +25,12 @@ from portico.upstream.backend import Era, Raw, RequestOptions
 
 PATIENCE_S = 30
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-CLIENTS: Raw = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "some=thing", "baggage": "who=me", "own": 1}
+CLIENTS: Raw = {
+    "traceparent": f"00-{TRACE}-{PARENT}-01",
+    "tracestate": "some=thing",
+    "baggage": "who=me",
+    "own": 1,
+}
 READ: Raw = {"name": "look", "annotations": {"readOnlyHint": True}}
 DONE: Raw = {"content": []}
 
@@ -91,21 +97,30 @@ def sent_to(backend: FakeBackend) -> Raw:
 
 
 @pytest.mark.parametrize(
-    ("transport", "era"), [("memory", "modern"), ("http", "modern"), ("http", "legacy"), ("stdio", "legacy")]
+    ("transport", "era"),
+    [("memory", "modern"), ("http", "modern"), ("http", "legacy"), ("stdio", "legacy")],
 )
 @pytest.mark.parametrize("meta", [None, CLIENTS], ids=["without a context", "with a context"])
 async def test_request_execution_and_upstream_request_are_one_trace(
     watch: Watch, transport: Transport, era: Era, meta: Raw | None
 ):
     backend, asked = looking()
-    async with gateway_over({"eye": backend}) as gateway, connect(gateway, transport, era) as client:
+    async with (
+        gateway_over({"eye": backend}) as gateway,
+        connect(gateway, transport, era) as client,
+    ):
         given: Any = meta
         async with asyncio.timeout(PATIENCE_S):
             await client.call_tool("call_tool", {"name": "eye.look", "arguments": {}}, meta=given)
     request, execution, upstream = (
-        watch.one(name) for name in ("tools/call call_tool", "execute_tool eye.look", "tools/call look")
+        watch.one(name)
+        for name in ("tools/call call_tool", "execute_tool eye.look", "tools/call look")
     )
-    assert (request.kind, execution.kind, upstream.kind) == (SpanKind.SERVER, SpanKind.INTERNAL, SpanKind.CLIENT)
+    assert (request.kind, execution.kind, upstream.kind) == (
+        SpanKind.SERVER,
+        SpanKind.INTERNAL,
+        SpanKind.CLIENT,
+    )
     assert (parent(execution), parent(upstream)) == (ids(request)[1], ids(execution)[1])
     assert ids(request)[0] == ids(execution)[0] == ids(upstream)[0]
     if meta is not None:
@@ -121,7 +136,12 @@ async def test_request_execution_and_upstream_request_are_one_trace(
     assert ("mcp.session.id" in shown) == (era == "legacy" or transport != "http")
     assert told(execution)["gen_ai.tool.name"] == "eye.look"
     assert (told(execution)["portico.attempts"], told(execution)["portico.repaired"]) == (1, False)
-    about = {"portico.server": "eye", "portico.transport": "fake", "portico.era": "legacy", "portico.attempt": 1}
+    about = {
+        "portico.server": "eye",
+        "portico.transport": "fake",
+        "portico.era": "legacy",
+        "portico.attempt": 1,
+    }
     assert about.items() <= told(upstream).items()
     # The server is told of the innermost, in the message and in what HTTP servers get as headers.
     trace_id, span_id = ids(upstream)
@@ -131,7 +151,9 @@ async def test_request_execution_and_upstream_request_are_one_trace(
     assert ("baggage" in beside, "own" in beside) == (False, False)
     if meta is not None:
         assert inside["tracestate"] == beside["tracestate"] == "some=thing"
-        assert not {"baggage", "own"} & inside.keys(), "what is not about the trace is not the server's"
+        assert not {"baggage", "own"} & inside.keys(), (
+            "what is not about the trace is not the server's"
+        )
 
 
 async def test_a_context_in_the_http_headers_is_taken_where_the_message_has_none(watch: Watch):
@@ -152,9 +174,17 @@ async def test_a_context_in_the_http_headers_is_taken_where_the_message_has_none
         "jsonrpc": "2.0",
         "id": 1,
         "method": "tools/call",
-        "params": {"name": "call_tool", "arguments": {"name": "eye.look", "arguments": {}}, "_meta": meta},
+        "params": {
+            "name": "call_tool",
+            "arguments": {"name": "eye.look", "arguments": {}},
+            "_meta": meta,
+        },
     }
-    async with gateway_over({"eye": backend}) as gateway, serve_http(gateway) as url, httpx2.AsyncClient() as client:
+    async with (
+        gateway_over({"eye": backend}) as gateway,
+        serve_http(gateway) as url,
+        httpx2.AsyncClient() as client,
+    ):
         answer = await client.post(url, json=body, headers=headers, timeout=PATIENCE_S)
         assert answer.status_code == 200, answer.text
         inner = f"00-{'1' * 32}-{'2' * 16}-01"
@@ -191,7 +221,9 @@ async def test_calls_of_a_script_are_in_the_request_that_brought_it(watch: Watch
     async with gateway_over({"eye": backend}) as gateway, connect(gateway) as client:
         for _ in range(2):
             async with asyncio.timeout(PATIENCE_S):
-                await client.call_tool("run_code", {"code": "eye.look()\neye.look()", "language": "python"})
+                await client.call_tool(
+                    "run_code", {"code": "eye.look()\neye.look()", "language": "python"}
+                )
     requests = [ids(span)[1] for span in watch.all("tools/call run_code")]
     assert [parent(span) for span in watch.all("execute_tool eye.look")] == [
         one for request in requests for one in (request, request)
@@ -212,25 +244,44 @@ async def test_failures_are_seen_at_every_level(watch: Watch):
             with pytest.raises(Exception, match="no"):
                 await client.call_tool("call_tool", {"name": "eye.refuse", "arguments": {}})
     answered, refused = watch.all("tools/call call_tool")
-    assert told(answered)["error.type"] == told(watch.one("execute_tool eye.look"))["error.type"] == "tool_error"
+    assert (
+        told(answered)["error.type"]
+        == told(watch.one("execute_tool eye.look"))["error.type"]
+        == "tool_error"
+    )
     for span in (refused, watch.one("execute_tool eye.refuse"), watch.one("tools/call refuse")):
-        assert (told(span)["error.type"], told(span)["rpc.response.status_code"]) == ("-32042", "-32042")
+        assert (told(span)["error.type"], told(span)["rpc.response.status_code"]) == (
+            "-32042",
+            "-32042",
+        )
 
 
 async def test_no_span_holds_what_was_said(watch: Watch):
     backend = FakeBackend(
-        [{"name": "look", "inputSchema": {"type": "object"}}], resources=[{"uri": "file:///planted", "name": "r"}]
+        [{"name": "look", "inputSchema": {"type": "object"}}],
+        resources=[{"uri": "file:///planted", "name": "r"}],
     )
     backend.on_call("look", lambda _: {"content": [{"type": "text", "text": "planted"}]})
-    backend.on("resources/read", lambda params, ask: {"contents": [{"uri": params["uri"], "text": "planted"}]})
+    backend.on(
+        "resources/read",
+        lambda params, ask: {"contents": [{"uri": params["uri"], "text": "planted"}]},
+    )
     async with gateway_over({"eye": backend}) as gateway, connect(gateway) as client:
         async with asyncio.timeout(PATIENCE_S):
             await client.call_tool("call_tool", {"name": "eye.look", "arguments": {"a": "planted"}})
-            [resource] = [one for one in (await client.list_resources()).resources if "planted" in str(one.uri)]
+            [resource] = [
+                one
+                for one in (await client.list_resources()).resources
+                if "planted" in str(one.uri)
+            ]
             await client.read_resource(str(resource.uri))
-    assert {"resources/list", "resources/read", "execute_tool eye.look"} <= {span.name for span in watch.spans}
+    assert {"resources/list", "resources/read", "execute_tool eye.look"} <= {
+        span.name for span in watch.spans
+    }
     assert [span.kind for span in watch.all("resources/read")] == [SpanKind.CLIENT, SpanKind.SERVER]
-    assert not [span.name for span in watch.spans if "planted" in json.dumps([span.name, told(span)])]
+    assert not [
+        span.name for span in watch.spans if "planted" in json.dumps([span.name, told(span)])
+    ]
 
 
 @pytest.mark.parametrize("meta", [None, CLIENTS], ids=["without a context", "with a context"])
@@ -243,8 +294,12 @@ async def test_where_nothing_records_a_server_gets_the_context_that_the_client_s
         given: Any = meta
         async with asyncio.timeout(PATIENCE_S):
             await client.call_tool("call_tool", {"name": "eye.look", "arguments": {}}, meta=given)
-    got: Raw = {key: value for key, value in (sent_to(backend).get("_meta") or {}).items() if key in CLIENTS}
-    assert got == {key: value for key, value in (meta or {}).items() if key in ("traceparent", "tracestate")}
+    got: Raw = {
+        key: value for key, value in (sent_to(backend).get("_meta") or {}).items() if key in CLIENTS
+    }
+    assert got == {
+        key: value for key, value in (meta or {}).items() if key in ("traceparent", "tracestate")
+    }
     assert not asked[0].headers
 
 
@@ -252,7 +307,9 @@ async def test_a_request_that_is_not_sampled_has_no_sampled_parts(monkeypatch: p
     class Never(TraceIdRatioBased):
         """Would let through whatever begins a trace but a client's request."""
 
-        def should_sample(self, parent_context: Any, trace_id: int, name: str, *rest: Any, **more: Any) -> Any:
+        def should_sample(
+            self, parent_context: Any, trace_id: int, name: str, *rest: Any, **more: Any
+        ) -> Any:
             chosen = TraceIdRatioBased(0.0 if name.startswith("tools/call call_tool") else 1.0)
             return chosen.should_sample(parent_context, trace_id, name, *rest, **more)
 

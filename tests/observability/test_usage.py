@@ -1,4 +1,5 @@
-"""How tools do: known at once, kept in batches, shared by gateways, and bounded when nothing can be kept."""
+"""How tools do: known at once, kept in batches, shared by gateways, and bounded when nothing can be
+kept."""
 
 import asyncio
 import logging
@@ -26,7 +27,13 @@ async def test_a_call_counts_at_once_and_the_same_after_it_was_written(record: G
     house.call(ms=100, times=9)
     house.call(ms=100, ok=False)
     heard = house.usage.get_statistics("mail.send")
-    assert (heard.calls, heard.successes, heard.last_used, heard.calls_7d, heard.calls_30d) == (10, 9, NOON, 10, 10)
+    assert (heard.calls, heard.successes, heard.last_used, heard.calls_7d, heard.calls_30d) == (
+        10,
+        9,
+        NOON,
+        10,
+        10,
+    )
     assert heard.p50_ms == pytest.approx(100, rel=0.05)
     await soon(house.keeper.flush(PATIENCE))
     assert not house.usage.has_pending
@@ -45,7 +52,9 @@ async def test_what_was_written_is_known_to_the_next_gateway(new_record: NewReco
     assert second.usage.statistics_by_tool == first.usage.statistics_by_tool
 
 
-async def test_gateways_on_one_record_know_each_other_s_calls_and_none_is_counted_twice(new_record: NewRecord):
+async def test_gateways_on_one_record_know_each_other_s_calls_and_none_is_counted_twice(
+    new_record: NewRecord,
+):
     ours, theirs = House(new_record()), House(new_record())
     for _ in range(3):
         ours.call(times=2)
@@ -55,7 +64,10 @@ async def test_gateways_on_one_record_know_each_other_s_calls_and_none_is_counte
         ours.call()  # waits to be written while the record is read
         for house in (ours, theirs):
             await soon(house.usage.load())
-    assert {tool: use.calls for tool, use in ours.usage.statistics_by_tool.items()} == {"mail.send": 9, "mail.find": 3}
+    assert {tool: use.calls for tool, use in ours.usage.statistics_by_tool.items()} == {
+        "mail.send": 9,
+        "mail.find": 3,
+    }
     await soon(ours.keeper.flush(PATIENCE))
     await soon(theirs.usage.load())
     assert theirs.usage.statistics_by_tool == ours.usage.statistics_by_tool
@@ -67,7 +79,9 @@ async def test_calls_are_kept_one_by_one_with_who_made_them(record: GatewayStore
     house.call(ok=False, cancelled=True, caller=Caller(name="x" * 10_000))
     await soon(house.keeper.flush(PATIENCE))
     cancelled, sent = await soon(record.load_calls())
-    assert sent == CallRow(NOON, "mail", "v1.send", "hash", 12.0, True, False, "claude", "work", "session", sent.id)
+    assert sent == CallRow(
+        NOON, "mail", "v1.send", "hash", 12.0, True, False, "claude", "work", "session", sent.id
+    )
     assert (cancelled.cancelled, cancelled.ok, len(cancelled.client)) == (True, False, 80)
 
 
@@ -94,7 +108,11 @@ def test_what_was_handed_out_does_not_change():
     assert house.usage.statistics_by_tool is used
     house.call()
     assert (used["mail.send"].calls, facts["mail.send"].calls) == (1, 1)
-    assert house.usage.statistics_by_tool["mail.send"].calls == house.usage.facts["mail.send"].calls == 2
+    assert (
+        house.usage.statistics_by_tool["mail.send"].calls
+        == house.usage.facts["mail.send"].calls
+        == 2
+    )
 
 
 def test_counts_of_the_last_days_fall_as_days_pass():
@@ -104,7 +122,10 @@ def test_counts_of_the_last_days_fall_as_days_pass():
     for days in (0, 6, 7, 29, 30):
         house.now = NOON + days * DAY
         weeks.append(
-            (house.usage.get_statistics("mail.send").calls_7d, house.usage.get_statistics("mail.send").calls_30d)
+            (
+                house.usage.get_statistics("mail.send").calls_7d,
+                house.usage.get_statistics("mail.send").calls_30d,
+            )
         )
     assert weeks == [(1, 1), (1, 1), (0, 1), (0, 1), (0, 0)]
 
@@ -120,7 +141,10 @@ async def test_days_long_past_are_known_whenever_they_are_read():
         assert house.usage.get_statistics("mail.send").calls == 5
     house.now = NOON + 40 * DAY
     await soon(house.usage.load())
-    assert (house.usage.get_statistics("mail.send").calls, house.usage.get_statistics("mail.send").calls_30d) == (5, 0)
+    assert (
+        house.usage.get_statistics("mail.send").calls,
+        house.usage.get_statistics("mail.send").calls_30d,
+    ) == (5, 0)
 
 
 async def test_facts_are_the_median_and_the_successes():

@@ -1,4 +1,5 @@
-"""The table of servers as frozen facts: what to install, how to start it, what to ask it. Pure but for reading it."""
+"""The table of servers as frozen facts: what to install, how to start it, what to ask it. Pure but
+for reading it."""
 
 from __future__ import annotations
 
@@ -68,7 +69,11 @@ class Server:
 
     @property
     def version(self) -> str:
-        return (self.pypi or "").partition("==")[2] if self.pypi else (self.npm or "").rpartition("@")[2]
+        return (
+            (self.pypi or "").partition("==")[2]
+            if self.pypi
+            else (self.npm or "").rpartition("@")[2]
+        )
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,9 @@ class Catalogue:
 
     def requirements(self, group: str) -> list[str]:
         """What one virtual environment holds."""
-        own = {server.pypi for server in self.servers.values() if server.pypi and server.group == group}
+        own = {
+            server.pypi for server in self.servers.values() if server.pypi and server.group == group
+        }
         return [*self.groups[group], *sorted(own)]
 
 

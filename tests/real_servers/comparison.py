@@ -1,7 +1,7 @@
 """What differs between two answers, after taking out what must differ. Pure.
 
-Taken out: the path of the run's own sandbox and its port, what a question declares volatile, and, between the two
-protocol eras only, the envelope the modern one puts around results.
+Taken out: the path of the run's own sandbox and its port, what a question declares volatile, and,
+between the two protocol eras only, the envelope the modern one puts around results.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from tests.real_servers.catalogue import Raw
 BLOT = "▒"
 _ENVELOPE = ("resultType", "ttlMs", "cacheScope")
 _SERVER_INFO = "io.modelcontextprotocol/serverInfo"
-_PREFIXES = {"uri": "portico://backend/{server}/resource/", "uriTemplate": "portico://backend/{server}/resource/"}
+_PREFIXES = {
+    "uri": "portico://backend/{server}/resource/",
+    "uriTemplate": "portico://backend/{server}/resource/",
+}
 
 
 def settled(value: Any, places: Mapping[str, str], volatile: Iterable[str] = ()) -> Any:
@@ -38,7 +41,9 @@ def without_envelope(answer: Raw) -> Raw:
     if not isinstance(result, dict):
         return answer
     kept = {key: value for key, value in cast(Raw, result).items() if key not in _ENVELOPE}
-    meta = {key: value for key, value in (kept.pop("_meta", None) or {}).items() if key != _SERVER_INFO}
+    meta = {
+        key: value for key, value in (kept.pop("_meta", None) or {}).items() if key != _SERVER_INFO
+    }
     return {**answer, "result": {**kept, **({"_meta": meta} if meta else {})}}
 
 
@@ -49,7 +54,8 @@ def inward(value: Any, server: str) -> Any:
 
 
 def own_names(items: Iterable[Raw], server: str, key: str) -> list[Raw]:
-    """Listed items under their server's own names; one that lacks the gateway's prefix is left as it is, to be seen."""
+    """Listed items under their server's own names; one that lacks the gateway's prefix is left as
+    it is, to be seen."""
     prefix = _PREFIXES.get(key, "{server}__").format(server=server)
     return [{**item, key: item[key].removeprefix(prefix)} for item in items]
 
@@ -64,13 +70,24 @@ def differences(expected: Any, found: Any, path: str = "") -> list[str]:
     if isinstance(expected, dict) and isinstance(found, dict):
         first, second = cast(Raw, expected), cast(Raw, found)
         told = [f"{path}.{key}: missing" for key in first if key not in second]
-        told += [f"{path}.{key}: added ({_short(second[key])})" for key in second if key not in first]
-        return told + [
-            d for key in first if key in second for d in differences(first[key], second[key], f"{path}.{key}")
+        told += [
+            f"{path}.{key}: added ({_short(second[key])})" for key in second if key not in first
         ]
-    if isinstance(expected, list) and isinstance(found, list) and len(cast("list[Any]", expected)) == len(found):
+        return told + [
+            d
+            for key in first
+            if key in second
+            for d in differences(first[key], second[key], f"{path}.{key}")
+        ]
+    if (
+        isinstance(expected, list)
+        and isinstance(found, list)
+        and len(cast("list[Any]", expected)) == len(found)
+    ):
         pairs = zip(cast("list[Any]", expected), cast("list[Any]", found), strict=True)
-        return [d for number, (a, b) in enumerate(pairs) for d in differences(a, b, f"{path}[{number}]")]
+        return [
+            d for number, (a, b) in enumerate(pairs) for d in differences(a, b, f"{path}[{number}]")
+        ]
     # True == 1 and 1 == 1.0 in Python; on the wire they are different.
     if type(expected) is type(found) and expected == found:
         return []
@@ -87,4 +104,8 @@ def _on_strings(value: Any, change: Callable[[str], str]) -> Any:
         return change(value)
     if isinstance(value, dict):
         return {change(key): _on_strings(item, change) for key, item in cast(Raw, value).items()}
-    return [_on_strings(item, change) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+    return (
+        [_on_strings(item, change) for item in cast("list[Any]", value)]
+        if isinstance(value, list)
+        else value
+    )

@@ -1,7 +1,8 @@
-"""One raw JSON-RPC conversation with a server, whatever carries it: frames in, frames out, no SDK and no Portico.
+"""One raw JSON-RPC conversation with a server, whatever carries it: frames in, frames out, no SDK
+and no Portico.
 
-Declares what Portico declares and answers a server's own requests the same way on every transport, so that a server
-called directly and one called through the gateway meet the same client.
+Declares what Portico declares and answers a server's own requests the same way on every transport,
+so that a server called directly and one called through the gateway meet the same client.
 """
 
 from __future__ import annotations
@@ -88,7 +89,11 @@ class Conversation(ABC):
             self.hello = await self.result("server/discover")
             return
         capabilities = dict(RELAYED_CAPABILITIES)
-        params = {"protocolVersion": LEGACY, "capabilities": capabilities, "clientInfo": CLIENT_INFO}
+        params = {
+            "protocolVersion": LEGACY,
+            "capabilities": capabilities,
+            "clientInfo": CLIENT_INFO,
+        }
         self.hello = await self.result("initialize", params)
         await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
@@ -101,7 +106,9 @@ class Conversation(ABC):
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+                await self.send(
+                    {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+                )
                 frame = await answer
         finally:
             del self._waiting[number]

@@ -1,4 +1,5 @@
-"""Puts a server on its feet for one run: a command in a fresh sandbox, and for those over HTTP a running process."""
+"""Puts a server on its feet for one run: a command in a fresh sandbox, and for those over HTTP a
+running process."""
 
 from __future__ import annotations
 
@@ -49,7 +50,11 @@ class Hosted:
         era, url = self.server.era, self.url
         if url is None:
             return StdioConversation(era, self.command, {**os.environ, **self.env}, str(self.root))
-        return HttpConversation(era, url) if self.server.transport == "http" else SseConversation(era, url)
+        return (
+            HttpConversation(era, url)
+            if self.server.transport == "http"
+            else SseConversation(era, url)
+        )
 
     def config(self) -> dict[str, Any]:
         """Its entry in Portico's configuration."""
@@ -57,7 +62,13 @@ class Hosted:
         if self.url is not None:
             return {"type": self.server.transport, "url": self.url, "timeouts": timeouts}
         command, *args = self.command
-        return {"command": command, "args": args, "env": dict(self.env), "cwd": str(self.root), "timeouts": timeouts}
+        return {
+            "command": command,
+            "args": args,
+            "env": dict(self.env),
+            "cwd": str(self.root),
+            "timeouts": timeouts,
+        }
 
 
 @asynccontextmanager
@@ -74,7 +85,9 @@ async def hosted(
         MARK: mark or "yes",
         **fill(dict(server.env), places),
     }
-    ready = Hosted(server, (*installation.command(server), *fill(list(server.args), places)), env, root, places)
+    ready = Hosted(
+        server, (*installation.command(server), *fill(list(server.args), places)), env, root, places
+    )
     if server.url is None:
         yield ready
         return

@@ -1,4 +1,5 @@
-"""Conversations over HTTP: Streamable HTTP in both eras, and the older pair of an event stream and a POST address."""
+"""Conversations over HTTP: Streamable HTTP in both eras, and the older pair of an event stream and
+a POST address."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ class HttpConversation(Conversation):
     def __init__(self, era: Era, url: str) -> None:
         super().__init__(era)
         self._url = url
-        self._client = httpx2.AsyncClient(timeout=httpx2.Timeout(PATIENCE_S, read=None), trust_env=False)
+        self._client = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(PATIENCE_S, read=None), trust_env=False
+        )
         self._headers: dict[str, str] = {"MCP-Protocol-Version": MODERN} if era == "modern" else {}
 
     async def introduce(self) -> None:
@@ -34,12 +37,16 @@ class HttpConversation(Conversation):
         headers = {**self._headers, "Accept": _BOTH, "Content-Type": "application/json"}
         if self.era == "modern" and "method" in frame:
             headers |= _modern_headers(frame)
-        async with self._client.stream("POST", self._url, content=json.dumps(frame), headers=headers) as response:
+        async with self._client.stream(
+            "POST", self._url, content=json.dumps(frame), headers=headers
+        ) as response:
             if session := response.headers.get("mcp-session-id"):
                 self._headers["Mcp-Session-Id"] = session
             if response.headers.get("content-type", "").startswith("text/event-stream"):
                 await self._hear(response)
-            elif (body := await response.aread()) and response.headers["content-type"].startswith("application/json"):
+            elif (body := await response.aread()) and response.headers["content-type"].startswith(
+                "application/json"
+            ):
                 self.heard(json.loads(body))
             elif response.status_code >= 400:
                 raise AssertionError((frame, response.status_code, body))
@@ -70,12 +77,15 @@ class HttpConversation(Conversation):
 
 
 class SseConversation(Conversation):
-    """The HTTP+SSE transport of 2024-11-05: one stream brings everything, its first event says where to POST."""
+    """The HTTP+SSE transport of 2024-11-05: one stream brings everything, its first event says
+    where to POST."""
 
     def __init__(self, era: Era, url: str) -> None:
         super().__init__(era)
         self._url = url
-        self._client = httpx2.AsyncClient(timeout=httpx2.Timeout(PATIENCE_S, read=None), trust_env=False)
+        self._client = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(PATIENCE_S, read=None), trust_env=False
+        )
         self._address: asyncio.Future[str] | None = None
 
     async def introduce(self) -> None:
@@ -92,7 +102,9 @@ class SseConversation(Conversation):
         await self._client.aclose()
 
     async def _listen(self, address: asyncio.Future[str]) -> None:
-        async with self._client.stream("GET", self._url, headers={"Accept": "text/event-stream"}) as response:
+        async with self._client.stream(
+            "GET", self._url, headers={"Accept": "text/event-stream"}
+        ) as response:
             async for event in httpx2.EventSource(response, max_event_size=None):
                 if event.event == "endpoint":
                     address.set_result(event.data)

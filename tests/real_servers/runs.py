@@ -1,6 +1,8 @@
-"""Asks one server the same questions over each way in: directly, and through a gateway of its own in three guises.
+"""Asks one server the same questions over each way in: directly, and through a gateway of its own
+in three guises.
 
-Each run has a fresh process and a fresh sandbox, so that what a call changes cannot help or hurt another run.
+Each run has a fresh process and a fresh sandbox, so that what a call changes cannot help or hurt
+another run.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ from tests.real_servers.hosting import Hosted, hosted
 from tests.real_servers.http_wire import HttpConversation
 from tests.real_servers.installation import Installation
 
-IDENTITIES = {"tools": "name", "resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
+IDENTITIES = {
+    "tools": "name",
+    "resources": "uri",
+    "resourceTemplates": "uriTemplate",
+    "prompts": "name",
+}
 _LISTS = {
     "tools": "tools/list",
     "resources": "resources/list",
@@ -45,7 +52,8 @@ class Place:
 
 @dataclass
 class Run:
-    """What one way in gave: the introduction, every list by identity, and the answers by number of the question."""
+    """What one way in gave: the introduction, every list by identity, and the answers by number of
+    the question."""
 
     hello: Raw
     lists: dict[str, dict[str, Raw]]
@@ -54,7 +62,8 @@ class Run:
     found: dict[str, str] = field(default_factory=dict)
     """meta only: tool → the answer of a search for its own description."""
     described: dict[str, Raw] = field(default_factory=dict)
-    """meta only: tool → its definition as `describe_tools` tells it, without name and description."""
+    """meta only: tool → its definition as `describe_tools` tells it, without name and description.
+    """
 
 
 async def all_ways(server: Server, place: Place) -> list[Run | BaseException]:
@@ -79,7 +88,9 @@ async def directly(server: Server, place: Place) -> Run:
         }
         run = Run(settled(talk.hello, host.places), settled(lists, host.places))
         for number, question in enumerate(host.questions()):
-            run.answers[number] = _settled(await talk.request(question.method, question.params), question, host)
+            run.answers[number] = _settled(
+                await talk.request(question.method, question.params), question, host
+            )
         run.noise = talk.noise
         return run
 
@@ -89,7 +100,8 @@ async def in_full(server: Server, place: Place) -> Run:
     async with _through(server, place, "full", server.era, exposure="full") as (talk, host, _):
         lists = {
             kind: by_key(
-                own_names(await _theirs(talk, method, server), server.name, IDENTITIES[kind]), IDENTITIES[kind]
+                own_names(await _theirs(talk, method, server), server.name, IDENTITIES[kind]),
+                IDENTITIES[kind],
             )
             for kind, method in _LISTS.items()
         }
@@ -113,7 +125,9 @@ async def _theirs(talk: Conversation, method: str, server: Server) -> list[Raw]:
 
 
 def _is_ours(uri: str, server: Server) -> bool:
-    return uri.startswith("portico://") and not uri.startswith(f"portico://backend/{server.name}/resource/")
+    return uri.startswith("portico://") and not uri.startswith(
+        f"portico://backend/{server.name}/resource/"
+    )
 
 
 async def transparently(server: Server, place: Place) -> Run:
@@ -121,7 +135,10 @@ async def transparently(server: Server, place: Place) -> Run:
     era: Era = "modern" if server.era == "legacy" else "legacy"
     options = {"exposure": "full", "prefix": "never"}
     async with _through(server, place, "transparent", era, **options) as (talk, host, _):
-        lists = {kind: by_key(await talk.everything(method), IDENTITIES[kind]) for kind, method in _LISTS.items()}
+        lists = {
+            kind: by_key(await talk.everything(method), IDENTITIES[kind])
+            for kind, method in _LISTS.items()
+        }
         run = Run(settled(talk.hello, host.places), settled(lists, host.places))
         for number, question in enumerate(host.questions()):
             if not (question.handshake_only and era == "modern"):
@@ -131,16 +148,26 @@ async def transparently(server: Server, place: Place) -> Run:
 
 
 async def by_meta_tools(server: Server, place: Place) -> Run:
-    """Exposure `meta`: search, describe and call by the meta-tools, a client of the server's own era."""
-    async with _through(server, place, "meta", server.era, exposure="meta") as (talk, host, gateway):
+    """Exposure `meta`: search, describe and call by the meta-tools, a client of the server's own
+    era."""
+    async with _through(server, place, "meta", server.era, exposure="meta") as (
+        talk,
+        host,
+        gateway,
+    ):
         run = Run(talk.hello, {"tools": by_key(await talk.everything("tools/list"), "name")})
-        descriptions = {tool.upstream_name: tool.description for tool in gateway.get_view().snapshot.tools.values()}
+        descriptions = {
+            tool.upstream_name: tool.description
+            for tool in gateway.get_view().snapshot.tools.values()
+        }
         for number, question in enumerate(host.questions()):
             if (tool := question.tool) is None:
                 continue
             if tool not in run.found:
                 run.found[tool] = await search(talk, descriptions[tool])
-                run.described[tool] = settled(await describe(talk, f"{server.name}.{tool}"), host.places)
+                run.described[tool] = settled(
+                    await describe(talk, f"{server.name}.{tool}"), host.places
+                )
             params = {"name": f"{server.name}.{tool}", "arguments": question.params["arguments"]}
             answer = await talk.request("tools/call", {"name": "call_tool", "arguments": params})
             run.answers[number] = _settled(answer, question, host)
@@ -178,7 +205,9 @@ async def _through(
             assert upstream.state == "ready", (upstream.reason, upstream.diagnostics)
             assert upstream.initialize_info is not None
             agreed = (upstream.initialize_info.era, upstream.initialize_info.protocol_version)
-            assert agreed == (server.era, server.protocol), "the gateway and the server agreed on something else"
+            assert agreed == (server.era, server.protocol), (
+                "the gateway and the server agreed on something else"
+            )
             if server.noisy:
                 assert upstream.diagnostics["noise"] > 0, "what the server prints is not counted"
             async with HttpConversation(era, url).opened() as talk:
@@ -195,7 +224,10 @@ def _outward(question: Question, server: str) -> Raw:
     reference = params["ref"]
     if reference["type"] == "ref/prompt":
         return {**params, "ref": {**reference, "name": f"{server}__{reference['name']}"}}
-    return {**params, "ref": {**reference, "uri": f"portico://backend/{server}/resource/{reference['uri']}"}}
+    return {
+        **params,
+        "ref": {**reference, "uri": f"portico://backend/{server}/resource/{reference['uri']}"},
+    }
 
 
 def _settled(answer: Raw, question: Question, host: Hosted) -> Raw:

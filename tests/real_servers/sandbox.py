@@ -1,4 +1,5 @@
-"""A folder of its own for every run, always with the same content, and a web page for the servers that fetch one."""
+"""A folder of its own for every run, always with the same content, and a web page for the servers
+that fetch one."""
 
 from __future__ import annotations
 
@@ -75,7 +76,13 @@ class _Page(BaseHTTPRequestHandler):
 
 def _repository(folder: Path) -> None:
     def git(*arguments: str) -> None:
-        subprocess.run(["git", *arguments], cwd=folder, env={**os.environ, **_GIT}, check=True, capture_output=True)
+        subprocess.run(
+            ["git", *arguments],
+            cwd=folder,
+            env={**os.environ, **_GIT},
+            check=True,
+            capture_output=True,
+        )
 
     git("init", "-q", "-b", "main", ".")
     (folder / "m.py").write_text("def add(a, b):\n    return a + b\n", "utf-8")

@@ -1,5 +1,6 @@
-"""A server as some SDKs make it: slow to start, takes `server/discover` and `initialize` on one pipe, and the later of
-the two decides which era it answers in. A file to be run: `python slow_dual_server.py SECONDS`.
+"""A server as some SDKs make it: slow to start, takes `server/discover` and `initialize` on one
+pipe, and the later of the two decides which era it answers in. A file to be run: `python
+slow_dual_server.py SECONDS`.
 """
 
 import json
@@ -16,11 +17,19 @@ def main() -> None:
         frame = json.loads(line)
         method = frame["method"]
         if method == "server/discover":
-            result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "resultType": "complete"}
+            result = {
+                "supportedVersions": [MODERN],
+                "capabilities": {"tools": {}},
+                "resultType": "complete",
+            }
         elif method == "initialize":
             era = "legacy"
             info = {"name": "dual", "version": "1"}
-            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+            result = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": info,
+            }
         elif method == "tools/list":
             result = {"tools": [{"name": "era", "inputSchema": {"type": "object"}}]}
         else:

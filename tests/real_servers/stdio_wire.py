@@ -26,7 +26,9 @@ class StdioConversation(Conversation):
         self._process: asyncio.subprocess.Process | None = None
 
     async def introduce(self) -> None:
-        self._process = await start(self._command, self._env, self._cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = await start(
+            self._command, self._env, self._cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self.spawn(self._read())
         await super().introduce()
 

@@ -8,14 +8,25 @@ import pytest
 
 from tests.real_servers import catalogue, judgement
 from tests.real_servers.catalogue import Question, Raw, Server
-from tests.real_servers.comparison import BLOT, differences, inward, own_names, settled, without_envelope
+from tests.real_servers.comparison import (
+    BLOT,
+    differences,
+    inward,
+    own_names,
+    settled,
+    without_envelope,
+)
 from tests.real_servers.runs import Run
 
 PLACES = {"sandbox": "/tmp/x", "port": "40001"}
-SERVER = Server("s", "modern", "2026-07-28", 1, (Question("tools/call", {"name": "t", "arguments": {}}),))
+SERVER = Server(
+    "s", "modern", "2026-07-28", 1, (Question("tools/call", {"name": "t", "arguments": {}}),)
+)
 
 
-def test_the_table_names_at_least_twelve_servers_of_both_registries_eras_and_all_transports() -> None:
+def test_the_table_names_at_least_twelve_servers_of_both_registries_eras_and_all_transports() -> (
+    None
+):
     servers = catalogue.load().servers.values()
     assert len({server.package for server in servers}) >= 12
     assert {bool(server.npm) for server in servers} == {True, False}
@@ -68,14 +79,23 @@ def test_only_the_runs_own_folder_and_port_and_what_is_volatile_are_blotted_out(
 def test_the_envelope_is_the_eras_and_the_rest_of_meta_the_servers() -> None:
     meta = {"io.modelcontextprotocol/serverInfo": {"name": "s"}, "own": 1}
     modern: Raw = {
-        "result": {"content": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "_meta": meta}
+        "result": {
+            "content": [],
+            "resultType": "complete",
+            "ttlMs": 0,
+            "cacheScope": "private",
+            "_meta": meta,
+        }
     }
     assert without_envelope(modern) == {"result": {"content": [], "_meta": {"own": 1}}}
     assert without_envelope({"error": {"code": 1}}) == {"error": {"code": 1}}
 
 
 def test_a_gateways_names_are_taken_off_once() -> None:
-    assert own_names([{"name": "s__s__t"}, {"name": "t"}], "s", "name") == [{"name": "s__t"}, {"name": "t"}]
+    assert own_names([{"name": "s__s__t"}, {"name": "t"}], "s", "name") == [
+        {"name": "s__t"},
+        {"name": "t"},
+    ]
     assert inward({"uri": "portico://backend/s/resource/demo://a"}, "s") == {"uri": "demo://a"}
 
 
@@ -84,7 +104,9 @@ def test_a_lost_field_in_an_answer_is_reported_with_its_place() -> None:
         run({"content": [{"type": "text", "text": "x", "own": 1}]}),
         run({"content": [{"type": "text", "text": "x"}]}),
     )
-    assert judgement.of_full(SERVER, direct, through) == ["tools/call t.result.content[0].own: missing"]
+    assert judgement.of_full(SERVER, direct, through) == [
+        "tools/call t.result.content[0].own: missing"
+    ]
 
 
 def test_a_tool_that_search_misses_and_describe_cuts_is_reported() -> None:

@@ -75,7 +75,9 @@ async def test_the_server_is_what_the_table_says(server: Server, compared: Compa
     assert judgement.of_direct(server, await compared.run(server, runs.DIRECT)) == []
 
 
-async def test_full_exposure_offers_the_same_and_answers_the_same(server: Server, compared: Compared) -> None:
+async def test_full_exposure_offers_the_same_and_answers_the_same(
+    server: Server, compared: Compared
+) -> None:
     direct, full = await compared.run(server, runs.DIRECT), await compared.run(server, runs.FULL)
     assert judgement.of_full(server, direct, full) == []
 
@@ -83,27 +85,47 @@ async def test_full_exposure_offers_the_same_and_answers_the_same(server: Server
 async def test_a_client_of_the_other_era_gets_the_same_through_a_transparent_gateway(
     server: Server, compared: Compared
 ) -> None:
-    direct, transparent = await compared.run(server, runs.DIRECT), await compared.run(server, runs.TRANSPARENT)
+    direct, transparent = (
+        await compared.run(server, runs.DIRECT),
+        await compared.run(server, runs.TRANSPARENT),
+    )
     assert judgement.of_transparent(server, direct, transparent) == []
 
 
-async def test_the_meta_tools_find_describe_and_call_its_tools(server: Server, compared: Compared) -> None:
+async def test_the_meta_tools_find_describe_and_call_its_tools(
+    server: Server, compared: Compared
+) -> None:
     direct, meta = await compared.run(server, runs.DIRECT), await compared.run(server, runs.META)
     assert judgement.of_meta(server, direct, meta) == []
 
 
-async def test_all_servers_work_behind_one_gateway_and_none_outlives_it(place: Place, compared: Compared) -> None:
+async def test_all_servers_work_behind_one_gateway_and_none_outlives_it(
+    place: Place, compared: Compared
+) -> None:
     mark = secrets.token_hex(8)
-    servers = [server for server in CATALOGUE.servers.values() if not server.needs or shutil.which(server.needs)]
+    servers = [
+        server
+        for server in CATALOGUE.servers.values()
+        if not server.needs or shutil.which(server.needs)
+    ]
     direct = {server.name: await compared.run(server, runs.DIRECT) for server in servers}
     async with AsyncExitStack() as stack:
-        hosts = [await stack.enter_async_context(together(server, place, mark)) for server in servers]
-        config = Config.model_validate({"servers": {host.server.name: host.config() for host in hosts}})
+        hosts = [
+            await stack.enter_async_context(together(server, place, mark)) for server in servers
+        ]
+        config = Config.model_validate(
+            {"servers": {host.server.name: host.config() for host in hosts}}
+        )
         async with gateway_over(config=config, listed=False) as gateway:
             await asyncio.wait_for(gateway.wait_until_listed(), 150)
-            states = {status.name: (status.state, status.reason) for status in gateway.list_statuses()}
+            states = {
+                status.name: (status.state, status.reason) for status in gateway.list_statuses()
+            }
             assert states == {server.name: ("ready", "") for server in servers}
-            offered = {name: len(entry.tools) for name, entry in gateway.get_view().snapshot.servers.items()}
+            offered = {
+                name: len(entry.tools)
+                for name, entry in gateway.get_view().snapshot.servers.items()
+            }
             assert offered == {server.name: server.tools for server in servers}
             async with serve_http(gateway) as url, HttpConversation("modern", url).opened() as talk:
                 answers = await asyncio.gather(*(first_call(talk, host) for host in hosts))
@@ -124,7 +146,9 @@ async def test_all_servers_work_behind_one_gateway_and_none_outlives_it(place: P
                     found = await runs.search(talk, tool.description)
                     # The same server is here by several transports: any of its twins will do.
                     twins = [
-                        it for it in gateway.get_view().snapshot.tools.values() if it.description == tool.description
+                        it
+                        for it in gateway.get_view().snapshot.tools.values()
+                        if it.description == tool.description
                     ]
                     assert any(f"{twin.address}(" in found for twin in twins), found
             running = marked(mark)
@@ -135,12 +159,17 @@ async def test_all_servers_work_behind_one_gateway_and_none_outlives_it(place: P
 
 
 def together(server: Server, place: Place, mark: str) -> AbstractAsyncContextManager[Hosted]:
-    return hosted(server, place.installation, place.folder / "together" / server.name, place.page, mark)
+    return hosted(
+        server, place.installation, place.folder / "together" / server.name, place.page, mark
+    )
 
 
 async def first_call(talk: Conversation, host: Hosted) -> Raw:
     question = host.questions()[0]
-    params = {"name": f"{host.server.name}.{question.tool}", "arguments": question.params["arguments"]}
+    params = {
+        "name": f"{host.server.name}.{question.tool}",
+        "arguments": question.params["arguments"],
+    }
     answer = await talk.request("tools/call", {"name": "call_tool", "arguments": params})
     return settled(answer, host.places, question.volatile)
 

@@ -1,4 +1,5 @@
-"""What people really type: slips, abbreviations, their own language. Twenty made-up tools, and the shipped encoder."""
+"""What people really type: slips, abbreviations, their own language. Twenty made-up tools, and the
+shipped encoder."""
 
 import pytest
 
@@ -9,12 +10,16 @@ from portico.search.lexical.query import parse_query
 from tests.search.catalog import document
 
 OFFICE = (
-    document("kubernetes.list_pods", "List the pods of a namespace with their status, restarts and age."),
+    document(
+        "kubernetes.list_pods", "List the pods of a namespace with their status, restarts and age."
+    ),
     document("kubernetes.scale_deployment", "Change how many replicas a deployment runs."),
     document("kubernetes.apply_manifest", "Create or update resources of a cluster from YAML."),
     document("billing.send_invoice", "Send an invoice to a customer by e-mail."),
     document("billing.refund_payment", "Pay a customer's money back, in full or in part."),
-    document("billing.list_subscriptions", "List the subscriptions of a customer and when they renew."),
+    document(
+        "billing.list_subscriptions", "List the subscriptions of a customer and when they renew."
+    ),
     document("postgres.run_query", "Run a read-only SQL query against a database."),
     document("postgres.describe_table", "Show the columns, types and indexes of a table."),
     document("calendar.create_event", "Add an appointment to a calendar and invite people."),
@@ -83,9 +88,17 @@ def test_another_language_finds_the_tool(query: str, tool: str):
 
 
 def test_what_no_tool_does_is_called_so_and_what_one_does_is_not():
-    for query in ("compose a symphony for orchestra", "sequence the genome of a mouse", "feed the aquarium fish"):
+    for query in (
+        "compose a symphony for orchestra",
+        "sequence the genome of a mouse",
+        "feed the aquarium fish",
+    ):
         assert INDEX.search(query).is_weak, query
-    for query in ("give the client his money back", "when are all of us free?", "picture is too big"):
+    for query in (
+        "give the client his money back",
+        "when are all of us free?",
+        "picture is too big",
+    ):
         assert not INDEX.search(query).is_weak, query
 
 
@@ -98,7 +111,13 @@ def test_what_is_not_encoded_yet_is_not_denied_while_others_are():
 
 
 @pytest.mark.parametrize(
-    "text", ["{} word{} " * 10_000, "find a tool{}, then send it{}. " * 4_000, "天{}地{}，" * 5_000, "a{}_b{}." * 5_000]
+    "text",
+    [
+        "{} word{} " * 10_000,
+        "find a tool{}, then send it{}. " * 4_000,
+        "天{}地{}，" * 5_000,
+        "a{}_b{}." * 5_000,
+    ],
 )
 def test_however_long_a_query_is_it_asks_for_no_more_than_a_long_one(text: str):
     endless = text.format(*range(text.count("{}")))

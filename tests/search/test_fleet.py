@@ -13,7 +13,8 @@ _SHARED = Path(os.environ.get("PORTICO_SHARED", Path(__file__).resolve().parents
 _FLEET = _SHARED / "fleet"
 
 pytestmark = pytest.mark.skipif(
-    not (_FLEET / "servers.jsonl.gz").exists(), reason=f"no recorded fleet in {_FLEET} (set PORTICO_SHARED)"
+    not (_FLEET / "servers.jsonl.gz").exists(),
+    reason=f"no recorded fleet in {_FLEET} (set PORTICO_SHARED)",
 )
 
 
@@ -45,7 +46,9 @@ def index(fleet: list[SearchDocument]) -> Index:
     return Index.build(fleet)
 
 
-def test_every_tool_is_indexed_and_its_address_ranks_first(fleet: list[SearchDocument], index: Index):
+def test_every_tool_is_indexed_and_its_address_ranks_first(
+    fleet: list[SearchDocument], index: Index
+):
     assert len(index) == len(fleet) == 4_136
     wrong = [tool.id for tool in fleet[::7] if index.search(tool.id, 1).hits[0].id != tool.id]
     assert wrong == []
@@ -53,7 +56,11 @@ def test_every_tool_is_indexed_and_its_address_ranks_first(fleet: list[SearchDoc
 
 def test_a_bare_name_ranks_a_tool_of_that_name_first(fleet: list[SearchDocument], index: Index):
     names = {tool.id: tool.name for tool in fleet}
-    wrong = [tool.name for tool in fleet[::11] if names[index.search(tool.name, 1).hits[0].id] != tool.name]
+    wrong = [
+        tool.name
+        for tool in fleet[::11]
+        if names[index.search(tool.name, 1).hits[0].id] != tool.name
+    ]
     assert wrong == []
 
 
@@ -63,12 +70,16 @@ def test_people_s_questions_find_a_right_tool_among_the_first_ten(index: Index):
     hits = 0.0
     for question in questions:
         ids = {hit.id for hit in index.search(question["query"], 10).hits}
-        hits += sum(bool(ids & set(group)) for group in question["groups"]) / len(question["groups"])
+        hits += sum(bool(ids & set(group)) for group in question["groups"]) / len(
+            question["groups"]
+        )
     # A floor well under the measured share: it catches a broken index, not a tuned one.
     assert hits / len(questions) > 0.5
 
 
-def test_a_server_changes_without_the_rest_being_read_again(fleet: list[SearchDocument], index: Index):
+def test_a_server_changes_without_the_rest_being_read_again(
+    fleet: list[SearchDocument], index: Index
+):
     others = [tool for tool in fleet if tool.group != "redis"]
     without = Index.build(others, index)
     assert "redis" not in without.groups
@@ -79,4 +90,6 @@ def test_a_server_changes_without_the_rest_being_read_again(fleet: list[SearchDo
 
 def test_a_dump_loads_to_the_same_answers(index: Index):
     loaded = Index.load(index.dump())
-    assert loaded.search("list the open issues of a repository") == index.search("list the open issues of a repository")
+    assert loaded.search("list the open issues of a repository") == index.search(
+        "list the open issues of a repository"
+    )

@@ -30,7 +30,9 @@ def terms(query: str, key: bytes = b"key") -> TermHashes:
     return hash_terms(extract_query_terms(query), key)
 
 
-def followed(query: str, tool: str, weight: float = 1, at: float = NOW, vector: Vector | None = None) -> SearchFollowUp:
+def followed(
+    query: str, tool: str, weight: float = 1, at: float = NOW, vector: Vector | None = None
+) -> SearchFollowUp:
     return SearchFollowUp(terms(query), tool, DecayedWeight(weight, at), vector)
 
 
@@ -38,18 +40,27 @@ def habits(*rows: SearchFollowUp, **more: object) -> UsagePatterns:
     return UsagePatterns(HALF_LIFE, rows, **more)  # pyright: ignore[reportArgumentType]
 
 
-def amounts(known: UsagePatterns, query: str, now: float = NOW, recent: tuple[str, ...] = ()) -> dict[str, float]:
-    return {tool: lift.amount for tool, lift in known.compute_boosts(terms(query), None, recent, now).items()}
+def amounts(
+    known: UsagePatterns, query: str, now: float = NOW, recent: tuple[str, ...] = ()
+) -> dict[str, float]:
+    return {
+        tool: lift.amount
+        for tool, lift in known.compute_boosts(terms(query), None, recent, now).items()
+    }
 
 
 # Nothing learnt, nothing changed
 
 
 def test_habits_of_nobody_lift_nothing():
-    assert habits().compute_boosts(terms("create an issue"), None, ("github.create_issue",), NOW) == {}
+    assert (
+        habits().compute_boosts(terms("create an issue"), None, ("github.create_issue",), NOW) == {}
+    )
 
 
-@pytest.mark.parametrize("query", ["create an issue", "github.create_issue", "delete", "", "根据城市名称查询"])
+@pytest.mark.parametrize(
+    "query", ["create an issue", "github.create_issue", "delete", "", "根据城市名称查询"]
+)
 def test_a_cold_index_is_unchanged(query: str):
     index = Index.build(CATALOG)
     assert index.search(query, 50, boosts=amounts_of_nothing(query)) == index.search(query, 50)
@@ -64,7 +75,9 @@ def amounts_of_nothing(query: str):
 
 def test_a_tool_called_after_a_search_is_lifted_for_it_and_for_no_other():
     known = habits(followed("open a new ticket", "gitlab.create_issue"))
-    assert amounts(known, "open a new ticket") == {"gitlab.create_issue": pytest.approx(MAX_FOLLOW_UP_BOOST / 2)}
+    assert amounts(known, "open a new ticket") == {
+        "gitlab.create_issue": pytest.approx(MAX_FOLLOW_UP_BOOST / 2)
+    }
     assert amounts(known, "please open me a NEW ticket!") == amounts(known, "open a new ticket")
     assert amounts(known, "what is the weather") == {}
 
@@ -73,7 +86,11 @@ def test_the_more_alike_two_queries_are_the_more_one_says_of_the_other():
     known = habits(followed("open a new support ticket", "a.b"))
     same, like, less = (
         amounts(known, query).get("a.b", 0.0)
-        for query in ("open a new support ticket", "open a support ticket", "open a new support request now")
+        for query in (
+            "open a new support ticket",
+            "open a support ticket",
+            "open a new support request now",
+        )
     )
     assert same > like > less > 0
 
@@ -84,7 +101,8 @@ def test_a_query_that_shares_one_word_says_nothing():
 
 def test_more_calls_lift_more_but_never_over_the_bound():
     once, often, always = (
-        amounts(habits(followed("send mail", "m.send", weight)), "send mail")["m.send"] for weight in (1, 5, 1e9)
+        amounts(habits(followed("send mail", "m.send", weight)), "send mail")["m.send"]
+        for weight in (1, 5, 1e9)
     )
     assert once < often < always <= MAX_FOLLOW_UP_BOOST
 
@@ -109,7 +127,11 @@ def vector(*parts: float) -> Vector:
 
 def test_a_tool_that_is_called_often_is_lifted_a_little_for_any_query():
     known = habits(
-        used={"a.once": DecayedWeight(1, NOW), "a.rare": DecayedWeight(2, NOW), "a.daily": DecayedWeight(1_000, NOW)}
+        used={
+            "a.once": DecayedWeight(1, NOW),
+            "a.rare": DecayedWeight(2, NOW),
+            "a.daily": DecayedWeight(1_000, NOW),
+        }
     )
     lifted = amounts(known, "anything at all")
     assert 0 < lifted["a.rare"] < lifted["a.daily"] == pytest.approx(MAX_POPULARITY_BOOST)
@@ -120,12 +142,16 @@ def test_what_was_used_together_with_the_latest_calls_is_lifted_whichever_came_f
     known = habits(together={("a.fetch", "a.parse"): DecayedWeight(3, NOW)})
     assert amounts(known, "x") == {}
     for recent, other in (("a.fetch", "a.parse"), ("a.parse", "a.fetch")):
-        assert amounts(known, "x", recent=(recent,)) == {other: pytest.approx(MAX_PAIR_BOOST * 3 / 4)}
+        assert amounts(known, "x", recent=(recent,)) == {
+            other: pytest.approx(MAX_PAIR_BOOST * 3 / 4)
+        }
 
 
 def test_what_was_heard_since_adds_to_what_was_known():
     before = habits(followed("send mail", "m.send"), used={"m.send": DecayedWeight(1, NOW)})
-    after = habits(followed("send mail", "m.send"), used={"m.send": DecayedWeight(1, NOW)}, earlier=before)
+    after = habits(
+        followed("send mail", "m.send"), used={"m.send": DecayedWeight(1, NOW)}, earlier=before
+    )
     together = habits(followed("send mail", "m.send", 2), used={"m.send": DecayedWeight(2, NOW)})
     assert amounts(after, "send mail") == pytest.approx(amounts(together, "send mail"))
 
@@ -151,7 +177,9 @@ def test_what_was_learnt_counts_half_after_a_half_life():
     known = habits(followed("send mail", "m.send", weight=2))
     evidence = [
         amount / (MAX_FOLLOW_UP_BOOST - amount)
-        for amount in (amounts(known, "send mail", NOW + days * DAY)["m.send"] for days in (0, 30, 60))
+        for amount in (
+            amounts(known, "send mail", NOW + days * DAY)["m.send"] for days in (0, 30, 60)
+        )
     ]
     assert evidence == pytest.approx([2, 1, 0.5])
 
@@ -197,10 +225,13 @@ def test_an_exact_name_wins_whatever_was_learnt(
     )
     lifts = known.compute_boosts(terms(query), None, recent, NOW)
     assert all(
-        0 < lift.amount <= MAX_FOLLOW_UP_BOOST + MAX_POPULARITY_BOOST + MAX_PAIR_BOOST + 1e-9 for lift in lifts.values()
+        0 < lift.amount <= MAX_FOLLOW_UP_BOOST + MAX_POPULARITY_BOOST + MAX_PAIR_BOOST + 1e-9
+        for lift in lifts.values()
     )
     index = Index.build(CATALOG)
-    named = {id_ for id_ in IDS if query in (id_, id_.partition(".")[2]) or query == "createIssue" in id_}
+    named = {
+        id_ for id_ in IDS if query in (id_, id_.partition(".")[2]) or query == "createIssue" in id_
+    }
     cold, warm = (index.search(query, 50, boosts=given).hits for given in (None, lifts))
     exact = [hit.id for hit in cold if hit.score >= 2]
     assert named <= set(exact)

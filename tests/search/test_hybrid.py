@@ -1,4 +1,5 @@
-"""Words and meaning together: what an agent types, and what it gets from an index with the shipped encoder."""
+"""Words and meaning together: what an agent types, and what it gets from an index with the shipped
+encoder."""
 
 import math
 import mmap
@@ -11,7 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.search import Boost, Hit, Index, SearchDocument, SearchFilters, UsageFacts, Vector, compose_document_text
+from portico.search import (
+    Boost,
+    Hit,
+    Index,
+    SearchDocument,
+    SearchFilters,
+    UsageFacts,
+    Vector,
+    compose_document_text,
+)
 from portico.search.dense.encoder import get_shipped_encoder
 from tests.search.catalog import CATALOG, document
 
@@ -27,7 +37,9 @@ QUERIES = (
 
 
 def vectors(documents: Iterable[SearchDocument]) -> dict[str, Vector]:
-    return {it.id: get_shipped_encoder().encode_document(compose_document_text(it)) for it in documents}
+    return {
+        it.id: get_shipped_encoder().encode_document(compose_document_text(it)) for it in documents
+    }
 
 
 def built(*documents: SearchDocument) -> Index:
@@ -104,7 +116,10 @@ def test_an_exact_address_always_ranks_first(tool: SearchDocument):
 def test_meaning_alone_never_ranks_before_an_exact_name():
     for tool in CATALOG:
         first = INDEX.search(tool.name).hits[0]
-        assert tool.name in {first.id.split(".", 1)[1], *(twin.split(".", 1)[1] for twin in first.duplicates)}
+        assert tool.name in {
+            first.id.split(".", 1)[1],
+            *(twin.split(".", 1)[1] for twin in first.duplicates),
+        }
 
 
 def test_a_document_without_a_vector_is_found_by_its_words_among_others_that_have_theirs():
@@ -146,9 +161,13 @@ def test_scores_fall_and_reasons_name_words_of_the_query():
 
 
 def test_what_nothing_serves_is_less_sure_than_what_something_serves():
-    fits = [INDEX.search(query).confidence for query in ("create an issue", "send an e-mail", "delete a redis key")]
+    fits = [
+        INDEX.search(query).confidence
+        for query in ("create an issue", "send an e-mail", "delete a redis key")
+    ]
     misses = [
-        INDEX.search(query).confidence for query in ("book a flight to Helsinki", "mow the lawn", "play some jazz")
+        INDEX.search(query).confidence
+        for query in ("book a flight to Helsinki", "mow the lawn", "play some jazz")
     ]
     assert min(fits) > max(misses)
 
@@ -158,7 +177,8 @@ def test_what_nothing_serves_is_less_sure_than_what_something_serves():
 
 def test_a_filter_by_group_hides_the_rest():
     assert {
-        id_.split(".")[0] for id_ in found("create an issue", filters=SearchFilters(groups={"gitlab", "mail"}))
+        id_.split(".")[0]
+        for id_ in found("create an issue", filters=SearchFilters(groups={"gitlab", "mail"}))
     } == {
         "gitlab",
         "mail",
@@ -173,8 +193,14 @@ def test_a_filter_by_category_or_tag_hides_the_rest_whatever_the_case():
         document("post.letter", "Post a letter.", category="Office", tags=("paper",)),
         document("chat.say", "Say something.", category="chat", tags=("Communication", "paper")),
     )
-    assert set(found("send", index=index, filters=SearchFilters(categories=["OFFICE"]))) == {"mail.send", "post.letter"}
-    assert set(found("send", index=index, filters=SearchFilters(tags=["communication"]))) == {"mail.send", "chat.say"}
+    assert set(found("send", index=index, filters=SearchFilters(categories=["OFFICE"]))) == {
+        "mail.send",
+        "post.letter",
+    }
+    assert set(found("send", index=index, filters=SearchFilters(tags=["communication"]))) == {
+        "mail.send",
+        "chat.say",
+    }
     both = SearchFilters(categories=["office", "chat"], tags=["paper"])
     assert set(found("send", index=index, filters=both)) == {"post.letter", "chat.say"}
     assert found("send", index=index, filters=SearchFilters(tags=["none such"])) == []
@@ -192,7 +218,9 @@ def test_a_tool_that_is_slow_or_fails_is_filtered_and_one_never_called_passes():
     assert set(quick) == everyone - {"github.create_issue"}
     sound = found("create an issue", 50, filters=SearchFilters(min_success_rate=0.5), facts=facts)
     assert set(sound) == everyone - {"gitlab.create_issue"}
-    assert set(found("create an issue", 50, filters=SearchFilters(min_success_rate=1.0))) == everyone
+    assert (
+        set(found("create an issue", 50, filters=SearchFilters(min_success_rate=1.0))) == everyone
+    )
     named = found("github.create_issue", filters=SearchFilters(max_latency_ms=1_000), facts=facts)
     assert "github.create_issue" not in named
 
@@ -201,7 +229,9 @@ def test_a_filter_changes_who_is_shown_and_not_in_which_order():
     for query in QUERIES[:4]:
         whole = found(query, 50)
         some = set(whole[::2])
-        assert [id_ for id_ in found(query, 50, allow=lambda id_, some=some: id_ in some) if id_ in some] == whole[::2]
+        assert [
+            id_ for id_ in found(query, 50, allow=lambda id_, some=some: id_ in some) if id_ in some
+        ] == whole[::2]
 
 
 # Lifts
@@ -220,7 +250,9 @@ def test_a_lift_moves_a_tool_up_and_says_why():
 
 @pytest.mark.parametrize("amount", [0.1, 0.3, 0.9])
 def test_no_lift_ranks_a_tool_above_an_exact_name(amount: float):
-    lifts = {it.id: Boost(amount) for it in CATALOG if it.id not in ("redis.delete", "search.search")}
+    lifts = {
+        it.id: Boost(amount) for it in CATALOG if it.id not in ("redis.delete", "search.search")
+    }
     for spelling in ("redis.delete", "redis_delete", "REDIS.DELETE", "delete", "Delete"):
         assert found(spelling, lifts=lifts)[0] == "redis.delete"
     for spelling in ("search", "SEARCH", "search.search"):
@@ -249,10 +281,14 @@ def copies(count: int, *tools: tuple[str, str]) -> list[SearchDocument]:
 
 
 def test_tools_of_several_servers_that_say_the_same_share_one_place():
-    index = built(*CATALOG, *copies(5, ("translate_text", "Translate a text into another language.")))
+    index = built(
+        *CATALOG, *copies(5, ("translate_text", "Translate a text into another language."))
+    )
     ranking = index.search("translate a text into Greek")
     first = ranking.hits[0]
-    assert sorted([first.id, *first.duplicates]) == [f"s{number}.translate_text" for number in range(5)]
+    assert sorted([first.id, *first.duplicates]) == [
+        f"s{number}.translate_text" for number in range(5)
+    ]
     assert not any("translate" in hit.id for hit in ranking.hits[1:])
 
 
@@ -261,7 +297,9 @@ def test_the_same_tool_of_servers_with_names_of_their_own_shares_one_place():
     text = "Translate a text into another language."
     index = built(*CATALOG, *(document(f"{server}.translate_text", text) for server in servers))
     first = index.search("translate a text into Greek").hits[0]
-    assert sorted([first.id, *first.duplicates]) == sorted(f"{server}.translate_text" for server in servers)
+    assert sorted([first.id, *first.duplicates]) == sorted(
+        f"{server}.translate_text" for server in servers
+    )
 
 
 def test_tools_of_one_server_never_share_a_place():
@@ -319,14 +357,22 @@ def test_unchanged_documents_keep_their_vectors_and_changed_ones_lose_theirs():
     assert all(after.list_unencoded(group) == [] for group in after.groups if group != "github")
     again = after.with_vectors(vectors([changed]))
     assert again.list_unencoded("github") == []
-    kept = next(hit for hit in again.search("open a pull request").hits if hit.id == "github.create_pull_request")
+    kept = next(
+        hit
+        for hit in again.search("open a pull request").hits
+        if hit.id == "github.create_pull_request"
+    )
     assert kept.similarity == pytest.approx(
-        next(hit.similarity for hit in INDEX.search("open a pull request").hits if hit.id == kept.id)
+        next(
+            hit.similarity for hit in INDEX.search("open a pull request").hits if hit.id == kept.id
+        )
     )
 
 
 def test_a_group_that_goes_and_comes_again_has_to_be_encoded_again():
-    back = INDEX.replace({"mail": []}).replace({"mail": [it for it in CATALOG if it.group == "mail"]})
+    back = INDEX.replace({"mail": []}).replace(
+        {"mail": [it for it in CATALOG if it.group == "mail"]}
+    )
     assert back.list_unencoded("mail") == ["mail.send"]
 
 
@@ -370,7 +416,10 @@ def test_a_dumped_index_is_the_same_index(kind: str, tmp_path: Path):
 
 
 def test_an_index_without_vectors_is_dumped_and_loaded():
-    for index in (Index.build((), encoder=get_shipped_encoder()), Index.build(CATALOG, encoder=get_shipped_encoder())):
+    for index in (
+        Index.build((), encoder=get_shipped_encoder()),
+        Index.build(CATALOG, encoder=get_shipped_encoder()),
+    ):
         loaded = Index.load(index.dump(), encoder=get_shipped_encoder())
         assert loaded.search("create an issue") == index.search("create an issue")
         assert sum(len(loaded.list_unencoded(group)) for group in loaded.groups) == len(index)
@@ -386,7 +435,11 @@ def test_a_placement_agrees_with_the_ranking(query: str):
     for rank, hit in enumerate(ranking.hits, 1):
         placement = INDEX.find_placement(query, hit.id)
         assert placement is not None
-        assert (placement.rank, placement.total, placement.is_filtered) == (rank, ranking.total, False)
+        assert (placement.rank, placement.total, placement.is_filtered) == (
+            rank,
+            ranking.total,
+            False,
+        )
         assert replace(placement.hit, duplicates=()) == hit
     for it in CATALOG:
         if it.id not in found(query, 50):
@@ -396,11 +449,15 @@ def test_a_placement_agrees_with_the_ranking(query: str):
 
 
 def test_a_placement_says_that_a_filter_hides_a_tool_and_where_it_would_stand():
-    placement = INDEX.find_placement("send an e-mail", "mail.send", filters=SearchFilters(groups={"github"}))
+    placement = INDEX.find_placement(
+        "send an e-mail", "mail.send", filters=SearchFilters(groups={"github"})
+    )
     assert placement is not None
     assert placement.is_filtered
     assert placement.rank == 1
-    allowed = INDEX.find_placement("send an e-mail", "mail.send", allow=lambda id_: id_ == "mail.send")
+    allowed = INDEX.find_placement(
+        "send an e-mail", "mail.send", allow=lambda id_: id_ == "mail.send"
+    )
     assert allowed is not None
     assert not allowed.is_filtered
 
@@ -456,16 +513,27 @@ def test_a_query_that_asks_for_nothing_finds_nothing(query: str):
 
 
 def test_operators_around_words_do_not_hide_what_the_words_ask_for():
-    for query in ('"create" AND ("issue")', "create -- issue;", '{"create": ["issue"]}', "create.*issue$"):
+    for query in (
+        '"create" AND ("issue")',
+        "create -- issue;",
+        '{"create": ["issue"]}',
+        "create.*issue$",
+    ):
         assert "github.create_issue" in found(query, 3)
 
 
 def test_a_very_long_query_finds_what_it_begins_with():
-    assert found("Send an e-mail to my colleague. " + "lorem ipsum dolor sit amet " * 400, 3)[0] == "mail.send"
+    assert (
+        found("Send an e-mail to my colleague. " + "lorem ipsum dolor sit amet " * 400, 3)[0]
+        == "mail.send"
+    )
 
 
 def test_tools_with_empty_or_endless_descriptions_are_found():
-    endless = "Convert a video to another format. " + "More about containers, codecs and bit rates. " * 400
+    endless = (
+        "Convert a video to another format. "
+        + "More about containers, codecs and bit rates. " * 400
+    )
     odd = (
         SearchDocument("v.convert", "1", "v", "convert_video", server="v", description=endless),
         SearchDocument("e.ping", "2", "e", "ping", server="e"),
@@ -499,7 +567,10 @@ def test_any_text_is_answered_with_finite_scores(query: str, limit: int, offset:
     assert len({hit.id for hit in ranking.hits}) == len(ranking.hits)
 
 
-@given(st.dictionaries(st.sampled_from([it.id for it in CATALOG]), st.booleans()), st.sampled_from(QUERIES))
+@given(
+    st.dictionaries(st.sampled_from([it.id for it in CATALOG]), st.booleans()),
+    st.sampled_from(QUERIES),
+)
 @settings(max_examples=40, deadline=None)
 def test_whichever_vectors_are_known_yet_every_answer_is_sound(known: dict[str, bool], query: str):
     have = {id_ for id_, is_known in known.items() if is_known}
@@ -520,7 +591,8 @@ def test_vectors_do_not_change_when_they_are_searched():
         INDEX.search(query)
     assert INDEX.dump() == body
     assert all(
-        np.array_equal(row, get_shipped_encoder().encode_document(compose_document_text(it))) for it, row in _rows()
+        np.array_equal(row, get_shipped_encoder().encode_document(compose_document_text(it)))
+        for it, row in _rows()
     )
 
 
@@ -531,7 +603,8 @@ def _rows() -> list[tuple[SearchDocument, Vector]]:
 
 def test_a_server_that_spells_one_name_in_many_ways_gets_one_place_for_it():
     spellings = [
-        document(f"loud.{name}", "Create a new issue.") for name in ("create_is_sue", "createIssue", "c_reateissue")
+        document(f"loud.{name}", "Create a new issue.")
+        for name in ("create_is_sue", "createIssue", "c_reateissue")
     ]
     hits = built(*CATALOG, *spellings).search("create issue", 8).hits
     assert sum(hit.is_name_match for hit in hits if hit.id.startswith("loud.")) <= 1
@@ -539,7 +612,11 @@ def test_a_server_that_spells_one_name_in_many_ways_gets_one_place_for_it():
 
 
 def test_a_copy_on_another_server_does_not_take_the_place_of_the_server_that_was_named():
-    copy = document("aaa.create_issue", "Create a new issue in a repository.", parameters=("owner", "repo", "title"))
+    copy = document(
+        "aaa.create_issue",
+        "Create a new issue in a repository.",
+        parameters=("owner", "repo", "title"),
+    )
     hits = built(*CATALOG, copy).search("create an issue on github", 8).hits
     assert "github.create_issue" in [hit.id for hit in hits]
 
@@ -563,6 +640,8 @@ def test_a_misspelt_word_is_told_as_what_it_was_taken_for():
 
 
 def test_an_index_full_of_invented_words_offers_few_of_them_as_spellings():
-    invented = " ".join(f"b{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}{chr(97 + n // 676)}zz" for n in range(3_000))
+    invented = " ".join(
+        f"b{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}{chr(97 + n // 676)}zz" for n in range(3_000)
+    )
     index = built(document("a.flood", invented), document("b.brand", "The brand bazzz."))
     assert max(map(len, index._postings.spelling_candidates.values())) <= 400  # pyright: ignore[reportPrivateUsage]

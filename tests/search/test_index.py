@@ -14,13 +14,20 @@ def found(query: str, limit: int = 8, index: Index = INDEX) -> list[str]:
 
 @pytest.mark.parametrize("tool", CATALOG, ids=lambda tool: tool.id)
 def test_an_exact_address_always_ranks_first(tool: SearchDocument):
-    for spelling in (tool.id, tool.id.replace(".", "::"), tool.id.replace(".", "__"), tool.id.upper()):
+    for spelling in (
+        tool.id,
+        tool.id.replace(".", "::"),
+        tool.id.replace(".", "__"),
+        tool.id.upper(),
+    ):
         assert found(spelling)[0] == tool.id
     assert INDEX.search(tool.id).confidence == 1.0
 
 
 def test_an_exact_name_ranks_before_any_number_of_words_that_match():
-    loud = document("loud.noise", "search " * 50 + "the web", title="search search", tags=("search",))
+    loud = document(
+        "loud.noise", "search " * 50 + "the web", title="search search", tags=("search",)
+    )
     assert found("search", index=Index.build([*CATALOG, loud]))[0] == "search.search"
 
 
@@ -29,7 +36,12 @@ def test_a_bare_name_finds_all_tools_of_that_name_first():
 
 
 def test_of_names_that_differ_in_separators_only_the_one_typed_ranks_first():
-    index = Index.build([document("a.send-email", "Send an email."), document("b.send_email", "Send. And more text.")])
+    index = Index.build(
+        [
+            document("a.send-email", "Send an email."),
+            document("b.send_email", "Send. And more text."),
+        ]
+    )
     assert found("send-email", index=index) == ["a.send-email", "b.send_email"]
     assert found("send_email", index=index) == ["b.send_email", "a.send-email"]
 
@@ -46,7 +58,12 @@ def test_a_word_used_for_another_finds_its_tool():
 
 
 def test_two_words_that_are_one_in_the_catalog_are_found():
-    index = Index.build([document("word.add_footnote", "Adds a footnote."), document("word.add_page", "Adds a page.")])
+    index = Index.build(
+        [
+            document("word.add_footnote", "Adds a footnote."),
+            document("word.add_page", "Adds a page."),
+        ]
+    )
     assert found("put in a foot note", index=index) == ["word.add_footnote"]
 
 
@@ -77,7 +94,9 @@ def test_every_field_is_searched():
             document("one.iota", "Nothing of the kind."),
         ]
     )
-    assert sorted(found("zebra", index=index)) == sorted(it for it in index_ids(index) if it != "one.iota")
+    assert sorted(found("zebra", index=index)) == sorted(
+        it for it in index_ids(index) if it != "one.iota"
+    )
 
 
 def index_ids(index: Index) -> list[str]:
@@ -120,14 +139,17 @@ def test_scores_of_words_are_shares_of_a_perfect_match():
 
 
 def test_a_filter_by_group_or_by_id_or_by_mask_hides_the_rest():
-    assert {hit.id for hit in INDEX.search("create issue", filters=SearchFilters(groups={"gitlab"})).hits} == {
-        "gitlab.create_issue"
-    }
+    assert {
+        hit.id
+        for hit in INDEX.search("create issue", filters=SearchFilters(groups={"gitlab"})).hits
+    } == {"gitlab.create_issue"}
     hidden = INDEX.search("github.create_issue", allow=lambda id_: not id_.startswith("github."))
     assert hidden.hits[0].id == "gitlab.create_issue"
     assert not any(hit.id.startswith("github.") for hit in hidden.hits)
     mask = INDEX.build_mask(lambda id_: id_.startswith("github."))
-    both = INDEX.search("create issue", filters=SearchFilters(groups=["github", "gitlab"]), allow=mask)
+    both = INDEX.search(
+        "create issue", filters=SearchFilters(groups=["github", "gitlab"]), allow=mask
+    )
     assert {hit.id.split(".")[0] for hit in both.hits} == {"github"}
     assert INDEX.search("create issue", filters=SearchFilters(groups=())).total == 0
     assert INDEX.search("create issue", filters=SearchFilters(groups={"nowhere"})).total == 0
@@ -180,12 +202,19 @@ def test_a_query_of_ten_thousand_characters_finds_what_it_begins_with():
 
 def test_an_empty_index_answers():
     index = Index.build([])
-    assert (len(index), index.search("anything").total, index.find_nearest_names("anything")) == (0, 0, [])
+    assert (len(index), index.search("anything").total, index.find_nearest_names("anything")) == (
+        0,
+        0,
+        [],
+    )
 
 
 def test_tools_without_any_text_are_indexed_by_name():
     index = Index.build(
-        [SearchDocument(id="a.b", hash="1", group="a", name="b"), SearchDocument(id="a.", hash="2", group="a", name="")]
+        [
+            SearchDocument(id="a.b", hash="1", group="a", name="b"),
+            SearchDocument(id="a.", hash="2", group="a", name=""),
+        ]
     )
     assert len(index) == 2
     assert found("a.b", index=index) == ["a.b"]

@@ -1,4 +1,5 @@
-"""An index made step by step answers exactly like one made at once, and one that was dumped like the one before."""
+"""An index made step by step answers exactly like one made at once, and one that was dumped like
+the one before."""
 
 import json
 import zlib
@@ -39,10 +40,21 @@ QUERIES = (
 def documents(draw: st.DrawFn, group: str) -> list[SearchDocument]:
     names = draw(st.lists(st.sampled_from(_WORDS), unique=True, max_size=5))
     texts = draw(
-        st.lists(st.lists(st.sampled_from(_WORDS), max_size=8).map(" ".join), min_size=len(names), max_size=len(names))
+        st.lists(
+            st.lists(st.sampled_from(_WORDS), max_size=8).map(" ".join),
+            min_size=len(names),
+            max_size=len(names),
+        )
     )
     return [
-        SearchDocument(f"{group}.{name}", compute_fingerprint(text), group, name, server=group, description=text)
+        SearchDocument(
+            f"{group}.{name}",
+            compute_fingerprint(text),
+            group,
+            name,
+            server=group,
+            description=text,
+        )
         for name, text in zip(names, texts, strict=True)
     ]
 
@@ -55,13 +67,16 @@ def catalogs(draw: st.DrawFn) -> list[SearchDocument]:
 
 def answers(index: Index) -> list[object]:
     return [
-        (ranking.hits, ranking.total, ranking.confidence) for ranking in (index.search(query, 50) for query in QUERIES)
+        (ranking.hits, ranking.total, ranking.confidence)
+        for ranking in (index.search(query, 50) for query in QUERIES)
     ]
 
 
 @given(st.lists(catalogs(), min_size=1, max_size=5))
 @settings(max_examples=60, deadline=None)
-def test_an_index_that_followed_every_change_answers_like_a_fresh_one(history: list[list[SearchDocument]]):
+def test_an_index_that_followed_every_change_answers_like_a_fresh_one(
+    history: list[list[SearchDocument]],
+):
     index = Index.build([])
     for catalog in history:
         index = Index.build(catalog, index)
@@ -90,10 +105,18 @@ def test_an_unchanged_catalog_gives_the_same_index_back():
 
 def test_a_changed_hash_is_read_again_and_an_unchanged_one_is_not():
     index = Index.build([document("a.x", "apple"), document("b.y", "banana")])
-    # The same hash promises the same text: breaking the promise shows that the document was not read.
-    liar = SearchDocument(id="b.y", hash=document("b.y", "banana").hash, group="b", name="y", description="cherry")
+    # The same hash promises the same text: breaking the promise shows that the document was not
+    # read.
+    liar = SearchDocument(
+        id="b.y", hash=document("b.y", "banana").hash, group="b", name="y", description="cherry"
+    )
     index = Index.build([document("a.x", "avocado"), liar], index)
-    assert [index.search(word).total for word in ("apple", "avocado", "banana", "cherry")] == [0, 1, 1, 0]
+    assert [index.search(word).total for word in ("apple", "avocado", "banana", "cherry")] == [
+        0,
+        1,
+        1,
+        0,
+    ]
 
 
 def test_a_group_is_replaced_or_removed_without_touching_the_others():
@@ -102,12 +125,16 @@ def test_a_group_is_replaced_or_removed_without_touching_the_others():
     assert "redis" not in smaller.groups
     assert [hit.id for hit in smaller.search("mail").hits] == ["mail.receive"]
     assert index.search("redis key").hits[0].id == "redis.delete"
-    assert smaller.has_group("mail", {"mail.receive": document("mail.receive", "Receive an e-mail.").hash})
+    assert smaller.has_group(
+        "mail", {"mail.receive": document("mail.receive", "Receive an e-mail.").hash}
+    )
     assert not smaller.has_group("mail", {})
     assert smaller.has_group("redis", {})
 
 
-def test_documents_read_one_by_one_give_the_index_of_documents_read_together(monkeypatch: pytest.MonkeyPatch):
+def test_documents_read_one_by_one_give_the_index_of_documents_read_together(
+    monkeypatch: pytest.MonkeyPatch,
+):
     together = Index.build(CATALOG).dump()
     monkeypatch.setattr(posting_builder, "_BATCH_TERMS", 1)
     assert Index.build(CATALOG).dump() == together
@@ -166,7 +193,9 @@ _START, _HEAD = 20, 28
 """Where the checksum's reach begins, and the header, in a dump."""
 
 
-def forged(change: Callable[[dict[str, Any]], None], body: Callable[[bytes], bytes] = lambda it: it) -> bytes:
+def forged(
+    change: Callable[[dict[str, Any]], None], body: Callable[[bytes], bytes] = lambda it: it
+) -> bytes:
     """A dump with another header or body, and a checksum that says all is well."""
     blob = Index.build(CATALOG).dump()
     end = _HEAD + int.from_bytes(blob[_START:_HEAD], "little")
@@ -202,7 +231,16 @@ def without(id_: str) -> Callable[[bytes], bytes]:
 LIES: dict[str, Callable[[], bytes]] = {
     **{
         f"{name} is shorter": lambda name=name: forged(shorter(name))
-        for name in ("starts", "slots", "strengths", "fields", "name_keys", "id_keys", "copy_keys", "vectors")
+        for name in (
+            "starts",
+            "slots",
+            "strengths",
+            "fields",
+            "name_keys",
+            "id_keys",
+            "copy_keys",
+            "vectors",
+        )
     },
     "a part is missing": lambda: forged(lambda header: header["sizes"].pop("slots")),
     "no sizes": lambda: forged(lambda header: header.pop("sizes")),
@@ -210,7 +248,9 @@ LIES: dict[str, Callable[[], bytes]] = {
     "a size is huge": lambda: forged(lambda header: header["sizes"].update(ids=10**30)),
     "a count is huge": lambda: forged(lambda header: header["counts"].update(slots=10**12)),
     "a count is negative": lambda: forged(lambda header: header["counts"].update(slots=-5)),
-    "parts are shifted": lambda: forged(lambda header: header["sizes"].update(terms=header["sizes"]["terms"] + 16)),
+    "parts are shifted": lambda: forged(
+        lambda header: header["sizes"].update(terms=header["sizes"]["terms"] + 16)
+    ),
     "an id is missing": lambda: forged(lambda _: None, without(CATALOG[0].id)),
     "no body": lambda: forged(lambda _: None, lambda _: b""),
     "lists do not begin at the beginning": lambda: overwritten("starts", b"\1\0\0\0"),
@@ -226,9 +266,9 @@ def test_parts_that_do_not_fit_together_are_refused_though_the_checksum_fits(how
 
 
 def test_a_forgery_that_changes_nothing_is_read():
-    assert Index.load(forged(lambda _: None)).search("create an issue") == Index.build(CATALOG).search(
-        "create an issue"
-    )
+    assert Index.load(forged(lambda _: None)).search("create an issue") == Index.build(
+        CATALOG
+    ).search("create an issue")
 
 
 def churned(version: int, words: int = 2_000) -> SearchDocument:

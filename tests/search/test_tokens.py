@@ -9,7 +9,13 @@ from portico.search.lexical.tokens import extract_terms, extract_word_terms, squ
 
 @pytest.mark.parametrize(
     "spelling",
-    ["createPullRequest", "create_pull_request", "create-pull-request", "CreatePullRequest", "create.pull.request"],
+    [
+        "createPullRequest",
+        "create_pull_request",
+        "create-pull-request",
+        "CreatePullRequest",
+        "create.pull.request",
+    ],
 )
 def test_an_identifier_gives_the_same_terms_however_it_is_spelt(spelling: str):
     assert extract_word_terms(spelling) == ("creat", "pull", "request", "createpullrequest")
@@ -58,13 +64,20 @@ def test_a_name_made_of_stop_words_is_still_a_term():
     assert extract_terms("who_am_i") == ["whoami"]
 
 
-@pytest.mark.parametrize("text", ["", " \t\n", "\x00\x1b", "!!! ???", "\ud800", "a" * 100_000, "_" * 5_000, "-.-.-"])
+@pytest.mark.parametrize(
+    "text", ["", " \t\n", "\x00\x1b", "!!! ???", "\ud800", "a" * 100_000, "_" * 5_000, "-.-.-"]
+)
 def test_text_that_says_nothing_gives_no_terms(text: str):
     assert extract_terms(text) == []
 
 
 def test_all_separators_of_an_address_squash_alike():
-    spellings = ["github.create_issue", "github::create_issue", "github/createIssue", "GitHub__create-issue"]
+    spellings = [
+        "github.create_issue",
+        "github::create_issue",
+        "github/createIssue",
+        "GitHub__create-issue",
+    ]
     assert {squash(spelling) for spelling in spellings} == {"githubcreateissue"}
 
 

@@ -1,4 +1,5 @@
-"""The audit log: whatever a client has a server do is in it, nobody floods it away soon, and changes to it show."""
+"""The audit log: whatever a client has a server do is in it, nobody floods it away soon, and
+changes to it show."""
 
 import asyncio
 import json
@@ -37,11 +38,22 @@ def home(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Home:
 
 def library() -> FakeBackend:
     backend = FakeBackend(
-        [{"name": "burn", "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}}],
+        [
+            {
+                "name": "burn",
+                "inputSchema": {"type": "object"},
+                "annotations": {"destructiveHint": True},
+            }
+        ],
         resources=[{"uri": "book://one", "name": "one"}],
         templates=[{"uriTemplate": "book://{name}", "name": "any"}],
         prompts=[{"name": "review"}],
-        capabilities={"tools": {}, "resources": {"subscribe": True}, "prompts": {}, "completions": {}},
+        capabilities={
+            "tools": {},
+            "resources": {"subscribe": True},
+            "prompts": {},
+            "completions": {},
+        },
     )
     read = {"contents": [{"uri": "book://one", "text": "read"}]}
     answers: dict[str, Raw] = {
@@ -59,8 +71,12 @@ def library() -> FakeBackend:
 
 @asynccontextmanager
 async def running(folder: Path) -> AsyncGenerator[GatewayRuntime]:
-    config = Config.model_validate({"data_dir": str(folder), "audit": {"file": str(folder / "audit.jsonl")}})
-    async with GatewayRuntime(config, backends={"library": library()}, manifests=ManifestStore(None)) as gateway:
+    config = Config.model_validate(
+        {"data_dir": str(folder), "audit": {"file": str(folder / "audit.jsonl")}}
+    )
+    async with GatewayRuntime(
+        config, backends={"library": library()}, manifests=ManifestStore(None)
+    ) as gateway:
         await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
         yield gateway
 
@@ -70,10 +86,16 @@ def lines(folder: Path) -> list[Raw]:
     return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
 
-async def test_resources_prompts_and_completions_are_written_down_before_their_answer(tmp_path: Path) -> None:
+async def test_resources_prompts_and_completions_are_written_down_before_their_answer(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path) as gateway, connect(gateway) as client:
-        [uri] = [one.uri for one in (await client.list_resources()).resources if "book" in str(one.uri)]
-        [prompt] = [one.name for one in (await client.list_prompts()).prompts if "review" in one.name]
+        [uri] = [
+            one.uri for one in (await client.list_resources()).resources if "book" in str(one.uri)
+        ]
+        [prompt] = [
+            one.name for one in (await client.list_prompts()).prompts if "review" in one.name
+        ]
         templates = (await client.list_resource_templates()).resource_templates
         [template] = [one.uri_template for one in templates if "book" in one.uri_template]
         steps: list[tuple[str, Any]] = [
@@ -82,7 +104,8 @@ async def test_resources_prompts_and_completions_are_written_down_before_their_a
             (
                 "completion/complete",
                 lambda: client.complete(
-                    ResourceTemplateReference(type="ref/resource", uri=template), {"name": "name", "value": "o"}
+                    ResourceTemplateReference(type="ref/resource", uri=template),
+                    {"name": "name", "value": "o"},
                 ),
             ),
         ]
@@ -91,23 +114,34 @@ async def test_resources_prompts_and_completions_are_written_down_before_their_a
             last = lines(tmp_path)[-1]
             assert (last["method"], last["server"], last["outcome"]) == (method, "library", "ok")
             assert last["arguments"]
-        assert [line["target"] for line in lines(tmp_path)] == ["book://one", "review", "book://{name}"]
+        assert [line["target"] for line in lines(tmp_path)] == [
+            "book://one",
+            "review",
+            "book://{name}",
+        ]
 
 
 async def test_subscriptions_that_reach_a_server_are_written_down(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway, connect(gateway, era="legacy") as client:
-        [uri] = [one.uri for one in (await client.list_resources()).resources if "book" in str(one.uri)]
+        [uri] = [
+            one.uri for one in (await client.list_resources()).resources if "book" in str(one.uri)
+        ]
         await client.session.subscribe_resource(uri)  # pyright: ignore[reportDeprecated]
         await client.session.unsubscribe_resource(uri)  # pyright: ignore[reportDeprecated]
         told = [(line.get("method"), line.get("target")) for line in lines(tmp_path)]
-        assert told == [("resources/subscribe", "book://one"), ("resources/unsubscribe", "book://one")]
+        assert told == [
+            ("resources/subscribe", "book://one"),
+            ("resources/unsubscribe", "book://one"),
+        ]
 
 
 async def test_a_request_that_fails_is_written_down_too(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway, connect(gateway) as client:
         backend: Any = gateway.upstreams["library"].backend
         backend.on("prompts/get", lambda params, ask: _refuse())
-        [prompt] = [one.name for one in (await client.list_prompts()).prompts if "review" in one.name]
+        [prompt] = [
+            one.name for one in (await client.list_prompts()).prompts if "review" in one.name
+        ]
         with pytest.raises(MCPError):
             await client.get_prompt(prompt)
         assert lines(tmp_path)[-1]["outcome"] == "remote"
@@ -136,11 +170,18 @@ async def test_a_restart_over_rest_is_written_down(tmp_path: Path) -> None:
             audit=lambda: gateway.calls.audit,
         )
         app = make_app(gateway.get_endpoints(), api=api)
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8420") as client:
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8420"
+        ) as client:
             answer = await client.post("/api/v1/servers/library/restart", json={})
         assert answer.status_code == 200
         last = lines(tmp_path)[-1]
-        assert (last["method"], last["server"], last["way"], last["outcome"]) == ("restart", "library", "rest", "ok")
+        assert (last["method"], last["server"], last["way"], last["outcome"]) == (
+            "restart",
+            "library",
+            "rest",
+            "ok",
+        )
 
 
 def test_there_is_room_for_two_million_calls() -> None:
@@ -159,7 +200,11 @@ def write(folder: Path, number: int, **settings: Any) -> Path:
 
 def test_what_is_dropped_for_a_new_file_is_said_in_it(tmp_path: Path) -> None:
     path = write(tmp_path, 40, max_bytes=2_048, files=2)
-    kept = [json.loads(line) for name in ("audit.jsonl.1", "audit.jsonl") for line in (tmp_path / name).open()]
+    kept = [
+        json.loads(line)
+        for name in ("audit.jsonl.1", "audit.jsonl")
+        for line in (tmp_path / name).open()
+    ]
     gone = [line["dropped"] for line in kept if "dropped" in line]
     assert path.exists()
     assert gone
@@ -207,9 +252,19 @@ def test_gateways_that_share_a_log_each_keep_their_chain(home: Home) -> None:
         (lambda kept: [*kept[:4], *kept[6:]], "missing"),
         (lambda kept: kept[6:], "missing"),
     ],
-    ids=["changed", "taken out", "swapped", "beheaded", "forged", "the end of a run", "the oldest run"],
+    ids=[
+        "changed",
+        "taken out",
+        "swapped",
+        "beheaded",
+        "forged",
+        "the end of a run",
+        "the oldest run",
+    ],
 )
-def test_a_line_that_was_changed_taken_out_or_put_in_is_found(home: Home, change: Any, said: str) -> None:
+def test_a_line_that_was_changed_taken_out_or_put_in_is_found(
+    home: Home, change: Any, said: str
+) -> None:
     write(home.folder / "data", 6)
     path = write(home.folder / "data", 6)
     assert verified(home)[0] == 0

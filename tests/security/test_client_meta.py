@@ -1,4 +1,5 @@
-"""What a client says in `_meta` of a request reaches a server only where the protocol or the configuration says so."""
+"""What a client says in `_meta` of a request reaches a server only where the protocol or the
+configuration says so."""
 
 import pytest
 
@@ -25,7 +26,9 @@ DEFINED: Raw = {
 
 
 def server(era: Era = "legacy") -> FakeBackend:
-    backend = fake("run", resources=[{"uri": "r://1", "name": "r"}], prompts=[{"name": "p"}], era=era)
+    backend = fake(
+        "run", resources=[{"uri": "r://1", "name": "r"}], prompts=[{"name": "p"}], era=era
+    )
     backend.on("resources/read", lambda params, _: {"contents": []})
     backend.on("prompts/get", lambda params, _: {"messages": []})
     backend.on("completion/complete", lambda params, _: {"completion": {"values": []}})
@@ -37,20 +40,30 @@ REQUESTS: list[tuple[str, Raw]] = [
     ("tools/call", {"name": "s__run", "arguments": {}}),
     ("resources/read", {"uri": "portico://backend/s/resource/r://1"}),
     ("prompts/get", {"name": "s__p"}),
-    ("completion/complete", {"ref": {"type": "ref/prompt", "name": "s__p"}, "argument": {"name": "a", "value": ""}}),
+    (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "s__p"}, "argument": {"name": "a", "value": ""}},
+    ),
 ]
 
 
 def heard(backend: FakeBackend) -> list[Raw]:
     """The `_meta` of every request that was made for a client."""
-    return [params.get("_meta", {}) for method, params in backend.requests if not method.endswith("/list")]
+    return [
+        params.get("_meta", {})
+        for method, params in backend.requests
+        if not method.endswith("/list")
+    ]
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("upstream", ["legacy", "modern"])
 async def test_what_a_client_adds_of_its_own_reaches_no_server(era: Era, upstream: Era) -> None:
     backend = server(upstream)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), era) as client,
+    ):
         for method, params in REQUESTS:
             await result(client, method, {**params, "_meta": {**PRIVATE, **DEFINED}})
     metas = heard(backend)
@@ -61,7 +74,9 @@ async def test_what_a_client_adds_of_its_own_reaches_no_server(era: Era, upstrea
 
 
 @pytest.mark.parametrize("upstream", ["legacy", "modern"])
-@pytest.mark.parametrize("rule", [{}, {"client_meta": ("*",)}], ids=["by default", "even where all is allowed"])
+@pytest.mark.parametrize(
+    "rule", [{}, {"client_meta": ("*",)}], ids=["by default", "even where all is allowed"]
+)
 async def test_who_the_client_is_reaches_no_server(upstream: Era, rule: Raw) -> None:
     backend = server(upstream)
     config = Config(servers={"s": BackendConfig(functions="portico.demo.clock:TOOLS", **rule)})
@@ -81,7 +96,9 @@ async def test_a_key_that_the_configuration_names_reaches_the_server_that_it_is_
     one, other = server(), server()
     config = Config(
         servers={
-            "s": BackendConfig(functions="portico.demo.clock:TOOLS", client_meta=("com.example/*",)),
+            "s": BackendConfig(
+                functions="portico.demo.clock:TOOLS", client_meta=("com.example/*",)
+            ),
             "o": BackendConfig(functions="portico.demo.clock:TOOLS"),
         }
     )
@@ -91,7 +108,9 @@ async def test_a_key_that_the_configuration_names_reaches_the_server_that_it_is_
     ):
         for name in ("s.run", "o.run"):
             await result(
-                client, "tools/call", {"name": "call_tool", "arguments": {"name": name}, "_meta": dict(PRIVATE)}
+                client,
+                "tools/call",
+                {"name": "call_tool", "arguments": {"name": name}, "_meta": dict(PRIVATE)},
             )
     assert heard(one) == [{"com.example/user": "ada@example.org"}]
     assert heard(other) == [{}]

@@ -1,4 +1,5 @@
-"""Only files that nobody else can write are taken as configuration: at the start, and while a gateway runs."""
+"""Only files that nobody else can write are taken as configuration: at the start, and while a
+gateway runs."""
 
 import asyncio
 import os
@@ -20,7 +21,9 @@ from ..cli.test_reloading import browsed, demo, until
 from ..cli.test_serve import _announced as announced  # pyright: ignore[reportPrivateUsage]
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX's")
-AS_ROOT = pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root gives files away")
+AS_ROOT = pytest.mark.skipif(
+    sys.platform == "win32" or os.geteuid() != 0, reason="only root gives files away"
+)
 STRANGER = 65_534
 
 
@@ -37,7 +40,10 @@ WEAK: dict[str, Callable[[Path], None]] = {
 GIVEN_AWAY: dict[str, Callable[[Path], None]] = {
     "it is a stranger's": lambda file: os.chown(file, STRANGER, -1),
     "its folder is a stranger's": lambda file: os.chown(file.parent, STRANGER, -1),
-    "a strangers' group can write it": lambda file: (os.chown(file, -1, STRANGER), file.chmod(0o664))[1],
+    "a strangers' group can write it": lambda file: (
+        os.chown(file, -1, STRANGER),
+        file.chmod(0o664),
+    )[1],
     "a strangers' group can write its folder": lambda file: (
         os.chown(file.parent, -1, STRANGER),
         file.parent.chmod(0o775),
@@ -53,7 +59,9 @@ def nested(home: Home, text: str, name: str = "portico.yaml") -> Path:
 
 
 @pytest.mark.parametrize("weakness", WEAK)
-def test_a_configuration_that_others_can_write_is_refused_with_what_to_do(home: Home, weakness: str) -> None:
+def test_a_configuration_that_others_can_write_is_refused_with_what_to_do(
+    home: Home, weakness: str
+) -> None:
     file = nested(home, "servers: {}\n")
     assert home.run("config", "--config", str(file)).code == 0
     WEAK[weakness](file)
@@ -106,12 +114,18 @@ def test_a_link_is_as_good_as_every_folder_that_it_passes(home: Home, weak: str)
     link.parent.mkdir()
     link.symlink_to(Path("..") / "outer" / "inner" / "portico.yaml")
     assert home.run("config", "--config", str(link)).code == 0
-    {"the folder of the link": link.parent, "the folder of the file": real.parent, "the file": real}[weak].chmod(0o777)
+    {
+        "the folder of the link": link.parent,
+        "the folder of the file": real.parent,
+        "the file": real,
+    }[weak].chmod(0o777)
     assert home.run("config", "--config", str(link)).code == 2
 
 
 @AS_ROOT
-def test_a_stranger_s_link_in_a_sticky_folder_is_refused_and_one_s_own_file_there_is_fine(home: Home) -> None:
+def test_a_stranger_s_link_in_a_sticky_folder_is_refused_and_one_s_own_file_there_is_fine(
+    home: Home,
+) -> None:
     shared = home.folder / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
@@ -165,8 +179,14 @@ def test_values_through_a_pipe_of_the_caller_are_taken(home: Home) -> None:
 def test_a_file_system_without_modes_is_taken_on_the_word_of_the_environment(home: Home) -> None:
     file = nested(home, "servers: {}\n")
     file.chmod(0o666)
-    assert home.run("config", "--config", str(file), env={"PORTICO_ALLOW_WRITABLE_CONFIG": "1"}).code == 0
-    assert home.run("config", "--config", str(file), env={"PORTICO_ALLOW_WRITABLE_CONFIG": "0"}).code == 2
+    assert (
+        home.run("config", "--config", str(file), env={"PORTICO_ALLOW_WRITABLE_CONFIG": "1"}).code
+        == 0
+    )
+    assert (
+        home.run("config", "--config", str(file), env={"PORTICO_ALLOW_WRITABLE_CONFIG": "0"}).code
+        == 2
+    )
 
 
 def test_the_doctor_names_it_and_starts_nothing_from_it(home: Home) -> None:

@@ -1,4 +1,5 @@
-"""The credentials of an API go to the origin they went to first, whatever its description says later."""
+"""The credentials of an API go to the origin they went to first, whatever its description says
+later."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -45,7 +46,11 @@ class Host:
 @asynccontextmanager
 async def host() -> AsyncGenerator[Host]:
     one = Host()
-    routes = [Route("/thing", one.thing), Route("/v1/thing", one.thing), Route("/openapi.json", one.description)]
+    routes = [
+        Route("/thing", one.thing),
+        Route("/v1/thing", one.thing),
+        Route("/openapi.json", one.description),
+    ]
     async with serve(Starlette(routes=routes)) as url:
         one.url = url
         yield one
@@ -53,7 +58,12 @@ async def host() -> AsyncGenerator[Host]:
 
 def described(servers: list[Any], **operation: Any) -> dict[str, Any]:
     paths = {"/thing": {"get": {"operationId": "getThing", **operation}}}
-    return {"openapi": "3.1.0", "info": {"title": "T", "version": "1"}, "servers": servers, "paths": paths}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "T", "version": "1"},
+        "servers": servers,
+        "paths": paths,
+    }
 
 
 def configured(tmp_path: Path, place: str | Path, data: str = "data", **more: Any) -> Config:
@@ -73,7 +83,9 @@ def written(place: Path, *servers: Any, **operation: Any) -> Path:
     return place
 
 
-async def test_an_edited_description_does_not_get_the_credentials_at_the_next_start(tmp_path: Path) -> None:
+async def test_an_edited_description_does_not_get_the_credentials_at_the_next_start(
+    tmp_path: Path,
+) -> None:
     async with host() as good, host() as evil:
         place = written(tmp_path / "api.json", {"url": good.url})
         config = configured(tmp_path, place)
@@ -87,15 +99,22 @@ async def test_an_edited_description_does_not_get_the_credentials_at_the_next_st
         assert "ok" in await called(config)
 
 
-async def test_an_edited_description_does_not_get_the_credentials_at_the_next_reconnect(tmp_path: Path) -> None:
+async def test_an_edited_description_does_not_get_the_credentials_at_the_next_reconnect(
+    tmp_path: Path,
+) -> None:
     async with host() as good, host() as evil:
         place = written(tmp_path / "api.json", {"url": good.url})
-        async with GatewayRuntime(configured(tmp_path, place)) as gateway, connect(gateway) as client:
+        async with (
+            GatewayRuntime(configured(tmp_path, place)) as gateway,
+            connect(gateway) as client,
+        ):
             await client.call_tool("call_tool", {"name": "api.getThing", "arguments": {}})
             written(place, {"url": evil.url}, description="changed")
             with pytest.raises(PorticoError, match="and before it was"):
                 await gateway.upstreams["api"].restart()
-            result: Any = await client.call_tool("call_tool", {"name": "api.getThing", "arguments": {}})
+            result: Any = await client.call_tool(
+                "call_tool", {"name": "api.getThing", "arguments": {}}
+            )
             assert result.is_error or "credentials" in result.content[0].text
         assert (len(good.got), evil.got) == (1, [])
 
@@ -105,7 +124,9 @@ async def test_a_renewed_token_does_not_make_the_gateway_forget_the_origin(tmp_p
         place = written(tmp_path / "api.json", {"url": good.url})
         assert "ok" in await called(configured(tmp_path, place))
         written(place, {"url": evil.url})
-        await called(configured(tmp_path, place, headers={"Authorization": "Bearer another", "X-More": "1"}))
+        await called(
+            configured(tmp_path, place, headers={"Authorization": "Bearer another", "X-More": "1"})
+        )
         assert evil.got == []
 
 
@@ -118,7 +139,9 @@ async def test_base_url_says_that_the_other_origin_is_right(tmp_path: Path) -> N
         assert moved.got == [HEADERS["Authorization"]]
 
 
-async def test_a_description_from_the_web_gets_credentials_for_its_own_origin_only(tmp_path: Path) -> None:
+async def test_a_description_from_the_web_gets_credentials_for_its_own_origin_only(
+    tmp_path: Path,
+) -> None:
     async with host() as own, host() as other:
         own.servers = [{"url": "/v1"}]
         assert "ok" in await called(configured(tmp_path, f"{own.url}/openapi.json", "one"))
@@ -127,7 +150,9 @@ async def test_a_description_from_the_web_gets_credentials_for_its_own_origin_on
         assert "another origin than its own" in told
         assert f"`base_url: {other.url}`" in told
         assert other.got == []
-        assert "ok" in await called(configured(tmp_path, f"{own.url}/openapi.json", "two", base_url=other.url))
+        assert "ok" in await called(
+            configured(tmp_path, f"{own.url}/openapi.json", "two", base_url=other.url)
+        )
 
 
 async def test_an_api_without_credentials_may_be_where_its_description_says(tmp_path: Path) -> None:
@@ -138,7 +163,9 @@ async def test_an_api_without_credentials_may_be_where_its_description_says(tmp_
 
 
 @pytest.mark.parametrize("where", ["operation", "path", "variable"])
-async def test_no_other_way_to_name_a_server_gets_the_credentials(tmp_path: Path, where: str) -> None:
+async def test_no_other_way_to_name_a_server_gets_the_credentials(
+    tmp_path: Path, where: str
+) -> None:
     async with host() as good, host() as evil:
         place = written(tmp_path / "api.json", {"url": good.url})
         config = configured(tmp_path, place)
@@ -149,7 +176,9 @@ async def test_no_other_way_to_name_a_server_gets_the_credentials(tmp_path: Path
         elif where == "path":
             document["paths"]["/thing"]["servers"] = [{"url": evil.url}]
         else:
-            document["servers"] = [{"url": "{where}", "variables": {"where": {"default": evil.url}}}]
+            document["servers"] = [
+                {"url": "{where}", "variables": {"where": {"default": evil.url}}}
+            ]
         place.write_text(json.dumps(document))
         assert "base_url" in await called(config)
         assert evil.got == []
@@ -175,7 +204,12 @@ def test_origins_are_compared_as_they_are_meant() -> None:
     for same in ("HTTPS://API.example", "https://api.example:443/v1?x#y"):
         assert show_origin(same) == "https://api.example:443"
     assert show_origin("http://[::1]:80/") == "http://[::1]:80"
-    others = ("http://api.example", "https://api.example:8443", "https://\u0430pi.example", "https://api.example.")
+    others = (
+        "http://api.example",
+        "https://api.example:8443",
+        "https://\u0430pi.example",
+        "https://api.example.",
+    )
     assert all(show_origin(other) != "https://api.example:443" for other in others)
     assert is_own_origin("http://api.example/x.json", "https://api.example/v1")
     for other in (*others, "//evil.example", "https://api.example.evil"):
@@ -192,7 +226,12 @@ async def test_the_doctor_says_that_the_origin_is_another_and_remembers_none_its
     home = Home(tmp_path, capfd)
     async with host() as good, host() as evil:
         place = written(tmp_path / "api.json", {"url": good.url})
-        home.write({"servers": {"api": {"openapi": str(place), "headers": HEADERS}}, "gateway": {"port": 0}})
+        home.write(
+            {
+                "servers": {"api": {"openapi": str(place), "headers": HEADERS}},
+                "gateway": {"port": 0},
+            }
+        )
 
         async def found() -> dict[str, Any]:
             told = await asyncio.to_thread(home.spawn, "doctor", "--json", "--server", "api")
@@ -203,5 +242,8 @@ async def test_the_doctor_says_that_the_origin_is_another_and_remembers_none_its
         assert "ok" in await called(configured(tmp_path, place))
         written(place, {"url": evil.url})
         refused = (await found())["openapi.origin_refused"]
-        assert (refused["severity"], f"base_url: {evil.url}" in refused["remedy"]) == ("broken", True)
+        assert (refused["severity"], f"base_url: {evil.url}" in refused["remedy"]) == (
+            "broken",
+            True,
+        )
         assert evil.got == []

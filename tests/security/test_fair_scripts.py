@@ -1,4 +1,5 @@
-"""Workers for scripts are shared between callers: however many scripts one of them sends, another's still run."""
+"""Workers for scripts are shared between callers: however many scripts one of them sends, another's
+still run."""
 
 import asyncio
 import json
@@ -25,11 +26,14 @@ SCRIPTS = {
 
 
 class Hall:
-    """A server whose tool answers when it is let go; it counts who is inside, and in which order they came."""
+    """A server whose tool answers when it is let go; it counts who is inside, and in which order
+    they came."""
 
     def __init__(self) -> None:
         schema = {"type": "object", "properties": {"who": {"type": "string"}}}
-        self.backend = FakeBackend([{"name": "hold", "description": "Hold on.", "inputSchema": schema}])
+        self.backend = FakeBackend(
+            [{"name": "hold", "description": "Hold on.", "inputSchema": schema}]
+        )
         self.backend.on_call("hold", self._hold)
         self.inside = 0
         self.came: list[str] = []
@@ -55,7 +59,13 @@ async def opened(hall: Hall, clients: int, **code: Any) -> AsyncGenerator[tuple[
     async with AsyncExitStack() as stack:
         config = Config(code=CodeConfig(**code))
         gateway = await stack.enter_async_context(gateway_over({"hall": hall.backend}, config))
-        yield gateway, [await stack.enter_async_context(connect(gateway, era="legacy")) for _ in range(clients)]
+        yield (
+            gateway,
+            [
+                await stack.enter_async_context(connect(gateway, era="legacy"))
+                for _ in range(clients)
+            ],
+        )
 
 
 async def run(client: Any, code: str, language: str) -> Any:
@@ -80,7 +90,10 @@ async def test_a_flood_of_scripts_leaves_a_worker_to_the_others(language: str) -
 async def test_callers_take_turns_where_all_workers_are_taken() -> None:
     hall = Hall()
     async with opened(hall, 2, workers=1) as (_, (greedy, polite)):
-        flood = [asyncio.create_task(run(greedy, "await hall.hold(who='greedy')", "python")) for _ in range(FLOOD)]
+        flood = [
+            asyncio.create_task(run(greedy, "await hall.hold(who='greedy')", "python"))
+            for _ in range(FLOOD)
+        ]
         await hall.wait_for(1)
         last = asyncio.create_task(run(polite, "await hall.hold(who='polite')", "python"))
         await polite.list_tools()  # answered after the script before it was begun
@@ -92,7 +105,9 @@ async def test_callers_take_turns_where_all_workers_are_taken() -> None:
 async def test_more_scripts_than_may_wait_are_refused_to_their_caller_alone() -> None:
     hall = Hall()
     async with opened(hall, 2, waiting=2) as (_, (greedy, polite)):
-        flood = [asyncio.create_task(run(greedy, "await hall.hold()", "python")) for _ in range(FLOOD)]
+        flood = [
+            asyncio.create_task(run(greedy, "await hall.hold()", "python")) for _ in range(FLOOD)
+        ]
         async with asyncio.timeout(PATIENCE_S):
             while sum(one.done() for one in flood) < FLOOD - 5:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -30,14 +30,22 @@ def evil(uri: str) -> FakeBackend:
         {"type": "text", "text": uri},
     ]
     backend.on_call("run", lambda _: {"content": blocks})
-    backend.on("prompts/get", lambda params, _: {"messages": [{"role": "user", "content": one} for one in blocks]})
-    backend.on("resources/read", lambda params, _: {"contents": [{"uri": params["uri"], "text": "evil's own"}]})
+    backend.on(
+        "prompts/get",
+        lambda params, _: {"messages": [{"role": "user", "content": one} for one in blocks]},
+    )
+    backend.on(
+        "resources/read",
+        lambda params, _: {"contents": [{"uri": params["uri"], "text": "evil's own"}]},
+    )
     return backend
 
 
 def bank() -> FakeBackend:
     backend = fake("run", resources=[{"uri": "bank://vault", "name": "vault"}])
-    backend.on("resources/read", lambda params, _: {"contents": [{"uri": params["uri"], "text": "gold"}]})
+    backend.on(
+        "resources/read", lambda params, _: {"contents": [{"uri": params["uri"], "text": "gold"}]}
+    )
     return backend
 
 
@@ -57,7 +65,10 @@ WAYS: dict[str, tuple[str, Raw]] = {
 async def test_a_link_to_an_address_of_ours_is_the_linking_servers_own(uri: str, way: str) -> None:
     method, params = WAYS[way]
     servers = {"evil": evil(uri), "bank": bank()}
-    async with gateway_over(servers) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
+    async with (
+        gateway_over(servers) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         link, embedded, said = blocks_of(await result(client, method, params))
         confined = ROOT + uri.strip()
         assert link == {"type": "resource_link", "uri": confined, "name": "x", "x-vendor": None}
@@ -75,7 +86,9 @@ async def test_other_links_and_the_answers_of_a_transparent_view_are_as_they_cam
             gateway_over({"evil": evil(uri)}, config) as gateway,
             raw_lines(gateway.get_endpoint(), "legacy") as client,
         ):
-            link, *_ = blocks_of(await result(client, "tools/call", {"name": name, "arguments": {}}))
+            link, *_ = blocks_of(
+                await result(client, "tools/call", {"name": name, "arguments": {}})
+            )
             assert link["uri"] == uri
             assert "result" in await client.request("resources/read", {"uri": uri})
 
@@ -83,9 +96,16 @@ async def test_other_links_and_the_answers_of_a_transparent_view_are_as_they_cam
 async def test_a_link_behind_thousands_of_blocks_is_the_linking_servers_own_too() -> None:
     backend = evil(VAULT)
     link = {"type": "resource_link", "uri": VAULT, "name": "x"}
-    backend.on_call("run", lambda _: {"content": [*({"type": "text", "text": ""} for _ in range(6_000)), link]})
+    backend.on_call(
+        "run", lambda _: {"content": [*({"type": "text", "text": ""} for _ in range(6_000)), link]}
+    )
     servers = {"evil": backend, "bank": bank()}
     config = Config(exposure="full", prefix="always")
-    async with gateway_over(servers, config) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
-        blocks = blocks_of(await result(client, "tools/call", {"name": "evil__run", "arguments": {}}))
+    async with (
+        gateway_over(servers, config) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
+        blocks = blocks_of(
+            await result(client, "tools/call", {"name": "evil__run", "arguments": {}})
+        )
         assert blocks[-1]["uri"] == ROOT + VAULT

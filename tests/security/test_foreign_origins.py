@@ -1,4 +1,5 @@
-"""What a page of another origin may do: nothing that changes something, and nothing that a browser asks leave for."""
+"""What a page of another origin may do: nothing that changes something, and nothing that a browser
+asks leave for."""
 
 import httpx2
 import pytest
@@ -13,7 +14,9 @@ RESTART = f"{V1}/servers/git/restart"
 JSON = {"content-type": "application/json"}
 
 
-@pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1:3000", "http://127.0.0.1", "http://x"])
+@pytest.mark.parametrize(
+    "origin", ["http://localhost:3000", "http://127.0.0.1:3000", "http://127.0.0.1", "http://x"]
+)
 async def test_a_page_of_another_port_restarts_nothing(origin: str) -> None:
     git = backend(*many("git", 1))
     async with side_door({"git": git}) as side:
@@ -29,7 +32,9 @@ async def test_a_page_of_another_port_restarts_nothing_with_the_token_either() -
         assert git.connections == 1
 
 
-@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain", None])
+@pytest.mark.parametrize(
+    "kind", ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain", None]
+)
 async def test_what_a_form_can_send_restarts_nothing(kind: str | None) -> None:
     git = backend(*many("git", 1))
     async with side_door({"git": git}) as side:
@@ -42,19 +47,32 @@ async def test_what_a_form_can_send_restarts_nothing(kind: str | None) -> None:
 async def test_its_own_page_and_programs_restart_a_server() -> None:
     git = backend(*many("git", 1))
     async with side_door({"git": git}) as side:
-        assert (await side.http.post(RESTART, headers={**JSON, "origin": "http://127.0.0.1:8420"})).status_code == 200
+        assert (
+            await side.http.post(RESTART, headers={**JSON, "origin": "http://127.0.0.1:8420"})
+        ).status_code == 200
         assert (await side.http.post(RESTART, headers=JSON)).status_code == 200
     async with side_door({"git": backend(*many("git", 1))}, token=TOKEN) as side:
-        assert (await side.http.post(RESTART, headers={"authorization": f"Bearer {TOKEN}"})).status_code == 200
+        assert (
+            await side.http.post(RESTART, headers={"authorization": f"Bearer {TOKEN}"})
+        ).status_code == 200
 
 
 async def test_no_page_of_another_port_is_given_leave_to_speak_mcp() -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, serve_http(gateway) as url, httpx2.AsyncClient() as http:
+    async with (
+        gateway_over({"s": fake("run")}) as gateway,
+        serve_http(gateway) as url,
+        httpx2.AsyncClient() as http,
+    ):
         page = {"origin": "http://localhost:3000"}
-        asked = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+        asked = {
+            "access-control-request-method": "POST",
+            "access-control-request-headers": "content-type",
+        }
         preflight = await http.options(url, headers={**page, **asked})
         assert not [name for name in preflight.headers if name.startswith("access-control-")]
         frame = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()}
         for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
-            sent = await http.post(url, json=frame, headers={**ACCEPT, **page, "content-type": kind})
+            sent = await http.post(
+                url, json=frame, headers={**ACCEPT, **page, "content-type": kind}
+            )
             assert 400 <= sent.status_code < 500, kind

@@ -1,4 +1,5 @@
-"""YAML, JSON and TOML made to do harm: counted before they are unfolded, and parsed where they hold nobody up."""
+"""YAML, JSON and TOML made to do harm: counted before they are unfolded, and parsed where they hold
+nobody up."""
 
 import json
 import sys
@@ -15,7 +16,11 @@ from portico.upstream.backends.openapi.description.reader import DescriptionSour
 from portico.upstream.backends.openapi.description.schemas import is_supported_pattern
 from portico.upstream.backends.openapi.description.tools import ConfiguredParameters
 
-HEAD: dict[str, Any] = {"openapi": "3.1.0", "info": {"title": "T"}, "servers": [{"url": "http://x.example"}]}
+HEAD: dict[str, Any] = {
+    "openapi": "3.1.0",
+    "info": {"title": "T"},
+    "servers": [{"url": "http://x.example"}],
+}
 
 
 def laughs(levels: int = 30, width: int = 9) -> str:
@@ -38,7 +43,9 @@ def laughs(levels: int = 30, width: int = 9) -> str:
         ("portico.toml", ".".join(["a"] * 20_000) + " = 1\n", "nested deeper"),
     ],
 )
-def test_a_configuration_that_unfolds_without_end_is_refused(tmp_path: Path, name: str, text: str, says: str) -> None:
+def test_a_configuration_that_unfolds_without_end_is_refused(
+    tmp_path: Path, name: str, text: str, says: str
+) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=says):
         load_config([tmp_path / name], environ={}, cwd=tmp_path)
@@ -52,14 +59,17 @@ def cpu_of_children() -> float:
 
 def large(**more: Any) -> dict[str, Any]:
     operations = {
-        f"/{number}": {"get": {"operationId": f"op{number}", "summary": "x" * 100}} for number in range(2_000)
+        f"/{number}": {"get": {"operationId": f"op{number}", "summary": "x" * 100}}
+        for number in range(2_000)
     }
     return {**HEAD, "paths": operations, **more}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="how long children worked is told on POSIX")
 @pytest.mark.parametrize("form", ["json", "yaml", "a part"])
-async def test_a_large_description_is_parsed_in_a_process_of_its_own(tmp_path: Path, form: str) -> None:
+async def test_a_large_description_is_parsed_in_a_process_of_its_own(
+    tmp_path: Path, form: str
+) -> None:
     place = tmp_path / "api.json"
     document = large()
     if form == "a part":
@@ -71,7 +81,9 @@ async def test_a_large_description_is_parsed_in_a_process_of_its_own(tmp_path: P
     before = cpu_of_children()
     found = await OpenApiBackend("api", str(place)).load_current()
     assert cpu_of_children() > before
-    assert found == load_description(DescriptionSource("api", str(place)), ConfiguredParameters((), ()))
+    assert found == load_description(
+        DescriptionSource("api", str(place)), ConfiguredParameters((), ())
+    )
     assert len(found.definitions()) == len(found.plans) == len(document["paths"])
 
 
@@ -117,7 +129,8 @@ def test_a_pattern_that_takes_long_to_compile_is_left_out_without_trying(pattern
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"^[a-z0-9_-]{1,64}$", r"^\d{4}-\d{2}-\d{2}$", r"^\p{L}+$", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}"]
+    "pattern",
+    [r"^[a-z0-9_-]{1,64}$", r"^\d{4}-\d{2}-\d{2}$", r"^\p{L}+$", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}"],
 )
 def test_patterns_that_people_write_stay(pattern: str) -> None:
     assert is_supported_pattern(pattern)

@@ -1,4 +1,5 @@
-"""What the gateway inherited stays with it: no descriptor of its parent reaches a server, a program or a script."""
+"""What the gateway inherited stays with it: no descriptor of its parent reaches a server, a program
+or a script."""
 
 import asyncio
 import json
@@ -17,7 +18,9 @@ from mcp import Client
 from tests.fixtures import broken
 from tests.fixtures.raw_client import RawClient
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process has open")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="/proc tells what a process has open"
+)
 
 PATIENCE_S = 60.0
 _ROOT = str(Path(__file__).parents[2])
@@ -31,7 +34,10 @@ async def gateway(folder: Path, inherited: int, *words: str) -> AsyncGenerator[t
     """`portico` in a process that inherits a descriptor; a way to call its tools, and its number."""
     command, *args = broken("healthy")
     listing = {"command": ["ls", "-l", "/proc/self/fd"], "read_only": True}
-    servers = {"healthy": {"command": command, "args": args}, "programs": {"commands": {"files": listing}}}
+    servers = {
+        "healthy": {"command": command, "args": args},
+        "programs": {"commands": {"files": listing}},
+    }
     config = folder / "portico.json"
     config.write_text(json.dumps({"servers": servers, "data_dir": str(folder / "data")}))
     process = await asyncio.create_subprocess_exec(
@@ -46,7 +52,9 @@ async def gateway(folder: Path, inherited: int, *words: str) -> AsyncGenerator[t
         stderr=subprocess.DEVNULL,
         pass_fds=(inherited,),
         env={
-            **{name: value for name, value in os.environ.items() if not name.startswith("PORTICO_")},
+            **{
+                name: value for name, value in os.environ.items() if not name.startswith("PORTICO_")
+            },
             "PYTHONPATH": os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")])),
         },
     )
@@ -62,7 +70,9 @@ async def gateway(folder: Path, inherited: int, *words: str) -> AsyncGenerator[t
             async with Client(url) as client:
 
                 async def by_url(tool: str, /, **arguments: Any) -> Any:
-                    return (await client.call_tool(tool, arguments)).model_dump(mode="json", by_alias=True)
+                    return (await client.call_tool(tool, arguments)).model_dump(
+                        mode="json", by_alias=True
+                    )
 
                 yield by_url, process.pid
     finally:
@@ -84,7 +94,8 @@ def open_files(pid: int) -> list[str]:
 
 
 def holders(pid: int, path: Path) -> list[str]:
-    """The processes below one that have a file open, in words; those that cannot be looked at are left out."""
+    """The processes below one that have a file open, in words; those that cannot be looked at are
+    left out."""
     found: list[str] = []
     for process in psutil.Process(pid).children(recursive=True):
         try:
@@ -110,7 +121,9 @@ async def test_no_server_program_script_or_guard_has_what_the_gateway_inherited(
             listed = await answer_of(call, "call_tool", name="programs.files", arguments={})
             for language, code in SCRIPTS.items():
                 await answer_of(call, "run_code", code=code, language=language)
-            children = [" ".join(one.cmdline()) for one in psutil.Process(pid).children(recursive=True)]
+            children = [
+                " ".join(one.cmdline()) for one in psutil.Process(pid).children(recursive=True)
+            ]
             assert len(children) >= 5, children  # the guard, a server, a process of each engine
             assert holders(pid, secret) == []
             assert str(secret) not in json.dumps(listed)

@@ -26,7 +26,10 @@ async def test_a_schema_of_megabytes_is_left_out_and_that_is_said():
 
 async def test_a_tool_whose_name_is_a_book_is_left_out_and_its_siblings_stay():
     backend = FakeBackend(
-        tools=[{"name": "x" * 1_000_000, "inputSchema": {}}, {"name": "t", "inputSchema": {"type": "object"}}]
+        tools=[
+            {"name": "x" * 1_000_000, "inputSchema": {}},
+            {"name": "t", "inputSchema": {"type": "object"}},
+        ]
     )
     async with gateway_over({"s": backend}) as gateway, connect(gateway) as client:
         result: Any = await client.call_tool("browse_tools", {"server": "s"})
@@ -45,7 +48,10 @@ async def test_ten_large_tools_are_not_rendered_to_find_that_they_do_not_fit():
         }
         for number in range(10)
     ]
-    async with gateway_over({"s": FakeBackend(tools=definitions)}) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over({"s": FakeBackend(tools=definitions)}) as gateway,
+        connect(gateway) as client,
+    ):
         names = [f"s.t{number}" for number in range(10)]
         result: Any = await client.call_tool("describe_tools", {"names": names, "detail": "full"})
         assert "Left out to fit" in result.content[0].text

@@ -1,4 +1,5 @@
-"""Work on large results is shared fairly by caller: nobody waits for another's slow or many readings."""
+"""Work on large results is shared fairly by caller: nobody waits for another's slow or many
+readings."""
 
 import asyncio
 import json
@@ -21,7 +22,9 @@ from tests.interaction.raw import Message, RawHttp, call, raw_http
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
-ROWS = json.dumps([{"number": n, "title": f"Issue {n}", "note": "words about it " * 5} for n in range(8_000)])
+ROWS = json.dumps(
+    [{"number": n, "title": f"Issue {n}", "note": "words about it " * 5} for n in range(8_000)]
+)
 SOME = json.dumps([{"number": n, "title": f"Issue {n}"} for n in range(1_500)])
 READINGS = 6
 SLOW = "[?contains(title, 'Issue 7999')].number"
@@ -51,11 +54,15 @@ async def large(client: RawHttp, name: str) -> str:
 
 def begin(client: RawHttp, result_id: str) -> "list[asyncio.Task[Message]]":
     """Many slow readings of one client's, all at once."""
-    return [asyncio.create_task(call(client, "read_result", result_id=result_id, path=SLOW)) for _ in range(READINGS)]
+    return [
+        asyncio.create_task(call(client, "read_result", result_id=result_id, path=SLOW))
+        for _ in range(READINGS)
+    ]
 
 
 async def done_before(readings: "list[asyncio.Task[Message]]", asked: Awaitable[Message]) -> int:
-    """How many of the readings were over when something else that was asked after the first of them was."""
+    """How many of the readings were over when something else that was asked after the first of them
+    was."""
     await asyncio.wait(readings, return_when=asyncio.FIRST_COMPLETED, timeout=PATIENCE_S)
     answer = await asked
     over = sum(reading.done() for reading in readings)
@@ -68,7 +75,9 @@ async def done_before(readings: "list[asyncio.Task[Message]]", asked: Awaitable[
 async def test_one_client_s_many_slow_readings_hold_up_no_other_s_slow_one() -> None:
     async with two() as (busy, polite):
         theirs, mine = await large(busy, "s.rows"), await large(polite, "s.rows")
-        over = await done_before(begin(busy, theirs), call(polite, "read_result", result_id=mine, path=SLOW))
+        over = await done_before(
+            begin(busy, theirs), call(polite, "read_result", result_id=mine, path=SLOW)
+        )
         assert over < READINGS - 1, "it did not stand behind all of them"
 
 
@@ -84,7 +93,9 @@ async def test_what_is_quickly_read_waits_for_no_slow_reading(arguments: Message
     async with two() as (busy, polite):
         theirs = await large(busy, "s.rows")
         mine = await large(polite, "s.rows" if not arguments else "s.some")
-        over = await done_before(begin(busy, theirs), call(polite, "read_result", result_id=mine, **arguments))
+        over = await done_before(
+            begin(busy, theirs), call(polite, "read_result", result_id=mine, **arguments)
+        )
         assert over < READINGS - 1
 
 
@@ -106,7 +117,9 @@ class Slow:
         self.now -= 1
 
 
-async def test_a_client_that_leaves_keeps_its_place_until_its_work_has_ended(tmp_path: Path) -> None:
+async def test_a_client_that_leaves_keeps_its_place_until_its_work_has_ended(
+    tmp_path: Path,
+) -> None:
     store, slow, ran = ResultStore(ResultFiles(tmp_path)), Slow(), list[str]()
 
     async def work(caller: Caller, name: str) -> None:
@@ -121,7 +134,9 @@ async def test_a_client_that_leaves_keeps_its_place_until_its_work_has_ended(tmp
         await asyncio.wait({left})
         tasks = [asyncio.create_task(work(ANN, "again")), asyncio.create_task(work(BOB, "other"))]
         await asyncio.to_thread(slow.begun.acquire, timeout=PATIENCE_S)
-        assert ran == ["left", "other"], "a thread that nobody waits for still takes its caller's place"
+        assert ran == ["left", "other"], (
+            "a thread that nobody waits for still takes its caller's place"
+        )
         slow.go_on.set()
         await asyncio.gather(*tasks)
     assert ran == ["left", "other", "again"]

@@ -27,7 +27,8 @@ def entries(text: str) -> Iterator[tuple[Requirement, list[str]]]:
 
 
 def wanted(extras: tuple[str, ...]) -> Iterator[Requirement]:
-    """Every requirement that pyproject.toml states for these extras, those of extras that they name included."""
+    """Every requirement that pyproject.toml states for these extras, those of extras that they name
+    included."""
     lines = list(PROJECT["dependencies"])
     for extra in extras:
         lines += PROJECT["optional-dependencies"][extra]
@@ -51,7 +52,9 @@ def test_every_dependency_is_locked_to_versions_within_its_bounds(requirement: R
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_a_lock_file_has_an_exact_version_and_hashes_for_each_package_and_no_address(lock: str) -> None:
+def test_a_lock_file_has_an_exact_version_and_hashes_for_each_package_and_no_address(
+    lock: str,
+) -> None:
     text = LOCKS[lock]
     assert "://" not in text
     assert not re.search(r"(?m)^\s*--(?!hash=)|^-", text)
@@ -69,17 +72,21 @@ def test_each_engine_of_scripts_is_pinned_to_one_version(name: str) -> None:
 
 
 def audited(tmp_path: Path, program: str, limit_s: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run the audit with this program, in Python, in the place of pip-audit; `answer(text)` writes its report."""
+    """Run the audit with this program, in Python, in the place of pip-audit; `answer(text)` writes
+    its report."""
     if sys.platform == "win32":
         pytest.skip("the program in the place of pip-audit is a POSIX script")
     stub = tmp_path / "pip-audit"
     stub.write_text(
         f"#!{sys.executable}\nimport sys, pathlib\nservice = sys.argv[sys.argv.index('--vulnerability-service') + 1]\n"
-        "def answer(text): pathlib.Path(sys.argv[sys.argv.index('--output') + 1]).write_text(text)\n" + program
+        "def answer(text): pathlib.Path(sys.argv[sys.argv.index('--output') + 1]).write_text(text)\n"
+        + program
     )
     stub.chmod(0o755)
     command = [sys.executable, "-m", "tests.dependency_audit", str(stub), "--limit-s", str(limit_s)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+    )
 
 
 def test_a_known_vulnerability_fails_the_build_and_is_named(tmp_path: Path) -> None:
@@ -91,7 +98,10 @@ def test_a_known_vulnerability_fails_the_build_and_is_named(tmp_path: Path) -> N
 
 
 def test_dependencies_without_a_known_vulnerability_pass(tmp_path: Path) -> None:
-    ended = audited(tmp_path, """answer('{"dependencies": [{"name": "lupa", "version": "2.8", "vulns": []}]}')""")
+    ended = audited(
+        tmp_path,
+        """answer('{"dependencies": [{"name": "lupa", "version": "2.8", "vulns": []}]}')""",
+    )
     assert ended.returncode == 0
     assert "1 dependencies audited by pypi, 0 vulnerable" in ended.stdout
     assert "NOT AUDITED" not in ended.stdout
@@ -102,9 +112,17 @@ def test_dependencies_without_a_known_vulnerability_pass(tmp_path: Path) -> None
     [
         ("sys.exit('ConnectionError: name not known')", 60, "ConnectionError: name not known"),
         ("import time; time.sleep(600)", 0.5, "no answer within 0.5 s"),
-        ("""answer('{"dependencies": [{"name": "lupa", "skip_reason": "not found"}]}')""", 60, "it knows none"),
+        (
+            """answer('{"dependencies": [{"name": "lupa", "skip_reason": "not found"}]}')""",
+            60,
+            "it knows none",
+        ),
     ],
-    ids=["no connection", "a database that never answers", "a registry that knows no vulnerabilities"],
+    ids=[
+        "no connection",
+        "a database that never answers",
+        "a registry that knows no vulnerabilities",
+    ],
 )
 def test_without_a_database_the_build_goes_on_and_says_loudly_that_nothing_was_audited(
     tmp_path: Path, program: str, limit_s: float, reason: str

@@ -12,11 +12,17 @@ pytestmark = pytest.mark.timeout(60)
 
 
 async def test_a_script_of_thousands_of_wrong_names_is_answered():
-    tools = [{"name": f"list_customer_records_{n}", "inputSchema": {"type": "object"}} for n in range(5_000)]
+    tools = [
+        {"name": f"list_customer_records_{n}", "inputSchema": {"type": "object"}}
+        for n in range(5_000)
+    ]
     code = "\n".join(f"await s.lst_custmr_recrods_{n}()" for n in range(6_000))
     async with gateway_over({"s": FakeBackend(tools=tools)}) as gateway, connect(gateway) as client:
         result: Any = await client.call_tool("run_code", {"code": code})
-        assert "there is no tool s.lst_custmr_recrods_0. Did you mean s.list_customer_records_" in str(result.content)
+        assert (
+            "there is no tool s.lst_custmr_recrods_0. Did you mean s.list_customer_records_"
+            in str(result.content)
+        )
 
 
 def test_names_beyond_the_bound_are_not_compared():

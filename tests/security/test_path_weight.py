@@ -1,7 +1,8 @@
-"""A path or a reference of a few hundred characters cannot make the gateway write, compare or hold more than a bound.
+"""A path or a reference of a few hundred characters cannot make the gateway write, compare or hold
+more than a bound.
 
-Each is sent to a gateway of its own, in a process that is ended when it computes for long: what is not refused in time
-would hold that process, and no test could stop it from inside.
+Each is sent to a gateway of its own, in a process that is ended when it computes for long: what is
+not refused in time would hold that process, and no test could stop it from inside.
 """
 
 import json
@@ -12,14 +13,17 @@ from typing import Any
 import pytest
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="processes are limited in time as Linux does it"),
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="processes are limited in time as Linux does it"
+    ),
     pytest.mark.timeout(180),
 ]
 
 CPU_S = 20
 GROWN_MB = 300
 ADDRESSES_GB = 6
-"""What a process may address, so that one that is not refused is ended before the machine has no memory left."""
+"""What a process may address, so that one that is not refused is ended before the machine has no
+memory left."""
 
 GATEWAY = """
 import asyncio, json, resource, sys
@@ -75,9 +79,19 @@ TWO = f"[(rows|{doubled(36)}),(rows|{doubled(36)})]"
 @pytest.mark.parametrize(
     "expected",
     [
-        {f"{doubled(40)}|to_string(@)": "the path ", f"[{doubled(40)}]|[to_string(@)]": "the path "},
-        {f"{TWO}|[0]==[1]": "true", f"{TWO}|[0]!=[1]": "false", f"{TWO}|contains([[0]],[1])": "true"},
-        {f"{doubled(40)}|abs(@)": "abs() takes number, not array", f"{doubled(40)}|sort(@)": "sort() takes"},
+        {
+            f"{doubled(40)}|to_string(@)": "the path ",
+            f"[{doubled(40)}]|[to_string(@)]": "the path ",
+        },
+        {
+            f"{TWO}|[0]==[1]": "true",
+            f"{TWO}|[0]!=[1]": "false",
+            f"{TWO}|contains([[0]],[1])": "true",
+        },
+        {
+            f"{doubled(40)}|abs(@)": "abs() takes number, not array",
+            f"{doubled(40)}|sort(@)": "sort() takes",
+        },
         {f"long|{doubled(9, '[@,@][]')}|length(join('',@))": "the path "},
         {f"long|{doubled(17, '[@,@][]')}|length(sort(@))": "the path "},
     ],
@@ -98,7 +112,9 @@ def test_what_a_path_has_doubled_is_not_unfolded_when_it_is(expected: dict[str, 
     ],
     ids=["filled in", "written", "compared"],
 )
-def test_what_a_reference_in_a_workflow_has_doubled_is_not_unfolded_when_it_is(step: dict[str, Any], said: str):
+def test_what_a_reference_in_a_workflow_has_doubled_is_not_unfolded_when_it_is(
+    step: dict[str, Any], said: str
+):
     steps = [{"id": "a", "tool": "s.say", **step}]
     assert said in answers(("run_workflow", {"steps": steps, "inputs": {"x": "0123456789"}}))[0]
 
@@ -111,5 +127,7 @@ def test_what_a_reference_in_a_workflow_has_doubled_is_not_unfolded_when_it_is(s
     ],
     ids=["compiled", "remembered"],
 )
-def test_groups_of_a_pattern_that_repeat_are_bounded_when_they_are(arguments: dict[str, Any], said: str):
+def test_groups_of_a_pattern_that_repeat_are_bounded_when_they_are(
+    arguments: dict[str, Any], said: str
+):
     assert said in answers(("read_result", arguments))[0]

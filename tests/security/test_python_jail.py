@@ -1,4 +1,5 @@
-"""Python scripts run inside the jail of the other languages; looked at from outside, and by what it refuses."""
+"""Python scripts run inside the jail of the other languages; looked at from outside, and by what it
+refuses."""
 
 import asyncio
 import os
@@ -34,7 +35,9 @@ class Observer:
     """A server whose tool tells about the processes of scripts while a script waits for it."""
 
     def __init__(self) -> None:
-        self.backend = FakeBackend([{"name": "look", "description": "Look.", "inputSchema": {"type": "object"}}])
+        self.backend = FakeBackend(
+            [{"name": "look", "description": "Look.", "inputSchema": {"type": "object"}}]
+        )
         self.backend.on_call("look", self._look)
         self.seen: list[dict[str, Any]] = []
 
@@ -47,7 +50,9 @@ class Observer:
 
 def observed(pid: int) -> dict[str, Any]:
     home = Path(f"/proc/{pid}")
-    status = dict(line.split(":\t", 1) for line in (home / "status").read_text().splitlines() if ":\t" in line)
+    status = dict(
+        line.split(":\t", 1) for line in (home / "status").read_text().splitlines() if ":\t" in line
+    )
     return {
         "privileges": status["NoNewPrivs"].strip(),
         "seccomp": status["Seccomp"].strip(),
@@ -64,7 +69,10 @@ def observed(pid: int) -> dict[str, Any]:
 async def observe() -> dict[str, Any]:
     """The process of a Python script, while the script runs."""
     observer = Observer()
-    async with gateway_over({"eye": observer.backend}, Config()) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over({"eye": observer.backend}, Config()) as gateway,
+        connect(gateway) as client,
+    ):
         asked = client.call_tool("run_code", {"code": "await eye.look()", "language": "python"})
         result = await asyncio.wait_for(asked, PATIENCE_S)
         assert not result.is_error, result.content
@@ -130,7 +138,9 @@ def shell() -> Iterator[str]:
 
 
 def tried(shell: str, script: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([shell, "-c", script], capture_output=True, check=False, timeout=PATIENCE_S, env={})
+    return subprocess.run(
+        [shell, "-c", script], capture_output=True, check=False, timeout=PATIENCE_S, env={}
+    )
 
 
 def test_a_program_computes_in_the_jail(shell: str) -> None:
@@ -138,7 +148,9 @@ def test_a_program_computes_in_the_jail(shell: str) -> None:
     assert (done.returncode, done.stdout) == (0, b"42\n")
 
 
-def test_the_jail_is_closed_by_an_interpreter_wherever_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_jail_is_closed_by_an_interpreter_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from portico.scripts.sandbox.python.launcher import Launcher
 
     folder = tmp_path / "somebody's own folder"

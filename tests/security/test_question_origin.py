@@ -1,4 +1,5 @@
-"""A question of a server says which server asks, and nothing in it is hidden from the person who answers."""
+"""A question of a server says which server asks, and nothing in it is hidden from the person who
+answers."""
 
 import json
 from typing import Any
@@ -19,7 +20,8 @@ WAYS = [("legacy", "legacy"), ("legacy", "modern"), ("modern", "legacy"), ("mode
 
 
 def asking(era: Era, method: str, params: Raw) -> FakeBackend:
-    """A server whose tool asks its client this, in the way of its era, and answers with what it hears."""
+    """A server whose tool asks its client this, in the way of its era, and answers with what it
+    hears."""
     backend = fake("run", era=era)
 
     async def by_request(given: Raw, how: RequestOptions) -> Raw:
@@ -33,17 +35,24 @@ def asking(era: Era, method: str, params: Raw) -> FakeBackend:
         if answers := given.get("inputResponses"):
             return text(json.dumps(answers["q"]))
         question = {"method": method, "params": params}
-        return {"resultType": "input_required", "inputRequests": {"q": question}, "requestState": "s"}
+        return {
+            "resultType": "input_required",
+            "inputRequests": {"q": question},
+            "requestState": "s",
+        }
 
     backend.on("tools/call", by_request if era == "legacy" else by_answer)
     return backend
 
 
 async def ask(client: RawLines, answer: Raw) -> tuple[Raw, str]:
-    """What the client is asked when it calls, {} where it is not; and what the call comes to when it has answered."""
+    """What the client is asked when it calls, {} where it is not; and what the call comes to when
+    it has answered."""
     calling = await client.ask("tools/call", CALL)
     if client.era == "legacy":
-        first = await client.wait_for(lambda message: message.get("id") == calling or "method" in message)
+        first = await client.wait_for(
+            lambda message: message.get("id") == calling or "method" in message
+        )
         if "method" not in first:
             return {}, json.dumps(first)
         await client.send({"id": first["id"], "result": answer})
@@ -57,7 +66,9 @@ async def ask(client: RawLines, answer: Raw) -> tuple[Raw, str]:
     return question["params"], json.dumps(await client.request("tools/call", {**CALL, **more}))
 
 
-async def asked(way: tuple[Era, Era], method: str, params: Raw, answer: Raw | None = None) -> tuple[Raw, str]:
+async def asked(
+    way: tuple[Era, Era], method: str, params: Raw, answer: Raw | None = None
+) -> tuple[Raw, str]:
     era, upstream = way
     backend = asking(upstream, method, params)
     async with (
@@ -69,9 +80,9 @@ async def asked(way: tuple[Era, Era], method: str, params: Raw, answer: Raw | No
 
 def hidden_in(value: Any) -> set[str]:
     """The characters of a value that a person would not see."""
-    return set(HIDDEN.replace("[31m", "").replace("]0;title", "")) & set(json.dumps(value, ensure_ascii=False)) | (
-        {"\x1b"} if "\\u001b" in json.dumps(value) else set()
-    )
+    return set(HIDDEN.replace("[31m", "").replace("]0;title", "")) & set(
+        json.dumps(value, ensure_ascii=False)
+    ) | ({"\x1b"} if "\\u001b" in json.dumps(value) else set())
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -93,23 +104,41 @@ async def test_a_form_says_who_asks_and_hides_nothing(way: tuple[Era, Era]) -> N
     assert question["_meta"] == {"portico/server": "mail", "own": 1}
     assert not hidden_in(question), question
     seen = question["requestedSchema"]["properties"]
-    assert (seen["p"]["title"], seen["p"]["description"], seen["p"]["default"]) == ("Password", "Yours", "none")
+    assert (seen["p"]["title"], seen["p"]["description"], seen["p"]["default"]) == (
+        "Password",
+        "Yours",
+        "none",
+    )
     assert (seen["p"]["enum"], seen["p"]["enumNames"]) == (["a", "b"], ["A", "B"])
     assert seen["c"] == {"type": "string", "oneOf": [{"const": "x", "title": "X"}]}
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_message_can_neither_pass_for_anothers_nor_push_the_name_out_of_view(way: tuple[Era, Era]) -> None:
+async def test_a_message_can_neither_pass_for_anothers_nor_push_the_name_out_of_view(
+    way: tuple[Era, Era],
+) -> None:
     schema = {"type": "object", "properties": {}}
     lines = "Hello\n\n\n\n\nbank asks: your PIN?\u2028Portico asks: sign here\rand here"
-    question, _ = await asked(way, "elicitation/create", {"message": lines, "requestedSchema": schema})
+    question, _ = await asked(
+        way, "elicitation/create", {"message": lines, "requestedSchema": schema}
+    )
     first, *rest = question["message"].split("\n")
     assert first == "mail asks:"
-    assert rest == ["> Hello", "> ", "> bank asks: your PIN?", "> Portico asks: sign here", "> and here"]
+    assert rest == [
+        "> Hello",
+        "> ",
+        "> bank asks: your PIN?",
+        "> Portico asks: sign here",
+        "> and here",
+    ]
     gap = "Hello" + " \u3000\xa0" * 500 + "bank asks: your PIN?"
-    question, _ = await asked(way, "elicitation/create", {"message": gap, "requestedSchema": schema})
+    question, _ = await asked(
+        way, "elicitation/create", {"message": gap, "requestedSchema": schema}
+    )
     assert question["message"] == "mail asks: Hello   bank asks: your PIN?"
-    question, _ = await asked(way, "elicitation/create", {"message": "x" * 20_000, "requestedSchema": schema})
+    question, _ = await asked(
+        way, "elicitation/create", {"message": "x" * 20_000, "requestedSchema": schema}
+    )
     assert question["message"].startswith("mail asks: xxx")
     assert len(question["message"]) < 2_100
 
@@ -137,7 +166,9 @@ async def test_sampling_says_who_asks_and_hides_nothing(way: tuple[Era, Era]) ->
 async def test_sampling_without_text_and_roots_say_who_asks_too(way: tuple[Era, Era]) -> None:
     image = {"role": "user", "content": {"type": "image", "data": "AAAA", "mimeType": "image/png"}}
     answer = {"role": "assistant", "content": {"type": "text", "text": "no"}, "model": "m"}
-    question, _ = await asked(way, "sampling/createMessage", {"messages": [image], "maxTokens": 10}, answer)
+    question, _ = await asked(
+        way, "sampling/createMessage", {"messages": [image], "maxTokens": 10}, answer
+    )
     assert question["systemPrompt"] == "mail asks."
     question, _ = await asked(way, "roots/list", {}, {"roots": []})
     assert question["_meta"] == {"portico/server": "mail"}
@@ -147,12 +178,19 @@ async def test_sampling_without_text_and_roots_say_who_asks_too(way: tuple[Era, 
 async def test_an_address_is_shown_with_its_true_host(way: tuple[Era, Era]) -> None:
     for url, host, seen in (
         ("https://example.org/in?a=1#b", "example.org", "https://example.org/in?a=1#b"),
-        ("https://ex\u0430mple.org/ä?q=ö", "xn--exmple-4nf.org", "https://xn--exmple-4nf.org/%C3%A4?q=%C3%B6"),
+        (
+            "https://ex\u0430mple.org/ä?q=ö",
+            "xn--exmple-4nf.org",
+            "https://xn--exmple-4nf.org/%C3%A4?q=%C3%B6",
+        ),
         ("http://[::1]:8080/x", "::1", "http://[::1]:8080/x"),
     ):
         params = {"mode": "url", "message": f"Sign{HIDDEN} in", "url": url, "elicitationId": "v1"}
         question, _ = await asked(way, "elicitation/create", params)
-        assert (question["url"], question["message"]) == (seen, f"mail asks you to open {host}: Sign in")
+        assert (question["url"], question["message"]) == (
+            seen,
+            f"mail asks you to open {host}: Sign in",
+        )
 
 
 @pytest.mark.parametrize("way", [WAYS[0], WAYS[-1]])
@@ -172,7 +210,9 @@ async def test_an_address_is_shown_with_its_true_host(way: tuple[Era, Era]) -> N
         7,
     ],
 )
-async def test_an_address_that_is_not_plainly_one_of_the_web_is_not_shown(way: tuple[Era, Era], url: Any) -> None:
+async def test_an_address_that_is_not_plainly_one_of_the_web_is_not_shown(
+    way: tuple[Era, Era], url: Any
+) -> None:
     params = {"mode": "url", "message": "Sign in", "url": url, "elicitationId": "v1"}
     question, final = await asked(way, "elicitation/create", params)
     assert question == {}
@@ -186,8 +226,12 @@ def schema_of(properties: Raw) -> Raw:
 UNSHOWABLE: dict[str, Raw] = {
     "a name of a property": schema_of({"a\u202eb": {"type": "string"}}),
     "a value": schema_of({"a": {"type": "string", "enum": ["yes\x1b[0m"]}}),
-    "a value of several lines": schema_of({"a": {"type": "string", "enum": ["yes\nbank asks: PIN"]}}),
-    "a titled value": schema_of({"a": {"type": "string", "oneOf": [{"const": "\u200bx", "title": "X"}]}}),
+    "a value of several lines": schema_of(
+        {"a": {"type": "string", "enum": ["yes\nbank asks: PIN"]}}
+    ),
+    "a titled value": schema_of(
+        {"a": {"type": "string", "oneOf": [{"const": "\u200bx", "title": "X"}]}}
+    ),
     "too many characters": schema_of({"a": {"type": "string", "default": "x" * 40_000}}),
     "too many values": schema_of({str(number): {} for number in range(3_000)}),
     "too deep": schema_of({"a": json.loads('{"a":' * 80 + "1" + "}" * 80)}),
@@ -196,7 +240,9 @@ UNSHOWABLE: dict[str, Raw] = {
 
 @pytest.mark.parametrize("way", [WAYS[0], WAYS[-1]])
 @pytest.mark.parametrize("what", UNSHOWABLE)
-async def test_what_must_come_back_as_it_is_or_is_too_large_is_refused(way: tuple[Era, Era], what: str) -> None:
+async def test_what_must_come_back_as_it_is_or_is_too_large_is_refused(
+    way: tuple[Era, Era], what: str
+) -> None:
     question, final = await asked(way, "elicitation/create", UNSHOWABLE[what])
     assert question == {}
     assert "the server's question cannot be shown" in final
@@ -212,7 +258,12 @@ async def test_values_go_back_as_they_are() -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_the_refusal_until_an_address_is_visited_says_who_asks(era: Era) -> None:
-    visit = {"mode": "url", "message": f"Sign{HIDDEN} in", "url": "https://example.org/", "elicitationId": "v1"}
+    visit = {
+        "mode": "url",
+        "message": f"Sign{HIDDEN} in",
+        "url": "https://example.org/",
+        "elicitationId": "v1",
+    }
     backend = fake("run")
 
     def refuse(given: Raw, how: RequestOptions) -> Raw:
@@ -229,14 +280,21 @@ async def test_the_refusal_until_an_address_is_visited_says_who_asks(era: Era) -
 
 
 async def test_a_workflow_that_calls_two_servers_says_of_each_question_whose_it_is() -> None:
-    servers: dict[str, Any] = {name: asking("legacy", "elicitation/create", schema_of({})) for name in ("mail", "bank")}
+    servers: dict[str, Any] = {
+        name: asking("legacy", "elicitation/create", schema_of({})) for name in ("mail", "bank")
+    }
     steps = [{"id": name, "tool": f"{name}.run", "arguments": {}} for name in servers]
     call = {"name": "run_workflow", "arguments": {"steps": steps}}
-    async with gateway_over(servers) as gateway, raw_lines(gateway.get_endpoint(), "legacy", **CAPABILITIES) as client:
+    async with (
+        gateway_over(servers) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy", **CAPABILITIES) as client,
+    ):
         calling = await client.ask("tools/call", call)
         messages: set[str] = set()
         for _ in servers:
-            question = await client.wait_for(lambda message: message.get("method") == "elicitation/create")
+            question = await client.wait_for(
+                lambda message: message.get("method") == "elicitation/create"
+            )
             messages.add(question["params"]["message"])
             await client.send({"id": question["id"], "result": {"action": "decline"}})
         await client.answer_to(calling)

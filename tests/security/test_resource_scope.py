@@ -1,4 +1,5 @@
-"""Resources, templates, prompts, subscriptions and completion obey profiles, denials and what a server lists."""
+"""Resources, templates, prompts, subscriptions and completion obey profiles, denials and what a
+server lists."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -27,7 +28,9 @@ def notes() -> FakeBackend:
         prompts=[{"name": "review"}, {"name": "hidden"}],
         capabilities={"tools": {}, "resources": {"subscribe": True}, "prompts": {}},
     )
-    backend.on("resources/read", lambda params, _: {"contents": [{"uri": params["uri"], "text": "read"}]})
+    backend.on(
+        "resources/read", lambda params, _: {"contents": [{"uri": params["uri"], "text": "read"}]}
+    )
     backend.on("resources/subscribe", lambda params, _: {})
     backend.on("resources/unsubscribe", lambda params, _: {})
     backend.on("prompts/get", lambda params, _: {"messages": []})
@@ -49,7 +52,8 @@ class House:
         """Resources, templates and prompts of the server, by its own names."""
         resources = [one["uri"] for one in await pages(self.client, "resources/list", "resources")]
         templates = [
-            one["uriTemplate"] for one in await pages(self.client, "resources/templates/list", "resourceTemplates")
+            one["uriTemplate"]
+            for one in await pages(self.client, "resources/templates/list", "resourceTemplates")
         ]
         prompts = [one["name"] for one in await pages(self.client, "prompts/list", "prompts")]
         own = self._prefix or ("review", "hidden")
@@ -60,7 +64,8 @@ class House:
         )
 
     async def can(self, method: str, name: str) -> bool:
-        """Whether a request about one of them is answered; one that is not does not reach the server."""
+        """Whether a request about one of them is answered; one that is not does not reach the
+        server."""
         params: Raw = {"uri": self._root + name}
         if method == "prompts/get":
             params = {"name": self._prefix + name}
@@ -80,7 +85,11 @@ class House:
 
 @asynccontextmanager
 async def opened(
-    server: Raw | None = None, profile: Raw | None = None, *, transparent: bool = False, era: Era = "legacy"
+    server: Raw | None = None,
+    profile: Raw | None = None,
+    *,
+    transparent: bool = False,
+    era: Era = "legacy",
 ) -> AsyncGenerator[House]:
     how: Raw = {"exposure": "full", "prefix": "never"} if transparent else {}
     config = Config(
@@ -89,7 +98,10 @@ async def opened(
         **how,
     )
     backend = notes()
-    async with gateway_over({"notes": backend}, config) as gateway, raw_lines(gateway.get_endpoint("p"), era) as client:
+    async with (
+        gateway_over({"notes": backend}, config) as gateway,
+        raw_lines(gateway.get_endpoint("p"), era) as client,
+    ):
         yield House(client, backend, transparent)
 
 
@@ -106,11 +118,16 @@ NARROWED: dict[str, Any] = {
 
 @pytest.mark.parametrize("transparent", [False, True], ids=["namespaced", "transparent"])
 @pytest.mark.parametrize("how", NARROWED)
-async def test_where_tools_are_left_out_so_are_resources_and_prompts(how: str, transparent: bool) -> None:
+async def test_where_tools_are_left_out_so_are_resources_and_prompts(
+    how: str, transparent: bool
+) -> None:
     server, profile = NARROWED[how]
     async with opened(server, profile, transparent=transparent) as house:
         assert await house.listed() == NOTHING
-        assert await house.readable(NOTE, SECRET, "notes://open/2", "notes://any/x", "notes://else") == []
+        assert (
+            await house.readable(NOTE, SECRET, "notes://open/2", "notes://any/x", "notes://else")
+            == []
+        )
         for method, name in (
             ("resources/subscribe", NOTE),
             ("prompts/get", "review"),
@@ -140,17 +157,33 @@ async def test_where_a_server_is_shown_whole_so_are_they(profile: Raw, transpare
     [
         (None, {"resources": ["notes.notes://open/*"], "prompts": ["notes.review"]}),
         (None, {"tools": ["read_*"], "resources": ["*.notes://open/*"], "prompts": ["*.review"]}),
-        ({"resources": {"deny": ["*secret*", "notes://any/*"]}, "prompts": {"deny": ["hid*"]}}, None),
         (
-            {"tools": {"deny": ["*"]}, "resources": {"allow": ["notes://open/*"]}, "prompts": {"allow": ["review"]}},
+            {"resources": {"deny": ["*secret*", "notes://any/*"]}, "prompts": {"deny": ["hid*"]}},
+            None,
+        ),
+        (
+            {
+                "tools": {"deny": ["*"]},
+                "resources": {"allow": ["notes://open/*"]},
+                "prompts": {"allow": ["review"]},
+            },
             None,
         ),
     ],
 )
-async def test_what_is_named_is_shown_and_nothing_beside_it(server: Raw | None, profile: Raw | None) -> None:
+async def test_what_is_named_is_shown_and_nothing_beside_it(
+    server: Raw | None, profile: Raw | None
+) -> None:
     async with opened(server, profile) as house:
         assert await house.listed() == ([NOTE], TEMPLATES[:1], ["review"])
-        asked = (NOTE, "notes://open/2", SECRET, "notes://any/x", "notes://open/..%2Fsecret%2F1", "notes://open/../x")
+        asked = (
+            NOTE,
+            "notes://open/2",
+            SECRET,
+            "notes://any/x",
+            "notes://open/..%2Fsecret%2F1",
+            "notes://open/../x",
+        )
         assert await house.readable(*asked) == [NOTE, "notes://open/2"]
         assert not await house.can("resources/subscribe", SECRET)
         assert not await house.can("prompts/get", "hidden")
@@ -158,7 +191,9 @@ async def test_what_is_named_is_shown_and_nothing_beside_it(server: Raw | None, 
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_an_address_that_a_server_neither_lists_nor_has_a_template_for_is_refused(era: Era) -> None:
+async def test_an_address_that_a_server_neither_lists_nor_has_a_template_for_is_refused(
+    era: Era,
+) -> None:
     async with opened(era=era) as house:
         unlisted = (
             "notes://else",
@@ -177,7 +212,9 @@ async def test_an_address_that_a_server_neither_lists_nor_has_a_template_for_is_
         if era == "legacy":
             assert not await house.can("resources/subscribe", "notes://else")
             assert not await house.can("resources/unsubscribe", "notes://else")
-        refused = await house.client.request("resources/read", {"uri": "portico://backend/notes/resource/notes://else"})
+        refused = await house.client.request(
+            "resources/read", {"uri": "portico://backend/notes/resource/notes://else"}
+        )
         assert "resources.unlisted" in refused["error"]["message"]
 
 
@@ -232,7 +269,11 @@ async def test_a_link_in_a_tools_result_can_be_read_by_who_got_it(
 ) -> None:
     async with opened(server, profile) as house:
         assert await house.readable(LINKED) == []
-        await result(house.client, "tools/call", {"name": "call_tool", "arguments": {"name": "notes.read_note"}})
+        await result(
+            house.client,
+            "tools/call",
+            {"name": "call_tool", "arguments": {"name": "notes.read_note"}},
+        )
         assert (await house.readable(LINKED) == [LINKED]) is readable
         direct = await house.client.request("resources/read", {"uri": LINKED})
         assert ("result" in direct) is readable
@@ -243,6 +284,8 @@ async def test_whoever_watches_can_stop_when_the_resource_is_no_longer_listed() 
         assert await house.can("resources/subscribe", NOTE)
         house.backend.listing["resources"] = house.backend.listing["resourceTemplates"] = []
         house.backend.say("notifications/resources/list_changed")
-        await house.client.wait_for(lambda message: message.get("method") == "notifications/resources/list_changed")
+        await house.client.wait_for(
+            lambda message: message.get("method") == "notifications/resources/list_changed"
+        )
         assert await house.can("resources/unsubscribe", NOTE)
         assert ("resources/unsubscribe", {"uri": NOTE}) in house.backend.requests

@@ -1,4 +1,5 @@
-"""Finding 1: short schemas that take long to check, to compile or to illustrate are left to the server."""
+"""Finding 1: short schemas that take long to check, to compile or to illustrate are left to the
+server."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""Finding 1: whatever is checked against whatever schema, the gateway answers, and explains what is cheap."""
+"""Finding 1: whatever is checked against whatever schema, the gateway answers, and explains what is
+cheap."""
 
 import json
 from typing import Any
@@ -22,12 +23,21 @@ def shared_branches(levels: int) -> dict[str, Any]:
     definitions: dict[str, Any] = {"d0": {"type": "string"}}
     for level in range(1, levels + 1):
         below = {"$ref": f"#/$defs/d{level - 1}"}
-        definitions[f"d{level}"] = {"anyOf": [{"type": "array", "items": below}, {"items": below, "maxItems": 5}]}
+        definitions[f"d{level}"] = {
+            "anyOf": [{"type": "array", "items": below}, {"items": below, "maxItems": 5}]
+        }
     return {"$defs": definitions, "properties": {"a": {"$ref": f"#/$defs/d{levels}"}}}
 
 
 RECURSIVE = {
-    "$defs": {"n": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/n"}}, {"type": "array", "maxItems": 0}]}},
+    "$defs": {
+        "n": {
+            "anyOf": [
+                {"type": "array", "items": {"$ref": "#/$defs/n"}},
+                {"type": "array", "maxItems": 0},
+            ]
+        }
+    },
     "properties": {"a": {"$ref": "#/$defs/n"}},
 }
 DOUBLING = {
@@ -76,9 +86,16 @@ async def test_a_pattern_that_would_take_long_is_left_to_the_server(pattern: str
 
 
 async def test_an_answer_that_fits_none_of_hundreds_of_choices_is_passed_on():
-    declared = {"properties": {"a": {"items": {"anyOf": [{"const": {"n": n}} for n in range(200)]}}}}
-    backend = FakeBackend(tools=[{"name": "t", "inputSchema": {"type": "object"}, "outputSchema": declared}])
-    answer = {"content": [{"type": "text", "text": "ok"}], "structuredContent": {"a": ["x"] * 20_000}}
+    declared = {
+        "properties": {"a": {"items": {"anyOf": [{"const": {"n": n}} for n in range(200)]}}}
+    }
+    backend = FakeBackend(
+        tools=[{"name": "t", "inputSchema": {"type": "object"}, "outputSchema": declared}]
+    )
+    answer = {
+        "content": [{"type": "text", "text": "ok"}],
+        "structuredContent": {"a": ["x"] * 20_000},
+    }
     backend.on_call("t", lambda _: answer)
     async with gateway_over({"s": backend}) as gateway, connect(gateway) as client:
         result: Any = await client.call_tool("call_tool", {"name": "s.t", "arguments": {}})
@@ -93,7 +110,10 @@ async def test_what_is_wrong_with_a_small_value_is_still_explained():
 
 
 async def test_what_is_wrong_at_the_beginning_of_a_large_value_is_still_explained():
-    schema = {"properties": {"a": {"items": {"type": "string"}}, "b": {"type": "string"}}, "required": ["c"]}
+    schema = {
+        "properties": {"a": {"items": {"type": "string"}}, "b": {"type": "string"}},
+        "required": ["c"],
+    }
     text = await call(schema, {"a": [True, *(["x"] * 20_000)], "b": "y" * 1_000_000})
     assert "a.0: true is not of type" in text
     assert '"c" is a required property' in text
@@ -123,7 +143,11 @@ async def test_a_request_of_a_million_values_is_refused_before_it_is_decoded():
     values = ",".join(["[]"] * 1_000_000)
     body = f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"x","arguments":{{"a":[{values}]}}}}}}'
     headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-    async with gateway_over({"s": backend}) as gateway, serve_http(gateway) as url, httpx2.AsyncClient() as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        serve_http(gateway) as url,
+        httpx2.AsyncClient() as client,
+    ):
         answer = await client.post(url, content=body, headers=headers)
         assert answer.status_code == 413
         assert "limits.max_request_values" in json.dumps(answer.json())

@@ -26,10 +26,13 @@ NAMES = (
     "names",
     "class",
 )
-"""Words that functions of the gateway have for their own parameters, and one that Python keeps for itself."""
+"""Words that functions of the gateway have for their own parameters, and one that Python keeps for
+itself."""
 INTERNAL = ("Inside", "_Host", "functions", "Traceback", "coroutine", "NoneType", "object has no")
 
-PYTHON = "try:\n    out = await {call}\nexcept Exception as error:\n    out = str(error)\nresult(out)"
+PYTHON = (
+    "try:\n    out = await {call}\nexcept Exception as error:\n    out = str(error)\nresult(out)"
+)
 JAVASCRIPT = "let out; try {{ out = await {call} }} catch (error) {{ out = String(error.message) }}\nresult(out)"
 LUA = (
     "local ok, out = pcall(function() return {call}:await() end)\n"
@@ -42,10 +45,15 @@ def everything() -> FakeBackend:
     """A server whose one tool has parameters of all those names and gives back what it got."""
     properties = {name: {"type": "integer"} for name in NAMES}
     schema = {"type": "object", "properties": properties}
-    backend = FakeBackend([{"name": "take", "description": "Take anything.", "inputSchema": schema}])
+    backend = FakeBackend(
+        [{"name": "take", "description": "Take anything.", "inputSchema": schema}]
+    )
 
     def taken(given: Raw) -> Raw:
-        return {"content": [{"type": "text", "text": json.dumps(given)}], "structuredContent": given}
+        return {
+            "content": [{"type": "text", "text": json.dumps(given)}],
+            "structuredContent": given,
+        }
 
     backend.on_call("take", taken)
     return backend
@@ -58,15 +66,25 @@ async def opened() -> AsyncGenerator[Any]:
 
 
 async def answered(client: Any, language: str, call: str) -> Any:
-    result = await client.call_tool("run_code", {"code": CALLS[language].format(call=call), "language": language})
+    result = await client.call_tool(
+        "run_code", {"code": CALLS[language].format(call=call), "language": language}
+    )
     assert not result.is_error, result.content
-    return result.structured_content if result.structured_content is not None else result.content[0].text
+    return (
+        result.structured_content
+        if result.structured_content is not None
+        else result.content[0].text
+    )
 
 
 def literal(language: str, fields: dict[str, Any]) -> str:
     if language != "lua":
         return json.dumps(fields)
-    return "{" + ", ".join(f"[{json.dumps(key)}]={json.dumps(value)}" for key, value in fields.items()) + "}"
+    return (
+        "{"
+        + ", ".join(f"[{json.dumps(key)}]={json.dumps(value)}" for key, value in fields.items())
+        + "}"
+    )
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -84,8 +102,18 @@ async def test_a_misspelt_argument_is_told_without_naming_what_the_gateway_is_ma
 
 async def test_named_arguments_of_python_are_told_the_same_way() -> None:
     async with opened() as client:
-        calls = ["search_tools(self=1)", "search_tools('x', self=1)", "search_tools()", "search_tools('x', 1, 2, 3, 4)"]
-        calls += ["describe_tools(self=1)", "describe_tools()", "describe_tools(['a'], 1)", "call_tool(self=1)"]
+        calls = [
+            "search_tools(self=1)",
+            "search_tools('x', self=1)",
+            "search_tools()",
+            "search_tools('x', 1, 2, 3, 4)",
+        ]
+        calls += [
+            "describe_tools(self=1)",
+            "describe_tools()",
+            "describe_tools(['a'], 1)",
+            "call_tool(self=1)",
+        ]
         for call in calls:
             told = await answered(client, "python", call)
             assert isinstance(told, str)
@@ -106,7 +134,9 @@ async def test_a_query_within_a_query_is_refused_and_not_followed() -> None:
 async def test_a_tool_gets_parameters_of_any_name(language: str) -> None:
     async with opened() as client:
         fields: dict[str, Any] = dict.fromkeys(NAMES, 1)
-        assert await answered(client, language, f"house.take({literal(language, fields)})") == fields
+        assert (
+            await answered(client, language, f"house.take({literal(language, fields)})") == fields
+        )
 
 
 async def test_a_tool_gets_named_arguments_of_any_name_from_python() -> None:
@@ -114,6 +144,6 @@ async def test_a_tool_gets_named_arguments_of_any_name_from_python() -> None:
         words = {name: 1 for name in NAMES if name != "class"}
         named = ", ".join(f"{name}=1" for name in words)
         assert await answered(client, "python", f"house.take({named})") == words
-        assert await answered(client, "python", f"call_tool('house.take', {named.replace('name=1, ', '')})") == {
-            name: 1 for name in words if name != "name"
-        }
+        assert await answered(
+            client, "python", f"call_tool('house.take', {named.replace('name=1, ', '')})"
+        ) == {name: 1 for name in words if name != "name"}

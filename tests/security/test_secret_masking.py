@@ -1,4 +1,5 @@
-"""Values of configured secrets reach nobody through failures: not clients, not REST, not `status`, not scripts."""
+"""Values of configured secrets reach nobody through failures: not clients, not REST, not `status`,
+not scripts."""
 
 import asyncio
 import base64
@@ -86,8 +87,14 @@ def home(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Home:
 def configured(folder: Path, *args: str, **more: Any) -> Config:
     script = folder / "server.py"
     script.write_text(SERVER)
-    server = {"command": sys.executable, "args": [str(script), *args], "env": {"SHOP_PASSWORD": PASSWORD}}
-    return Config.model_validate({"servers": {"shop": server}, "data_dir": str(folder / "data"), **more})
+    server = {
+        "command": sys.executable,
+        "args": [str(script), *args],
+        "env": {"SHOP_PASSWORD": PASSWORD},
+    }
+    return Config.model_validate(
+        {"servers": {"shop": server}, "data_dir": str(folder / "data"), **more}
+    )
 
 
 @asynccontextmanager
@@ -109,7 +116,9 @@ def shows_nothing(*texts: object) -> None:
 
 @pytest.mark.parametrize("name", ["refuse", "fail", "die"])
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_failing_stdio_server_tells_clients_no_secret(tmp_path: Path, name: str, era: Any) -> None:
+async def test_a_failing_stdio_server_tells_clients_no_secret(
+    tmp_path: Path, name: str, era: Any
+) -> None:
     async with running(configured(tmp_path)) as gateway, connect(gateway, era=era) as client:
         result = await client.call_tool("call_tool", {"name": f"shop.{name}", "arguments": {}})
         assert result.is_error
@@ -144,18 +153,31 @@ async def test_a_large_error_result_is_masked_to_its_end(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_progress_and_log_messages_tell_clients_no_secret(tmp_path: Path, era: Any) -> None:
-    async with running(configured(tmp_path)) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
+    async with (
+        running(configured(tmp_path)) as gateway,
+        raw_lines(gateway.get_endpoint(), era) as client,
+    ):
         meta = {"progressToken": 7, "io.modelcontextprotocol/logLevel": "debug"}
         arguments = {"name": "shop.tell", "arguments": {}}
-        answer = await client.request("tools/call", {"name": "call_tool", "arguments": arguments, "_meta": meta})
+        answer = await client.request(
+            "tools/call", {"name": "call_tool", "arguments": arguments, "_meta": meta}
+        )
         assert "error" not in answer
-        told = [one["params"] for one in client.unasked if one["method"] != "notifications/initialized"]
-        assert [one.get("message") or one.get("data") for one in told] == [{"login": ["with ***"]}, "with ***"]
+        told = [
+            one["params"] for one in client.unasked if one["method"] != "notifications/initialized"
+        ]
+        assert [one.get("message") or one.get("data") for one in told] == [
+            {"login": ["with ***"]},
+            "with ***",
+        ]
 
 
 async def test_a_result_that_is_no_error_passes_untouched(tmp_path: Path) -> None:
     async with running(configured(tmp_path)) as gateway, connect(gateway) as client:
-        assert await ask(client, "call_tool", name="shop.succeed", arguments={}) == f"the password is {PASSWORD}"
+        assert (
+            await ask(client, "call_tool", name="shop.succeed", arguments={})
+            == f"the password is {PASSWORD}"
+        )
 
 
 async def test_a_script_is_told_no_secret_by_what_fails_in_it(tmp_path: Path) -> None:
@@ -168,18 +190,24 @@ async def test_a_script_is_told_no_secret_by_what_fails_in_it(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("arg", ["--broken", "--long"])
-async def test_a_server_that_does_not_start_shows_no_secret_anywhere(tmp_path: Path, arg: str) -> None:
+async def test_a_server_that_does_not_start_shows_no_secret_anywhere(
+    tmp_path: Path, arg: str
+) -> None:
     async with running(configured(tmp_path, arg)) as gateway, connect(gateway) as client:
         [status] = gateway.list_statuses()
         assert status.state in ("down", "quarantined")
         shows_nothing(status.reason, list(status.stderr), str(status.diagnostics))
-        shows_nothing(await ask(client, "browse_tools"), await ask(client, "browse_tools", server="shop"))
+        shows_nothing(
+            await ask(client, "browse_tools"), await ask(client, "browse_tools", server="shop")
+        )
         backends = await client.read_resource("portico://backends")
         shows_nothing(backends.model_dump_json())
 
 
 @pytest.mark.parametrize("arg", ["--broken", "--long"])
-async def test_rest_shows_no_secret_of_a_server_that_does_not_start(tmp_path: Path, arg: str) -> None:
+async def test_rest_shows_no_secret_of_a_server_that_does_not_start(
+    tmp_path: Path, arg: str
+) -> None:
     async with side_door({}, configured(tmp_path, arg)) as side:
         for path in ("servers", "servers/shop"):
             shows_nothing(await side.get(path))
@@ -189,10 +217,15 @@ async def test_rest_shows_no_secret_of_a_server_that_does_not_start(tmp_path: Pa
 
 
 @pytest.mark.parametrize("command", [("status",), ("doctor",), ("call", "shop.refuse")])
-def test_the_command_line_shows_no_secret_of_a_server_that_fails(home: Home, command: tuple[str, ...]) -> None:
+def test_the_command_line_shows_no_secret_of_a_server_that_fails(
+    home: Home, command: tuple[str, ...]
+) -> None:
     arguments = () if command[0] == "call" else ("--broken",)
     config = configured(home.folder, *arguments)
-    servers = {name: server.model_dump(include={"command", "args", "env"}) for name, server in config.servers.items()}
+    servers = {
+        name: server.model_dump(include={"command", "args", "env"})
+        for name, server in config.servers.items()
+    }
     home.write({"servers": servers})
     for more in ((), ("--json",)):
         ran = home.run(*command, *more)
@@ -220,11 +253,16 @@ def test_a_secret_is_found_in_what_it_was_encoded_as(written: str) -> None:
 def test_many_secrets_are_found_as_few_are() -> None:
     secrets = [f"secret words number {number:04}" for number in range(1_000)]
     mask = SecretMask(secrets)
-    assert mask.apply(f"before {secrets[7]} and {quote(secrets[999])} after") == "before *** and *** after"
+    assert (
+        mask.apply(f"before {secrets[7]} and {quote(secrets[999])} after")
+        == "before *** and *** after"
+    )
     assert mask.apply("x" * 100_000 + secrets[500]) == "x" * 100_000 + "***"
 
 
-def test_a_folder_that_came_from_a_variable_is_no_secret_and_a_key_file_named_as_one_is(tmp_path: Path) -> None:
+def test_a_folder_that_came_from_a_variable_is_no_secret_and_a_key_file_named_as_one_is(
+    tmp_path: Path,
+) -> None:
     text = 'servers: {s: {command: npx, args: ["${FILES}/docs", --token, "${KEY}"]}}'
     (tmp_path / "portico.yaml").write_text(text)
     environ = {"FILES": "/srv/files", "KEY": "/not/a/path"}

@@ -1,4 +1,5 @@
-"""Sessions, listening streams, connections and places are shared by caller: nobody shuts another address out."""
+"""Sessions, listening streams, connections and places are shared by caller: nobody shuts another
+address out."""
 
 import asyncio
 import json
@@ -51,7 +52,9 @@ async def is_alive(client: RawHttp) -> bool:
     return reply.status_code == 200
 
 
-async def test_an_address_that_holds_all_sessions_gives_way_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_address_that_holds_all_sessions_gives_way_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(endpoints, "MAX_SESSIONS", 4)
     async with served() as url, client_at(HERE) as crowd, client_at(ELSEWHERE) as other:
         many = [await open_session(crowd, url) for _ in range(4)]
@@ -59,10 +62,14 @@ async def test_an_address_that_holds_all_sessions_gives_way_to_another(monkeypat
             assert await result(one, "ping") == {}
         newcomer = await open_session(other, url)
         assert await result(newcomer, "ping") == {}
-        assert [await is_alive(one) for one in many] == [False, True, True, True], "its longest idle one went"
+        assert [await is_alive(one) for one in many] == [False, True, True, True], (
+            "its longest idle one went"
+        )
 
 
-async def test_a_flood_of_sessions_ends_none_of_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_flood_of_sessions_ends_none_of_another_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(endpoints, "MAX_SESSIONS", 4)
     monkeypatch.setattr(endpoints, "SESSION_EVICTABLE_AFTER_S", 0.0)
     async with served() as url, client_at(HERE) as crowd, client_at(ELSEWHERE) as other:
@@ -73,7 +80,9 @@ async def test_a_flood_of_sessions_ends_none_of_another_address(monkeypatch: pyt
         assert await is_alive(idle)
 
 
-async def test_sessions_that_were_never_used_go_before_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sessions_that_were_never_used_go_before_those_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(endpoints, "MAX_SESSIONS", 4)
     monkeypatch.setattr(endpoints, "SESSION_EVICTABLE_AFTER_S", 0.0)
     monkeypatch.setattr(endpoints, "SESSION_UNUSED_S", 0.0, raising=False)
@@ -107,11 +116,21 @@ async def test_a_caller_cannot_take_every_session(monkeypatch: pytest.MonkeyPatc
         {"method": "POST", "json": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}},
         {"method": "POST", "json": {"jsonrpc": "2.0", "method": "notifications/initialized"}},
         {"method": "POST", "json": initialize(), "headers": {**ACCEPT, "accept": "text/html"}},
-        {"method": "POST", "json": initialize(), "headers": {**ACCEPT, "content-type": "text/plain"}},
-        {"method": "POST", "json": initialize(), "headers": {**ACCEPT, "origin": "https://evil.example"}},
+        {
+            "method": "POST",
+            "json": initialize(),
+            "headers": {**ACCEPT, "content-type": "text/plain"},
+        },
+        {
+            "method": "POST",
+            "json": initialize(),
+            "headers": {**ACCEPT, "origin": "https://evil.example"},
+        },
         {"method": "GET", "headers": {**ACCEPT, "mcp-protocol-version": LEGACY}},
     ],
-    ids=lambda asked: f"{asked['method']} {str(asked.get('json') or asked.get('content', ''))[:40]}",
+    ids=lambda asked: (
+        f"{asked['method']} {str(asked.get('json') or asked.get('content', ''))[:40]}"
+    ),
 )
 async def test_only_what_initialises_opens_a_session_or_ends_another(
     asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -130,7 +149,9 @@ async def test_only_what_initialises_opens_a_session_or_ends_another(
         assert [await is_alive(one) for one in both] == [True, True]
 
 
-async def test_an_introduction_that_fails_leaves_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_introduction_that_fails_leaves_no_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(endpoints, "MAX_SESSIONS", 2)
     async with served() as url, client_at(HERE) as http:
         first = await open_session(http, url)
@@ -153,7 +174,9 @@ def listening(number: int) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def listen(http: httpx2.AsyncClient, url: str, number: int) -> AsyncGenerator[tuple[Any, dict[str, Any]]]:
+async def listen(
+    http: httpx2.AsyncClient, url: str, number: int
+) -> AsyncGenerator[tuple[Any, dict[str, Any]]]:
     """The lines of a stream, and the first message on it."""
     async with http.stream("POST", url, **listening(number)) as reply, asyncio.timeout(PATIENCE_S):
         lines = reply.aiter_lines()
@@ -171,7 +194,12 @@ async def test_an_address_that_holds_all_listening_streams_gives_way_to_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sessions, "MAX_LISTENERS", 4)
-    async with served() as url, client_at(HERE) as crowd, client_at(ELSEWHERE) as other, AsyncExitStack() as open_:
+    async with (
+        served() as url,
+        client_at(HERE) as crowd,
+        client_at(ELSEWHERE) as other,
+        AsyncExitStack() as open_,
+    ):
         many = [await open_.enter_async_context(listen(crowd, url, number)) for number in range(4)]
         assert all("acknowledged" in first["method"] for _, first in many)
         _, first = await open_.enter_async_context(listen(other, url, 9))
@@ -198,17 +226,25 @@ async def test_a_caller_cannot_take_every_listening_stream(monkeypatch: pytest.M
 
 async def test_an_address_that_opens_every_connection_leaves_some_for_others() -> None:
     async with gateway_over({"s": fake("run")}) as gateway:
-        server = make_server(make_app(gateway.get_endpoints()), HERE, 0, ConnectionLimits(max_connections=16))
+        server = make_server(
+            make_app(gateway.get_endpoints()), HERE, 0, ConnectionLimits(max_connections=16)
+        )
         serving = asyncio.create_task(server.serve())
         try:
-            async with asyncio.timeout(PATIENCE_S), AsyncExitStack() as held, client_at(ELSEWHERE) as other:
+            async with (
+                asyncio.timeout(PATIENCE_S),
+                AsyncExitStack() as held,
+                client_at(ELSEWHERE) as other,
+            ):
                 while not server.started:  # noqa: ASYNC110  (uvicorn has no event for it)
                     await asyncio.sleep(0.005)
                 port = server.servers[0].sockets[0].getsockname()[1]
                 for _ in range(16):
                     _, writer = await asyncio.open_connection(HERE, port, local_addr=(HERE, 0))
                     held.callback(writer.close)
-                reply = await other.post(f"http://{HERE}:{port}/mcp", json=initialize(), headers=ACCEPT)
+                reply = await other.post(
+                    f"http://{HERE}:{port}/mcp", json=initialize(), headers=ACCEPT
+                )
                 assert reply.status_code == 200
         finally:
             server.should_exit = True
@@ -221,7 +257,9 @@ async def test_an_address_that_has_every_request_under_way_leaves_some_for_other
         said = b""
         async with asyncio.timeout(PATIENCE_S):
             while b" 503 " not in said:
-                reader, writer = await asyncio.open_connection(HERE, address.port, local_addr=(HERE, 0))
+                reader, writer = await asyncio.open_connection(
+                    HERE, address.port, local_addr=(HERE, 0)
+                )
                 held.callback(writer.close)
                 head = "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n"
                 writer.write(head.encode())

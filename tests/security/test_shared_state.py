@@ -1,4 +1,5 @@
-"""Clients of 2026-07-28 over HTTP with one token and one name: nothing that is kept for one is found by the other."""
+"""Clients of 2026-07-28 over HTTP with one token and one name: nothing that is kept for one is
+found by the other."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -24,9 +25,13 @@ def office() -> FakeBackend:
     erase: Raw = {**tool("erase"), "annotations": {"destructiveHint": True}}
     backend = FakeBackend([erase, tool("link"), tool("long")])
     backend.on_call("erase", lambda _: text("erased"))
-    backend.on_call("link", lambda _: {"content": [{"type": "resource_link", "uri": LINK, "name": "made up"}]})
+    backend.on_call(
+        "link", lambda _: {"content": [{"type": "resource_link", "uri": LINK, "name": "made up"}]}
+    )
     backend.on_call("long", lambda _: text("line\n" * 40_000))
-    backend.on("resources/read", lambda params, _: {"contents": [{"uri": params["uri"], "text": "linked"}]})
+    backend.on(
+        "resources/read", lambda params, _: {"contents": [{"uri": params["uri"], "text": "linked"}]}
+    )
     return backend
 
 
@@ -40,7 +45,11 @@ class Two:
 
     @property
     def erased(self) -> int:
-        return sum(params["name"] == "erase" for method, params in self.office.requests if method == "tools/call")
+        return sum(
+            params["name"] == "erase"
+            for method, params in self.office.requests
+            if method == "tools/call"
+        )
 
 
 @asynccontextmanager
@@ -56,7 +65,9 @@ async def two(token: str) -> AsyncGenerator[Two]:
 
 
 def words(answer: Message) -> str:
-    return "\n".join(block["text"] for block in answer["result"]["content"] if block["type"] == "text")
+    return "\n".join(
+        block["text"] for block in answer["result"]["content"] if block["type"] == "text"
+    )
 
 
 def told(answer: Message) -> str | None:
@@ -65,11 +76,17 @@ def told(answer: Message) -> str | None:
 
 
 async def stored(client: RawClient, value: int, **more: str) -> Message:
-    return await call(client, "run_code", code=f"store('secret', {value}); result('kept')", language="lua", **more)
+    return await call(
+        client, "run_code", code=f"store('secret', {value}); result('kept')", language="lua", **more
+    )
 
 
 async def loaded(client: RawClient, handle: str = "", **more: str) -> Message:
-    arguments: Message = {"code": "result({found = load('secret') or 0})", "language": "lua", **more}
+    arguments: Message = {
+        "code": "result({found = load('secret') or 0})",
+        "language": "lua",
+        **more,
+    }
     meta: Message = {"_meta": {HANDLE: handle}} if handle else {}
     return await client.request("tools/call", {"name": "run_code", "arguments": arguments, **meta})
 
@@ -79,7 +96,9 @@ def found(answer: Message) -> int:
 
 
 @pytest.mark.parametrize("token", TOKENS, ids=["no token", "one token"])
-async def test_what_a_script_stores_is_found_with_the_handle_it_was_told_and_not_by_the_same_name(token: str) -> None:
+async def test_what_a_script_stores_is_found_with_the_handle_it_was_told_and_not_by_the_same_name(
+    token: str,
+) -> None:
     async with two(token) as they:
         handle = told(await stored(they.ann, 1))
         nothing = await loaded(they.bob)
@@ -96,7 +115,9 @@ async def test_what_a_script_stores_is_found_with_the_handle_it_was_told_and_not
         assert found(await loaded(they.ann, handle)) == 1
 
 
-async def test_the_answer_of_a_script_that_stored_something_says_in_words_how_to_come_back() -> None:
+async def test_the_answer_of_a_script_that_stored_something_says_in_words_how_to_come_back() -> (
+    None
+):
     async with two("") as they:
         answer = await stored(they.ann, 1)
         assert f'session: "{told(answer)}"' in words(answer)
@@ -127,13 +148,19 @@ async def test_last_is_the_last_run_of_the_handle_that_was_brought() -> None:
         mine, others = told(await stored(they.ann, 1)), told(await stored(they.bob, 2))
         steps = [{"id": "gone", "tool": "office.erase", "arguments": {}}]
         await call(they.ann, "run_workflow", steps=steps, session=mine)
-        assert (await call(they.bob, "run_workflow", resume="last", session=others))["result"]["isError"]
+        assert (await call(they.bob, "run_workflow", resume="last", session=others))["result"][
+            "isError"
+        ]
         assert they.erased == 0
-        assert "finished" in words(await call(they.ann, "run_workflow", resume="last", session=mine))
+        assert "finished" in words(
+            await call(they.ann, "run_workflow", resume="last", session=mine)
+        )
         assert they.erased == 1
 
 
-async def test_a_handle_does_not_open_what_a_session_keeps_and_an_id_of_a_session_is_good_in_it_alone() -> None:
+async def test_a_handle_does_not_open_what_a_session_keeps_and_an_id_of_a_session_is_good_in_it_alone() -> (
+    None
+):
     async with (
         gateway_over({"office": office()}) as gateway,
         serve_http(gateway) as url,
@@ -141,9 +168,13 @@ async def test_a_handle_does_not_open_what_a_session_keeps_and_an_id_of_a_sessio
         raw_http(url, "legacy") as bob,
         raw_http(url, "modern") as eve,
     ):
-        stopped = words(await call(ann, "run_workflow", steps=[{"id": "gone", "tool": "office.erase"}]))
+        stopped = words(
+            await call(ann, "run_workflow", steps=[{"id": "gone", "tool": "office.erase"}])
+        )
         run = re.search(r'resume="([\w-]+)"', stopped)
-        large = re.search(r"portico://result/([\w-]+)", str(await call(ann, "call_tool", name="office.long")))
+        large = re.search(
+            r"portico://result/([\w-]+)", str(await call(ann, "call_tool", name="office.long"))
+        )
         assert run is not None
         assert large is not None
         for client in (bob, eve):
@@ -156,7 +187,10 @@ async def test_a_handle_does_not_open_what_a_session_keeps_and_an_id_of_a_sessio
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_client_on_a_pipe_needs_no_handle(era: Era) -> None:
-    async with gateway_over({"office": office()}) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
+    async with (
+        gateway_over({"office": office()}) as gateway,
+        raw_lines(gateway.get_endpoint(), era) as client,
+    ):
         answer = await stored(client, 1)
         assert told(answer) is None
         assert found(await loaded(client)) == 1
@@ -176,9 +210,13 @@ async def test_a_large_result_is_read_by_its_id_without_a_handle(token: str) -> 
 
 
 @pytest.mark.parametrize("token", TOKENS, ids=["no token", "one token"])
-async def test_clients_of_one_name_have_each_their_own_instance_of_a_stateful_server(token: str) -> None:
+async def test_clients_of_one_name_have_each_their_own_instance_of_a_stateful_server(
+    token: str,
+) -> None:
     command, *arguments = counter()
-    server = BackendConfig(command=command, args=tuple(arguments), isolation="session", protocol="legacy")
+    server = BackendConfig(
+        command=command, args=tuple(arguments), isolation="session", protocol="legacy"
+    )
     async with (
         gateway_over(config=Config(servers={"own": server})) as gateway,
         serve_http(gateway, token=token or None) as url,
@@ -198,8 +236,12 @@ async def test_a_link_that_one_client_was_given_leads_no_other_anywhere(token: s
     async with two(token) as they:
         await call(they.ann, "call_tool", name="office.link")
         refused = await they.bob.request("resources/read", {"uri": LINK})
-        assert "portico://backend/SERVER/resource/URI" in refused["error"]["message"], "it says how it is read"
-        by_server = await result(they.ann, "resources/read", {"uri": f"portico://backend/office/resource/{LINK}"})
+        assert "portico://backend/SERVER/resource/URI" in refused["error"]["message"], (
+            "it says how it is read"
+        )
+        by_server = await result(
+            they.ann, "resources/read", {"uri": f"portico://backend/office/resource/{LINK}"}
+        )
         assert by_server["contents"][0]["text"] == "linked"
         handle = told(await stored(they.ann, 1))
         await call(they.ann, "call_tool", name="office.link", session=handle)
@@ -217,7 +259,11 @@ async def test_a_handle_that_was_not_issued_here_is_refused_for_scripts_too(toke
 
 async def test_a_server_is_not_told_the_handle_of_its_caller() -> None:
     backend = fake("run")
-    async with gateway_over({"s": backend}) as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "modern") as client,
+    ):
         code = "store('a', 1); result(s.run():await())"
         handle = told(await call(client, "run_code", code=code, language="lua"))
         assert handle is not None
@@ -232,8 +278,15 @@ async def test_the_answer_to_a_question_goes_on_in_the_instance_that_asked() -> 
         asked.append(params.get("requestState", ""))
         if asked[-1]:
             return text("answered")
-        request = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {"type": "object"}}}
-        return {"resultType": "input_required", "inputRequests": {"who": request}, "requestState": "its own"}
+        request = {
+            "method": "elicitation/create",
+            "params": {"message": "Who?", "requestedSchema": {"type": "object"}},
+        }
+        return {
+            "resultType": "input_required",
+            "inputRequests": {"who": request},
+            "requestState": "its own",
+        }
 
     backend = fake("run", era="modern")
     backend.on("tools/call", run)
@@ -246,7 +299,9 @@ async def test_the_answer_to_a_question_goes_on_in_the_instance_that_asked() -> 
             question = await result(client, "tools/call", params)
             opened = backend.connections
             back = {"inputResponses": {"who": {"action": "accept", "content": {}}}}
-            answer = await client.request("tools/call", {**params, **back, "requestState": question["requestState"]})
+            answer = await client.request(
+                "tools/call", {**params, **back, "requestState": question["requestState"]}
+            )
             assert words(answer).startswith("answered")
             assert asked == ["", "its own"]
             assert backend.connections == opened, "no other instance was begun for the answer"

@@ -1,4 +1,5 @@
-"""Answers that clients leave unread wait on disk, so many bytes of them in all, fairly shared: memory stays bounded."""
+"""Answers that clients leave unread wait on disk, so many bytes of them in all, fairly shared:
+memory stays bounded."""
 
 import asyncio
 import gc
@@ -38,7 +39,9 @@ def large_server() -> FakeBackend:
         return text("x" * SIZE)
 
     def read(_: Raw, __: RequestOptions) -> Raw:
-        return {"contents": [{"uri": "file:///large", "mimeType": "text/plain", "text": "x" * SIZE}]}
+        return {
+            "contents": [{"uri": "file:///large", "mimeType": "text/plain", "text": "x" * SIZE}]
+        }
 
     backend.on_call("large", lambda _: text("x" * SIZE))
     backend.on_call("slow", slow)
@@ -153,7 +156,8 @@ async def open_session(port: int) -> str:
 
 
 async def held_bytes(settled: Callable[[int], bool]) -> int:
-    """The memory that this process was given since it was measured first, once it is as wanted or time is over."""
+    """The memory that this process was given since it was measured first, once it is as wanted or
+    time is over."""
     held = 0
     for _ in range(40):
         gc.collect()
@@ -175,7 +179,11 @@ async def test_an_idle_session_keeps_nothing_of_its_last_request() -> None:
             for session in sessions:
                 reader, writer = await asyncio.open_connection(HERE, port)
                 writer.write(
-                    post({"id": 1, "method": "tools/call", "params": params}, about, f"mcp-session-id: {session}")
+                    post(
+                        {"id": 1, "method": "tools/call", "params": params},
+                        about,
+                        f"mcp-session-id: {session}",
+                    )
                 )
                 assert b" 200 " in await asyncio.wait_for(reader.readline(), PATIENCE_S)
                 writer.close()
@@ -192,7 +200,9 @@ async def test_an_idle_session_keeps_nothing_of_its_last_request() -> None:
     [("tools/call", "s__large"), ("tools/call", "s__slow"), ("resources/read", "file:///large")],
     ids=["answer", "stream", "resource"],
 )
-async def test_unread_answers_take_no_memory_and_can_still_be_read(era: Era, method: str, name: str) -> None:
+async def test_unread_answers_take_no_memory_and_can_still_be_read(
+    era: Era, method: str, name: str
+) -> None:
     async with served() as (_, port):
         sessions = [await open_session(port) if era == "legacy" else "" for _ in range(MANY)]
         tracemalloc.start()
@@ -203,7 +213,9 @@ async def test_unread_answers_take_no_memory_and_can_still_be_read(era: Era, met
             held = await held_bytes(lambda held: held < MANY * SIZE // 4)
         finally:
             tracemalloc.stop()
-        assert held < MANY * SIZE // 4, f"{held:,} bytes are held for {MANY * SIZE:,} that nobody reads"
+        assert held < MANY * SIZE // 4, (
+            f"{held:,} bytes are held for {MANY * SIZE:,} that nobody reads"
+        )
         assert [await one.read() > SIZE for one in them] == [True] * MANY
         for one in them:
             one.close()
@@ -216,7 +228,9 @@ async def test_what_all_leave_unread_is_bounded_and_a_client_that_reads_loses_no
                 await one.ask()
             assert len((await call(polite, "s__large"))["result"]["content"][0]["text"]) == SIZE
             whole = [await one.read() > SIZE for one in them]
-        assert 1 <= whole.count(True) <= 4, "there is room for three, and a kernel may have taken in one more"
+        assert 1 <= whole.count(True) <= 4, (
+            "there is room for three, and a kernel may have taken in one more"
+        )
 
 
 async def test_one_caller_leaves_unread_what_it_likes_and_another_loses_nothing() -> None:
@@ -226,7 +240,9 @@ async def test_one_caller_leaves_unread_what_it_likes_and_another_loses_nothing(
             await other.ask()
             for one in them:
                 await one.ask()
-            assert await other.read() > SIZE, "it waited longest, but holds less than the one that goes on asking"
+            assert await other.read() > SIZE, (
+                "it waited longest, but holds less than the one that goes on asking"
+            )
 
 
 class NoDisk(ResponseSpool):

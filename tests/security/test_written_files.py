@@ -1,4 +1,5 @@
-"""What `adopt`, `install` and `uninstall` write: nothing that a shell would run, nothing through a stranger's link."""
+"""What `adopt`, `install` and `uninstall` write: nothing that a shell would run, nothing through a
+stranger's link."""
 
 import json
 import os
@@ -20,8 +21,12 @@ from portico.errors import ConfigError
 from ..adoption.test_adopt_writing import NOW
 from ..cli.conftest import Home, Ran
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="shells, links and owners are POSIX's")
-AS_ROOT = pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root gives files away")
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="shells, links and owners are POSIX's"
+)
+AS_ROOT = pytest.mark.skipif(
+    sys.platform == "win32" or os.geteuid() != 0, reason="only root gives files away"
+)
 STRANGER = 65_534
 HOSTILE = (
     "$(touch ran)",
@@ -53,13 +58,17 @@ def sourced(folder: Path, text: str, name: str) -> str:
     shell = shutil.which("sh")
     assert shell is not None
     script = f'set -a; . ./some.env; printf %s "${name}"'
-    ended = subprocess.run([shell, "-c", script], cwd=folder, capture_output=True, timeout=60, check=True, env={})
+    ended = subprocess.run(
+        [shell, "-c", script], cwd=folder, capture_output=True, timeout=60, check=True, env={}
+    )
     assert ended.stderr == b""
     return ended.stdout.decode()
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=repr)
-def test_a_shell_that_reads_the_env_file_expands_and_runs_nothing(tmp_path: Path, value: str) -> None:
+def test_a_shell_that_reads_the_env_file_expands_and_runs_nothing(
+    tmp_path: Path, value: str
+) -> None:
     text = "BEFORE=1\n" + render_env_line("SECRET", value) + "AFTER='2'\n"
     assert sourced(tmp_path, text, "SECRET") == value
     assert not (tmp_path / "ran").exists()
@@ -67,24 +76,37 @@ def test_a_shell_that_reads_the_env_file_expands_and_runs_nothing(tmp_path: Path
 
 
 @given(
-    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]) | st.sampled_from("'\"\\$`\n\r #=!~ab"))
+    st.text(
+        st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+        | st.sampled_from("'\"\\$`\n\r #=!~ab")
+    )
 )
 @example("'\u2028\x85")
 @example("\"'\\")
 def test_every_text_reads_back_as_it_was_here(value: str) -> None:
-    assert parse_env_file(render_env_line("A", value) + render_env_line("B", value)) == ({"A": value, "B": value}, [])
+    assert parse_env_file(render_env_line("A", value) + render_env_line("B", value)) == (
+        {"A": value, "B": value},
+        [],
+    )
 
 
 def test_generated_texts_read_back_as_they_were_in_a_shell(tmp_path: Path) -> None:
     import random
 
     chance = random.Random(14)
-    values = ["".join(chance.choices("'\"\\$`(){}\n\r\t #=!~;&|*ab", k=chance.randrange(1, 12))) for _ in range(500)]
+    values = [
+        "".join(chance.choices("'\"\\$`(){}\n\r\t #=!~;&|*ab", k=chance.randrange(1, 12)))
+        for _ in range(500)
+    ]
     text = "".join(render_env_line(f"V{number}", value) for number, value in enumerate(values))
     (tmp_path / "some.env").write_bytes(text.encode())
     printed = "; ".join(f'printf "%s\\0" "$V{number}"' for number in range(len(values)))
     ended = subprocess.run(
-        ["sh", "-c", f"set -a; . ./some.env; {printed}"], cwd=tmp_path, capture_output=True, timeout=60, check=True
+        ["sh", "-c", f"set -a; . ./some.env; {printed}"],
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=60,
+        check=True,
     )
     assert ended.stdout.decode().split("\0")[:-1] == values
     assert [*parse_env_file(text)[0].values()] == values
@@ -104,7 +126,9 @@ class Person:
 
     def adopts(self) -> Ran:
         output = str(self.gift / "portico.yaml")
-        return self.home.run("adopt", "--output", output, "--yes", "--no-start", env={"TIKTOKEN_CACHE_DIR": ""})
+        return self.home.run(
+            "adopt", "--output", output, "--yes", "--no-start", env={"TIKTOKEN_CACHE_DIR": ""}
+        )
 
     def installs(self, *more: str) -> Ran:
         (self.home.folder / "portico.yaml").write_text("servers: {}\n")
@@ -174,7 +198,9 @@ def test_a_copy_of_a_client_s_file_is_not_written_through_a_link(person: Person)
     assert victim.read_text() == "mine"
 
 
-def test_a_client_s_own_file_that_is_a_link_stays_one_and_its_file_is_changed(person: Person) -> None:
+def test_a_client_s_own_file_that_is_a_link_stays_one_and_its_file_is_changed(
+    person: Person,
+) -> None:
     real = person.home.folder / "dotfiles" / "mcp.json"
     real.parent.mkdir()
     person.cursor.rename(real)
@@ -206,7 +232,9 @@ def test_a_link_or_a_file_of_somebody_else_is_not_followed(person: Person, forei
     real.parent.mkdir()
     person.cursor.rename(real)
     person.cursor.symlink_to(real)
-    os.chown(person.cursor if foreign == "link" else real, STRANGER, STRANGER, follow_symlinks=False)
+    os.chown(
+        person.cursor if foreign == "link" else real, STRANGER, STRANGER, follow_symlinks=False
+    )
     before = real.read_bytes()
     ran = person.installs()
     assert ran.code != 0

@@ -1,4 +1,5 @@
-"""Tokens: weak ones are refused beyond this machine, wrong ones are slowed down by address and audited."""
+"""Tokens: weak ones are refused beyond this machine, wrong ones are slowed down by address and
+audited."""
 
 import asyncio
 import json
@@ -26,19 +27,37 @@ OPENING = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()}
 
 @asynccontextmanager
 async def served(config: Config | None = None, **options: Any) -> AsyncGenerator[str]:
-    async with gateway_over({"s": fake("run")}, config) as gateway, serve_http(gateway, token=TOKEN, **options) as url:
+    async with (
+        gateway_over({"s": fake("run")}, config) as gateway,
+        serve_http(gateway, token=TOKEN, **options) as url,
+    ):
         yield url
 
 
-async def try_token(url: str, token: str | None, address: str = HERE, **more: str) -> httpx2.Response:
+async def try_token(
+    url: str, token: str | None, address: str = HERE, **more: str
+) -> httpx2.Response:
     transport = httpx2.AsyncHTTPTransport(local_address=address)
-    headers = {**ACCEPT, **more} if token is None else {**ACCEPT, **more, "authorization": f"Bearer {token}"}
+    headers = (
+        {**ACCEPT, **more}
+        if token is None
+        else {**ACCEPT, **more, "authorization": f"Bearer {token}"}
+    )
     async with httpx2.AsyncClient(transport=transport, timeout=PATIENCE_S) as http:
         return await http.post(url, json=OPENING, headers=headers)
 
 
 @pytest.mark.parametrize(
-    "token", ["a", "changeme", "open-sesame-42", "a" * 64, "ab" * 20, "passwordpassword", "1234567812345678"]
+    "token",
+    [
+        "a",
+        "changeme",
+        "open-sesame-42",
+        "a" * 64,
+        "ab" * 20,
+        "passwordpassword",
+        "1234567812345678",
+    ],
 )
 def test_a_weak_token_is_refused_beyond_this_machine(token: str) -> None:
     check_exposure("127.0.0.1", token)
@@ -49,7 +68,13 @@ def test_a_weak_token_is_refused_beyond_this_machine(token: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "token", ["9f86d081884c7d659a2feaa0c55ad015", "Xb3kQ9-zT0aLw_7d", "3f2504e0-4f89-11d3-9a0c-0305e82c3301", TOKEN]
+    "token",
+    [
+        "9f86d081884c7d659a2feaa0c55ad015",
+        "Xb3kQ9-zT0aLw_7d",
+        "3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+        TOKEN,
+    ],
 )
 def test_a_random_token_is_good_anywhere(token: str) -> None:
     check_exposure("0.0.0.0", token)
@@ -71,7 +96,8 @@ def test_serve_and_doctor_refuse_a_weak_token_also_from_a_variable(tmp_path: Pat
 async def test_an_address_that_a_request_claims_makes_guessing_no_faster(header: str) -> None:
     async with served() as url:
         claims = [
-            {header: f"for=10.1.2.{number}" if header == "forwarded" else f"10.1.2.{number}"} for number in range(40)
+            {header: f"for=10.1.2.{number}" if header == "forwarded" else f"10.1.2.{number}"}
+            for number in range(40)
         ]
         refused = [await try_token(url, "wrong", **claim) for claim in claims]
         assert refused[-1].status_code == 429
@@ -84,7 +110,9 @@ async def test_wrong_tokens_are_slowed_down_by_address() -> None:
         assert statuses[0] == 401
         assert statuses[-1] == 429
         assert int(refused[-1].headers["retry-after"]) >= 1
-        assert (await try_token(url, TOKEN)).status_code == 429, "it is not even looked at: guessing is slow"
+        assert (await try_token(url, TOKEN)).status_code == 429, (
+            "it is not even looked at: guessing is slow"
+        )
         assert (await try_token(url, TOKEN, ELSEWHERE)).status_code == 200
 
 
@@ -106,7 +134,10 @@ async def test_who_sends_no_token_is_asked_for_one_however_often() -> None:
 async def test_whether_it_is_ready_tells_no_guesser_that_it_guessed_right() -> None:
     async with gateway_over({"s": fake("run")}) as gateway:
         health = gateway.ensure_monitoring().readiness.check_health
-        async with serve_http(gateway, token=TOKEN, health=health) as url, httpx2.AsyncClient() as http:
+        async with (
+            serve_http(gateway, token=TOKEN, health=health) as url,
+            httpx2.AsyncClient() as http,
+        ):
             ready = url.replace("/mcp", "/readyz")
             for number in range(40):
                 await http.get(ready, headers={"authorization": f"Bearer wrong-{number}"})

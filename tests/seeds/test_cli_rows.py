@@ -26,10 +26,14 @@ def test_b1_every_tier_of_the_demo_servers_keeps_its_budget(home: Home) -> None:
 
 
 def test_b1_a_tier_that_is_over_fails_and_is_named(home: Home) -> None:
-    """Answers are packed to their budget, so only whoever allows longer ones can have a tier that is over."""
+    """Answers are packed to their budget, so only whoever allows longer ones can have a tier that
+    is over."""
     choices = [f"the choice of number {number}" for number in range(60)]
     schema = {"properties": {f"field_{number}": {"enum": choices} for number in range(8)}}
-    tools = [{"name": f"form_{number}", "description": "A form.", "inputSchema": schema} for number in range(10)]
+    tools = [
+        {"name": f"form_{number}", "description": "A form.", "inputSchema": schema}
+        for number in range(10)
+    ]
     listing = home.folder / "forms.json"
     listing.write_text(json.dumps({"slug": "forms", "tools": tools}), encoding="utf-8")
     home.write({"servers": {"forms": {"recorded": str(listing)}}, "budgets": {"discovery": 30_000}})
@@ -40,7 +44,9 @@ def test_b1_a_tier_that_is_over_fails_and_is_named(home: Home) -> None:
 
 
 @pytest.mark.skipif(not FLEET.exists(), reason=f"the recorded fleet is not at {FLEET}")
-def test_b8_a_fleet_of_182_servers_costs_a_hundredth_and_all_tiers_together_12_000(home: Home) -> None:
+def test_b8_a_fleet_of_182_servers_costs_a_hundredth_and_all_tiers_together_12_000(
+    home: Home,
+) -> None:
     with gzip.open(FLEET) as lines:
         slugs = [orjson.loads(line)["slug"] for line in lines]
     home.write({"servers": {slug: {"recorded": f"{FLEET}#{slug}"} for slug in slugs}})

@@ -1,4 +1,5 @@
-"""Rows A1–A9, C1–C3, D1 and D7 of the seeds: discovery as a client meets it, over eight small servers of real tools."""
+"""Rows A1–A9, C1–C3, D1 and D7 of the seeds: discovery as a client meets it, over eight small
+servers of real tools."""
 
 import asyncio
 import json
@@ -85,7 +86,9 @@ async def test_a2_a_search_costs_less_than_100_tokens_a_result_and_has_schemas_i
             lines = [line for line in answer.splitlines() if re.match(r"[\w-]+\.\w+\(", line)]
             assert lines
             assert all(tokens(line) < 100 for line in lines)
-        typed = await ask(client, "search_tools", query="convert miles to kilometres", detail="schema", limit=1)
+        typed = await ask(
+            client, "search_tools", query="convert miles to kilometres", detail="schema", limit=1
+        )
         assert re.search(r"^ from_unit: string", typed, re.MULTILINE)
 
 
@@ -128,7 +131,9 @@ async def test_a4_large_answers_are_marked_as_material_for_the_assistant() -> No
 
 
 @pytest.mark.parametrize(("era", "transport"), ERAS)
-async def test_a5_resources_and_templates_tell_of_everything(era: Era, transport: Transport) -> None:
+async def test_a5_resources_and_templates_tell_of_everything(
+    era: Era, transport: Transport
+) -> None:
     async with house(era, transport) as (_, client):
         listed = [str(resource.uri) for resource in (await client.list_resources()).resources]
         kinds = ("overview", "backends", "tools", "hot", "categories", "stats")
@@ -136,8 +141,14 @@ async def test_a5_resources_and_templates_tell_of_everything(era: Era, transport
         assert tokens(await read(client, "portico://overview")) <= 500
         assert len(json.loads(await read(client, "portico://backends"))["servers"]) == 8
         assert len(json.loads(await read(client, "portico://tools"))["tools"]) == TOOLS
-        templates = {one.uri_template for one in (await client.list_resource_templates()).resource_templates}
-        for template in ("tool/{tool_name}", "backend/{backend_name}", "backend/{backend_name}/tools"):
+        templates = {
+            one.uri_template for one in (await client.list_resource_templates()).resource_templates
+        }
+        for template in (
+            "tool/{tool_name}",
+            "backend/{backend_name}",
+            "backend/{backend_name}/tools",
+        ):
             assert f"portico://{template}" in templates
         whole = json.loads(await read(client, "portico://tool/notes.create_note"))
         assert "title" in whole["definition"]["inputSchema"]["properties"]
@@ -150,7 +161,9 @@ async def test_a5_resources_and_templates_tell_of_everything(era: Era, transport
 
 
 async def test_a5_lists_of_resources_are_paged() -> None:
-    many = FakeBackend([tool("t")], resources=[{"uri": f"r://{n}", "name": str(n)} for n in range(600)])
+    many = FakeBackend(
+        [tool("t")], resources=[{"uri": f"r://{n}", "name": str(n)} for n in range(600)]
+    )
     async with house(many=many) as (_, client):
         found, cursor, pages = list[str](), None, 0
         while pages == 0 or cursor:
@@ -176,11 +189,14 @@ async def test_a6_arguments_of_templates_are_completed(era: Era, transport: Tran
             assert found.total == len(found.values)
         everything = (
             await client.complete(
-                ResourceTemplateReference(uri="portico://tool/{tool_name}"), {"name": "tool_name", "value": ""}
+                ResourceTemplateReference(uri="portico://tool/{tool_name}"),
+                {"name": "tool_name", "value": ""},
             )
         ).completion
         assert (everything.total, everything.has_more) == (TOOLS, False)
-        task = await client.complete(PromptReference(name="find_tool"), {"name": "task", "value": "x"})
+        task = await client.complete(
+            PromptReference(name="find_tool"), {"name": "task", "value": "x"}
+        )
         assert task.completion.values == []
 
 
@@ -207,7 +223,10 @@ async def test_a7_clients_hear_that_backends_and_tools_came(era: Era) -> None:
         if era == "legacy":
             async with connect(gateway, "memory", "legacy", message_handler=hear) as client:
                 await client.list_tools()
-                assert await come() == {"notifications/tools/list_changed", "notifications/resources/list_changed"}
+                assert await come() == {
+                    "notifications/tools/list_changed",
+                    "notifications/resources/list_changed",
+                }
             return
         async with (
             connect(gateway, "http", "modern") as client,
@@ -254,7 +273,9 @@ async def test_a9_the_search_tool_says_what_is_behind_it(era: Era, transport: Tr
         assert tokens(index) <= CAPABILITY_INDEX_TOKENS
         await ask(client, "search_tools", query="dice")
         await ask(client, "call_tool", name="random.roll_dice")
-        assert (await client.list_tools(cache_mode="bypass")).tools[0].description == listed.description
+        assert (await client.list_tools(cache_mode="bypass")).tools[
+            0
+        ].description == listed.description
 
 
 # C: the script gateway of seed 002
@@ -272,7 +293,10 @@ async def test_c1_servers_are_listed_with_identifier_description_version_and_ins
         one = await ask(client, "browse_tools", server="noted")
         assert "\nversion 1; category " in one
         assert "\nIts own notes: Be kind to it.\n" in one
-        cards = {card["server"]: card for card in json.loads(await read(client, "portico://backends"))["servers"]}
+        cards = {
+            card["server"]: card
+            for card in json.loads(await read(client, "portico://backends"))["servers"]
+        }
         assert cards["calculator"]["description"].startswith("Exact arithmetic")
         assert cards["noted"]["version"] == "1"
         whole = json.loads(await read(client, "portico://backend/noted"))
@@ -292,7 +316,8 @@ async def test_c3_a_tool_s_details_have_an_example_in_the_script_language() -> N
         full = await ask(client, "describe_tools", names=["units.convert_units"], detail="full")
         (lua,) = re.findall(r"^script lua: (.*)$", full, re.MULTILINE)
         assert re.fullmatch(
-            r"units\.convert_units\(\{value = .*, from_unit = \".*\", to_unit = \".*\"\}\):await\(\)", lua
+            r"units\.convert_units\(\{value = .*, from_unit = \".*\", to_unit = \".*\"\}\):await\(\)",
+            lua,
         )
         (python,) = re.findall(r"^script python: (.*)$", full, re.MULTILINE)
         assert python.startswith("await units.convert_units(value=")
@@ -304,17 +329,22 @@ async def test_c3_a_tool_s_details_have_an_example_in_the_script_language() -> N
 
 
 @pytest.mark.parametrize(("era", "transport"), ERAS)
-async def test_d1_three_levels_of_detail_each_with_more_than_the_one_before(era: Era, transport: Transport) -> None:
+async def test_d1_three_levels_of_detail_each_with_more_than_the_one_before(
+    era: Era, transport: Transport
+) -> None:
     async with house(era, transport) as (_, client):
         name = "calculator.compound_interest"
         brief, schema, full = [
-            await ask(client, "describe_tools", names=[name], detail=detail) for detail in ("brief", "schema", "full")
+            await ask(client, "describe_tools", names=[name], detail=detail)
+            for detail in ("brief", "schema", "full")
         ]
         assert tokens(brief) < tokens(schema) < tokens(full)
         assert "compounds_per_year" in schema
         assert re.search(r"^ annual_rate_percent: number", schema, re.MULTILINE)
         assert 1 <= len(re.findall(r"^example: \{", full, re.MULTILINE)) <= 3
-        assert re.search(r"^resource: portico://tool/calculator\.compound_interest$", full, re.MULTILINE)
+        assert re.search(
+            r"^resource: portico://tool/calculator\.compound_interest$", full, re.MULTILINE
+        )
         assert re.search(r"^usage: ", full, re.MULTILINE)
         assert re.search(r"^inputSchema: \{", full, re.MULTILINE)
 
@@ -325,10 +355,21 @@ async def test_d7_tools_have_namespaces_categories_and_tags(era: Era, transport:
     async with house(era, transport, **twins) as (_, client):
         for server in twins:
             assert await ask(client, "call_tool", name=f"{server}.run") == "run ran"
-        tagged = await ask(client, "search_tools", query="convert a number", tags=["math"], limit=50)
-        assert {address.partition(".")[0] for address in addresses(tagged)} <= {"calculator", "units"}
-        kept = await ask(client, "search_tools", query="convert a number", category="utilities", limit=50)
-        assert {address.partition(".")[0] for address in addresses(kept)} <= {"calculator", "units", "clock"}
+        tagged = await ask(
+            client, "search_tools", query="convert a number", tags=["math"], limit=50
+        )
+        assert {address.partition(".")[0] for address in addresses(tagged)} <= {
+            "calculator",
+            "units",
+        }
+        kept = await ask(
+            client, "search_tools", query="convert a number", category="utilities", limit=50
+        )
+        assert {address.partition(".")[0] for address in addresses(kept)} <= {
+            "calculator",
+            "units",
+            "clock",
+        }
         assert "in utilities:" in kept
         browsed = await ask(client, "browse_tools", category="notes")
         assert {address.partition(".")[0] for address in addresses(browsed)} == {"notes"}
@@ -341,17 +382,35 @@ async def test_d7_tools_have_namespaces_categories_and_tags(era: Era, transport:
 
 
 @pytest.mark.skipif(not FLEET.exists(), reason=f"the recorded fleet is not at {FLEET}")
-async def test_a5_a9_at_182_servers_the_first_words_stay_few_and_no_resource_is_over_its_budget(tmp_path: Path) -> None:
-    config = Config(servers=TypeAdapter(dict[str, BackendConfig]).validate_python(fleet.servers(SHARED, tmp_path)))
+async def test_a5_a9_at_182_servers_the_first_words_stay_few_and_no_resource_is_over_its_budget(
+    tmp_path: Path,
+) -> None:
+    config = Config(
+        servers=TypeAdapter(dict[str, BackendConfig]).validate_python(
+            fleet.servers(SHARED, tmp_path)
+        )
+    )
     async with gateway_over(config=config) as gateway, connect(gateway) as client:
-        listed = (await gateway.get_view().handle("tools/list", {}, DEFAULT_CONTEXT, "modern"))["tools"]
-        seen = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in listed]
+        listed = (await gateway.get_view().handle("tools/list", {}, DEFAULT_CONTEXT, "modern"))[
+            "tools"
+        ]
+        seen = [
+            {key: tool[key] for key in ("name", "description", "inputSchema")} for tool in listed
+        ]
         first = sum(tokens(orjson.dumps(tool).decode()) for tool in seen) + tokens(
             gateway.get_view().render_instructions()
         )
         assert first <= 1_000
         assert tokens(await read(client, "portico://overview")) <= 500
-        for name in ("backends", "tools", "hot", "categories", "stats", "category/cloud", "backend/digitalocean/tools"):
+        for name in (
+            "backends",
+            "tools",
+            "hot",
+            "categories",
+            "stats",
+            "category/cloud",
+            "backend/digitalocean/tools",
+        ):
             assert tokens(await read(client, f"portico://{name}")) <= 8_000, name
         answer = await ask(client, "browse_tools")
         assert tokens(answer) <= 2_000

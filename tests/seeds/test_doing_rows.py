@@ -1,4 +1,5 @@
-"""Rows A11, A12, C4, D3, D4 and E5 of the seeds: what earlier projects promised of calls and their results."""
+"""Rows A11, A12, C4, D3, D4 and E5 of the seeds: what earlier projects promised of calls and their
+results."""
 
 import asyncio
 import json
@@ -29,7 +30,10 @@ from tests.interaction.fakes import said
 LIST = make_tool("github", {"name": "list_issues", "annotations": {"readOnlyHint": True}})
 CLOSE = make_tool("github", {"name": "close_issue"})
 ME = Caller("session", "client")
-ROWS = [{"number": n, "title": f"Issue {n}", "state": "open" if n % 2 else "closed"} for n in range(4_000)]
+ROWS = [
+    {"number": n, "title": f"Issue {n}", "state": "open" if n % 2 else "closed"}
+    for n in range(4_000)
+]
 
 
 class House:
@@ -41,7 +45,9 @@ class House:
             self.backend.on_call(name, lambda arguments: answer)
         upstream = Upstream("github", self.backend, bus)
         self.cache = ResultCache({"github": rule or CacheRule()}, clock=lambda: self.now)
-        self.calls = CallPipeline({"github": upstream}, {}, bus, cache=self.cache, shapes=LearnedShapes())
+        self.calls = CallPipeline(
+            {"github": upstream}, {}, bus, cache=self.cache, shapes=LearnedShapes()
+        )
         self.store = ResultStore(ResultFiles(folder))
         self.handles = ResultHandles(self.store, count_tokens, cursor)
         self.reader = ResultReader(self.store, count_tokens, cursor)
@@ -60,8 +66,13 @@ def texts(result: Raw) -> list[str]:
     return [block["text"] for block in result["content"] if block["type"] == "text"]
 
 
-async def test_a11_a_large_output_has_a_header_under_500_tokens_and_a_uri_for_the_details(tmp_path: Path):
-    house = House(tmp_path, {"content": [{"type": "text", "text": json.dumps(ROWS)}], "structuredContent": {"r": ROWS}})
+async def test_a11_a_large_output_has_a_header_under_500_tokens_and_a_uri_for_the_details(
+    tmp_path: Path,
+):
+    house = House(
+        tmp_path,
+        {"content": [{"type": "text", "text": json.dumps(ROWS)}], "structuredContent": {"r": ROWS}},
+    )
     answer = await house.call()
     header, preview = texts(answer)
     assert count_tokens(header) < 500
@@ -84,7 +95,10 @@ async def test_a11_nothing_is_cut_off_and_lost(tmp_path: Path):
 
 
 async def test_a11_nothing_in_a_single_long_line_is_lost(tmp_path: Path):
-    house = House(tmp_path, {"content": [{"type": "text", "text": repr(ROWS)}], "structuredContent": {"r": repr(ROWS)}})
+    house = House(
+        tmp_path,
+        {"content": [{"type": "text", "text": repr(ROWS)}], "structuredContent": {"r": repr(ROWS)}},
+    )
     uri = (await house.call())["content"][-1]["uri"]
     found = await house.reader.read(ME, uri, grep="'title': 'Issue 27")
     assert found.startswith("[111 matches in 1 line: ")
@@ -97,7 +111,9 @@ async def test_a11_a_small_output_is_as_the_server_gave_it(tmp_path: Path):
 
 
 async def test_a12_a_repeated_call_is_answered_from_the_cache_and_marked(tmp_path: Path):
-    house = House(tmp_path, {"content": [{"type": "text", "text": "12 issues"}]}, CacheRule(ttl_s=60))
+    house = House(
+        tmp_path, {"content": [{"type": "text", "text": "12 issues"}]}, CacheRule(ttl_s=60)
+    )
     assert texts(await house.call(state="open")) == ["12 issues"]
     house.now += 12
     again = await house.call(state="open")
@@ -127,7 +143,11 @@ async def test_a12_nothing_is_kept_unless_it_is_asked_for_or_after_a_change(tmp_
 
 async def test_c4_the_structure_of_a_real_response_is_told_instead_of_the_response(tmp_path: Path):
     house = House(tmp_path, {"content": [], "structuredContent": {"issues": ROWS, "next": None}})
-    (told,) = texts(await call_for_shape(house.calls, LIST, {"state": "open"}, CallContext(ME), count=count_tokens))
+    (told,) = texts(
+        await call_for_shape(
+            house.calls, LIST, {"state": "open"}, CallContext(ME), count=count_tokens
+        )
+    )
     assert house.asked == 1
     assert "{issues: [4,000 × {number: integer, title: string, state: string}], next: null}" in told
     assert 'issues[0]: {"number":0,"title":"Issue 0","state":"closed"}' in told
@@ -143,14 +163,26 @@ async def test_c4_a_tool_that_may_change_things_is_not_called_to_be_looked_at(tm
     assert house.asked == 1
 
 
-# D3: execution that validates input, resolves the backend, validates output, and has consistent errors
+# D3: execution that validates input, resolves the backend, validates output, and has consistent
+# errors
 
 
 def tracker() -> FakeBackend:
-    schema = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
-    declared = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+    schema = {
+        "type": "object",
+        "properties": {"number": {"type": "integer"}},
+        "required": ["number"],
+    }
+    declared = {
+        "type": "object",
+        "properties": {"title": {"type": "string"}},
+        "required": ["title"],
+    }
     backend = FakeBackend(
-        [{"name": name, "inputSchema": schema, "outputSchema": declared} for name in ("get_issue", "refuse", "hang")]
+        [
+            {"name": name, "inputSchema": schema, "outputSchema": declared}
+            for name in ("get_issue", "refuse", "hang")
+        ]
     )
 
     def refuse(arguments: Raw) -> Raw:
@@ -159,7 +191,10 @@ def tracker() -> FakeBackend:
     def lose(arguments: Raw) -> Raw:
         raise BackendUnavailable("github: it went away")
 
-    backend.on_call("get_issue", lambda arguments: {"content": [], "structuredContent": {"title": arguments["number"]}})
+    backend.on_call(
+        "get_issue",
+        lambda arguments: {"content": [], "structuredContent": {"title": arguments["number"]}},
+    )
     backend.on_call("refuse", refuse)
     backend.on_call("hang", lose)
     return backend
@@ -214,7 +249,9 @@ async def test_d4_the_same_arguments_in_any_order_are_the_same_question(tmp_path
     await house.call(page=1, state="open")
     assert house.asked == 1
     await house.call(page=2, state="open")
-    await house.call(make_tool("github", {**LIST.definition, "description": "another"}), page=1, state="open")
+    await house.call(
+        make_tool("github", {**LIST.definition, "description": "another"}), page=1, state="open"
+    )
     assert house.asked == 3
 
 
@@ -236,7 +273,9 @@ async def test_e5_a_definition_that_changed_is_noticed_by_the_call_and_told_once
 
     backend.on_call("list_issues", refuse)
     async with gateway_over({"github": backend}) as gateway, connect(gateway) as client:
-        backend.listing["tools"] = [{"name": "list_issues", "inputSchema": {**schema, "required": ["repo"]}}]
+        backend.listing["tools"] = [
+            {"name": "list_issues", "inputSchema": {**schema, "required": ["repo"]}}
+        ]
         call = {"name": "github.list_issues", "arguments": {"state": "open"}}
         first = said(await client.call_tool("call_tool", call))
         assert "The definition of github.list_issues changed since you saw it" in first

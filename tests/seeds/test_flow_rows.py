@@ -1,4 +1,5 @@
-"""Row A14 of the seeds: from a question to the call for less than 4,000 tokens, and every tool still reachable."""
+"""Row A14 of the seeds: from a question to the call for less than 4,000 tokens, and every tool
+still reachable."""
 
 import re
 
@@ -13,7 +14,11 @@ from tests.interaction.fakes import ask
 
 QUESTIONS = (
     ("turn a title into something for a URL", "text.slugify", {"text": "Hello, World"}),
-    ("how many kilometres are 26 miles", "units.convert", {"value": 26, "from_unit": "mile", "to_unit": "km"}),
+    (
+        "how many kilometres are 26 miles",
+        "units.convert",
+        {"value": 26, "from_unit": "mile", "to_unit": "km"},
+    ),
     ("write something down for later", "notes.create_note", {"title": "Milk"}),
 )
 
@@ -26,8 +31,13 @@ def tokens(text: str) -> int:
 async def test_a14_a_discovery_flow_costs_less_than_4_000_tokens(
     question: str, name: str, arguments: dict[str, object]
 ) -> None:
-    async with gateway_over(config=Config(servers=make_demo_servers())) as gateway, connect(gateway) as client:
-        listed = tokens("".join(tool.model_dump_json() for tool in (await client.list_tools()).tools))
+    async with (
+        gateway_over(config=Config(servers=make_demo_servers())) as gateway,
+        connect(gateway) as client,
+    ):
+        listed = tokens(
+            "".join(tool.model_dump_json() for tool in (await client.list_tools()).tools)
+        )
         found = await ask(client, "search_tools", query=question)
         assert name in found
         described = await ask(client, "describe_tools", names=[name])
@@ -36,9 +46,14 @@ async def test_a14_a_discovery_flow_costs_less_than_4_000_tokens(
 
 
 async def test_a14_every_tool_is_still_reachable() -> None:
-    async with gateway_over(config=Config(servers=make_demo_servers())) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over(config=Config(servers=make_demo_servers())) as gateway,
+        connect(gateway) as client,
+    ):
         tools = gateway.catalog.snapshot.tools
-        browsed = [name for server in make_demo_servers() for name in await _browsed(client, server)]
+        browsed = [
+            name for server in make_demo_servers() for name in await _browsed(client, server)
+        ]
         assert sorted(browsed) == sorted(tools)
         for name in tools:
             assert (await ask(client, "describe_tools", names=[name])).startswith(name)

@@ -19,21 +19,33 @@ def counted(answer: Any) -> int:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_c7_each_client_has_its_own_state_in_the_server(era: Era) -> None:
     command, *arguments = counter()
-    server = BackendConfig(command=command, args=tuple(arguments), isolation="session", protocol="legacy")
+    server = BackendConfig(
+        command=command, args=tuple(arguments), isolation="session", protocol="legacy"
+    )
     async with gateway_over(config=Config(servers={"own": server})) as gateway:
 
         async def count(client: RawClient, **more: Any) -> Any:
             return await call(client, "call_tool", name="own.count", **more)
 
-        async with raw_lines(gateway.get_endpoint(), era) as one, raw_lines(gateway.get_endpoint(), era) as two:
+        async with (
+            raw_lines(gateway.get_endpoint(), era) as one,
+            raw_lines(gateway.get_endpoint(), era) as two,
+        ):
             assert [counted(await count(client)) for client in (one, one, two, one)] == [1, 2, 1, 3]
         async with serve_http(gateway) as url, raw_http(url, era) as one, raw_http(url, era) as two:
             if era == "legacy":
-                assert [counted(await count(client)) for client in (one, one, two, one)] == [1, 2, 1, 3]
+                assert [counted(await count(client)) for client in (one, one, two, one)] == [
+                    1,
+                    2,
+                    1,
+                    3,
+                ]
                 return
             mine = (await count(one))["result"]["_meta"]["portico/session"]
             other = (await count(two))["result"]["_meta"]["portico/session"]
-            assert [counted(await count(one, session=key)) for key in (mine, mine, other, mine)] == [2, 3, 2, 4]
+            assert [
+                counted(await count(one, session=key)) for key in (mine, mine, other, mine)
+            ] == [2, 3, 2, 4]
 
 
 async def test_c7_a_shared_server_has_one_state_for_all() -> None:
@@ -51,7 +63,11 @@ async def test_c7_a_shared_server_has_one_state_for_all() -> None:
 
 def offices() -> dict[str, FakeBackend]:
     office = FakeBackend(
-        [tool("search_web", "Search the web for pages."), tool("send_mail", "Send an e-mail."), tool("add", "Add.")]
+        [
+            tool("search_web", "Search the web for pages."),
+            tool("send_mail", "Send an e-mail."),
+            tool("add", "Add."),
+        ]
     )
     for name in ("search_web", "send_mail", "add"):
         office.on_call(name, lambda arguments, name=name: text(f"did {name}"))
@@ -63,7 +79,11 @@ def offices() -> dict[str, FakeBackend]:
     [
         ("meta", [], ["office__search_web"]),
         ("semantic", ["office__send_mail"], ["office__search_web"]),
-        ("full", ["office__search_web", "office__send_mail", "office__add"], ["office__search_web"]),
+        (
+            "full",
+            ["office__search_web", "office__send_mail", "office__add"],
+            ["office__search_web"],
+        ),
         ("code", [], ["office__search_web"]),
     ],
 )
@@ -71,7 +91,10 @@ async def test_e2_each_exposure_lists_its_own_and_a_query_what_serves_it(
     exposure: Exposure, listed: list[str], queried: list[str]
 ) -> None:
     config = Config(exposure=exposure, intent="send an e-mail", top_k=1)
-    async with gateway_over(offices(), config) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
+    async with (
+        gateway_over(offices(), config) as gateway,
+        raw_lines(gateway.get_endpoint(), "modern") as client,
+    ):
 
         async def names(**params: str) -> set[str]:
             found = await result(client, "tools/list", dict(params))

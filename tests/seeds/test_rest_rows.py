@@ -1,4 +1,5 @@
-"""Rows of the seeds that the REST routes answer for, each by its name. Where the recorded fleet is there, with it."""
+"""Rows of the seeds that the REST routes answer for, each by its name. Where the recorded fleet is
+there, with it."""
 
 import gzip
 import itertools
@@ -21,16 +22,30 @@ FLEET = SHARED / "fleet" / "servers.jsonl.gz"
 COUNT = get_best_counter().count
 MADE_UP = {
     "serena": [
-        tool("find_symbol", "Static analysis: find code symbols by name pattern.", name_path_pattern="string"),
-        tool("find_referencing_symbols", "Static analysis: find all references to a symbol.", name_path="string"),
-        tool("rename_everywhere", "Static analysis: rename a symbol in the whole project.", name_path="string"),
+        tool(
+            "find_symbol",
+            "Static analysis: find code symbols by name pattern.",
+            name_path_pattern="string",
+        ),
+        tool(
+            "find_referencing_symbols",
+            "Static analysis: find all references to a symbol.",
+            name_path="string",
+        ),
+        tool(
+            "rename_everywhere",
+            "Static analysis: rename a symbol in the whole project.",
+            name_path="string",
+        ),
     ],
     "playwright": [tool("browser_snapshot", "Capture an accessibility snapshot of a web page.")],
 }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["made up", "fleet"])
-async def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Side]:
+async def side(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Side]:
     if request.param == "made up":
         large = {f"server-{at}": backend(*many(f"t{at}", 40)) for at in range(5)}
         servers = {name: backend(*tools) for name, tools in MADE_UP.items()}
@@ -40,7 +55,9 @@ async def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     if not FLEET.exists():
         pytest.skip(f"the recorded fleet is not at {FLEET}")
     folder = tmp_path_factory.mktemp("fleet")
-    async with side_door({}, Config.model_validate({"data_dir": folder, "servers": _recorded(folder)})) as found:
+    async with side_door(
+        {}, Config.model_validate({"data_dir": folder, "servers": _recorded(folder)})
+    ) as found:
         yield found
 
 
@@ -64,11 +81,19 @@ async def text(side: Side, path: str) -> str:
 
 
 async def test_b1_each_tier_fits_its_budget_together_with_those_before_it(side: Side):
-    hot, categories = COUNT(await text(side, "tools/hot")), COUNT(await text(side, "tools/categories"))
+    hot, categories = (
+        COUNT(await text(side, "tools/hot")),
+        COUNT(await text(side, "tools/categories")),
+    )
     assert hot <= 2_000
     assert hot + categories <= 4_000
     listed = (await side.get("tools/categories"))["categories"]
-    worst = max([COUNT(await text(side, f"tools/category/{one['category']}?page_size=100")) for one in listed])
+    worst = max(
+        [
+            COUNT(await text(side, f"tools/category/{one['category']}?page_size=100"))
+            for one in listed
+        ]
+    )
     assert hot + categories + worst <= 8_000
     addresses = itertools.islice(sorted(side.gateway.catalog.snapshot.tools), 0, None, 7)
     for server, _, name in (address.partition(".") for address in addresses):
@@ -84,7 +109,9 @@ async def test_b2_the_four_endpoints_answer_with_their_tiers(side: Side):
     snapshot = side.gateway.catalog.snapshot
     hot = (await side.get("tools/hot"))["tools"]
     assert 0 < len(hot) <= 15
-    assert all({"tool", "description"} <= card.keys() for card in hot if card["tool"] in snapshot.tools)
+    assert all(
+        {"tool", "description"} <= card.keys() for card in hot if card["tool"] in snapshot.tools
+    )
     categories = (await side.get("tools/categories"))["categories"]
     assert sum(card["tools"] for card in categories) == len(snapshot.tools)
     assert all(card["title"] and card["servers"] and card["popular_tools"] for card in categories)
@@ -115,20 +142,28 @@ async def test_b4_lists_are_loaded_until_the_budget_is_spent_and_go_on_where_it_
 async def test_b5_quick_tools_of_a_kind_are_found_in_one_request(side: Side):
     snapshot = side.gateway.catalog.snapshot
     servers = {name: entry for name, entry in snapshot.servers.items() if entry.tools}
-    kinds = {name: snapshot.get_category(f"{name}.{next(iter(entry.tools))}") for name, entry in servers.items()}
+    kinds = {
+        name: snapshot.get_category(f"{name}.{next(iter(entry.tools))}")
+        for name, entry in servers.items()
+    }
     server, kind, (quick, slow) = next(
         (name, kind, alike[:2])
         for name, kind in kinds.items()
         if len(
             alike := [
-                one for one in snapshot.servers[name].tools.values() if snapshot.get_category(one.address) == kind
+                one
+                for one in snapshot.servers[name].tools.values()
+                if snapshot.get_category(one.address) == kind
             ]
         )
         > 1
     )
     side.called(quick.address, ms=47)
     side.called(slow.address, ms=2_000)
-    for given in ({"query": quick.name, "category": kind, "server": server}, {"category": kind, "server": server}):
+    for given in (
+        {"query": quick.name, "category": kind, "server": server},
+        {"category": kind, "server": server},
+    ):
         found = await side.every("tools", "tools", max_latency_ms=100, **given)
         names = [card["tool"] for card in found]
         assert quick.address in names
@@ -142,8 +177,14 @@ async def test_b5_quick_tools_of_a_kind_are_found_in_one_request(side: Side):
 
 async def test_b7_the_tiers_are_kept_for_as_long_as_the_seed_says(side: Side):
     (category, *_) = (await side.get("tools/categories"))["categories"]
-    for path, seconds in (("hot", 3_600), ("categories", 21_600), (f"category/{category['category']}", 3_600)):
+    for path, seconds in (
+        ("hot", 3_600),
+        ("categories", 21_600),
+        (f"category/{category['category']}", 3_600),
+    ):
         reply = await side.http.get(f"{V1}/tools/{path}")
         assert reply.headers["cache-control"] == f"private, max-age={seconds}"
-        again = await side.http.get(f"{V1}/tools/{path}", headers={"if-none-match": reply.headers["etag"]})
+        again = await side.http.get(
+            f"{V1}/tools/{path}", headers={"if-none-match": reply.headers["etag"]}
+        )
         assert again.status_code == 304

@@ -1,4 +1,5 @@
-"""Rows A13, C5, C6, D5, D6 and E4 of the seeds: scripts that call tools, as earlier projects printed them."""
+"""Rows A13, C5, C6, D5, D6 and E4 of the seeds: scripts that call tools, as earlier projects
+printed them."""
 
 import asyncio
 import json
@@ -22,7 +23,11 @@ PATIENCE = 60
 def calculator() -> FakeBackend:
     def tool(name: str) -> Raw:
         number = {"type": "number"}
-        schema = {"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]}
+        schema = {
+            "type": "object",
+            "properties": {"a": number, "b": number},
+            "required": ["a", "b"],
+        }
         return {"name": name, "description": f"{name.title()} two numbers", "inputSchema": schema}
 
     def answer(value: float) -> Raw:
@@ -44,7 +49,9 @@ async def connected() -> AsyncGenerator[Any]:
 
 
 async def run(client: Any, code: str, language: str) -> Any:
-    return await asyncio.wait_for(client.call_tool("run_code", {"code": code, "language": language}), PATIENCE)
+    return await asyncio.wait_for(
+        client.call_tool("run_code", {"code": code, "language": language}), PATIENCE
+    )
 
 
 # Seed 002, as printed there
@@ -71,7 +78,10 @@ async def test_c5_a_lua_script_runs_as_printed_with_text_and_structured_content(
 
 @pytest.mark.parametrize(
     "code",
-    ["result(calculator.add({a=5,b=3}):await())", "local r = calculator.add({a=5,b=3}):await() result(r)"],
+    [
+        "result(calculator.add({a=5,b=3}):await())",
+        "local r = calculator.add({a=5,b=3}):await() result(r)",
+    ],
 )
 async def test_c5_one_line_is_enough(code: str):
     async with connected() as client:
@@ -83,12 +93,19 @@ async def test_c5_the_printed_usage_is_lua_and_says_which_values_are_still_to_be
         answered = await run(client, USAGE, "lua")
         assert answered.is_error
         assert '"a" is a required property' in answered.content[0].text
-        filled = USAGE.replace("a = ...", "a = 1").replace("b = ...", "b = 2") + "return result.result"
+        filled = (
+            USAGE.replace("a = ...", "a = 1").replace("b = ...", "b = 2") + "return result.result"
+        )
         assert (await run(client, filled, "lua")).content[0].text == "3"
 
 
 def test_c6_names_become_identifiers_as_printed():
-    printed = {"data-server": "data_server", "my.api": "my_api", "123numbers": "_123numbers", "while": "_while"}
+    printed = {
+        "data-server": "data_server",
+        "my.api": "my_api",
+        "123numbers": "_123numbers",
+        "while": "_while",
+    }
     assert {name: word for word, name in assign_identifiers(printed).items()} == printed
 
 
@@ -120,7 +137,9 @@ async def test_a13_typescript_chains_tools():
 
 async def test_d6_e4_code_runs_in_a_sandbox_and_chains_tools():
     async with connected() as client:
-        chain = "x = 1\nfor n in range(5):\n    x = (await calculator.multiply(a=x, b=2))['result']\nx"
+        chain = (
+            "x = 1\nfor n in range(5):\n    x = (await calculator.multiply(a=x, b=2))['result']\nx"
+        )
         assert (await run(client, chain, "python")).content[0].text == "32"
         for language, code in (
             ("python", "open('/etc/passwd').read()"),
@@ -145,13 +164,19 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     return exported
 
 
-async def test_d5_every_execution_is_a_span_without_arguments_or_results(spans: InMemorySpanExporter):
+async def test_d5_every_execution_is_a_span_without_arguments_or_results(
+    spans: InMemorySpanExporter,
+):
     async with connected() as client:
         spans.clear()
-        await client.call_tool("call_tool", {"name": "calculator.add", "arguments": {"a": 123456, "b": 2}})
+        await client.call_tool(
+            "call_tool", {"name": "calculator.add", "arguments": {"a": 123456, "b": 2}}
+        )
         await client.call_tool("call_tool", {"name": "calculator.add", "arguments": {"a": "no"}})
         await run(client, EXECUTE, "lua")
-        ended = [span for span in spans.get_finished_spans() if span.name.startswith("execute_tool")]
+        ended = [
+            span for span in spans.get_finished_spans() if span.name.startswith("execute_tool")
+        ]
         assert [span.name for span in ended] == [
             "execute_tool calculator.add",
             "execute_tool calculator.add",
@@ -169,8 +194,12 @@ async def test_d5_a_span_belongs_to_the_trace_of_whoever_asked(spans: InMemorySp
         spans.clear()
         parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         await client.call_tool(
-            "call_tool", {"name": "calculator.add", "arguments": {"a": 1, "b": 2}}, meta={"traceparent": parent}
+            "call_tool",
+            {"name": "calculator.add", "arguments": {"a": 1, "b": 2}},
+            meta={"traceparent": parent},
         )
-        (span,) = [span for span in spans.get_finished_spans() if span.name.startswith("execute_tool")]
+        (span,) = [
+            span for span in spans.get_finished_spans() if span.name.startswith("execute_tool")
+        ]
         assert span.parent is not None
         assert f"{span.parent.trace_id:032x}" == parent.split("-")[1]

@@ -1,4 +1,5 @@
-"""Rows A10, B3 and B6 of the seeds: calls are counted, use shows in order and answers, and tiers come of it."""
+"""Rows A10, B3 and B6 of the seeds: calls are counted, use shows in order and answers, and tiers
+come of it."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -91,19 +92,26 @@ async def test_a10_a_popular_tool_does_not_come_before_one_that_fits_better() ->
 
 def test_b3_the_score_is_of_popularity_reliability_speed_and_recency() -> None:
     known = Statistics(calls=5_000, successes=4_500, mean_ms=250, calls_7d=10, calls_30d=40)
-    assert compute_tier_score(known) == pytest.approx(0.4 * 0.5 + 0.3 * 0.9 + 0.2 * 0.75 + 0.1 * 0.25, abs=0.006)
+    assert compute_tier_score(known) == pytest.approx(
+        0.4 * 0.5 + 0.3 * 0.9 + 0.2 * 0.75 + 0.1 * 0.25, abs=0.006
+    )
     assert compute_tier_score(UNUSED) == 0
 
 
 def test_b3_the_thresholds_make_four_tiers() -> None:
-    assert [to_tier(score) for score in (0.8, 0.6, 0.3, 0.29)] == ["hot", "warm", "standard", "cold"]
+    assert [to_tier(score) for score in (0.8, 0.6, 0.3, 0.29)] == [
+        "hot",
+        "warm",
+        "standard",
+        "cold",
+    ]
 
 
 def test_b3_without_history_a_tool_is_not_recent() -> None:
     with_history = Statistics(calls=100, successes=100, calls_7d=1, calls_30d=1)
-    assert compute_tier_score(with_history) - compute_tier_score(Statistics(calls=100, successes=100)) == pytest.approx(
-        0.1
-    )
+    assert compute_tier_score(with_history) - compute_tier_score(
+        Statistics(calls=100, successes=100)
+    ) == pytest.approx(0.1)
 
 
 async def test_b3_the_running_gateway_computes_tiers_daily(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +119,12 @@ async def test_b3_the_running_gateway_computes_tiers_daily(monkeypatch: pytest.M
     house = House()
     standings = Standings(house.usage, house.record, clock=lambda: house.now)
     running = recorder.UsageRecorder(
-        house.record, house.bus, house.usage, house.ledger, Retention(), maintenance_tasks=(standings.maintain,)
+        house.record,
+        house.bus,
+        house.usage,
+        house.ledger,
+        Retention(),
+        maintenance_tasks=(standings.maintain,),
     )
     running.start()
     house.call(ms=1)
@@ -141,7 +154,9 @@ async def test_b6_latency_p95_success_rate_and_invocations_are_in_the_answers() 
         assert word in told
 
 
-async def test_b6_a_call_that_fails_lowers_the_success_rate_and_one_that_is_refused_here_does_not() -> None:
+async def test_b6_a_call_that_fails_lowers_the_success_rate_and_one_that_is_refused_here_does_not() -> (
+    None
+):
     backend = FakeBackend([tool("add", "Add.", a="integer")])
     backend.on_call("add", lambda arguments: {**text("no"), "isError": arguments.get("a") == 2})
     async with gateway_over({"math": backend}) as gateway, connect(gateway) as client:

@@ -18,20 +18,32 @@ async def run(client: Any, **given: Any) -> Any:
 
 async def test_d6_tools_run_in_a_chain_each_with_what_the_one_before_gave():
     steps = [
-        {"id": "made", "tool": "notes.create_note", "arguments": {"title": "Milk", "body": "two bottles of milk"}},
+        {
+            "id": "made",
+            "tool": "notes.create_note",
+            "arguments": {"title": "Milk", "body": "two bottles of milk"},
+        },
         {"id": "read", "tool": "notes.read_note", "arguments": {"id": "${made.id}"}},
         {"id": "count", "tool": "text.count_text", "arguments": {"text": "${read.body}"}},
     ]
-    async with gateway_over(config=Config(servers=make_demo_servers())) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over(config=Config(servers=make_demo_servers())) as gateway,
+        connect(gateway) as client,
+    ):
         done = await run(client, steps=steps)
         assert done.structured_content["words"] == 4
 
 
 async def test_e3_an_intent_finds_its_tools_suggests_the_steps_and_runs_them():
     intent = "how many business days are there between 2026-01-01 and 2026-02-01"
-    async with gateway_over(config=Config(servers=make_demo_servers())) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over(config=Config(servers=make_demo_servers())) as gateway,
+        connect(gateway) as client,
+    ):
         plan = await run(client, intent=intent)
-        assert [step["tool"] for step in plan.structured_content["steps"]] == ["clock.count_business_days"]
+        assert [step["tool"] for step in plan.structured_content["steps"]] == [
+            "clock.count_business_days"
+        ]
         assert plan.structured_content["missing"] == []
         passed_back = await run(client, steps=plan.structured_content["steps"])
         at_once = await run(client, intent=intent, run=True)

@@ -1,1 +1,2 @@
-"""The door itself: who may come in, what it does with nonsense, what each era gets around an answer."""
+"""The door itself: who may come in, what it does with nonsense, what each era gets around an
+answer."""

@@ -1,4 +1,5 @@
-"""What the door does when clients ask more than is borne: a turn for everyone, and quick advice for who is too many."""
+"""What the door does when clients ask more than is borne: a turn for everyone, and quick advice for
+who is too many."""
 
 import asyncio
 import json
@@ -64,7 +65,11 @@ def wait(number: int) -> dict[str, Any]:
 
 
 def cancelling(request_id: int) -> bytes:
-    message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request_id}}
+    message = {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": request_id},
+    }
     return json.dumps(message).encode() + b"\n"
 
 
@@ -79,7 +84,9 @@ async def test_who_is_too_many_is_told_at_once_when_to_come_again(era: Era) -> N
         await until(lambda: slow.begun)
         second = waiting(client, 2)
         await until(lambda: admission.limiter.waiting == 1)
-        refused = (await asyncio.wait_for(call(client, "call_tool", name="s.quick"), PATIENCE_S))["result"]
+        refused = (await asyncio.wait_for(call(client, "call_tool", name="s.quick"), PATIENCE_S))[
+            "result"
+        ]
         assert refused["isError"]
         about = refused["_meta"]["portico/error"]
         assert (about["kind"], about["retryable"]) == ("overloaded", True)
@@ -94,12 +101,21 @@ async def test_who_is_too_many_is_told_at_once_when_to_come_again(era: Era) -> N
         slow.free.set()
         answers = [await asyncio.wait_for(one, PATIENCE_S) for one in (first, second)]
         assert [one["result"]["content"][0]["text"] for one in answers] == ["1 waited", "2 waited"]
-        assert (await call(client, "call_tool", name="s.quick"))["result"]["content"][0]["text"] == "quick ran"
-        assert (admission.limiter.running, admission.limiter.waiting, admission.rejected_count) == (0, 0, 2)
+        assert (await call(client, "call_tool", name="s.quick"))["result"]["content"][0][
+            "text"
+        ] == "quick ran"
+        assert (admission.limiter.running, admission.limiter.waiting, admission.rejected_count) == (
+            0,
+            0,
+            2,
+        )
 
 
 async def test_looking_around_is_never_held_up_by_calls() -> None:
-    async with busy(requests=1, waiting=0) as (gateway, slow, _), raw_lines(gateway.get_endpoint(), "legacy") as client:
+    async with (
+        busy(requests=1, waiting=0) as (gateway, slow, _),
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         await client.ask("tools/call", wait(1))
         await until(lambda: slow.begun)
         async with asyncio.timeout(PATIENCE_S):
@@ -118,7 +134,11 @@ async def test_looking_around_is_never_held_up_by_calls() -> None:
 
 async def test_one_client_s_flood_keeps_no_other_from_its_turn() -> None:
     async with (
-        busy(requests=4, waiting=100, caller_requests=2, caller_waiting=50) as (gateway, slow, admission),
+        busy(requests=4, waiting=100, caller_requests=2, caller_waiting=50) as (
+            gateway,
+            slow,
+            admission,
+        ),
         AsyncExitStack() as stack,
     ):
         url = await stack.enter_async_context(serve_http(gateway))
@@ -136,14 +156,17 @@ async def test_one_client_s_flood_keeps_no_other_from_its_turn() -> None:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_who_goes_while_it_waits_leaves_the_line_and_its_call_is_never_begun(era: Era) -> None:
+async def test_who_goes_while_it_waits_leaves_the_line_and_its_call_is_never_begun(
+    era: Era,
+) -> None:
     async with (
         busy(requests=1) as (gateway, slow, admission),
         raw_lines(gateway.get_endpoint(), era) as client,
     ):
         ids = [
             await client.ask(
-                "tools/call", {"name": "call_tool", "arguments": {"name": "s.wait", "arguments": {"n": n}}}
+                "tools/call",
+                {"name": "call_tool", "arguments": {"name": "s.wait", "arguments": {"n": n}}},
             )
             for n in (1, 2, 3)
         ]
@@ -170,7 +193,9 @@ async def test_a_client_that_hangs_up_while_it_waits_over_http_is_gone() -> None
         second.cancel()
         await until(lambda: admission.limiter.waiting == 0)
         slow.free.set()
-        assert (await asyncio.wait_for(first, PATIENCE_S))["result"]["content"][0]["text"] == "1 waited"
+        assert (await asyncio.wait_for(first, PATIENCE_S))["result"]["content"][0][
+            "text"
+        ] == "1 waited"
         assert slow.begun == ["1"]
 
 
@@ -193,7 +218,9 @@ async def test_a_client_s_rate_counts_searches_too() -> None:
         raw_lines(gateway.get_endpoint(), "legacy") as other,
     ):
         kinds = [
-            (await call(client, "search_tools", query="wait"))["result"].get("_meta", {}).get("portico/error", {})
+            (await call(client, "search_tools", query="wait"))["result"]
+            .get("_meta", {})
+            .get("portico/error", {})
             for _ in range(4)
         ]
         assert [about.get("kind") for about in kinds] == [None, None, None, "overloaded"]

@@ -16,7 +16,9 @@ TOOL = {"name": "run", "description": "Run.", "inputSchema": {"type": "object"}}
 
 
 def profiles(gateway: GatewayRuntime, *names: str) -> Config:
-    return gateway.config.model_copy(update={"profiles": {name: Profile(exposure="full") for name in names}})
+    return gateway.config.model_copy(
+        update={"profiles": {name: Profile(exposure="full") for name in names}}
+    )
 
 
 class Served:
@@ -52,7 +54,9 @@ async def test_a_profile_that_comes_is_served_and_one_that_goes_says_what_there_
             assert [tool.name for tool in (await client.list_tools()).tools] == ["s__run"]
         await served.show()
         async with httpx2.AsyncClient() as http:
-            gone = await http.post(f"{served.url}/p/new", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+            gone = await http.post(
+                f"{served.url}/p/new", json={"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            )
         assert gone.status_code == 404
         assert "/mcp" in gone.json()["advice"]
 
@@ -70,8 +74,15 @@ async def test_a_call_under_way_at_a_door_that_goes_is_answered_in_either_era() 
     async with gateway_over({"s": backend}) as gateway, Served(gateway) as served:
         await served.show("old")
         url = f"{served.url}/p/old"
-        async with Client(url, mode="legacy") as one, Client(url) as other, asyncio.timeout(PATIENCE_S):
-            for client in (one, other):  # a client that has listed no tools does so after its first call
+        async with (
+            Client(url, mode="legacy") as one,
+            Client(url) as other,
+            asyncio.timeout(PATIENCE_S),
+        ):
+            for client in (
+                one,
+                other,
+            ):  # a client that has listed no tools does so after its first call
                 await client.list_tools()
             calls = [asyncio.create_task(client.call_tool("s__run", {})) for client in (one, other)]
             for _ in calls:

@@ -9,7 +9,13 @@ from portico.server.requests.envelope import wrap_result
 
 INFO = {"name": "portico", "version": "1"}
 KEY = "io.modelcontextprotocol/serverInfo"
-LISTS = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover"]
+LISTS = [
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "server/discover",
+]
 
 
 @pytest.mark.parametrize("method", [*LISTS, "resources/read"])
@@ -20,13 +26,23 @@ def test_a_modern_listing_says_how_long_it_is_good_and_for_whom(method: str) -> 
     assert finished["_meta"] == {KEY: INFO}
 
 
-@pytest.mark.parametrize("method", ["tools/call", "prompts/get", "completion/complete", "vendor/own"])
+@pytest.mark.parametrize(
+    "method", ["tools/call", "prompts/get", "completion/complete", "vendor/own"]
+)
 def test_other_modern_results_are_stamped_only(method: str) -> None:
-    assert wrap_result({}, method, "modern", INFO) == {"resultType": "complete", "_meta": {KEY: INFO}}
+    assert wrap_result({}, method, "modern", INFO) == {
+        "resultType": "complete",
+        "_meta": {KEY: INFO},
+    }
 
 
 def test_what_the_server_said_of_itself_stands() -> None:
-    said = {"resultType": "complete", "ttlMs": 5, "cacheScope": "public", "_meta": {KEY: {"name": "own"}, "x": None}}
+    said = {
+        "resultType": "complete",
+        "ttlMs": 5,
+        "cacheScope": "public",
+        "_meta": {KEY: {"name": "own"}, "x": None},
+    }
     assert wrap_result(said, "resources/read", "modern", INFO) == said
 
 
@@ -35,14 +51,22 @@ def test_a_server_that_asks_back_is_passed_on_in_the_modern_era() -> None:
     assert wrap_result(asking, "resources/read", "modern", INFO) == {**asking, "_meta": {KEY: INFO}}
 
 
-@pytest.mark.parametrize(("kind", "words"), [("input_required", "needs an answer from the user"), ("task", "'task'")])
+@pytest.mark.parametrize(
+    ("kind", "words"), [("input_required", "needs an answer from the user"), ("task", "'task'")]
+)
 def test_what_the_handshake_era_cannot_carry_is_refused_in_words(kind: str, words: str) -> None:
     with pytest.raises(RemoteError, match=words):
         wrap_result({"resultType": kind}, "tools/call", "legacy", INFO)
 
 
 def test_a_result_for_the_handshake_era_wears_nothing_modern() -> None:
-    modern = {"content": [], "resultType": "complete", "ttlMs": 1, "cacheScope": "public", "_meta": {KEY: INFO}}
+    modern = {
+        "content": [],
+        "resultType": "complete",
+        "ttlMs": 1,
+        "cacheScope": "public",
+        "_meta": {KEY: INFO},
+    }
     assert wrap_result(modern, "tools/call", "legacy", INFO) == {"content": []}
     kept = {**modern, "_meta": {KEY: INFO, "x": None}}
     assert wrap_result(kept, "tools/call", "legacy", INFO) == {"content": [], "_meta": {"x": None}}
@@ -54,7 +78,11 @@ def test_a_malformed_meta_is_left_alone(meta: Any) -> None:
 
 
 def test_the_object_it_was_given_is_never_changed() -> None:
-    given = {"tools": [{"name": "a", "outputSchema": {"type": "array"}}], "_meta": {KEY: INFO, "x": 1}, "ttlMs": 1}
+    given = {
+        "tools": [{"name": "a", "outputSchema": {"type": "array"}}],
+        "_meta": {KEY: INFO, "x": 1},
+        "ttlMs": 1,
+    }
     before = repr(given)
     wrap_result(given, "tools/list", "legacy", INFO)
     wrap_result(given, "tools/list", "modern", {"name": "other"})

@@ -1,4 +1,5 @@
-"""Who may come in over HTTP: this machine's own pages and programs, and elsewhere only who has the token."""
+"""Who may come in over HTTP: this machine's own pages and programs, and elsewhere only who has the
+token."""
 
 import asyncio
 import json
@@ -39,7 +40,10 @@ def opening(era: Era) -> dict[str, Any]:
         frame = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()}
         return {"json": frame, "headers": ACCEPT}
     frame = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": envelope()}}
-    return {"json": frame, "headers": {**ACCEPT, "mcp-protocol-version": MODERN, "mcp-method": "tools/list"}}
+    return {
+        "json": frame,
+        "headers": {**ACCEPT, "mcp-protocol-version": MODERN, "mcp-method": "tools/list"},
+    }
 
 
 async def status(http: httpx2.AsyncClient, url: str, era: Era, **headers: str) -> int:
@@ -52,7 +56,13 @@ async def status(http: httpx2.AsyncClient, url: str, era: Era, **headers: str) -
 async def test_a_strange_host_is_misdirected(era: Era) -> None:
     async with served() as (http, url):
         assert await status(http, url, era) == 200
-        for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "evil.example:1", "[::]"):
+        for host in (
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:80",
+            "evil.example:1",
+            "[::]",
+        ):
             assert await status(http, url, era, host=host) == 421, host
         for method in ("GET", "DELETE"):
             asked = {**opening(era)["headers"], "host": "evil.example"}
@@ -77,9 +87,14 @@ async def test_a_strange_origin_is_forbidden(era: Era) -> None:
 
 
 async def test_hosts_and_origins_can_be_allowed_by_name() -> None:
-    async with served(allowed_hosts=("box.lan",), allowed_origins=("https://app.example",)) as (http, url):
+    async with served(allowed_hosts=("box.lan",), allowed_origins=("https://app.example",)) as (
+        http,
+        url,
+    ):
         assert await status(http, url, "legacy", host="box.lan:8420") == 200
-        assert await status(http, url, "legacy", host="box.lan", origin="https://app.example") == 200
+        assert (
+            await status(http, url, "legacy", host="box.lan", origin="https://app.example") == 200
+        )
         assert await status(http, url, "legacy", host="box.lan.evil") == 421
         assert await status(http, url, "legacy", origin="https://app.example.evil") == 403
 
@@ -102,7 +117,10 @@ async def test_without_the_token_nobody_comes_in(era: Era, path: str) -> None:
             {"x-token": TOKEN},
         ):
             request = opening(era)
-            sent = [(key.encode(), value.encode("latin-1")) for key, value in (request["headers"] | headers).items()]
+            sent = [
+                (key.encode(), value.encode("latin-1"))
+                for key, value in (request["headers"] | headers).items()
+            ]
             refused = await http.post(f"{url}?token={TOKEN}", json=request["json"], headers=sent)
             assert refused.status_code == 401, headers
             assert refused.headers["www-authenticate"].startswith("Bearer")
@@ -117,24 +135,35 @@ async def test_a_whole_conversation_works_with_the_token() -> None:
     async with served(token=TOKEN) as (_, url):
         for era in ("legacy", "modern"):
             async with raw_http(url, era, token=TOKEN) as client:
-                assert (await call(client, "call_tool", name="s.run"))["result"]["content"][0]["text"] == "run ran"
+                assert (await call(client, "call_tool", name="s.run"))["result"]["content"][0][
+                    "text"
+                ] == "run ran"
 
 
 async def test_the_token_is_in_no_answer_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    for noisy in ("httpx2", "httpcore2"):  # the client's own, in this process only by the test's doing
+    for noisy in (
+        "httpx2",
+        "httpcore2",
+    ):  # the client's own, in this process only by the test's doing
         logging.getLogger(noisy).setLevel(logging.WARNING)
     right = {"authorization": f"Bearer {TOKEN}"}
     heard: list[str] = []
     async with served(token=TOKEN, max_request_bytes=2_000) as (http, url):
         for era in ("legacy", "modern"):
             request = opening(era)
-            for headers in (right, {"authorization": f"Bearer {TOKEN}x"}, {**right, "host": "evil.example"}):
+            for headers in (
+                right,
+                {"authorization": f"Bearer {TOKEN}x"},
+                {**right, "host": "evil.example"},
+            ):
                 sent = {**request["headers"], **headers}
                 heard.append(_whole(await http.post(url, json=request["json"], headers=sent)))
             sent = {**request["headers"], **right}
             nonsense = (b"{", b"[]", b"x" * 3_000, b'{"jsonrpc":"2.0","id":1,"method":"nope"}')
-            heard += [_whole(await http.post(url, content=content, headers=sent)) for content in nonsense]
+            heard += [
+                _whole(await http.post(url, content=content, headers=sent)) for content in nonsense
+            ]
             async with raw_http(url, era, token=TOKEN) as client:
                 heard.append(json.dumps(await client.request("no/such/method")))
                 heard.append(json.dumps(await call(client, "call_tool", name="s.nope")))
@@ -153,7 +182,15 @@ def _whole(reply: httpx2.Response) -> str:
 async def test_other_paths_do_not_exist() -> None:
     async with served() as (http, url):
         root = url.removesuffix("/mcp")
-        for path in ("/", "/mcp/p/", "/mcp/p/none", "/mcp/p/p/more", "/mcpx", "/sse", "/mcp/../etc"):
+        for path in (
+            "/",
+            "/mcp/p/",
+            "/mcp/p/none",
+            "/mcp/p/p/more",
+            "/mcpx",
+            "/sse",
+            "/mcp/../etc",
+        ):
             assert (await http.post(root + path, **opening("legacy"))).status_code == 404, path
 
 
@@ -174,11 +211,25 @@ async def test_a_request_that_is_too_large_is_refused_before_it_is_read() -> Non
 async def test_nonsense_is_refused_and_the_door_stays_open(era: Era) -> None:
     async with served() as (http, url):
         headers = opening(era)["headers"]
-        for content in (b"", b"{", b"null", b"[]", b'"text"', b"\xff\xfe", b'{"id":1}', b"[" * 5_000):
+        for content in (
+            b"",
+            b"{",
+            b"null",
+            b"[]",
+            b'"text"',
+            b"\xff\xfe",
+            b'{"id":1}',
+            b"[" * 5_000,
+        ):
             refused = await http.post(url, content=content, headers=headers)
             assert 400 <= refused.status_code < 500, content
-        for name, value, refusal in (("content-type", "text/plain", 400), ("accept", "text/html", 406)):
-            assert (await http.post(url, content=b"{}", headers={**headers, name: value})).status_code == refusal
+        for name, value, refusal in (
+            ("content-type", "text/plain", 400),
+            ("accept", "text/html", 406),
+        ):
+            assert (
+                await http.post(url, content=b"{}", headers={**headers, name: value})
+            ).status_code == refusal
         assert await status(http, url, era) == 200
 
 
@@ -186,7 +237,9 @@ async def test_headers_that_contradict_the_body_are_refused() -> None:
     async with served() as (http, url):
         request = opening("modern")
         for name, value in (("mcp-method", "tools/call"), ("mcp-protocol-version", "2031-01-01")):
-            refused = await http.post(url, json=request["json"], headers={**request["headers"], name: value})
+            refused = await http.post(
+                url, json=request["json"], headers={**request["headers"], name: value}
+            )
             assert refused.status_code == 400
             assert refused.json()["error"]["code"] in (-32020, -32022)
 
@@ -197,7 +250,11 @@ async def test_blanks_around_a_header_are_no_part_of_it() -> None:
         address = httpx2.URL(url)
         request = opening("modern")
         body = json.dumps(request["json"]).encode()
-        lines = ["POST /mcp HTTP/1.1", f"host: \t127.0.0.1:{address.port} ", f"authorization:  Bearer {TOKEN} \t"]
+        lines = [
+            "POST /mcp HTTP/1.1",
+            f"host: \t127.0.0.1:{address.port} ",
+            f"authorization:  Bearer {TOKEN} \t",
+        ]
         lines += [f"{name}: {value} \t" for name, value in request["headers"].items()]
         lines += [f"content-length: {len(body)}", "connection: close", "", ""]
         reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
@@ -208,7 +265,9 @@ async def test_blanks_around_a_header_are_no_part_of_it() -> None:
         assert reply.startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "box.lan", "", "[::]", "127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.168.1.4", "box.lan", "", "[::]", "127.0.0.1.evil.example"]
+)
 def test_listening_beyond_this_machine_needs_a_token(host: str) -> None:
     with pytest.raises(ConfigError, match="anyone on the network") as refused:
         check_exposure(host, None)
@@ -238,9 +297,19 @@ async def test_an_empty_token_lets_nobody_in() -> None:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_host_or_origin_that_can_be_read_in_two_ways_is_refused(era: Era) -> None:
     async with served() as (http, url):
-        for host in ("localhost:80@evil.example", "localhost:x", "127.0.0.1:", "localhost:8://x", "[::1]:a"):
+        for host in (
+            "localhost:80@evil.example",
+            "localhost:x",
+            "127.0.0.1:",
+            "localhost:8://x",
+            "[::1]:a",
+        ):
             assert await status(http, url, era, host=host) == 421, host
-        for origin in ("http://localhost:80@evil.example", "http://localhost:1/x://", "http://[::1]:a"):
+        for origin in (
+            "http://localhost:80@evil.example",
+            "http://localhost:1/x://",
+            "http://[::1]:a",
+        ):
             assert await status(http, url, era, origin=origin) == 403, origin
         assert await status(http, url, era, host="[::1]", origin="http://[::1]") == 200
         request = opening(era)
@@ -262,7 +331,12 @@ async def watched(**options: Any) -> AsyncGenerator[tuple[httpx2.AsyncClient, st
     async with gateway_over({"s": fake("run")}, CONFIG) as gateway:
         found = gateway.ensure_monitoring()
         async with (
-            serve_http(gateway, metrics=lambda: found.metrics, health=found.readiness.check_health, **options) as url,
+            serve_http(
+                gateway,
+                metrics=lambda: found.metrics,
+                health=found.readiness.check_health,
+                **options,
+            ) as url,
             httpx2.AsyncClient(timeout=20) as http,
         ):
             yield http, url.removesuffix("/mcp")
@@ -309,5 +383,8 @@ async def test_how_it_is_can_only_be_read() -> None:
         for path in MONITORED:
             for method in ("POST", "PUT", "DELETE", "PATCH"):
                 assert (await http.request(method, root + path)).status_code == 405, (method, path)
-            other = [(await http.get(f"{root}{one}")).status_code for one in (f"/{path}", f"{path}%2fx", f"{path}/x")]
+            other = [
+                (await http.get(f"{root}{one}")).status_code
+                for one in (f"/{path}", f"{path}%2fx", f"{path}/x")
+            ]
             assert other == [404, 404, 404], path

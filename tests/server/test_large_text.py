@@ -1,4 +1,5 @@
-"""Large answers and messages over HTTP: what leaves in pieces is what the server said, in the order it said it."""
+"""Large answers and messages over HTTP: what leaves in pieces is what the server said, in the order
+it said it."""
 
 import pytest
 
@@ -38,24 +39,46 @@ def server() -> FakeBackend:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_large_resource_arrives_as_it_was_read(era: Era) -> None:
-    async with gateway_over({"s": server()}, FULL) as gateway, serve_http(gateway) as url, raw_http(url, era) as client:
+    async with (
+        gateway_over({"s": server()}, FULL) as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, era) as client,
+    ):
         found = await result(client, "resources/read", {"uri": "file:///large"})
         texts = [one["text"] for one in contents()]
         assert [one["text"] for one in found["contents"]] == texts
         again = await result(client, "resources/read", {"uri": "file:///large"})
-        assert [one["text"] for one in again["contents"]] == texts, "the connection is in order after a large answer"
+        assert [one["text"] for one in again["contents"]] == texts, (
+            "the connection is in order after a large answer"
+        )
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_half_a_pair_in_a_large_answer_is_replaced(era: Era) -> None:
-    async with gateway_over({"s": server()}, FULL) as gateway, serve_http(gateway) as url, raw_http(url, era) as client:
+    async with (
+        gateway_over({"s": server()}, FULL) as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, era) as client,
+    ):
         answer = await call(client, "s__half")
         assert answer["result"]["content"][0]["text"] == f"cut �{LONG}"
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_large_log_message_arrives_in_its_place_and_before_the_answer(era: Era) -> None:
-    async with gateway_over({"s": server()}, FULL) as gateway, serve_http(gateway) as url, raw_http(url, era) as client:
-        params = {"name": "s__talks", "arguments": {}, "_meta": {LOG_LEVEL_KEY: "debug"} if era == "modern" else {}}
+    async with (
+        gateway_over({"s": server()}, FULL) as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, era) as client,
+    ):
+        params = {
+            "name": "s__talks",
+            "arguments": {},
+            "_meta": {LOG_LEVEL_KEY: "debug"} if era == "modern" else {},
+        }
         assert (await result(client, "tools/call", params))["content"] == text("done")["content"]
-        assert [message["params"]["data"] for message in client.unasked] == ["first", [LONG] * 3, "last"]
+        assert [message["params"]["data"] for message in client.unasked] == [
+            "first",
+            [LONG] * 3,
+            "last",
+        ]

@@ -1,4 +1,5 @@
-"""What a platform asks a running gateway: its figures, whether it lives, whether work may be sent to it."""
+"""What a platform asks a running gateway: its figures, whether it lives, whether work may be sent
+to it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -67,7 +68,9 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(backends: Mapping[str, Any], config: Config | None = None) -> AsyncGenerator[Watched]:
+async def watched(
+    backends: Mapping[str, Any], config: Config | None = None
+) -> AsyncGenerator[Watched]:
     async with gateway_over(backends, config) as gateway:
         metrics = measured(gateway)
         app = make_app(gateway.get_endpoints())
@@ -131,11 +134,16 @@ async def test_nothing_that_a_server_says_is_in_a_scrape() -> None:
         reply = await house.http.get("/metrics")
         assert "evil" not in reply.text
         assert "forged" not in reply.text
-        assert await house.value("portico_call_errors_total", server="hostile", kind="unavailable") == 1
+        assert (
+            await house.value("portico_call_errors_total", server="hostile", kind="unavailable")
+            == 1
+        )
 
 
 async def test_answers_from_the_cache_are_hits_and_no_calls_of_the_tool() -> None:
-    config = Config.model_validate({"servers": {"clock": {"functions": "tests.server.test_monitoring:CLOCK"}}})
+    config = Config.model_validate(
+        {"servers": {"clock": {"functions": "tests.server.test_monitoring:CLOCK"}}}
+    )
     clock = config.servers["clock"].model_copy(
         update={"cache": config.servers["clock"].cache.model_copy(update={"tools": {"*": 60}})}
     )
@@ -161,7 +169,9 @@ CLOCK = [now]
 
 async def test_scrapes_at_the_same_time_are_all_answered() -> None:
     async with watched({"s": fake("run")}) as house:
-        replies = await asyncio.wait_for(asyncio.gather(*(house.http.get("/metrics") for _ in range(20))), 60)
+        replies = await asyncio.wait_for(
+            asyncio.gather(*(house.http.get("/metrics") for _ in range(20))), 60
+        )
     assert {reply.status_code for reply in replies} == {200}
 
 
@@ -171,7 +181,9 @@ async def test_metrics_are_not_there_where_they_are_switched_off() -> None:
 
 @pytest.mark.parametrize("phase", ["starting", "serving", "draining"])
 async def test_whoever_lives_says_so_whatever_else_is_wrong(phase: Phase) -> None:
-    reply = await asked(GatewayHealth(phase, (ReadinessCheck("disk", False, "it is full"),)), "/healthz")
+    reply = await asked(
+        GatewayHealth(phase, (ReadinessCheck("disk", False, "it is full"),)), "/healthz"
+    )
     assert (reply.status_code, reply.text) == (200, "ok\n")
     assert reply.headers["cache-control"] == "no-store"
 
@@ -182,11 +194,22 @@ async def test_whoever_lives_says_so_whatever_else_is_wrong(phase: Phase) -> Non
         (GatewayHealth("starting"), False),
         (GatewayHealth("serving"), True),
         (GatewayHealth("draining"), False),
-        (GatewayHealth("serving", (ReadinessCheck("record", True), ReadinessCheck("disk", True))), True),
-        (GatewayHealth("serving", (ReadinessCheck("record", True), ReadinessCheck("disk", False))), False),
         (
             GatewayHealth(
-                "serving", (ReadinessCheck("record", True), ReadinessCheck("servers", False, required=False))
+                "serving", (ReadinessCheck("record", True), ReadinessCheck("disk", True))
+            ),
+            True,
+        ),
+        (
+            GatewayHealth(
+                "serving", (ReadinessCheck("record", True), ReadinessCheck("disk", False))
+            ),
+            False,
+        ),
+        (
+            GatewayHealth(
+                "serving",
+                (ReadinessCheck("record", True), ReadinessCheck("servers", False, required=False)),
             ),
             True,
         ),
@@ -205,14 +228,22 @@ async def test_work_may_be_sent_while_it_serves_and_nothing_it_needs_is_broken(
 async def test_checks_are_shown_to_whoever_is_trusted_alone() -> None:
     health = GatewayHealth(
         "serving",
-        (ReadinessCheck("record", False, "no route to the database", required=False), ReadinessCheck("disk", True)),
+        (
+            ReadinessCheck("record", False, "no route to the database", required=False),
+            ReadinessCheck("disk", True),
+        ),
     )
     trusted = await asked(health)
     assert trusted.json() == {
         "ready": True,
         "phase": "serving",
         "checks": [
-            {"name": "record", "ok": False, "required": False, "detail": "no route to the database"},
+            {
+                "name": "record",
+                "ok": False,
+                "required": False,
+                "detail": "no route to the database",
+            },
             {"name": "disk", "ok": True, "required": True},
         ],
     }
@@ -239,6 +270,8 @@ async def test_each_path_has_its_own_guard() -> None:
         with_host_check=refusing(421),
     )
     async with client(Starlette(routes=routes)) as http:
-        found = {path: (await http.get(path)).status_code for path in ("/metrics", "/healthz", "/readyz")}
+        found = {
+            path: (await http.get(path)).status_code for path in ("/metrics", "/healthz", "/readyz")
+        }
         assert found == {"/metrics": 401, "/healthz": 421, "/readyz": 421}
         assert (await http.post("/metrics")).status_code == 405

@@ -29,10 +29,15 @@ def nested(levels: int) -> Any:
 def server() -> Any:
     async def deep(params: Raw, how: RequestOptions) -> Raw:
         if params["name"] == "log" and how.relay is not None:
-            await how.relay.notify("notifications/message", {"level": "error", "data": nested(DEEP)})
+            await how.relay.notify(
+                "notifications/message", {"level": "error", "data": nested(DEEP)}
+            )
         if params["name"] == "error":
             raise RemoteError(-32000, "no", nested(DEEP))
-        answers = {"deep": {"content": [], "structuredContent": {"a": nested(DEEP)}}, "half": text("cut \ud83d")}
+        answers = {
+            "deep": {"content": [], "structuredContent": {"a": nested(DEEP)}},
+            "half": text("cut \ud83d"),
+        }
         return answers.get(params["name"], text("fine"))
 
     backend = fake("deep", "log", "error", "half", "fine")
@@ -44,24 +49,37 @@ async def check(client: RawClient) -> None:
     refused = await call(client, "call_tool", name="s.deep")
     assert refused["error"]["code"] == -32603
     assert "cannot be passed on" in refused["error"]["message"]
-    assert (await call(client, "call_tool", name="s.log"))["result"]["content"] == text("fine")["content"]
+    assert (await call(client, "call_tool", name="s.log"))["result"]["content"] == text("fine")[
+        "content"
+    ]
     failed = (await call(client, "call_tool", name="s.error"))["result"]
     assert failed["_meta"]["portico/error"]["message"] == "no"
     assert "data" not in failed["_meta"]["portico/error"]
     assert "cut" in (await call(client, "call_tool", name="s.half"))["result"]["content"][0]["text"]
-    assert (await call(client, "call_tool", name="s.fine"))["result"]["content"] == text("fine")["content"]
+    assert (await call(client, "call_tool", name="s.fine"))["result"]["content"] == text("fine")[
+        "content"
+    ]
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_what_cannot_be_written_to_http_is_answered(era: Era) -> None:
-    async with gateway_over({"s": server()}) as gateway, serve_http(gateway) as url, raw_http(url, era) as client:
+    async with (
+        gateway_over({"s": server()}) as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, era) as client,
+    ):
         await check(client)
-        assert (await call(client, "call_tool", name="s.half"))["result"]["content"][0]["text"] == "cut �"
+        assert (await call(client, "call_tool", name="s.half"))["result"]["content"][0][
+            "text"
+        ] == "cut �"
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_what_cannot_be_written_to_stdout_is_answered(era: Era) -> None:
-    async with gateway_over({"s": server()}) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
+    async with (
+        gateway_over({"s": server()}) as gateway,
+        raw_lines(gateway.get_endpoint(), era) as client,
+    ):
         await check(client)
 
 
@@ -79,8 +97,13 @@ async def test_the_writer_outlives_what_it_cannot_write() -> None:
     (wire_in, theirs_out), (theirs_in, wire_out) = os.pipe(), os.pipe()
     deep = {"a": nested(DEEP)}
     with os.fdopen(theirs_out, "wb", 0), os.fdopen(theirs_in, "rb") as heard:
-        async with open_pipe_streams(os.fdopen(wire_in, "rb", 0), os.fdopen(wire_out, "wb", 0)) as (_, sending):
-            await sending.send(SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="n", params=deep)))
+        async with open_pipe_streams(os.fdopen(wire_in, "rb", 0), os.fdopen(wire_out, "wb", 0)) as (
+            _,
+            sending,
+        ):
+            await sending.send(
+                SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="n", params=deep))
+            )
             await sending.send(SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=7, result=deep)))
             await sending.send(SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=8, result={})))
         refused, answered = (json.loads(line) for line in heard.readlines())

@@ -1,4 +1,5 @@
-"""Answers of the handshake era over HTTP: plain where nothing else is said, a stream where something is."""
+"""Answers of the handshake era over HTTP: plain where nothing else is said, a stream where
+something is."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -35,7 +36,11 @@ async def visiting(
 
     backend = fake("run")
     backend.on("tools/call", run)
-    async with gateway_over({"s": backend}) as gateway, serve_http(gateway) as url, raw_http(url, "legacy") as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "legacy") as client,
+    ):
         yield client
 
 
@@ -67,13 +72,17 @@ async def test_what_is_said_before_the_answer_comes_on_a_stream_in_order() -> No
         assert answer["id"] == 77
 
 
-async def test_an_answer_that_takes_a_while_comes_on_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_takes_a_while_comes_on_a_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(json_first_transport, "STREAM_AFTER_S", 0.01)
     go = asyncio.Event()
     async with visiting(go) as client, asyncio.timeout(PATIENCE_S):
         given = client._headers  # pyright: ignore[reportPrivateUsage]
         async with client.http.stream("POST", client.url, json=frame(), headers=given) as reply:
-            assert reply.headers["content-type"].startswith("text/event-stream"), "before there is an answer"
+            assert reply.headers["content-type"].startswith("text/event-stream"), (
+                "before there is an answer"
+            )
             go.set()
             heard = "".join([piece async for piece in reply.aiter_text()])
         assert '"id":77' in heard

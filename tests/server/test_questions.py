@@ -32,7 +32,9 @@ FORM = {"message": "Who?", "requestedSchema": {}}
         ({"sampling": {}}, "tools/call", {}, {"tools/call": {}}),
     ],
 )
-def test_a_client_is_asked_only_what_it_offers(declared: Any, method: str, params: Any, missing: Any) -> None:
+def test_a_client_is_asked_only_what_it_offers(
+    declared: Any, method: str, params: Any, missing: Any
+) -> None:
     assert find_missing_capability(filter_elicitable(declared), method, params) == missing
     if missing:
         name = next(iter(missing))
@@ -40,14 +42,19 @@ def test_a_client_is_asked_only_what_it_offers(declared: Any, method: str, param
         assert make_missing_capability_error(missing).data == {"requiredCapabilities": missing}
 
 
-@pytest.mark.parametrize("declared", [None, "all", [], {"sampling": None, "roots": True, "elicitation": "form"}])
+@pytest.mark.parametrize(
+    "declared", [None, "all", [], {"sampling": None, "roots": True, "elicitation": "form"}]
+)
 def test_what_is_no_declaration_offers_nothing(declared: Any) -> None:
     assert filter_elicitable(declared) == {}
 
 
 def test_a_visit_has_an_id_in_the_handshake_era_alone() -> None:
     assert adapt_params("elicitation/create", {**URL, "elicitationId": "1"}, "modern") == URL
-    assert adapt_params("elicitation/create", {**URL, "elicitationId": "1"}, "legacy")["elicitationId"] == "1"
+    assert (
+        adapt_params("elicitation/create", {**URL, "elicitationId": "1"}, "legacy")["elicitationId"]
+        == "1"
+    )
     made = adapt_params("elicitation/create", dict(URL), "legacy")
     assert {**made, "elicitationId": ""} == {**URL, "elicitationId": ""}
     assert made["elicitationId"]

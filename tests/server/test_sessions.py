@@ -41,7 +41,9 @@ async def served() -> AsyncGenerator[tuple[GatewayRuntime, str]]:
         # Something is said before the answer: only then is there a stream that can be lost.
         if how.relay is not None and "progressToken" in given.get("_meta", {}):
             token = given["_meta"]["progressToken"]
-            await how.relay.notify("notifications/progress", {"progressToken": token, "progress": 1})
+            await how.relay.notify(
+                "notifications/progress", {"progressToken": token, "progress": 1}
+            )
         return text(SECRET if given["name"] == "secret" else "ran")
 
     backend = fake("secret", "run")
@@ -56,17 +58,26 @@ def headers(client: RawHttp, **more: str) -> dict[str, str]:
 
 async def calling(client: RawHttp, tool: str) -> list[str]:
     """Calls a tool; the ids of the events its answer came in."""
-    params = {"name": "call_tool", "arguments": {"name": f"s.{tool}"}, "_meta": {"progressToken": 7}}
+    params = {
+        "name": "call_tool",
+        "arguments": {"name": f"s.{tool}"},
+        "_meta": {"progressToken": 7},
+    }
     frame = {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": params}
     reply = await client.http.post(client.url, json=frame, headers=headers(client))
-    return [line.removeprefix("id: ") for line in reply.text.splitlines() if line.startswith("id: ")]
+    return [
+        line.removeprefix("id: ") for line in reply.text.splitlines() if line.startswith("id: ")
+    ]
 
 
 async def resumed(client: RawHttp, event_id: str, until: str = "") -> str:
     """What a client is sent that resumes after an event: all of it, or up to a word."""
     heard = ""
     asking = headers(client, **{"last-event-id": event_id})
-    async with client.http.stream("GET", client.url, headers=asking) as reply, asyncio.timeout(PATIENCE_S):
+    async with (
+        client.http.stream("GET", client.url, headers=asking) as reply,
+        asyncio.timeout(PATIENCE_S),
+    ):
         async for piece in reply.aiter_text():
             heard += piece
             if until and until in heard:
@@ -81,7 +92,11 @@ async def test_a_client_that_lost_its_stream_gets_its_answer_again() -> None:
 
 
 async def test_no_session_is_resumed_from_another_ones_events() -> None:
-    async with served() as (_, url), raw_http(url, "legacy") as client, raw_http(url, "legacy") as other:
+    async with (
+        served() as (_, url),
+        raw_http(url, "legacy") as client,
+        raw_http(url, "legacy") as other,
+    ):
         events = await calling(client, "secret")
         await calling(other, "run")
         for event in (*events, "_GET_stream/1", "77/0", "77/1", "1/0"):
@@ -118,7 +133,9 @@ async def test_a_session_that_is_not_there_is_not_found() -> None:
         frame = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         reply = await http.post(url, json=frame, headers={**ACCEPT, "mcp-session-id": "made-up"})
         assert reply.status_code == 404
-        assert (await http.post(url, json=frame, headers=ACCEPT)).status_code == 400, "no session, and no initialize"
+        assert (await http.post(url, json=frame, headers=ACCEPT)).status_code == 400, (
+            "no session, and no initialize"
+        )
 
 
 async def test_a_session_that_was_ended_is_over() -> None:
@@ -147,10 +164,16 @@ async def test_a_client_that_leaves_in_the_middle_of_a_call_cancels_it(era: Era)
 
     backend = fake("run")
     backend.on("tools/call", forever)
-    async with gateway_over({"s": backend}) as gateway, serve_http(gateway) as url, raw_http(url, era) as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, era) as client,
+    ):
         calling = asyncio.create_task(call(client, "call_tool", name="s.run"))
         await asyncio.wait_for(started.wait(), PATIENCE_S)
-        if era == "legacy":  # a cut stream may be resumed in this era; the end of the session is the end of its calls
+        if (
+            era == "legacy"
+        ):  # a cut stream may be resumed in this era; the end of the session is the end of its calls
             await client.http.delete(url, headers=headers(client))
         calling.cancel()
         await asyncio.wait_for(cancelled.wait(), PATIENCE_S)
@@ -159,10 +182,17 @@ async def test_a_client_that_leaves_in_the_middle_of_a_call_cancels_it(era: Era)
 
 async def test_a_client_that_forgets_to_say_that_it_is_initialized_is_served() -> None:
     async with served() as (_, url), httpx2.AsyncClient() as http:
-        frame: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()}
+        frame: dict[str, Any] = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": hello(),
+        }
         opened = await http.post(url, json=frame, headers=ACCEPT)
         session = {**ACCEPT, "mcp-session-id": opened.headers["mcp-session-id"]}
-        reply = await http.post(url, json={"jsonrpc": "2.0", "id": 2, "method": "tools/list"}, headers=session)
+        reply = await http.post(
+            url, json={"jsonrpc": "2.0", "id": 2, "method": "tools/list"}, headers=session
+        )
         assert messages(reply)[-1]["result"]["tools"]
 
 
@@ -205,7 +235,9 @@ async def test_a_store_keeps_no_large_message_and_few_bytes_in_all() -> None:
             await store.store_event(stream, answer(200_000))
         assert await store.replay_events_after("s/0" if stream == "s" else "t/0", hear) == stream
         assert 10 <= len(heard) <= MAX_BYTES // 200_000
-    assert await store.replay_events_after("s/0", hear) is None, "the stream used last is kept longest"
+    assert await store.replay_events_after("s/0", hear) is None, (
+        "the stream used last is kept longest"
+    )
 
 
 async def test_what_all_sessions_keep_is_bounded_and_goes_with_them() -> None:
@@ -221,7 +253,9 @@ async def test_what_all_sessions_keep_is_bounded_and_goes_with_them() -> None:
             await stores[number].store_event(stream, answer)
         assert together.held_bytes <= 1_000_000
     assert together.held_bytes > 700_000
-    assert await stores[0].replay_events_after("1/0", hear) is None, "the session that was quiet for longest"
+    assert await stores[0].replay_events_after("1/0", hear) is None, (
+        "the session that was quiet for longest"
+    )
     assert heard == []
     assert await stores[-1].replay_events_after("2/0", hear) == "2"
     assert len(heard) == 1
@@ -268,7 +302,9 @@ async def test_only_resources_that_somebody_watches_are_told() -> None:
     sessions, one, two = SessionRegistry(), Deaf(reads=True), Deaf(reads=True)
     mine = Session(subscriptions={"outer": {"inner"}})
     sessions.add(Connection.for_loop(one), mine)
-    sessions.add(Connection.for_loop(two), Session(subscriptions={"outer": {"inner"}, "own": {"own"}}))
+    sessions.add(
+        Connection.for_loop(two), Session(subscriptions={"outer": {"inner"}, "own": {"own"}})
+    )
     for number in range(10_000):
         sessions.notify_resource_updated(f"nobody's {number}")
     sessions.notify_resource_updated("outer", mine.id)
@@ -279,15 +315,23 @@ async def test_only_resources_that_somebody_watches_are_told() -> None:
     await sessions.close()
 
 
-async def test_a_client_can_subscribe_to_so_many_resources_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_can_subscribe_to_so_many_resources_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sessions_module, "MAX_SUBSCRIPTIONS", 1)
     resources = [{"uri": uri, "name": uri} for uri in ("a://1", "a://2")]
     backend = fake("run", resources=resources)
     backend.on("resources/subscribe", lambda params, how: {})
-    async with gateway_over({"s": backend}) as gateway, serve_http(gateway) as url, raw_http(url, "legacy") as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "legacy") as client,
+    ):
         assert "result" in await client.request("resources/subscribe", {"uri": "a://1"})
         for uri in ("a://2", "a://" + "x" * MAX_URI_CHARS):
-            assert (await client.request("resources/subscribe", {"uri": uri}))["error"]["code"] == -32602
+            assert (await client.request("resources/subscribe", {"uri": uri}))["error"][
+                "code"
+            ] == -32602
 
 
 async def test_an_own_instance_tells_only_its_own_session() -> None:
@@ -295,7 +339,9 @@ async def test_an_own_instance_tells_only_its_own_session() -> None:
     own = asyncio.Queue[ResourceUpdated]()
     async with gateway_over({"s": backend}) as gateway:
         gateway.upstreams["s"].isolated = True
-        gateway.bus.subscribe(lambda event: own.put_nowait(event) if isinstance(event, ResourceUpdated) else None)
+        gateway.bus.subscribe(
+            lambda event: own.put_nowait(event) if isinstance(event, ResourceUpdated) else None
+        )
         await gateway.upstreams["s"].request("tools/call", {"name": "run"}, session="mine")
         backend.say("notifications/resources/updated", {"uri": "a://1"})
         assert {own.get_nowait().session, own.get_nowait().session} == {"", "mine"}

@@ -1,4 +1,5 @@
-"""Clients over HTTP that drip, send without end or do not read: each is ended, and nobody else notices."""
+"""Clients over HTTP that drip, send without end or do not read: each is ended, and nobody else
+notices."""
 
 import asyncio
 import gc
@@ -48,7 +49,9 @@ async def served(
 
 
 @asynccontextmanager
-async def plain(port: int, **options: Any) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def plain(
+    port: int, **options: Any
+) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, **options)
     try:
         yield reader, writer
@@ -92,7 +95,9 @@ def posting(*headers: str) -> bytes:
 def calling(tool: str, session: str = "") -> bytes:
     """A whole call by a client that sees every tool: of a session, or modern."""
     params = {"_meta": {} if session else envelope(), "name": tool, "arguments": {}}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    body = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    ).encode()
     about = f"mcp-protocol-version: {MODERN}", "mcp-method: tools/call", f"mcp-name: {tool}"
     if session:
         about = f"mcp-session-id: {session}", f"mcp-protocol-version: {LEGACY}"
@@ -138,7 +143,9 @@ async def test_a_request_that_drips_is_ended(
                     await reader.read()
         async with raw_http(url, "legacy") as client:
             assert await result(client, "ping") == {}
-    assert not [one for one in caplog.records if one.levelno >= logging.ERROR], "nobody's fault is no error of ours"
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR], (
+        "nobody's fault is no error of ours"
+    )
 
 
 async def test_the_second_request_of_a_connection_may_drip_no_more_than_the_first() -> None:
@@ -162,7 +169,9 @@ async def test_a_large_upload_on_a_slow_line_goes_through() -> None:
             writer.write(body[start : start + 3_000])
             await writer.drain()
             await asyncio.sleep(0.03)
-        assert loop.time() - begun > 3 * patience.request_s, "it took longer than a request may that brings nothing"
+        assert loop.time() - begun > 3 * patience.request_s, (
+            "it took longer than a request may that brings nothing"
+        )
         async with asyncio.timeout(PATIENCE_S):
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
 
@@ -186,7 +195,10 @@ async def test_headers_without_end_are_refused() -> None:
 
 @pytest.mark.parametrize("framing", ["content-length: 99999999999", "transfer-encoding: chunked"])
 async def test_a_body_that_is_too_large_is_refused_before_it_has_arrived(framing: str) -> None:
-    async with served(ConnectionLimits(), max_request_bytes=1_000) as (_, port), plain(port) as (reader, writer):
+    async with (
+        served(ConnectionLimits(), max_request_bytes=1_000) as (_, port),
+        plain(port) as (reader, writer),
+    ):
         writer.write(posting(framing))
         if "chunked" in framing:
             writer.write(b"7d0\r\n" + b" " * 2_000 + b"\r\n")
@@ -197,7 +209,10 @@ async def test_a_body_that_is_too_large_is_refused_before_it_has_arrived(framing
 
 async def test_a_body_without_end_is_cut_off() -> None:
     patience = ConnectionLimits(max_discarded_bytes=100_000)
-    async with served(patience, max_request_bytes=1_000) as (_, port), plain(port) as (_reader, writer):
+    async with (
+        served(patience, max_request_bytes=1_000) as (_, port),
+        plain(port) as (_reader, writer),
+    ):
         writer.write(posting("transfer-encoding: chunked"))
         with pytest.raises(ConnectionError):
             await sending_for_ever(writer, b"7d0\r\n" + b" " * 2_000 + b"\r\n")
@@ -215,7 +230,10 @@ async def test_a_client_that_asks_for_two_things_at_once_and_hangs_up_ends_both(
 
     backend = fake("run")
     backend.on_call("run", run)
-    async with served(ConnectionLimits(), backend, Config(exposure="full")) as (_, port), asyncio.timeout(PATIENCE_S):
+    async with (
+        served(ConnectionLimits(), backend, Config(exposure="full")) as (_, port),
+        asyncio.timeout(PATIENCE_S),
+    ):
         async with plain(port) as (_, writer):
             writer.write(calling("run") + calling("run"))
             await begun.wait()
@@ -223,14 +241,22 @@ async def test_a_client_that_asks_for_two_things_at_once_and_hangs_up_ends_both(
 
 
 async def test_whoever_asks_for_another_protocol_gets_this_one_and_leaves_nothing_behind() -> None:
-    upgrade = "connection: Upgrade", "upgrade: websocket", "sec-websocket-version: 13", "sec-websocket-key: eA=="
-    # Others' may still lie about where many tests ran in this process, and looking goes through every object of it.
+    upgrade = (
+        "connection: Upgrade",
+        "upgrade: websocket",
+        "sec-websocket-version: 13",
+        "sec-websocket-key: eA==",
+    )
+    # Others' may still lie about where many tests ran in this process, and looking goes through
+    # every object of it.
     others = _connections()
     async with served() as (_, port), asyncio.timeout(4 * PATIENCE_S):
         for _ in range(3):
             async with plain(port) as (reader, writer):
                 writer.write(posting(*upgrade).replace(b"POST", b"GET"))
-                assert b" 400 " in await reader.readuntil(b"\r\n\r\n")  # this is no session's, as of any GET
+                assert b" 400 " in await reader.readuntil(
+                    b"\r\n\r\n"
+                )  # this is no session's, as of any GET
         while _connections() - others:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.02)
 
@@ -253,8 +279,13 @@ async def test_what_is_around_a_body_has_an_end(opening: bytes, piece: bytes) ->
 
 
 async def test_what_comes_after_a_body_says_nothing_of_who_it_is() -> None:
-    async with served(ConnectionLimits(), token="right") as (_, port), plain(port) as (reader, writer):
-        writer.write(posting("transfer-encoding: chunked") + b"0\r\nauthorization: Bearer right\r\n\r\n")
+    async with (
+        served(ConnectionLimits(), token="right") as (_, port),
+        plain(port) as (reader, writer),
+    ):
+        writer.write(
+            posting("transfer-encoding: chunked") + b"0\r\nauthorization: Bearer right\r\n\r\n"
+        )
         async with asyncio.timeout(PATIENCE_S):
             assert b" 401 " in await reader.readuntil(b"\r\n\r\n")
 
@@ -262,9 +293,17 @@ async def test_what_comes_after_a_body_says_nothing_of_who_it_is() -> None:
 @pytest.mark.parametrize("depth", [500, 900, 100_000])
 async def test_json_that_is_too_deep_is_an_answer(depth: int) -> None:
     async with served(ConnectionLimits()) as (url, port):
-        for about in ((), (f"mcp-protocol-version: {MODERN}", "mcp-method: tools/call", "mcp-name: call_tool")):
+        for about in (
+            (),
+            (f"mcp-protocol-version: {MODERN}", "mcp-method: tools/call", "mcp-name: call_tool"),
+        ):
             start = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"call_tool","_meta":'
-            nested = b'"arguments":{"name":"s.run","arguments":{"a":' + b"[" * depth + b"]" * depth + b"}}}}"
+            nested = (
+                b'"arguments":{"name":"s.run","arguments":{"a":'
+                + b"[" * depth
+                + b"]" * depth
+                + b"}}}}"
+            )
             body = start + json.dumps(envelope()).encode() + b"," + nested
             async with plain(port) as (reader, writer):
                 writer.write(posting(f"content-length: {len(body)}", *about) + body)
@@ -310,7 +349,9 @@ async def test_one_connection_too_many_is_told_to_come_again() -> None:
             assert b"retry-after: " in said
 
 
-async def test_more_requests_than_can_be_read_are_told_to_come_again_and_looking_is_still_possible() -> None:
+async def test_more_requests_than_can_be_read_are_told_to_come_again_and_looking_is_still_possible() -> (
+    None
+):
     waiting, begun = asyncio.Event(), asyncio.Event()
     backend = fake("run", "wait")
 
@@ -320,7 +361,10 @@ async def test_more_requests_than_can_be_read_are_told_to_come_again_and_looking
         return text("waited")
 
     backend.on_call("wait", wait)
-    async with served(ConnectionLimits(), backend, under_way=1) as (url, port), raw_http(url, "modern") as client:
+    async with (
+        served(ConnectionLimits(), backend, under_way=1) as (url, port),
+        raw_http(url, "modern") as client,
+    ):
         first = asyncio.create_task(call(client, "call_tool", name="s.wait"))
         async with asyncio.timeout(PATIENCE_S):
             await begun.wait()
@@ -346,7 +390,9 @@ async def test_nobody_comes_in_uncounted_by_saying_that_it_only_listens(era: Era
         frame = calling("run", session).replace(b"mcp-method: tools/call", lying)
         frame = frame if lying in frame else frame.replace(b"host:", lying + b"\r\nhost:", 1)
         said = b""
-        while b" 503 " not in said:  # all places are taken by those who have sent half of what they want
+        while (
+            b" 503 " not in said
+        ):  # all places are taken by those who have sent half of what they want
             reader, writer = await others.enter_async_context(plain(port))
             writer.write(posting("content-length: 100", "expect: 100-continue"))
             said = await reader.readuntil(b"\r\n\r\n")
@@ -361,15 +407,27 @@ async def test_who_only_looks_has_no_large_body(framing: str) -> None:
     header, body = "content-length: 100000", many
     if framing == "chunks":
         header, body = "transfer-encoding: chunked", b"186a0\r\n" + many + b"\r\n0\r\n\r\n"
-    async with served(ConnectionLimits()) as (_, port), plain(port) as (reader, writer), asyncio.timeout(PATIENCE_S):
+    async with (
+        served(ConnectionLimits()) as (_, port),
+        plain(port) as (reader, writer),
+        asyncio.timeout(PATIENCE_S),
+    ):
         writer.write(posting(header).replace(b"POST", b"GET") + body)
         assert b" 413 " in await reader.readuntil(b"\r\n\r\n")
 
 
-async def test_a_session_that_rests_makes_room_when_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_that_rests_makes_room_when_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(endpoints, "MAX_SESSIONS", 2)
-    async with served(ConnectionLimits()) as (url, port), raw_http(url, "legacy"), raw_http(url, "legacy") as second:
-        greeting = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()}).encode()
+    async with (
+        served(ConnectionLimits()) as (url, port),
+        raw_http(url, "legacy"),
+        raw_http(url, "legacy") as second,
+    ):
+        greeting = json.dumps(
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()}
+        ).encode()
         async with plain(port) as (reader, writer), asyncio.timeout(PATIENCE_S):
             writer.write(posting(f"content-length: {len(greeting)}") + greeting)
             said = await reader.readuntil(b"\r\n\r\n")

@@ -1,4 +1,5 @@
-"""The door over stdin and stdout: nothing but messages leaves it, and nonsense that comes in is answered, not fatal."""
+"""The door over stdin and stdout: nothing but messages leaves it, and nonsense that comes in is
+answered, not fatal."""
 
 import asyncio
 import contextlib
@@ -49,7 +50,9 @@ async def test_no_stray_print_reaches_the_wire(era: Era) -> None:
     async with raw_client([sys.executable, "-c", STDIO_GATEWAY]) as client:
         await (client.handshake() if era == "legacy" else client.discover())
         answered = await client.call("call_tool", name="s.loud", arguments={})
-        assert answered["content"][0]["text"] == "''", "a tool that reads stdin finds it empty, not the wire"
+        assert answered["content"][0]["text"] == "''", (
+            "a tool that reads stdin finds it empty, not the wire"
+        )
         assert (client.noise, client.unasked) == ([], [])
         await client.close_stdin()
         assert await client.ended() == 0
@@ -75,7 +78,10 @@ async def test_no_stray_print_reaches_the_wire(era: Era) -> None:
     ids=lambda value: repr(value)[:40],
 )
 async def test_a_line_that_is_no_message_is_answered(line: bytes, code: int, id: Any) -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
+    async with (
+        gateway_over({"s": fake("run")}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         await client.write(line + b"\n")
         refused = await client.wait_for(lambda message: "error" in message)
         assert (refused["error"]["code"], refused["id"]) == (code, id)
@@ -83,7 +89,10 @@ async def test_a_line_that_is_no_message_is_answered(line: bytes, code: int, id:
 
 
 async def test_empty_lines_are_nothing() -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
+    async with (
+        gateway_over({"s": fake("run")}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         await client.write(b"\n\r\n  \n")
         assert "result" in await client.request("tools/list")
         assert client.unasked == []
@@ -113,10 +122,14 @@ async def test_a_line_that_is_too_long_is_refused_once_and_the_next_is_served(
         assert "10000 bytes" in refused["error"]["message"]
         assert (refused["error"]["code"], refused.get("id")) == (-32600, id)
         assert "result" in await client.request("tools/list")
-        assert not [message for message in client.unasked if "error" in message], "it is refused once"
+        assert not [message for message in client.unasked if "error" in message], (
+            "it is refused once"
+        )
 
 
-@pytest.mark.parametrize("line", [b"nonsense\n", b'{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{}}\n'])
+@pytest.mark.parametrize(
+    "line", [b"nonsense\n", b'{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{}}\n']
+)
 async def test_a_client_that_never_reads_is_not_read_from_and_then_hung_up_on(
     line: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -144,7 +157,10 @@ def test_the_last_answer_is_whole_when_the_process_ends_with_it() -> None:
     ending = threading.Event()
 
     async def served() -> None:
-        async with open_pipe_streams(os.fdopen(ours_in, "rb", 0), os.fdopen(ours_out, "wb", 0)) as (_, sending):
+        async with open_pipe_streams(os.fdopen(ours_in, "rb", 0), os.fdopen(ours_out, "wb", 0)) as (
+            _,
+            sending,
+        ):
             for number in range(2):
                 # More than a pipe holds, less than what is waited for while it is sent.
                 answer = JSONRPCResponse(jsonrpc="2.0", id=number, result={"text": "x" * 60_000})
@@ -157,7 +173,11 @@ def test_the_last_answer_is_whole_when_the_process_ends_with_it() -> None:
             await asyncio.sleep(0)
         ending.set()
 
-    with os.fdopen(theirs_in, "rb") as answers, os.fdopen(theirs_out, "wb"), ThreadPoolExecutor(1) as pool:
+    with (
+        os.fdopen(theirs_in, "rb") as answers,
+        os.fdopen(theirs_out, "wb"),
+        ThreadPoolExecutor(1) as pool,
+    ):
         reading = pool.submit(lambda: (ending.wait(PATIENCE_S), answers.read())[1])
         asyncio.run(served())
         ending.set()
@@ -168,14 +188,20 @@ def test_the_last_answer_is_whole_when_the_process_ends_with_it() -> None:
 async def test_half_a_surrogate_pair_in_a_result_costs_nobody_the_connection() -> None:
     backend = fake("run")
     backend.on_call("run", lambda _: text("cut \ud83d"))
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         answered = await call(client, "call_tool", name="s.run")
         assert answered["result"]["content"][0]["text"] == "cut \ud83d"
         assert "result" in await client.request("tools/list")
 
 
 async def test_the_first_request_must_open_the_conversation() -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, pipes_to(gateway.get_endpoint()) as (reader, writer):
+    async with (
+        gateway_over({"s": fake("run")}) as gateway,
+        pipes_to(gateway.get_endpoint()) as (reader, writer),
+    ):
         client = RawLines(reader, writer, "legacy", {})
         assert (await client.request("tools/list"))["error"]["code"] == -32600
         assert await result(client, "ping") == {}
@@ -185,7 +211,10 @@ async def test_the_first_request_must_open_the_conversation() -> None:
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_handshake_version_is_spoken(version: str) -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, pipes_to(gateway.get_endpoint()) as (reader, writer):
+    async with (
+        gateway_over({"s": fake("run")}) as gateway,
+        pipes_to(gateway.get_endpoint()) as (reader, writer),
+    ):
         client = RawLines(reader, writer, "legacy", {})
         opened = await result(client, "initialize", hello(version))
         assert opened["protocolVersion"] == version
@@ -194,13 +223,21 @@ async def test_every_handshake_version_is_spoken(version: str) -> None:
 
 
 async def test_an_unknown_version_is_answered_with_one_we_speak() -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, pipes_to(gateway.get_endpoint()) as (reader, writer):
+    async with (
+        gateway_over({"s": fake("run")}) as gateway,
+        pipes_to(gateway.get_endpoint()) as (reader, writer),
+    ):
         client = RawLines(reader, writer, "legacy", {})
-        assert (await result(client, "initialize", hello("1999-01-01")))["protocolVersion"] == "2025-11-25"
+        assert (await result(client, "initialize", hello("1999-01-01")))[
+            "protocolVersion"
+        ] == "2025-11-25"
 
 
 async def test_a_modern_request_of_an_unknown_version_is_told_which_are_spoken() -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
+    async with (
+        gateway_over({"s": fake("run")}) as gateway,
+        raw_lines(gateway.get_endpoint(), "modern") as client,
+    ):
         meta = {"io.modelcontextprotocol/protocolVersion": "2031-01-01"}
         error = (await client.request("tools/list", {"_meta": meta}))["error"]
         assert error["code"] == -32022
@@ -252,8 +289,13 @@ async def test_answers_come_as_they_are_ready_not_in_turn() -> None:
 
     backend = fake("slow", "fast")
     backend.on("tools/call", wait)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
-        slow = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.slow"}})
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
+        slow = await client.ask(
+            "tools/call", {"name": "call_tool", "arguments": {"name": "s.slow"}}
+        )
         assert (await call(client, "call_tool", name="s.fast"))["result"] == text("fast")
         release.set()
         assert (await client.answer_to(slow))["result"] == text("slow")

@@ -44,7 +44,10 @@ def test_nothing_is_made_before_the_first_line(path: Path) -> None:
 def test_only_its_owner_can_read_it(path: Path) -> None:
     AuditFile(path, max_bytes=1_000, files=3).append(b"one\n")
     load_or_create_key(path.with_name("key"))
-    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.with_name("key"))] == [0o600, 0o600]
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.with_name("key"))] == [
+        0o600,
+        0o600,
+    ]
 
 
 def test_a_full_file_is_followed_by_another_and_the_oldest_goes(path: Path) -> None:
@@ -52,7 +55,11 @@ def test_a_full_file_is_followed_by_another_and_the_oldest_goes(path: Path) -> N
     lines = [f"{number:049}\n".encode() for number in range(10)]
     for line in lines:
         file.append(line)
-    assert sorted(one.name for one in path.parent.iterdir()) == ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"]
+    assert sorted(one.name for one in path.parent.iterdir()) == [
+        "audit.jsonl",
+        "audit.jsonl.1",
+        "audit.jsonl.2",
+    ]
     assert read(path) == [line.rstrip() for line in lines[4:]]
 
 
@@ -96,7 +103,8 @@ def test_lines_are_read_backwards_across_blocks(path: Path) -> None:
 
 def test_processes_that_write_and_turn_over_together_lose_and_mix_nothing(path: Path) -> None:
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(path), name], stdin=subprocess.PIPE) for name in "abc"
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), name], stdin=subprocess.PIPE)
+        for name in "abc"
     ]
     for writer in writers:
         assert writer.stdin is not None
@@ -104,7 +112,11 @@ def test_processes_that_write_and_turn_over_together_lose_and_mix_nothing(path: 
         writer.stdin.close()
     assert [writer.wait(PATIENCE_S) for writer in writers] == [0, 0, 0]
     assert path.with_name("audit.jsonl.1").exists()
-    wanted = {f"{name}-{number} {'x' * (number % 90)}".encode().rstrip() for name in "abc" for number in range(1_000)}
+    wanted = {
+        f"{name}-{number} {'x' * (number % 90)}".encode().rstrip()
+        for name in "abc"
+        for number in range(1_000)
+    }
     lines = [line.rstrip() for line in read(path)]
     assert len(lines) == 3_000
     assert set(lines) == wanted

@@ -24,7 +24,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "folder" / "habits.sqlite3"
 
 
-def learnt(tool: str = "s.t", query: bytes = b"12345678", weight: float = 1, at: float = NOW) -> LearnedRows:
+def learnt(
+    tool: str = "s.t", query: bytes = b"12345678", weight: float = 1, at: float = NOW
+) -> LearnedRows:
     return LearnedRows(
         (FollowedRow(query, tool, weight, at, b"\x01\x02"),),
         (PairRow("a.first", tool, weight, at),),
@@ -173,7 +175,9 @@ def test_processes_that_write_at_once_lose_nothing(path: Path):
     adding = [subprocess.Popen([sys.executable, "-c", _ADD, str(path)]) for _ in range(3)]
     assert [process.wait(60) for process in adding] == [0, 0, 0]
     store = LearningStore(path)
-    assert store.load("/c") == LearnedRows((FollowedRow(b"12345678", "s.t", 75, 5.0),), (), (UsedRow("s.t", 75, 5.0),))
+    assert store.load("/c") == LearnedRows(
+        (FollowedRow(b"12345678", "s.t", 75, 5.0),), (), (UsedRow("s.t", 75, 5.0),)
+    )
 
 
 def test_a_gateway_can_tell_that_another_has_written(path: Path):
@@ -187,8 +191,12 @@ def test_a_gateway_can_tell_that_another_has_written(path: Path):
 # Whatever lies in its place
 
 
-@pytest.mark.parametrize("content", [b"no database " * 999, b"SQLite format 3\0" + bytes(range(256)) * 64])
-def test_a_file_that_is_no_database_is_set_aside(path: Path, content: bytes, caplog: pytest.LogCaptureFixture):
+@pytest.mark.parametrize(
+    "content", [b"no database " * 999, b"SQLite format 3\0" + bytes(range(256)) * 64]
+)
+def test_a_file_that_is_no_database_is_set_aside(
+    path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+):
     path.parent.mkdir()
     path.write_bytes(content)
     store = LearningStore(path)
@@ -242,11 +250,16 @@ def test_rows_that_say_something_else_are_replaced_by_what_is_learnt(path: Path)
 # A clock that is wrong
 
 
-def test_a_row_that_is_dated_ahead_fades_from_the_next_write_on_and_real_calls_count_beside_it(path: Path):
+def test_a_row_that_is_dated_ahead_fades_from_the_next_write_on_and_real_calls_count_beside_it(
+    path: Path,
+):
     store = LearningStore(path, LearningLimits(half_life_s=30 * DAY))
     store.record({"/c": learnt(at=NOW + 7_300 * DAY)}, now=NOW + 7_300 * DAY)
     store.record({"/c": learnt("s.new", weight=5)}, now=NOW)
-    assert {(row.tool, row.weight, row.at) for row in store.load("/c").used} == {("s.t", 1, NOW), ("s.new", 5, NOW)}
+    assert {(row.tool, row.weight, row.at) for row in store.load("/c").used} == {
+        ("s.t", 1, NOW),
+        ("s.new", 5, NOW),
+    }
     store.record({"/c": learnt(weight=50)}, now=NOW)
     assert learnt(weight=51).used[0] in store.load("/c").used
 
@@ -271,7 +284,9 @@ def test_a_clock_that_was_never_set_puts_no_date_right(path: Path):
 def test_names_with_a_call_each_push_out_nobody(path: Path):
     store = LearningStore(path)
     store.record({"/me": learnt()}, now=NOW)
-    turned_away = store.record({f"/{number}": learnt(at=NOW + 1) for number in range(300)}, now=NOW + 1)
+    turned_away = store.record(
+        {f"/{number}": learnt(at=NOW + 1) for number in range(300)}, now=NOW + 1
+    )
     assert turned_away is not None
     assert len(turned_away) == 201
     assert store.load("/me") == learnt()
@@ -306,7 +321,9 @@ def test_what_was_heard_before_something_was_forgotten_is_not_kept(path: Path):
 
 def test_nothing_of_what_was_forgotten_is_left_in_any_file(path: Path):
     store = LearningStore(path)
-    store.record({f"/{number}": learnt(f"hr.secret_{number}", b"TERMTERM") for number in range(90)}, now=NOW)
+    store.record(
+        {f"/{number}": learnt(f"hr.secret_{number}", b"TERMTERM") for number in range(90)}, now=NOW
+    )
     path.with_name(f"{path.name}.unreadable").write_bytes(b"hr.secret")
     path.with_name(f"{path.name}.unreadable-wal").write_bytes(b"hr.secret")
     forgotten = store.forget()
@@ -342,7 +359,9 @@ def test_the_key_is_made_once_for_its_owner_alone_and_renewed_when_all_is_forgot
     assert ours.get_key() == key
     theirs.forget()
     assert ours.get_key() == theirs.get_key() != key
-    assert sorted(file.name for file in path.parent.iterdir() if "key" in file.name) == ["habits.key"]
+    assert sorted(file.name for file in path.parent.iterdir() if "key" in file.name) == [
+        "habits.key"
+    ]
 
 
 _KEY = """
@@ -355,7 +374,8 @@ print(HabitStore(Path(sys.argv[1])).key().hex())
 
 def test_processes_that_want_a_key_at_once_get_the_same(path: Path):
     asking = [
-        subprocess.Popen([sys.executable, "-c", _KEY, str(path)], stdout=subprocess.PIPE, text=True) for _ in range(4)
+        subprocess.Popen([sys.executable, "-c", _KEY, str(path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
     ]
     assert len({process.communicate(timeout=60)[0] for process in asking}) == 1
 

@@ -104,11 +104,17 @@ def test_where_no_file_can_be_nothing_is_kept_and_that_is_said(
         assert loaded(path) is None
     assert "cannot be written" in caplog.text
     assert "cannot be read" in caplog.text
-    assert [file for file in path.parent.parent.rglob("*") if file.is_file() and file != path.parent] == []
+    assert [
+        file for file in path.parent.parent.rglob("*") if file.is_file() and file != path.parent
+    ] == []
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="permissions do not hold back this user")
-def test_a_folder_that_may_not_be_written_keeps_the_last_index(path: Path, caplog: pytest.LogCaptureFixture):
+@pytest.mark.skipif(
+    sys.platform == "win32" or os.geteuid() == 0, reason="permissions do not hold back this user"
+)
+def test_a_folder_that_may_not_be_written_keeps_the_last_index(
+    path: Path, caplog: pytest.LogCaptureFixture
+):
     IndexFile(path).save(b"last")
     path.parent.chmod(0o500)
     try:

@@ -22,7 +22,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def manifest(server: str = "s", fingerprint: str = "f", tools: int = 2) -> Manifest:
-    rows = tuple(ToolRow(f"t{n}", f"h{n}", b'{"name": "t"}', ("odd", "very odd")[:n]) for n in range(tools))
+    rows = tuple(
+        ToolRow(f"t{n}", f"h{n}", b'{"name": "t"}', ("odd", "very odd")[:n]) for n in range(tools)
+    )
     return Manifest(server, fingerprint, "legacy", b"{}", b'{"prompts": []}', rows, 12.5)
 
 
@@ -99,7 +101,9 @@ def test_two_gateways_write_one_file(path: Path):
     for thread in threads:
         thread.join(60)
     loaded = files[0].load({f"s{number}": "f" for number in range(4)})
-    assert {name: len(found.tools) for name, found in loaded.items()} == {f"s{number}": 9 for number in range(4)}
+    assert {name: len(found.tools) for name, found in loaded.items()} == {
+        f"s{number}": 9 for number in range(4)
+    }
 
 
 @pytest.mark.parametrize("attempt", range(8))
@@ -142,9 +146,13 @@ def works(path: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    "content", [b"not a database " * 1_000, b"SQLite format 3\0" + bytes(range(256)) * 64], ids=["text", "a bad header"]
+    "content",
+    [b"not a database " * 1_000, b"SQLite format 3\0" + bytes(range(256)) * 64],
+    ids=["text", "a bad header"],
 )
-def test_a_file_that_is_no_database_is_set_aside(path: Path, content: bytes, caplog: pytest.LogCaptureFixture):
+def test_a_file_that_is_no_database_is_set_aside(
+    path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+):
     path.parent.mkdir()
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
@@ -154,7 +162,9 @@ def test_a_file_that_is_no_database_is_set_aside(path: Path, content: bytes, cap
     assert works(path)
 
 
-def test_the_database_of_another_program_is_set_aside_unharmed(path: Path, caplog: pytest.LogCaptureFixture):
+def test_the_database_of_another_program_is_set_aside_unharmed(
+    path: Path, caplog: pytest.LogCaptureFixture
+):
     path.parent.mkdir()
     with sqlite3.connect(path) as db:
         db.execute("create table tools (precious text)")
@@ -162,7 +172,9 @@ def test_the_database_of_another_program_is_set_aside_unharmed(path: Path, caplo
         db.execute("pragma user_version = 1")
     assert works(path)
     assert "another program" in caplog.text
-    assert sqlite3.connect(aside(path)).execute("select precious from tools").fetchall() == [("data",)]
+    assert sqlite3.connect(aside(path)).execute("select precious from tools").fetchall() == [
+        ("data",)
+    ]
 
 
 def test_an_empty_file_is_a_new_one(path: Path, caplog: pytest.LogCaptureFixture):
@@ -172,7 +184,9 @@ def test_an_empty_file_is_a_new_one(path: Path, caplog: pytest.LogCaptureFixture
     assert caplog.text == ""
 
 
-def test_another_layout_of_our_own_is_begun_anew_in_place(path: Path, caplog: pytest.LogCaptureFixture):
+def test_another_layout_of_our_own_is_begun_anew_in_place(
+    path: Path, caplog: pytest.LogCaptureFixture
+):
     ManifestStore(path).save(manifest())
     with sqlite3.connect(path) as db:
         db.execute("drop table tools")
@@ -185,7 +199,9 @@ def test_another_layout_of_our_own_is_begun_anew_in_place(path: Path, caplog: py
 def test_the_first_layout_kept_an_index_here_and_it_is_dropped(path: Path):
     ManifestStore(path).close()
     with sqlite3.connect(path) as db:
-        db.execute("create table indexes (id integer primary key check (id = 1), body blob not null)")
+        db.execute(
+            "create table indexes (id integer primary key check (id = 1), body blob not null)"
+        )
         db.execute("insert into indexes values (1, ?)", (bytes(100_000),))
         db.execute("pragma user_version = 1")
     assert works(path)
@@ -194,7 +210,9 @@ def test_the_first_layout_kept_an_index_here_and_it_is_dropped(path: Path):
     assert not aside(path).exists()
 
 
-def test_a_table_that_is_gone_is_found_out_when_it_is_read(path: Path, caplog: pytest.LogCaptureFixture):
+def test_a_table_that_is_gone_is_found_out_when_it_is_read(
+    path: Path, caplog: pytest.LogCaptureFixture
+):
     ManifestStore(path).save(manifest())
     with sqlite3.connect(path) as db:
         db.execute("drop table tools")
@@ -205,7 +223,9 @@ def test_a_table_that_is_gone_is_found_out_when_it_is_read(path: Path, caplog: p
     assert manifests.load(ALL) == {"s": manifest()}
 
 
-def test_pages_that_are_damaged_are_found_out_when_they_are_read(path: Path, caplog: pytest.LogCaptureFixture):
+def test_pages_that_are_damaged_are_found_out_when_they_are_read(
+    path: Path, caplog: pytest.LogCaptureFixture
+):
     first = ManifestStore(path)
     for number in range(60):
         first.save(manifest(f"s{number}", tools=40))
@@ -231,7 +251,9 @@ def test_a_file_that_was_cut_short_is_begun_anew(path: Path):
     assert manifests.load(ALL) == {"s": manifest()}
 
 
-def test_a_locked_file_is_left_alone_and_nothing_waits_for_it(path: Path, caplog: pytest.LogCaptureFixture):
+def test_a_locked_file_is_left_alone_and_nothing_waits_for_it(
+    path: Path, caplog: pytest.LogCaptureFixture
+):
     first = ManifestStore(path)
     first.save(manifest())
     first.close()
@@ -270,7 +292,9 @@ def test_where_no_file_can_be_memory_takes_its_place(
     assert "nothing will be remembered" in caplog.text
 
 
-def test_a_closed_file_answers_nothing_and_is_not_set_aside(path: Path, caplog: pytest.LogCaptureFixture):
+def test_a_closed_file_answers_nothing_and_is_not_set_aside(
+    path: Path, caplog: pytest.LogCaptureFixture
+):
     manifests = ManifestStore(path)
     manifests.save(manifest())
     manifests.close()

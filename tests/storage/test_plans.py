@@ -33,20 +33,28 @@ async def test_the_same_plan_adds_up_and_keeps_what_it_was_for(database: Databas
     assert row == replace(PLAN, tools='{"x.y":"h"}', runs=2)
 
 
-async def test_each_scope_and_all_together_are_bounded_and_the_longest_unused_go(database: Database):
+async def test_each_scope_and_all_together_are_bounded_and_the_longest_unused_go(
+    database: Database,
+):
     rows = [
-        replace(PLAN, id=f"{scope}{n}", scope=scope, used_at=float(n)) for scope in ("a/1", "b/1") for n in range(5)
+        replace(PLAN, id=f"{scope}{n}", scope=scope, used_at=float(n))
+        for scope in ("a/1", "b/1")
+        for n in range(5)
     ]
     await database.write(lambda db: plans.add_plans(db, rows, per_scope=3, total=4))
     kept = [
-        row.id for scope in ("a/1", "b/1") for row in await database.read(lambda db, s=scope: plans.load_plans(db, s))
+        row.id
+        for scope in ("a/1", "b/1")
+        for row in await database.read(lambda db, s=scope: plans.load_plans(db, s))
     ]
     assert kept == ["a/14", "a/13", "b/14", "b/13"]
 
 
 async def test_a_profile_is_forgotten_and_one_that_is_named_like_it_is_not(database: Database):
     scopes = ("w_rk/me", "work/me", "w_rk2/me")
-    await database.write(lambda db: plans.add_plans(db, [replace(PLAN, id=scope, scope=scope) for scope in scopes]))
+    await database.write(
+        lambda db: plans.add_plans(db, [replace(PLAN, id=scope, scope=scope) for scope in scopes])
+    )
     assert await database.write(lambda db: plans.forget_plans(db, "w_rk")) == 1
     assert await database.write(lambda db: plans.forget_plans(db)) == 2
 

@@ -32,7 +32,9 @@ PATIENCE_S = 20
 HOSTILE = "NUL \x00, half a pair \ud800, the other \udfff, both \ud83d\ude00, \x1a0000, ü, 漢, 😀, ' \" \\ %s :x"
 
 
-def call(at: float = NOW, server: str = "s", tool: str = "t", ok: bool = True, **more: Any) -> CallRow:
+def call(
+    at: float = NOW, server: str = "s", tool: str = "t", ok: bool = True, **more: Any
+) -> CallRow:
     return CallRow(at, server, tool, "hash", 12.5, ok, **more)
 
 
@@ -48,21 +50,33 @@ def count(
     return DailyRow(day, server, tool, bucket, calls, successes, at)
 
 
-def session(name: str = "one", shown: int = 10, listing: int = 100, at: float = NOW, answers: int = 1) -> LedgerRow:
+def session(
+    name: str = "one", shown: int = 10, listing: int = 100, at: float = NOW, answers: int = 1
+) -> LedgerRow:
     return LedgerRow(name, "claude", "default", NOW - 50, at, listing, shown, answers)
 
 
 def offering(
     server: str = "s", *tools: str, at: float = NOW, fingerprint: str = "f", category: str = "c"
 ) -> KnownServer:
-    rows = tuple(ToolRow(name, f"hash of {name}", b"\x00{}\xff", ("a warning", "another")) for name in tools)
+    rows = tuple(
+        ToolRow(name, f"hash of {name}", b"\x00{}\xff", ("a warning", "another")) for name in tools
+    )
     manifest = Manifest(server, fingerprint, "modern", b"hello", b"offers", rows, at)
-    return KnownServer(manifest, server.title(), category, tuple(KnownTool(t, f"hash of {t}", category) for t in tools))
+    return KnownServer(
+        manifest,
+        server.title(),
+        category,
+        tuple(KnownTool(t, f"hash of {t}", category) for t in tools),
+    )
 
 
 @contextlib.asynccontextmanager
-async def following(record: GatewayStore, origin: str) -> AsyncGenerator["asyncio.Queue[ChangeNotification]"]:
-    """What a record reports, from when it has caught up: what is told before that may be told twice."""
+async def following(
+    record: GatewayStore, origin: str
+) -> AsyncGenerator["asyncio.Queue[ChangeNotification]"]:
+    """What a record reports, from when it has caught up: what is told before that may be told
+    twice."""
     heard: asyncio.Queue[ChangeNotification] = asyncio.Queue()
     await record.open()
     caught_up = asyncio.Event()
@@ -108,10 +122,16 @@ async def test_what_was_used_is_there_for_whoever_opens_the_record_next(new_reco
 
 
 async def test_counts_add_up_and_moments_only_move_forward(record: GatewayStore):
-    await record.add_usage([], [count(calls=2, successes=1, at=NOW)], [session(shown=10, listing=100)])
-    await record.add_usage([], [count(calls=3, successes=3, at=NOW - 5)], [session(shown=5, listing=90, at=NOW + 1)])
+    await record.add_usage(
+        [], [count(calls=2, successes=1, at=NOW)], [session(shown=10, listing=100)]
+    )
+    await record.add_usage(
+        [], [count(calls=3, successes=3, at=NOW - 5)], [session(shown=5, listing=90, at=NOW + 1)]
+    )
     assert await record.load_daily_usage(TODAY) == [count(calls=5, successes=4, at=NOW)]
-    assert await record.load_ledger_sessions() == [session(shown=15, listing=100, at=NOW + 1, answers=2)]
+    assert await record.load_ledger_sessions() == [
+        session(shown=15, listing=100, at=NOW + 1, answers=2)
+    ]
 
 
 async def test_the_same_row_twice_in_one_batch_adds_up_too(record: GatewayStore):
@@ -123,7 +143,9 @@ async def test_the_same_row_twice_in_one_batch_adds_up_too(record: GatewayStore)
 async def test_a_batch_is_written_as_a_whole_or_not_at_all(record: GatewayStore):
     impossible: Any = None
     with pytest.raises(Exception, match=r"."):
-        await record.add_usage([call()], [count(), dataclasses.replace(count(), calls=impossible)], [session()])
+        await record.add_usage(
+            [call()], [count(), dataclasses.replace(count(), calls=impossible)], [session()]
+        )
     assert await record.load_calls() == []
     assert await record.load_daily_usage(0) == []
     await record.add_usage([call()], [count()], [session()])
@@ -138,7 +160,9 @@ async def test_nothing_to_add_opens_nothing(record: GatewayStore):
 
 async def test_calls_come_newest_first_in_pages_and_by_what_they_were(record: GatewayStore):
     await record.add_usage(
-        [call(at=NOW + n, server="ab"[n % 2], tool="xyz"[n % 3], ok=n % 4 != 0) for n in range(12)], [], []
+        [call(at=NOW + n, server="ab"[n % 2], tool="xyz"[n % 3], ok=n % 4 != 0) for n in range(12)],
+        [],
+        [],
     )
     every = await record.load_calls()
     assert [row.at - NOW for row in every] == list(range(11, -1, -1))
@@ -155,7 +179,9 @@ async def test_calls_come_newest_first_in_pages_and_by_what_they_were(record: Ga
 
 
 async def test_daily_use_begins_with_the_day_it_is_asked_for(record: GatewayStore):
-    await record.add_usage([], [count(day=TODAY - 1), count(), count(tool="u"), count(bucket=-1)], [])
+    await record.add_usage(
+        [], [count(day=TODAY - 1), count(), count(tool="u"), count(bucket=-1)], []
+    )
     assert {row.day for row in await record.load_daily_usage(TODAY)} == {TODAY}
     assert len(await record.load_daily_usage(TODAY)) == 3
     assert len(await record.load_daily_usage(TODAY - 1)) == 4
@@ -179,7 +205,9 @@ async def test_large_batches_are_no_other_than_small_ones(record: GatewayStore):
 
 
 async def test_what_is_forgotten_is_gone_for_one_server_or_for_all(record: GatewayStore):
-    await record.add_usage([call(), call(server="other")], [count(), count(server="other")], [session()])
+    await record.add_usage(
+        [call(), call(server="other")], [count(), count(server="other")], [session()]
+    )
     assert await record.forget_usage("s") == 2
     assert [row.server for row in await record.load_calls()] == ["other"]
     assert [row.server for row in await record.load_daily_usage(0)] == ["other"]
@@ -207,7 +235,10 @@ async def test_two_gateways_that_write_at_once_lose_nothing(new_record: NewRecor
 
 async def test_who_is_cancelled_while_writing_stops_nobody_else(record: GatewayStore):
     await record.open()
-    writers = [asyncio.create_task(record.add_usage([call() for _ in range(500)], [], [])) for _ in range(6)]
+    writers = [
+        asyncio.create_task(record.add_usage([call() for _ in range(500)], [], []))
+        for _ in range(6)
+    ]
     await asyncio.sleep(0)
     for writer in writers[::2]:
         writer.cancel()
@@ -250,7 +281,9 @@ async def test_pruning_drops_what_is_too_old(record: GatewayStore):
 
 async def test_sessions_that_are_dropped_still_count_in_the_total(record: GatewayStore):
     await record.add_usage(
-        [], [], [session("old", at=NOW - 91 * DAY), session("older", at=NOW - 99 * DAY), session("new")]
+        [],
+        [],
+        [session("old", at=NOW - 91 * DAY), session("older", at=NOW - 99 * DAY), session("new")],
     )
     total = await record.load_ledger_total()
     assert total.sessions == 3
@@ -272,7 +305,9 @@ async def test_pruning_keeps_the_latest_of_too_many_calls(record: GatewayStore):
     assert (await record.load_calls())[0].id > 10  # no id is given twice
 
 
-async def test_a_tool_that_is_long_gone_is_forgotten_and_one_that_is_there_is_not(record: GatewayStore):
+async def test_a_tool_that_is_long_gone_is_forgotten_and_one_that_is_there_is_not(
+    record: GatewayStore,
+):
     await record.save_servers([offering("s", "stays", "goes")], origin="a")
     await record.save_servers([offering("s", "stays", at=NOW + 1)], origin="a")
     await record.prune(Retention(daily_days=10), NOW + 20 * DAY)
@@ -287,14 +322,19 @@ async def test_what_a_server_offers_is_found_by_its_fingerprint_as_it_was(new_re
     await new_record().save_servers([given, offering("other", "x")], origin="a")
     record = new_record()
     assert await record.load_manifests({"s": "f"}, {}) == {"s": given.manifest}
-    assert set(await record.load_manifests({"s": "f", "other": "f", "third": "f"}, {})) == {"s", "other"}
+    assert set(await record.load_manifests({"s": "f", "other": "f", "third": "f"}, {})) == {
+        "s",
+        "other",
+    }
     assert await record.load_manifests({"s": "another"}, {}) == {}
     assert await record.load_manifests({"s": "f"}, {"s": NOW}) == {}
     assert set(await record.load_manifests({"s": "f"}, {"s": NOW - 1})) == {"s"}
     assert await record.load_manifests({}, {}) == {}
 
 
-async def test_a_tool_has_a_first_and_a_last_moment_and_is_marked_when_it_is_gone(record: GatewayStore):
+async def test_a_tool_has_a_first_and_a_last_moment_and_is_marked_when_it_is_gone(
+    record: GatewayStore,
+):
     await record.save_servers([offering("s", "stays", "goes")], origin="a")
     await record.save_servers([offering("s", "stays", "comes", at=NOW + 10)], origin="a")
     assert await record.load_tool_history("s") == [
@@ -304,24 +344,35 @@ async def test_a_tool_has_a_first_and_a_last_moment_and_is_marked_when_it_is_gon
     ]
     await record.save_servers([offering("s", "stays", "goes", at=NOW + 20)], origin="a")
     seen = {tool.tool: tool for tool in await record.load_tool_history()}
-    assert (seen["goes"].gone, seen["goes"].first_seen, seen["goes"].last_seen) == (False, NOW, NOW + 20)
+    assert (seen["goes"].gone, seen["goes"].first_seen, seen["goes"].last_seen) == (
+        False,
+        NOW,
+        NOW + 20,
+    )
     assert await record.load_tool_history("nobody") == []
 
 
 async def test_a_definition_that_changes_is_counted(record: GatewayStore):
     first = offering("s", "t")
     changed = KnownServer(
-        dataclasses.replace(first.manifest, listed_at=NOW + 1), "S", "c", (KnownTool("t", "another hash", "d"),)
+        dataclasses.replace(first.manifest, listed_at=NOW + 1),
+        "S",
+        "c",
+        (KnownTool("t", "another hash", "d"),),
     )
     await record.save_servers([first], origin="a")
     await record.save_servers([changed], origin="a")
-    assert await record.load_tool_history() == [ToolHistory("s", "t", "another hash", "d", NOW, NOW + 1, False, 1)]
+    assert await record.load_tool_history() == [
+        ToolHistory("s", "t", "another hash", "d", NOW, NOW + 1, False, 1)
+    ]
 
 
 async def test_the_same_listing_again_only_moves_the_last_moment(record: GatewayStore):
     await record.save_servers([offering("s", "t")], origin="a")
     await record.save_servers([offering("s", "t", at=NOW + 5)], origin="a")
-    assert [(tool.first_seen, tool.last_seen) for tool in await record.load_tool_history()] == [(NOW, NOW + 5)]
+    assert [(tool.first_seen, tool.last_seen) for tool in await record.load_tool_history()] == [
+        (NOW, NOW + 5)
+    ]
     assert (await record.load_manifests({"s": "f"}, {}))["s"].listed_at == NOW + 5
 
 
@@ -336,10 +387,14 @@ async def test_an_older_listing_that_comes_late_changes_nothing(record: GatewayS
 async def test_a_wrong_clock_does_not_have_the_last_word(record: GatewayStore):
     await record.save_servers([offering("s", "ahead", at=NOW * 10)], origin="a")
     await record.save_servers([offering("s", "true", at=NOW)], origin="b")
-    assert [tool.name for tool in (await record.load_manifests({"s": "f"}, {}))["s"].tools] == ["true"]
+    assert [tool.name for tool in (await record.load_manifests({"s": "f"}, {}))["s"].tools] == [
+        "true"
+    ]
 
 
-async def test_gateways_with_different_configurations_do_not_overwrite_each_other(record: GatewayStore):
+async def test_gateways_with_different_configurations_do_not_overwrite_each_other(
+    record: GatewayStore,
+):
     await record.save_servers([offering("s", "a", fingerprint="one")], origin="a")
     await record.save_servers([offering("s", "b", fingerprint="two")], origin="b")
     for fingerprint, tool in (("one", "a"), ("two", "b")):
@@ -349,7 +404,9 @@ async def test_gateways_with_different_configurations_do_not_overwrite_each_othe
 
 async def test_configurations_that_come_and_go_do_not_pile_up(record: GatewayStore):
     for number in range(8):
-        await record.save_servers([offering("s", "t", fingerprint=f"f{number}", at=NOW + number)], origin="a")
+        await record.save_servers(
+            [offering("s", "t", fingerprint=f"f{number}", at=NOW + number)], origin="a"
+        )
     kept = [number for number in range(8) if await record.load_manifests({"s": f"f{number}"}, {})]
     assert kept == [4, 5, 6, 7]
 
@@ -366,7 +423,10 @@ async def test_several_gateways_may_save_one_server_at_once(new_record: NewRecor
         )
     found = await records[0].load_manifests({"s": "f"}, {})
     assert found == {"s": offers[2].manifest}
-    assert [tool.tool for tool in await records[1].load_tool_history() if not tool.gone] == ["both", "t2"]
+    assert [tool.tool for tool in await records[1].load_tool_history() if not tool.gone] == [
+        "both",
+        "t2",
+    ]
 
 
 async def test_a_catalog_of_thousands_is_saved_at_once(record: GatewayStore):
@@ -389,8 +449,12 @@ async def test_a_server_without_tools_is_known_too(record: GatewayStore):
 async def test_categories_are_replaced_whole(new_record: NewRecord):
     record = new_record()
     assert await record.load_categories() == []
-    await record.save_categories([CategoryRow("web", "Web", "Pages.", 3, 1), CategoryRow("a", "A", "B", 1, 1)])
-    await record.save_categories([CategoryRow("web", "The web", "Pages.", 4, 2), CategoryRow("data", "Data", "Rows.")])
+    await record.save_categories(
+        [CategoryRow("web", "Web", "Pages.", 3, 1), CategoryRow("a", "A", "B", 1, 1)]
+    )
+    await record.save_categories(
+        [CategoryRow("web", "The web", "Pages.", 4, 2), CategoryRow("data", "Data", "Rows.")]
+    )
     expected = [CategoryRow("data", "Data", "Rows."), CategoryRow("web", "The web", "Pages.", 4, 2)]
     assert await new_record().load_categories() == expected
 
@@ -411,10 +475,15 @@ async def test_gateways_that_compute_tiers_at_once_leave_one_computation(new_rec
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(
             *(
-                record.save_tiers([TierRow("s", f"t{m}", n, "hot") for m in range(50)], at=NOW + n, origin=str(n))
+                record.save_tiers(
+                    [TierRow("s", f"t{m}", n, "hot") for m in range(50)], at=NOW + n, origin=str(n)
+                )
                 for n, record in enumerate(records)
             ),
-            *(record.save_categories([CategoryRow("web", str(n), "")]) for n, record in enumerate(records)),
+            *(
+                record.save_categories([CategoryRow("web", str(n), "")])
+                for n, record in enumerate(records)
+            ),
         )
     at, rows = await records[0].load_tiers()
     assert {row.score for row in rows} == {at - NOW}
@@ -425,18 +494,32 @@ async def test_gateways_that_compute_tiers_at_once_leave_one_computation(new_rec
 # Hostile text
 
 
-@pytest.mark.parametrize("name", [HOSTILE, "x" * 100_000, HOSTILE * 500, ""], ids=["odd", "long", "both", "empty"])
+@pytest.mark.parametrize(
+    "name", [HOSTILE, "x" * 100_000, HOSTILE * 500, ""], ids=["odd", "long", "both", "empty"]
+)
 async def test_any_name_comes_back_as_it_was(record: GatewayStore, name: str):
     given = CallRow(NOW, name, name, name, 1.0, True, False, name, name, name)
     daily = DailyRow(TODAY, name, name, 1, 1, 1, NOW)
     ledger = LedgerRow(name, name, name, NOW, NOW, 1)
     await record.add_usage([given], [daily, daily], [ledger, ledger])
-    assert [dataclasses.replace(row, id=0) for row in await record.load_calls(server=name, tool=name)] == [given]
+    assert [
+        dataclasses.replace(row, id=0) for row in await record.load_calls(server=name, tool=name)
+    ] == [given]
     assert await record.load_daily_usage(0) == [dataclasses.replace(daily, calls=2, successes=2)]
     assert await record.load_ledger_sessions() == [ledger]
 
-    manifest = Manifest(name, name, name, b"\x00", b"", (ToolRow(name, name, b"\x00", (name,) if name else ()),), NOW)
-    await record.save_servers([KnownServer(manifest, name, name, (KnownTool(name, name, name),))], origin="a")
+    manifest = Manifest(
+        name,
+        name,
+        name,
+        b"\x00",
+        b"",
+        (ToolRow(name, name, b"\x00", (name,) if name else ()),),
+        NOW,
+    )
+    await record.save_servers(
+        [KnownServer(manifest, name, name, (KnownTool(name, name, name),))], origin="a"
+    )
     assert await record.load_manifests({name: name}, {}) == {name: manifest}
     assert await record.load_tool_history(name) == [ToolHistory(name, name, name, name, NOW, NOW)]
 
@@ -511,7 +594,9 @@ async def test_following_ends_when_it_is_cancelled_and_may_begin_again(new_recor
 async def test_the_record_opens_once_however_many_ask(record: GatewayStore):
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(
-            *(record.open() for _ in range(5)), record.add_usage([call()], [], []), record.load_calls()
+            *(record.open() for _ in range(5)),
+            record.add_usage([call()], [], []),
+            record.load_calls(),
         )
     assert len(await record.load_calls()) == 1
 

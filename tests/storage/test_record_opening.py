@@ -1,4 +1,5 @@
-"""Opening the record: by any spelling of its URL, by many at once, and in spite of what lies in its place."""
+"""Opening the record: by any spelling of its URL, by many at once, and in spite of what lies in its
+place."""
 
 import asyncio
 import contextlib
@@ -56,7 +57,9 @@ async def unavailable(record: GatewayStore) -> StoreUnavailable:
         ),
     ],
 )
-def test_postgresql_is_spelt_in_several_ways_and_shown_without_a_password(url: str, dsn: str, shown: str):
+def test_postgresql_is_spelt_in_several_ways_and_shown_without_a_password(
+    url: str, dsn: str, shown: str
+):
     address = parse_address(url, None)
     assert isinstance(address, PostgresAddress)
     assert (address.dsn, address.display_name) == (dsn, shown)
@@ -111,7 +114,9 @@ async def test_what_cannot_be_used_is_refused_with_advice_that_repeats_no_passwo
 
 
 async def test_sslmode_is_understood(postgres: PostgresDatabase):
-    error = await unavailable(GatewayStore(postgres.server.url(postgres.name, more="&sslmode=surely"), None))
+    error = await unavailable(
+        GatewayStore(postgres.server.url(postgres.name, more="&sslmode=surely"), None)
+    )
     assert "sslmode" in error.message
     record = GatewayStore(postgres.server.url(postgres.name, more="&sslmode=disable"), None)
     await record.open()
@@ -119,7 +124,9 @@ async def test_sslmode_is_understood(postgres: PostgresDatabase):
 
 
 async def test_a_setting_postgresql_does_not_know_is_named(postgres: PostgresDatabase):
-    error = await unavailable(GatewayStore(postgres.server.url(postgres.name, more="&colour=red"), None))
+    error = await unavailable(
+        GatewayStore(postgres.server.url(postgres.name, more="&colour=red"), None)
+    )
     assert "colour" in error.message
 
 
@@ -136,16 +143,22 @@ async def test_every_spelling_connects(postgres: PostgresDatabase, scheme: str):
 
 async def test_a_wrong_password_is_said_and_not_repeated(postgres: PostgresDatabase):
     wrong = "hunter2%2Fx"
-    error = await unavailable(GatewayStore(postgres.server.url(postgres.name, f"{GUARDED}:{wrong}"), None))
+    error = await unavailable(
+        GatewayStore(postgres.server.url(postgres.name, f"{GUARDED}:{wrong}"), None)
+    )
     assert "password" in error.message
     assert "hunter2" not in str(error)
     assert "hunter2" not in repr(error.__cause__)
 
 
-async def test_a_password_with_every_separator_is_taken_when_it_is_encoded(postgres: PostgresDatabase):
+async def test_a_password_with_every_separator_is_taken_when_it_is_encoded(
+    postgres: PostgresDatabase,
+):
     from urllib.parse import quote
 
-    record = GatewayStore(postgres.server.url(postgres.name, f"{GUARDED}:{quote(PASSWORD, safe='')}"), None)
+    record = GatewayStore(
+        postgres.server.url(postgres.name, f"{GUARDED}:{quote(PASSWORD, safe='')}"), None
+    )
     await record.add_usage([CALL], [], [])
     await record.close()
 
@@ -157,8 +170,12 @@ async def test_a_missing_database_is_said_with_what_to_do(postgres: PostgresData
 
 
 async def test_a_user_who_may_not_make_tables_is_told_so(postgres: PostgresDatabase):
-    postgres.sql(f"create role reader_{postgres.name} login; revoke create on schema public from public;")
-    error = await unavailable(GatewayStore(postgres.server.url(postgres.name, f"reader_{postgres.name}"), None))
+    postgres.sql(
+        f"create role reader_{postgres.name} login; revoke create on schema public from public;"
+    )
+    error = await unavailable(
+        GatewayStore(postgres.server.url(postgres.name, f"reader_{postgres.name}"), None)
+    )
     assert "Grant" in error.advice
 
 
@@ -204,11 +221,19 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_gateways_that_start_at_once_make_the_tables_once(kind: str, path: Path, request: pytest.FixtureRequest):
+async def test_gateways_that_start_at_once_make_the_tables_once(
+    kind: str, path: Path, request: pytest.FixtureRequest
+):
     url = request.getfixturevalue("postgres").url if kind == "postgresql" else ""
     processes = [
         await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _OPEN, url, str(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            sys.executable,
+            "-c",
+            _OPEN,
+            url,
+            str(path),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         for _ in range(6)
     ]
@@ -259,7 +284,9 @@ async def test_the_tables_are_those_the_migrations_make(new_record: NewRecord):
     from portico.storage.sql.migration import VERSION_TABLE
 
     def differences(connection: Any) -> list[Any]:
-        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
+        context = MigrationContext.configure(
+            connection, opts={"version_table": VERSION_TABLE, "compare_type": True}
+        )
         return compare_metadata(context, tables.metadata)
 
     database = await _database(new_record())
@@ -317,7 +344,9 @@ async def test_the_file_is_its_owners_alone_and_several_may_use_it(path: Path):
     await record.close()
 
 
-async def test_a_damaged_file_is_set_aside_and_begun_anew(path: Path, caplog: pytest.LogCaptureFixture):
+async def test_a_damaged_file_is_set_aside_and_begun_anew(
+    path: Path, caplog: pytest.LogCaptureFixture
+):
     _write(path, b"this is no database, and never was one" * 100)
     record = GatewayStore(None, path)
     with caplog.at_level(logging.WARNING):
@@ -357,7 +386,9 @@ async def test_another_programs_database_is_left_alone(path: Path):
         assert db.execute("select name from sqlite_master").fetchall() == [("theirs",)]
 
 
-async def test_a_folder_that_cannot_be_written_costs_only_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+async def test_a_folder_that_cannot_be_written_costs_only_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     (tmp_path / "file").write_text("no folder")
     record = GatewayStore(None, tmp_path / "file" / "record.sqlite3")
     with caplog.at_level(logging.WARNING):
@@ -387,7 +418,9 @@ async def test_without_a_path_there_is_memory(tmp_path: Path):
     record = GatewayStore(None, None)
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(
-            *(record.add_usage([CALL], [], []) for _ in range(5)), record.load_calls(), record.load_tiers()
+            *(record.add_usage([CALL], [], []) for _ in range(5)),
+            record.load_calls(),
+            record.load_tiers(),
         )
     assert len(await record.load_calls()) == 5
     assert (record.problem, record.is_shared) == ("", False)
@@ -418,8 +451,18 @@ async def test_results_go_when_their_time_has_come(record: GatewayStore):
     from portico.storage.sql import tables
 
     database = await _database(record)
-    row = {"caller": "c", "server": "s", "tool": "t", "created_at": NOW, "size": 1, "media_type": "text/plain"}
-    rows = [row | {"id": "old", "expires_at": NOW}, row | {"id": "new", "expires_at": NOW + 1, "body": b"\x00"}]
+    row = {
+        "caller": "c",
+        "server": "s",
+        "tool": "t",
+        "created_at": NOW,
+        "size": 1,
+        "media_type": "text/plain",
+    }
+    rows = [
+        row | {"id": "old", "expires_at": NOW},
+        row | {"id": "new", "expires_at": NOW + 1, "body": b"\x00"},
+    ]
     await database.write(lambda db: db.execute(tables.results.insert().values(body=None), rows[:1]))
     await database.write(lambda db: db.execute(tables.results.insert(), rows[1:]))
     assert await record.prune(Retention(), NOW) == 1
@@ -437,7 +480,9 @@ async def test_a_record_that_is_held_by_another_program_is_written_when_it_is_le
         other.execute("begin exclusive")
         writing = asyncio.create_task(record.save_tiers([], at=1.0, origin=""))
         given_up = asyncio.create_task(record.save_tiers([], at=2.0, origin=""))
-        done, _ = await asyncio.wait({writing, given_up}, timeout=1.5)  # longer than SQLite itself waits
+        done, _ = await asyncio.wait(
+            {writing, given_up}, timeout=1.5
+        )  # longer than SQLite itself waits
         assert not done
         given_up.cancel()
         other.execute("rollback")
@@ -463,7 +508,9 @@ async def test_a_record_that_is_up_to_date_opens_without_alembic(path: Path):
         "async def main():\n  record = Record(None, Path(sys.argv[1])); await record.open(); await record.close()\n"
         "asyncio.run(main()); print('alembic' in sys.modules)"
     )
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(path), stdout=subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, str(path), stdout=subprocess.PIPE
+    )
     out, _ = await process.communicate()
     assert out.strip() == b"False"
 

@@ -1,4 +1,5 @@
-"""PostgreSQL that drops connections, breaks ties and passes on what anybody says: the record goes on."""
+"""PostgreSQL that drops connections, breaks ties and passes on what anybody says: the record goes
+on."""
 
 import asyncio
 import contextlib
@@ -22,7 +23,9 @@ END_ALL = (
 
 
 @contextlib.asynccontextmanager
-async def two_records(postgres: PostgresDatabase) -> AsyncGenerator[tuple[GatewayStore, GatewayStore]]:
+async def two_records(
+    postgres: PostgresDatabase,
+) -> AsyncGenerator[tuple[GatewayStore, GatewayStore]]:
     one, other = GatewayStore(postgres.url, None), GatewayStore(postgres.url, None)
     await one.open()
     await other.open()
@@ -49,7 +52,10 @@ async def falling_silent(postgres: PostgresDatabase) -> AsyncGenerator[tuple[str
 
     async def relayed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         theirs, ours = await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.5432")
-        copying = {asyncio.create_task(copied(reader, ours)), asyncio.create_task(copied(theirs, writer))}
+        copying = {
+            asyncio.create_task(copied(reader, ours)),
+            asyncio.create_task(copied(theirs, writer)),
+        }
         _, rest = await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
         for task in rest:
             task.cancel()
@@ -58,7 +64,10 @@ async def falling_silent(postgres: PostgresDatabase) -> AsyncGenerator[tuple[str
 
     relay = await asyncio.start_server(relayed, "127.0.0.1", 0)
     try:
-        yield f"postgresql://postgres@127.0.0.1:{relay.sockets[0].getsockname()[1]}/{postgres.name}", silent
+        yield (
+            f"postgresql://postgres@127.0.0.1:{relay.sockets[0].getsockname()[1]}/{postgres.name}",
+            silent,
+        )
     finally:
         relay.close()
 
@@ -75,7 +84,9 @@ async def test_connections_that_were_dropped_are_replaced(postgres: PostgresData
         assert len(await one.load_calls()) == 3
 
 
-async def test_a_transaction_that_was_cut_off_before_its_end_is_done_again(postgres: PostgresDatabase):
+async def test_a_transaction_that_was_cut_off_before_its_end_is_done_again(
+    postgres: PostgresDatabase,
+):
     async with two_records(postgres) as (one, other):
         attempts: list[int] = []
 
@@ -101,10 +112,14 @@ async def test_of_two_that_wait_for_each_other_both_get_through(postgres: Postgr
 
         async def work(db: Any, first: str, second: str) -> None:
             attempts.append(first)
-            await db.exec_driver_sql(f"update portico_computed set at = at + 1 where name = '{first}'")
+            await db.exec_driver_sql(
+                f"update portico_computed set at = at + 1 where name = '{first}'"
+            )
             if len(attempts) <= 2:
                 await met.wait()
-            await db.exec_driver_sql(f"update portico_computed set at = at + 1 where name = '{second}'")
+            await db.exec_driver_sql(
+                f"update portico_computed set at = at + 1 where name = '{second}'"
+            )
 
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(
@@ -114,12 +129,17 @@ async def test_of_two_that_wait_for_each_other_both_get_through(postgres: Postgr
         assert len(attempts) >= 3, "one of the two began anew, on a busy machine more than once"
 
         async def sums(db: Any) -> list[float]:
-            return [row.at for row in await db.exec_driver_sql("select at from portico_computed order by name")]
+            return [
+                row.at
+                for row in await db.exec_driver_sql("select at from portico_computed order by name")
+            ]
 
         assert await database(one).read(sums) == [2, 2]
 
 
-async def test_who_follows_is_told_that_anything_may_have_changed_after_a_lost_connection(postgres: PostgresDatabase):
+async def test_who_follows_is_told_that_anything_may_have_changed_after_a_lost_connection(
+    postgres: PostgresDatabase,
+):
     async with two_records(postgres) as (one, other), following(one, "one") as heard:
         await other.save_tiers([], at=1.0, origin="other")
         assert await next_of(heard) == ChangeNotification("tiers")
@@ -138,7 +158,14 @@ async def test_what_anybody_else_says_on_the_channel_is_passed_over(postgres: Po
     async with two_records(postgres) as (one, other), following(one, "one") as heard:
         await other.save_tiers([], at=1.0, origin="other")
         assert await next_of(heard) == ChangeNotification("tiers")
-        said = ("nonsense", "[]", "{}", '{"kind": 1}', '{"kind": "x", "server": "", "origin": ""}', "")
+        said = (
+            "nonsense",
+            "[]",
+            "{}",
+            '{"kind": 1}',
+            '{"kind": "x", "server": "", "origin": ""}',
+            "",
+        )
         for body in said:
             await asyncio.to_thread(postgres.sql, f"select pg_notify('portico_news', '{body}');")
         await other.save_tiers([], at=2.0, origin="other")
@@ -158,7 +185,9 @@ async def test_news_are_told_with_the_change_and_not_without_it(postgres: Postgr
 
 
 async def test_other_programs_tables_are_left_alone(postgres: PostgresDatabase):
-    postgres.sql("create table calls (x int); create table tools (x int); create table alembic_version (x int);")
+    postgres.sql(
+        "create table calls (x int); create table tools (x int); create table alembic_version (x int);"
+    )
     async with two_records(postgres) as (one, _):
         await one.add_usage([CALL], [], [])
         assert len(await one.load_calls()) == 1
@@ -166,12 +195,18 @@ async def test_other_programs_tables_are_left_alone(postgres: PostgresDatabase):
 
 async def test_a_record_that_was_lost_says_so_until_it_is_back(postgres: PostgresDatabase):
     async with two_records(postgres) as (one, _):
-        await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections false;")
-        await asyncio.to_thread(postgres.server.sql, f"{END_ALL.replace('current_database()', repr(postgres.name))};")
+        await asyncio.to_thread(
+            postgres.server.sql, f"alter database {postgres.name} allow_connections false;"
+        )
+        await asyncio.to_thread(
+            postgres.server.sql, f"{END_ALL.replace('current_database()', repr(postgres.name))};"
+        )
         with pytest.raises(StoreUnavailable):
             await one.add_usage([CALL], [], [])
         assert "PostgreSQL" in one.problem
-        await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections true;")
+        await asyncio.to_thread(
+            postgres.server.sql, f"alter database {postgres.name} allow_connections true;"
+        )
         await one.add_usage([CALL], [], [])
         assert one.problem == ""
 
@@ -196,19 +231,26 @@ async def test_a_listener_that_is_cut_off_says_so_once_and_when_it_is_back(
     async with two_records(postgres) as (one, other), following(one, "one") as heard:
         await other.save_tiers([], at=1.0, origin="other")
         await next_of(heard)
-        await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections false;")
-        await asyncio.to_thread(postgres.server.sql, f"{END_ALL.replace('current_database()', repr(postgres.name))};")
+        await asyncio.to_thread(
+            postgres.server.sql, f"alter database {postgres.name} allow_connections false;"
+        )
+        await asyncio.to_thread(
+            postgres.server.sql, f"{END_ALL.replace('current_database()', repr(postgres.name))};"
+        )
         for _ in range(3):  # as long as it takes to be refused a few times
             with pytest.raises(StoreUnavailable):
                 await one.add_usage([CALL], [], [])
             await asyncio.sleep(0.2)
-        await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections true;")
+        await asyncio.to_thread(
+            postgres.server.sql, f"alter database {postgres.name} allow_connections true;"
+        )
         await until(heard, ChangeNotification("catalog"))
         assert caplog.text.count("other gateways are not heard") == 1
 
 
 async def until(heard: "asyncio.Queue[ChangeNotification]", news: ChangeNotification) -> None:
-    """Wait for these. What is told while a listener begins is told twice: by the notification, and by its stamp."""
+    """Wait for these. What is told while a listener begins is told twice: by the notification, and
+    by its stamp."""
     while await next_of(heard) != news:
         pass
 

@@ -1,4 +1,5 @@
-"""The vectors' file: what is kept is found, and nothing that lies in its place is taken for a vector."""
+"""The vectors' file: what is kept is found, and nothing that lies in its place is taken for a
+vector."""
 
 import errno
 import logging
@@ -162,7 +163,14 @@ def test_a_record_that_is_damaged_is_added_again(path: Path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"x", b"\0" * 1_000, b"SQLite format 3\0" * 50, bytes(range(256)) * 10, key(1).encode() * 100],
+    [
+        b"",
+        b"x",
+        b"\0" * 1_000,
+        b"SQLite format 3\0" * 50,
+        bytes(range(256)) * 10,
+        key(1).encode() * 100,
+    ],
     ids=["empty", "one byte", "zeros", "a database", "binary", "keys"],
 )
 def test_foreign_bytes_are_no_vectors_and_in_nobody_s_way(path: Path, content: bytes):
@@ -192,7 +200,9 @@ def test_where_no_file_can_be_nothing_is_kept_and_that_is_said(
     assert "cannot be kept" in caplog.text
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="permissions do not hold back this user")
+@pytest.mark.skipif(
+    sys.platform == "win32" or os.geteuid() == 0, reason="permissions do not hold back this user"
+)
 def test_a_folder_that_may_not_be_read_keeps_nothing(path: Path, caplog: pytest.LogCaptureFixture):
     VectorFile(path, WIDTH).add(vectors(1))
     path.parent.chmod(0)

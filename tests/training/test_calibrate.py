@@ -1,4 +1,5 @@
-"""Fitting when nothing fits: which catalogs a question is put to, what is heard of search, and what the fit finds."""
+"""Fitting when nothing fits: which catalogs a question is put to, what is heard of search, and what
+the fit finds."""
 
 import random
 import sys
@@ -15,14 +16,21 @@ from portico.search import EncoderUnavailable, Index, confidence
 from tests.benchmarks.tiny_set import TOOLS, write_set
 from training import calibrate
 
-SERVER_OF = {f"s{number:02}/{name}": f"s{number:02}" for number in range(20) for name in ("one", "two")}
+SERVER_OF = {
+    f"s{number:02}/{name}": f"s{number:02}" for number in range(20) for name in ("one", "two")
+}
 SERVERS = sorted(set(SERVER_OF.values()))
 
 
-def put_to(question: Question, servers: list[str] = SERVERS, seed: int = 1) -> dict[tuple[str, int], set[str]]:
+def put_to(
+    question: Question, servers: list[str] = SERVERS, seed: int = 1
+) -> dict[tuple[str, int], set[str]]:
     """The tools that are there, by kind and size of the catalog."""
     found = calibrate.catalogs(question, SERVER_OF, servers, random.Random(seed))
-    return {(kind, small): {id_ for id_ in SERVER_OF if allow is None or allow(id_)} for kind, small, allow in found}
+    return {
+        (kind, small): {id_ for id_ in SERVER_OF if allow is None or allow(id_)}
+        for kind, small, allow in found
+    }
 
 
 def question(*right: str) -> Question:
@@ -59,7 +67,9 @@ def test_the_same_seed_draws_the_same_catalogs():
 
 def test_servers_are_servers_where_tools_carry_their_name():
     assert calibrate.has_servers(ToolSet("live", TOOLS, ()))
-    assert not calibrate.has_servers(ToolSet("plugins", ({"id": "clock", "name": "clock", "server": "plugin"},), ()))
+    assert not calibrate.has_servers(
+        ToolSet("plugins", ({"id": "clock", "name": "clock", "server": "plugin"},), ())
+    )
     assert not calibrate.has_servers(ToolSet("bare", ({"id": "clock", "name": "clock"},), ()))
 
 
@@ -70,7 +80,9 @@ def index() -> Index:
         encoder.load()
     except EncoderUnavailable as error:
         pytest.skip(f"the encoder cannot be loaded here: {error}")
-    return index_of(documents, encoder, {it.id: encoder.encode_document(it.description) for it in documents})
+    return index_of(
+        documents, encoder, {it.id: encoder.encode_document(it.description) for it in documents}
+    )
 
 
 def test_what_is_heard_is_what_search_judges_by(index: Index):
@@ -85,7 +97,9 @@ def test_what_is_heard_is_what_search_judges_by(index: Index):
 
 
 def test_a_tool_called_by_its_name_needs_no_verdict(index: Index):
-    found = calibrate.case(index, Question("q", "get_weather", ()), ("tiny", 0, ANSWERABLE, 0), None)
+    found = calibrate.case(
+        index, Question("q", "get_weather", ()), ("tiny", 0, ANSWERABLE, 0), None
+    )
     assert (found.evidence, found.refused) == (None, False)
 
 
@@ -96,7 +110,10 @@ def test_the_shipped_constants_refuse_what_search_refuses():
         chance.random(200), chance.random(200), chance.integers(1, 5_000, 200), strict=True
     ):
         evidence = np.array([[nearness, coverage, np.log(count)]])
-        weak = confidence.estimate_confidence(float(nearness), float(coverage), int(count)) < confidence.WEAK
+        weak = (
+            confidence.estimate_confidence(float(nearness), float(coverage), int(count))
+            < confidence.WEAK
+        )
         assert bool(shipped.refuses(evidence)[0]) == weak
 
 
@@ -113,7 +130,9 @@ def test_the_cut_refuses_few_of_the_fleet_s_answerable_questions():
     chance = random.Random(4)
 
     def case(at: int, kind: str, nearness: float) -> Case:
-        return Case("fleet_dev", at, kind, 0, (nearness, chance.random(), 5.0 + chance.random()), False)
+        return Case(
+            "fleet_dev", at, kind, 0, (nearness, chance.random(), 5.0 + chance.random()), False
+        )
 
     cases = [case(at, ANSWERABLE, chance.gauss(0.6, 0.1)) for at in range(500)]
     cases += [case(at, NO_ANSWER, chance.gauss(0.35, 0.1)) for at in range(500, 1_000)]
@@ -126,11 +145,18 @@ def test_the_cut_refuses_few_of_the_fleet_s_answerable_questions():
 def test_every_kind_of_case_has_a_weight_and_those_without_an_answer_weigh_most():
     sizes = (0, *SMALL)
     least = min(calibrate.weight(NO_ANSWER, size, "any") for size in sizes)
-    assert all(0 < calibrate.weight(kind, size, "any") < least for kind in (ANSWERABLE, TAKEN_OUT) for size in sizes)
+    assert all(
+        0 < calibrate.weight(kind, size, "any") < least
+        for kind in (ANSWERABLE, TAKEN_OUT)
+        for size in sizes
+    )
 
 
 def test_the_command_prints_the_constants_and_what_they_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], index: Index
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    index: Index,
 ):
     write_set(tmp_path / "sets" / "tiny")
     arguments = ["--data", tmp_path / "sets", "--cache", tmp_path / "cache"]

@@ -5,22 +5,50 @@ import random
 from pathlib import Path
 
 import pytest
-from training.examples import WEIGHT, WEIGHT_NAME, WEIGHT_NOISY, WEIGHT_OTHER, examples, given, is_held, ours, recorded
+from training.examples import (
+    WEIGHT,
+    WEIGHT_NAME,
+    WEIGHT_NOISY,
+    WEIGHT_OTHER,
+    examples,
+    given,
+    is_held,
+    ours,
+    recorded,
+)
 
-TEXTS = {"github/search_issues": "github: search issues.", "mapbox/directions": "mapbox: directions."}
+TEXTS = {
+    "github/search_issues": "github: search issues.",
+    "mapbox/directions": "mapbox: directions.",
+}
 
 
 @pytest.fixture
 def queries(tmp_path: Path) -> Path:
-    row = {"id": "mapbox/directions", "queries": ["how do I get to the airport"], "other": ["wie komme ich hin?"]}
+    row = {
+        "id": "mapbox/directions",
+        "queries": ["how do I get to the airport"],
+        "other": ["wie komme ich hin?"],
+    }
     unknown = {"id": "nobody/nothing", "queries": ["never seen"]}
-    (tmp_path / "servers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (row, unknown)))
-    made_up = {"id": "shop/create_order", "text": "Places an order.", "queries": ["buy it\u2028now"], "other": []}
-    (tmp_path / "products.jsonl").write_text(json.dumps(made_up, ensure_ascii=False) + "\n", encoding="utf-8")
+    (tmp_path / "servers.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in (row, unknown))
+    )
+    made_up = {
+        "id": "shop/create_order",
+        "text": "Places an order.",
+        "queries": ["buy it\u2028now"],
+        "other": [],
+    }
+    (tmp_path / "products.jsonl").write_text(
+        json.dumps(made_up, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     return tmp_path
 
 
-@pytest.mark.parametrize(("server", "held"), [("mapbox", True), ("atlassian", True), ("github", False), ("git", False)])
+@pytest.mark.parametrize(
+    ("server", "held"), [("mapbox", True), ("atlassian", True), ("github", False), ("git", False)]
+)
 def test_a_server_is_set_apart_by_its_name_alone(server: str, held: bool) -> None:
     assert is_held(f"{server}/one") is is_held(f"{server}/two/three") is held
 
@@ -46,12 +74,19 @@ def test_a_tool_without_text_has_no_examples(queries: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_examples(queries: Path) -> None:
-    assert list(examples(TEXTS, random.Random(5), queries)) == list(examples(TEXTS, random.Random(5), queries))
+    assert list(examples(TEXTS, random.Random(5), queries)) == list(
+        examples(TEXTS, random.Random(5), queries)
+    )
 
 
-def test_texts_come_from_listings_from_given_lines_and_from_our_own(queries: Path, tmp_path: Path) -> None:
+def test_texts_come_from_listings_from_given_lines_and_from_our_own(
+    queries: Path, tmp_path: Path
+) -> None:
     listing, lines = tmp_path / "listing.json", tmp_path / "lines.json"
-    tools = [{"name": "getRoute", "description": "Finds a  route."}, {"name": "ping", "title": "Alive?"}]
+    tools = [
+        {"name": "getRoute", "description": "Finds a  route."},
+        {"name": "ping", "title": "Alive?"},
+    ]
     listing.write_text(json.dumps({"slug": "maps", "tools": tools}) + "\n")
     lines.write_text(json.dumps({"id": "pay.com/refund", "text": "Gives money back."}) + "\n")
     assert recorded(listing) == {

@@ -21,22 +21,39 @@ IDS = np.array([[3, 17, 5, 39, 0, 8]], dtype=np.int64)
 @pytest.fixture(scope="module")
 def weights() -> dict[str, Floats]:
     chance = np.random.default_rng(4)
-    shapes = {"tokens": (PIECES, WIDTH), "places": (PLACES, WIDTH), "norm.weight": (WIDTH,), "norm.bias": (WIDTH,)}
+    shapes = {
+        "tokens": (PIECES, WIDTH),
+        "places": (PLACES, WIDTH),
+        "norm.weight": (WIDTH,),
+        "norm.bias": (WIDTH,),
+    }
     for layer in range(LAYERS):
-        sizes = dict.fromkeys("qkvo", (WIDTH, WIDTH)) | {"up": (INNER, WIDTH), "down": (WIDTH, INNER)}
+        sizes = dict.fromkeys("qkvo", (WIDTH, WIDTH)) | {
+            "up": (INNER, WIDTH),
+            "down": (WIDTH, INNER),
+        }
         for part, size in sizes.items():
-            shapes[f"layers.{layer}.{part}.weight"], shapes[f"layers.{layer}.{part}.bias"] = size, size[:1]
+            shapes[f"layers.{layer}.{part}.weight"], shapes[f"layers.{layer}.{part}.bias"] = (
+                size,
+                size[:1],
+            )
         for part in ("norm1", "norm2"):
-            shapes[f"layers.{layer}.{part}.weight"] = shapes[f"layers.{layer}.{part}.bias"] = (WIDTH,)
+            shapes[f"layers.{layer}.{part}.weight"] = shapes[f"layers.{layer}.{part}.bias"] = (
+                WIDTH,
+            )
     return {name: chance.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 @pytest.fixture(scope="module")
 def session(weights: dict[str, Floats]) -> Any:
-    return onnxruntime.InferenceSession(build(weights).SerializeToString(), providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        build(weights).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
 
 
-def test_the_graph_gives_the_vectors_of_its_weights(weights: dict[str, Floats], session: Any) -> None:
+def test_the_graph_gives_the_vectors_of_its_weights(
+    weights: dict[str, Floats], session: Any
+) -> None:
     [found] = session.run(["vectors"], {"ids": IDS})
     assert found.shape == (1, WIDTH)
     np.testing.assert_allclose(found[0], _expected(weights, IDS[0]), atol=1e-3)
@@ -63,17 +80,26 @@ def test_values_times_scale_is_the_matrix_again() -> None:
 def _expected(weights: dict[str, Floats], ids: NDArray[np.int64]) -> Floats:
     """The same in numpy, with matrices and activations rounded as `training.model` rounds them."""
     stream = _norm(
-        _rounded_rows(weights["tokens"], EMBEDDING_LEVELS)[ids] + weights["places"][: len(ids)], weights, "norm"
+        _rounded_rows(weights["tokens"], EMBEDDING_LEVELS)[ids] + weights["places"][: len(ids)],
+        weights,
+        "norm",
     )
     for number in range(LAYERS):
         layer = f"layers.{number}"
-        q, k, v = (_product(stream, weights, f"{layer}.{part}").reshape(len(ids), HEADS, -1) for part in "qkv")
+        q, k, v = (
+            _product(stream, weights, f"{layer}.{part}").reshape(len(ids), HEADS, -1)
+            for part in "qkv"
+        )
         likeness = np.einsum("ihd,jhd->hij", q, k) / math.sqrt(WIDTH // HEADS)
         shares = np.exp(likeness - likeness.max(-1, keepdims=True))
-        mixed = np.einsum("hij,jhd->ihd", shares / shares.sum(-1, keepdims=True), v).reshape(len(ids), WIDTH)
+        mixed = np.einsum("hij,jhd->ihd", shares / shares.sum(-1, keepdims=True), v).reshape(
+            len(ids), WIDTH
+        )
         stream = _norm(_product(mixed, weights, f"{layer}.o") + stream, weights, f"{layer}.norm1")
         raised = _gelu(_product(stream, weights, f"{layer}.up"))
-        stream = _norm(_product(raised, weights, f"{layer}.down") + stream, weights, f"{layer}.norm2")
+        stream = _norm(
+            _product(raised, weights, f"{layer}.down") + stream, weights, f"{layer}.norm2"
+        )
     mean = stream.mean(0)
     return mean / np.linalg.norm(mean)
 
@@ -83,7 +109,10 @@ def _product(stream: Floats, weights: dict[str, Floats], name: str) -> Floats:
     scale = (high - low) / 255
     zero = np.rint(-low / scale)
     rounded = (np.clip(np.rint(stream / scale) + zero, 0, 255) - zero) * scale
-    return rounded @ _rounded_rows(weights[f"{name}.weight"], MATRIX_LEVELS).T + weights[f"{name}.bias"]
+    return (
+        rounded @ _rounded_rows(weights[f"{name}.weight"], MATRIX_LEVELS).T
+        + weights[f"{name}.bias"]
+    )
 
 
 def _rounded_rows(matrix: Floats, levels: int) -> Floats:
@@ -93,7 +122,10 @@ def _rounded_rows(matrix: Floats, levels: int) -> Floats:
 
 def _norm(stream: Floats, weights: dict[str, Floats], name: str) -> Floats:
     centred = stream - stream.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True)) * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+    return (
+        centred / np.sqrt((centred**2).mean(-1, keepdims=True)) * weights[f"{name}.weight"]
+        + weights[f"{name}.bias"]
+    )
 
 
 def _gelu(value: Floats) -> Floats:

@@ -16,7 +16,9 @@ COMMIT = "0" * 40
 
 
 def _source(name: str, weight: float = 1.0, commit: str = COMMIT) -> Source:
-    return Source(name, "MIT", commit, r"i18n/(?P<lang>[\w-]+)\.json", "json", "i18n/en.json", weight)
+    return Source(
+        name, "MIT", commit, r"i18n/(?P<lang>[\w-]+)\.json", "json", "i18n/en.json", weight
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,9 @@ def test_placeholders_and_markup_are_taken_out(raw: str, cleaned: str) -> None:
         ("de", "", "Datei", False),
     ],
 )
-def test_a_pair_must_look_like_a_translation(code: str, english: str, translation: str, kept: bool) -> None:
+def test_a_pair_must_look_like_a_translation(
+    code: str, english: str, translation: str, kept: bool
+) -> None:
     assert acceptable(code, english, translation) is kept
 
 
@@ -90,7 +94,9 @@ def test_a_rare_language_nobody_asked_for_is_left_out() -> None:
 def test_a_repository_is_read_at_its_commit(tmp_path: Path) -> None:
     work, bare = tmp_path / "work", tmp_path / "repositories" / "owner+name.git"
     (work / "i18n").mkdir(parents=True)
-    (work / "i18n" / "en.json").write_text('{"a": "Delete file", "b": "Add user", "c": "Delete file"}')
+    (work / "i18n" / "en.json").write_text(
+        '{"a": "Delete file", "b": "Add user", "c": "Delete file"}'
+    )
     german = '{"a": "Datei löschen", "b": "Benutzer hinzufügen", "c": "Datei löschen"}'
     (work / "i18n" / "de.json").write_text(german, encoding="utf-16")
     (work / "i18n" / "fr.json").write_text("{ not json")
@@ -108,13 +114,22 @@ def test_a_repository_is_read_at_its_commit(tmp_path: Path) -> None:
 
     assert read == [here]
     lines = gzip.decompress((tmp_path / "pairs.tsv.gz").read_bytes()).decode().splitlines()
-    assert lines == ["de\tDelete file\tDatei löschen\towner/name", "de\tAdd user\tBenutzer hinzufügen\towner/name"]
+    assert lines == [
+        "de\tDelete file\tDatei löschen\towner/name",
+        "de\tAdd user\tBenutzer hinzufügen\towner/name",
+    ]
     assert f"| {commit} | 2 |" in (tmp_path / "SOURCES.md").read_text()
 
 
 def _git(folder: Path, *arguments: str) -> str:
     environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     ran = subprocess.run(
-        ["git", *arguments], cwd=folder, env=environment, check=True, capture_output=True, text=True, timeout=60
+        ["git", *arguments],
+        cwd=folder,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     return ran.stdout

@@ -17,7 +17,9 @@ FIELDS = {
     "products": {"id", "text", "queries", "other"},
 }
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
-JUDGED_BY = sorted([*SHARED.glob("retrieval/*/queries.jsonl.gz"), *SHARED.glob("fleet/queries*.jsonl.gz")])
+JUDGED_BY = sorted(
+    [*SHARED.glob("retrieval/*/queries.jsonl.gz"), *SHARED.glob("fleet/queries*.jsonl.gz")]
+)
 
 
 def _asked(row: dict[str, Any]) -> list[str]:
@@ -60,7 +62,12 @@ def test_nothing_of_how_they_were_written_is_left(name: str) -> None:
 
 @pytest.mark.skipif(not JUDGED_BY, reason=f"no evaluation queries in {SHARED} (set PORTICO_SHARED)")
 def test_no_query_is_one_that_search_is_judged_by() -> None:
-    ours = {_plain(query) for name in FIELDS for row in read_lines(QUERIES / f"{name}.jsonl") for query in _asked(row)}
+    ours = {
+        _plain(query)
+        for name in FIELDS
+        for row in read_lines(QUERIES / f"{name}.jsonl")
+        for query in _asked(row)
+    }
     theirs: set[str] = set()
     for path in JUDGED_BY:
         with gzip.open(path, "rt", encoding="utf-8") as lines:

@@ -101,7 +101,9 @@ def test_a_file_is_read_into_pairs(form: str) -> None:
     assert READERS[form](translated, english) == pairs
 
 
-@pytest.mark.parametrize("form", ["json", "yaml", "properties", "resx", "tldr page", "front matter", "markdown"])
+@pytest.mark.parametrize(
+    "form", ["json", "yaml", "properties", "resx", "tldr page", "front matter", "markdown"]
+)
 def test_a_translation_without_its_english_gives_nothing(form: str) -> None:
     assert READERS[form](SAMPLES[form][0], None) == []
 

@@ -8,7 +8,10 @@ TEXTS = [[101, 7, 102], [], [101, 65_535, 102], [5]]
 
 def _lists(ragged: Ragged) -> list[list[int]]:
     starts = [0, *ragged.ends[:-1].tolist()]
-    return [ragged.tokens[start:end].tolist() for start, end in zip(starts, ragged.ends.tolist(), strict=True)]
+    return [
+        ragged.tokens[start:end].tolist()
+        for start, end in zip(starts, ragged.ends.tolist(), strict=True)
+    ]
 
 
 def test_texts_come_back_as_they_were_stored() -> None:

@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("tokenizers", reason="growing a vocabulary needs tokenizers (the `training` extra)")
-pytest.importorskip("safetensors", reason="reading the base needs safetensors (the `training` extra)")
+pytest.importorskip(
+    "tokenizers", reason="growing a vocabulary needs tokenizers (the `training` extra)"
+)
+pytest.importorskip(
+    "safetensors", reason="reading the base needs safetensors (the `training` extra)"
+)
 
 from training.prepare import new_pieces
 from training.vocabulary import grow, parts_of

@@ -17,7 +17,13 @@ T = TypeVar("T")
 async def serve(app: Any, **options: Any) -> AsyncGenerator[str, None]:
     """An ASGI application under a URL without a path."""
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_level="error", timeout_graceful_shutdown=1, ws="none", **options
+        app,
+        host="127.0.0.1",
+        port=0,
+        log_level="error",
+        timeout_graceful_shutdown=1,
+        ws="none",
+        **options,
     )
     config.load()
     server = uvicorn.Server(config)
@@ -86,7 +92,8 @@ class Caller:
 
 
 def let_pass(seconds: float) -> None:
-    """Put the running loop's clock forward: what is due by then is due now. No machine is too busy for such time."""
+    """Put the running loop's clock forward: what is due by then is due now. No machine is too busy
+    for such time."""
     loop = asyncio.get_running_loop()
     time = loop.time
     loop.time = lambda: time() + seconds  # pyright: ignore[reportAttributeAccessIssue]

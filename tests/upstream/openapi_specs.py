@@ -1,7 +1,7 @@
 """Brings descriptions of large public APIs: `python -m tests.upstream.openapi_specs FOLDER`.
 
-They are files of packages on npm, at pinned versions; nothing of those packages is run. `PORTICO_OPENAPI_SPECS=FOLDER`
-then has the tests load them.
+They are files of packages on npm, at pinned versions; nothing of those packages is run.
+`PORTICO_OPENAPI_SPECS=FOLDER` then has the tests load them.
 """
 
 import io
@@ -34,7 +34,9 @@ def bring(folder: Path) -> list[Path]:
             raise SystemExit("npm must be on the PATH")
         with tempfile.TemporaryDirectory() as scratch:
             command = [npm, "pack", "--loglevel=error", "--pack-destination", scratch, package]
-            subprocess.run(command, check=True, timeout=PATIENCE_S, stdout=subprocess.DEVNULL, cwd=scratch)
+            subprocess.run(
+                command, check=True, timeout=PATIENCE_S, stdout=subprocess.DEVNULL, cwd=scratch
+            )
             (packed,) = Path(scratch).glob("*.tgz")
             with tarfile.open(fileobj=io.BytesIO(packed.read_bytes())) as archive:
                 for inside, name in files.items():

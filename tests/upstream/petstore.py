@@ -1,4 +1,5 @@
-"""A real HTTP API on a loopback port: a small pet store, and an endpoint that says what it received."""
+"""A real HTTP API on a loopback port: a small pet store, and an endpoint that says what it
+received."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -27,7 +28,9 @@ TOKEN = "tok-secret-1234567"
 class Shop:
     """What the API knows and what it was asked."""
 
-    pets: dict[int, Raw] = field(default_factory=lambda: {1: {"id": 1, "name": "Rex"}, 2: {"id": 2, "name": "Ada"}})
+    pets: dict[int, Raw] = field(
+        default_factory=lambda: {1: {"id": 1, "name": "Rex"}, 2: {"id": 2, "name": "Ada"}}
+    )
     received: list[Raw] = field(default_factory=list[Raw])
     fetched: list[bool] = field(default_factory=list[bool])
     """Whether each request for the description had credentials."""
@@ -38,7 +41,10 @@ class Shop:
         if request.method == "GET":
             return JSONResponse(
                 list(self.pets.values()),
-                headers={"Link": f'<{request.url.path}?page=2&api_key={TOKEN}>; rel="next"', "X-Total-Count": "2"},
+                headers={
+                    "Link": f'<{request.url.path}?page=2&api_key={TOKEN}>; rel="next"',
+                    "X-Total-Count": "2",
+                },
             )
         given = await request.json()
         number = max(self.pets) + 1
@@ -65,8 +71,12 @@ class Shop:
             if isinstance(value, str):
                 shown.setdefault(name, []).append(value)
             else:
-                shown.setdefault(name, []).append([value.filename, value.content_type, (await value.read()).hex()])
-        return JSONResponse({"type": request.headers["content-type"].partition(";")[0], "form": shown})
+                shown.setdefault(name, []).append(
+                    [value.filename, value.content_type, (await value.read()).hex()]
+                )
+        return JSONResponse(
+            {"type": request.headers["content-type"].partition(";")[0], "form": shown}
+        )
 
     async def form(self, request: Request) -> Response:
         return PlainTextResponse((await request.body()).decode())
@@ -86,13 +96,17 @@ class Shop:
                 "body": body,
             }
         )
-        return JSONResponse({"method": request.method, "query": request.scope["query_string"].decode()})
+        return JSONResponse(
+            {"method": request.method, "query": request.scope["query_string"].decode()}
+        )
 
     async def sees(self, request: Request) -> Response:
         """Answers as its path asks for."""
         match request.path_params["how"]:
             case "refused":
-                return JSONResponse({"why": f"bad token {TOKEN}"}, 401, headers={"WWW-Authenticate": "Bearer"})
+                return JSONResponse(
+                    {"why": f"bad token {TOKEN}"}, 401, headers={"WWW-Authenticate": "Bearer"}
+                )
             case "elsewhere":
                 return Response(status_code=302, headers={"Location": "http://127.0.0.1:1/stolen"})
             case "nearby":
@@ -100,7 +114,9 @@ class Shop:
             case "round":
                 return Response(status_code=307, headers={"Location": "/see/round"})
             case "arrived":
-                return JSONResponse({"method": request.method, "token": "authorization" in request.headers})
+                return JSONResponse(
+                    {"method": request.method, "token": "authorization" in request.headers}
+                )
             case "blob":
                 return Response(b"\x00\x01", media_type="application/zip")
             case "latin":
@@ -146,7 +162,10 @@ class Shop:
                 Route("/see/{how}", self.sees, methods=methods),
                 Route("/echo.yaml", self.described),
                 Mount("/specs", StaticFiles(directory=FIXTURES)),
-                Route("/moved.yaml", lambda _: Response(status_code=301, headers={"Location": "/echo.yaml"})),
+                Route(
+                    "/moved.yaml",
+                    lambda _: Response(status_code=301, headers={"Location": "/echo.yaml"}),
+                ),
             ]
         )
 
@@ -160,7 +179,9 @@ async def shop() -> AsyncGenerator[tuple[Shop, str], None]:
 
 
 @asynccontextmanager
-async def api(place: Path | str, base_url: str | None = None, **options: Any) -> AsyncGenerator[Connection, None]:
+async def api(
+    place: Path | str, base_url: str | None = None, **options: Any
+) -> AsyncGenerator[Connection, None]:
     """A conversation with what a description describes."""
     backend = OpenApiBackend("shop", str(place), base_url, **options)
     async with asyncio.timeout(PATIENCE_S):
@@ -172,11 +193,16 @@ async def api(place: Path | str, base_url: str | None = None, **options: Any) ->
 
 
 async def call(
-    connection: Connection, tool: str, arguments: Mapping[str, Any] | None = None, ask: RequestOptions = NO_OPTIONS
+    connection: Connection,
+    tool: str,
+    arguments: Mapping[str, Any] | None = None,
+    ask: RequestOptions = NO_OPTIONS,
 ) -> Raw:
     """Call a tool."""
     async with asyncio.timeout(PATIENCE_S):
-        return await connection.request("tools/call", {"name": tool, "arguments": dict(arguments or {})}, ask)
+        return await connection.request(
+            "tools/call", {"name": tool, "arguments": dict(arguments or {})}, ask
+        )
 
 
 async def listed(connection: Connection) -> dict[str, Raw]:

@@ -77,10 +77,14 @@ class RawServer:
         self.deleted: asyncio.Queue[str | None] = asyncio.Queue()
         self.ports: set[int] = set()
         self.get: Callable[[Request], Awaitable[Response]] | None = None
-        self.app = Starlette(routes=[Route("/mcp", self._handle, methods=["GET", "POST", "DELETE"])])
+        self.app = Starlette(
+            routes=[Route("/mcp", self._handle, methods=["GET", "POST", "DELETE"])]
+        )
 
     def heard(self, method: str) -> list[tuple[Raw, dict[str, str]]]:
-        return [(frame, headers) for frame, headers in self.requests if frame.get("method") == method]
+        return [
+            (frame, headers) for frame, headers in self.requests if frame.get("method") == method
+        ]
 
     async def _handle(self, request: Request) -> Response:
         if request.method == "DELETE":

@@ -1,4 +1,5 @@
-"""A program that says what it was given: its words, its input, its environment; on request how else it behaves."""
+"""A program that says what it was given: its words, its input, its environment; on request how else
+it behaves."""
 
 import json
 import os
@@ -6,7 +7,10 @@ import sys
 
 if __name__ == "__main__":
     told = {
-        "words": [word.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for word in sys.argv[1:]],
+        "words": [
+            word.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            for word in sys.argv[1:]
+        ],
         "stdin": sys.stdin.buffer.read().decode("utf-8", "replace"),
         "env": dict(os.environ),
         "cwd": os.getcwd(),

@@ -1,4 +1,5 @@
-"""Stdio servers for one test each: a few lines of script in the test itself, or a broken server that is overheard."""
+"""Stdio servers for one test each: a few lines of script in the test itself, or a broken server
+that is overheard."""
 
 import asyncio
 import sys
@@ -62,7 +63,8 @@ Overheard().run()
 
 
 def script(body: str) -> tuple[str, ...]:
-    """The command of a server: `line`, `send`, `read`, `shake` and `requests` are there for it to use."""
+    """The command of a server: `line`, `send`, `read`, `shake` and `requests` are there for it to
+    use."""
     return (sys.executable, "-S", "-c", _PRELUDE + body)
 
 
@@ -95,7 +97,9 @@ def methods(heard: Path) -> list[list[str]]:
 
 
 @asynccontextmanager
-async def conversation(backend: StdioBackend, era: Era | None = None) -> AsyncGenerator[tuple[Connection, Ears]]:
+async def conversation(
+    backend: StdioBackend, era: Era | None = None
+) -> AsyncGenerator[tuple[Connection, Ears]]:
     """A live conversation with a backend, and what is heard of it."""
     ears = Ears()
     try:

@@ -58,7 +58,9 @@ async def upstream(backend: Any, **options: Any) -> AsyncGenerator[Upstream]:
 
 async def call(watched: Upstream, name: str = "echo", session: str = "") -> str:
     async with asyncio.timeout(PATIENCE_S):
-        result = await watched.request("tools/call", {"name": name, "arguments": {}}, session=session)
+        result = await watched.request(
+            "tools/call", {"name": name, "arguments": {}}, session=session
+        )
     return result["content"][0]["text"]
 
 

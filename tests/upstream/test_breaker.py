@@ -1,4 +1,5 @@
-"""When a server that failed is tried again: pauses that double, one try at a time, quarantine, and the way out."""
+"""When a server that failed is tried again: pauses that double, one try at a time, quarantine, and
+the way out."""
 
 from collections.abc import Callable
 
@@ -25,7 +26,10 @@ def made(
     clock: Clock, *, command: bool = True, chance: Callable[[], float] = lambda: 0.0, **rule: float
 ) -> CircuitBreaker:
     return CircuitBreaker(
-        RestartConfig.model_validate(rule), can_quarantine=command, clock=clock, random_fraction=chance
+        RestartConfig.model_validate(rule),
+        can_quarantine=command,
+        clock=clock,
+        random_fraction=chance,
     )
 
 
@@ -64,11 +68,17 @@ def test_when_the_pause_is_over_there_is_one_trial_and_everyone_else_is_answered
     clock = Clock()
     breaker = made(clock, pause_s=5)
     breaker.record_failure("the key is missing", now=77.0)
-    assert (breaker.phase, refusal(breaker)) == ("open", StartRefusal("the key is missing", 77.0, 5.0))
+    assert (breaker.phase, refusal(breaker)) == (
+        "open",
+        StartRefusal("the key is missing", 77.0, 5.0),
+    )
     clock.now += 5
     assert (breaker.phase, breaker.get_refusal()) == ("half-open", None)
     breaker.begin_start()
-    assert (breaker.phase, refusal(breaker)) == ("half-open", StartRefusal("the key is missing", 77.0, 0.0))
+    assert (breaker.phase, refusal(breaker)) == (
+        "half-open",
+        StartRefusal("the key is missing", 77.0, 0.0),
+    )
     breaker.record_failure("still", now=99.0)
     assert (breaker.phase, refusal(breaker)) == ("open", StartRefusal("still", 77.0, 10.0))
 
@@ -90,7 +100,12 @@ def test_an_answer_closes_it_and_only_a_steady_life_clears_the_record():
     breaker.record_success(uptime=1)
     assert (breaker.phase, breaker.failures, breaker.has_failures) == ("closed", 1, True)
     breaker.record_success(uptime=STABLE_UPTIME_S)
-    assert (breaker.phase, breaker.failures, breaker.has_failures, breaker.reason) == ("closed", 0, False, "")
+    assert (breaker.phase, breaker.failures, breaker.has_failures, breaker.reason) == (
+        "closed",
+        0,
+        False,
+        "",
+    )
 
 
 def test_a_command_that_fails_too_often_within_the_window_is_left_alone():
@@ -107,7 +122,9 @@ def test_a_command_that_fails_too_often_within_the_window_is_left_alone():
     assert (breaker.phase, breaker.get_refusal()) == ("half-open", None)
     breaker.begin_start()
     breaker.record_failure("no")
-    assert (breaker.quarantined, breaker.retry_after_s) == (True, 1_000.0), "one failure after a quarantine is enough"
+    assert (breaker.quarantined, breaker.retry_after_s) == (True, 1_000.0), (
+        "one failure after a quarantine is enough"
+    )
 
 
 def test_failures_that_lie_far_apart_lead_to_no_quarantine():
@@ -168,7 +185,8 @@ def test_another_rule_begins_anew():
 
 
 class Lives(RuleBasedStateMachine):
-    """Any life of a server, step by step; `connected` and `tries` are what a supervisor would do and see."""
+    """Any life of a server, step by step; `connected` and `tries` are what a supervisor would do
+    and see."""
 
     command = True
 
@@ -236,7 +254,9 @@ class LivesElsewhere(Lives):
     command = False
 
 
-SOME = settings(max_examples=60, stateful_step_count=30, deadline=None, derandomize=True, database=None)
+SOME = settings(
+    max_examples=60, stateful_step_count=30, deadline=None, derandomize=True, database=None
+)
 TestCommands = Lives.TestCase
 TestCommands.settings = SOME
 TestElsewhere = LivesElsewhere.TestCase

@@ -1,4 +1,5 @@
-"""Command-line programs as tools: what they are given, how they end, and that nothing is left of them."""
+"""Command-line programs as tools: what they are given, how they end, and that nothing is left of
+them."""
 
 import asyncio
 import json
@@ -39,7 +40,9 @@ async def programs(
     commands: dict[str, Any], limits: LimitsConfig | None = None, **more: Any
 ) -> AsyncGenerator[Connection, None]:
     guard = ProcessGuard()
-    backend = make_backend("p", BackendConfig(commands=commands, **more), limits or LimitsConfig(), guard)
+    backend = make_backend(
+        "p", BackendConfig(commands=commands, **more), limits or LimitsConfig(), guard
+    )
     connection = await backend.connect(Ears())
     try:
         yield connection
@@ -48,13 +51,17 @@ async def programs(
         await asyncio.to_thread(guard.close)
 
 
-async def call(connection: Connection, name: str, timeout: float = PATIENCE_S, **arguments: Any) -> Raw:
+async def call(
+    connection: Connection, name: str, timeout: float = PATIENCE_S, **arguments: Any
+) -> Raw:
     return await connection.request(
         "tools/call", {"name": name, "arguments": arguments}, RequestOptions(timeout=timeout)
     )
 
 
-async def words(command: Any, arguments: dict[str, Any], given: dict[str, Any], **more: Any) -> list[str]:
+async def words(
+    command: Any, arguments: dict[str, Any], given: dict[str, Any], **more: Any
+) -> list[str]:
     """What the program gets."""
     tool = {"command": [*SAID, *command], "arguments": arguments, "output": "json", **more}
     async with programs({"it": tool}) as connection:
@@ -64,7 +71,9 @@ async def words(command: Any, arguments: dict[str, Any], given: dict[str, Any], 
 
 
 async def refusal(command: Any, arguments: dict[str, Any], given: dict[str, Any]) -> str:
-    async with programs({"it": {"command": [*SAID, *command], "arguments": arguments}}) as connection:
+    async with programs(
+        {"it": {"command": [*SAID, *command], "arguments": arguments}}
+    ) as connection:
         result = await call(connection, "it", **given)
     assert result.get("isError")
     return text(result)
@@ -119,12 +128,21 @@ async def test_a_flag_says_how_its_value_follows(flag: str, expected: list[str])
 
 
 async def test_an_array_repeats_its_word_and_braces_are_doubled():
-    found = await words(["--file={f}", "{{{n}}}", "{{}}"], {"f": "array", "n": "number"}, {"f": ["a", "b"], "n": 0.5})
+    found = await words(
+        ["--file={f}", "{{{n}}}", "{{}}"],
+        {"f": "array", "n": "number"},
+        {"f": ["a", "b"], "n": 0.5},
+    )
     assert found == ["--file=a", "--file=b", "{0.5}", "{}"]
 
 
 async def test_input_is_a_template_too_and_an_array_in_it_is_lines():
-    tool = {"command": SAID, "arguments": {"x": "string", "y": "array"}, "stdin": "<{x}>\n{y}", "output": "json"}
+    tool = {
+        "command": SAID,
+        "arguments": {"x": "string", "y": "array"},
+        "stdin": "<{x}>\n{y}",
+        "output": "json",
+    }
     async with programs({"it": tool}) as connection:
         result = await call(connection, "it", x="- $(id) \u2028", y=["1", "2"])
     assert result["structuredContent"]["stdin"] == "<- $(id) \u2028>\n1\n2"
@@ -187,7 +205,9 @@ WRONG: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("argument", "value", "said"), WRONG, ids=[said for *_, said in WRONG])
-async def test_arguments_are_checked_again_behind_the_pipeline(argument: Any, value: Any, said: str):
+async def test_arguments_are_checked_again_behind_the_pipeline(
+    argument: Any, value: Any, said: str
+):
     assert said in await refusal(["--a={a}"], {"a": argument}, {"a": value})
 
 
@@ -225,12 +245,21 @@ async def test_an_argument_that_is_none_is_refused():
         ("cat a; rm b", "no shell"),
         ("cat a >b", "no shell"),
         ({"command": "cat", "arguments": {"a": {"flag": "--a b"}}}, "a flag is one word"),
-        ({"command": "cat {paht}", "arguments": {"path": "string"}}, "{paht} is none of its arguments (path)"),
+        (
+            {"command": "cat {paht}", "arguments": {"path": "string"}},
+            "{paht} is none of its arguments (path)",
+        ),
         ({"command": "cat x{a}{b}", "arguments": {"a": "array", "b": "array"}}, "two arrays"),
         ({"command": "cat x{a}", "arguments": {"a": {"flag": "-a"}}}, "has a flag"),
         ({"command": "cat", "arguments": {"a b": {}}}, "no argument's name"),
-        ({"command": "cat", "arguments": {"a": {"type": "integer", "default": "x"}}}, "whole number"),
-        ({"command": "cat", "arguments": {"a": {"default": "x", "choices": ["y"]}}}, "none of its choices"),
+        (
+            {"command": "cat", "arguments": {"a": {"type": "integer", "default": "x"}}},
+            "whole number",
+        ),
+        (
+            {"command": "cat", "arguments": {"a": {"default": "x", "choices": ["y"]}}},
+            "none of its choices",
+        ),
         ({"command": "cat", "arguments": {"a": {"pattern": "("}}}, "no regular expression"),
         ({"command": "cat", "arguments": {"a": {"minimum": 2, "maximum": 1}}}, "over its maximum"),
         ({"command": "cat", "arguments": {"a": {"flag": "{}x"}}}, "begins with the option"),
@@ -257,7 +286,10 @@ def test_a_command_that_cannot_be_meant_is_refused_when_it_is_read(command: Any,
         ["grep", "watch", "{word}"],
         {"command": ["ssh", "host", "ls", "{path}"], "arguments": {"path": {"pattern": "[a-z/]+"}}},
         {"command": ["sed", "-n", "{line}p", "notes"], "arguments": {"line": "integer"}},
-        {"command": ["sh", "-c", "make {target}"], "arguments": {"target": {"choices": ["test", "build"]}}},
+        {
+            "command": ["sh", "-c", "make {target}"],
+            "arguments": {"target": {"choices": ["test", "build"]}},
+        },
     ],
 )
 def test_a_shell_may_be_given_words_of_its_own_and_what_cannot_be_code(command: Any):
@@ -268,17 +300,25 @@ def test_short_forms_say_the_same_as_the_long_ones():
     short = CommandTool.model_validate("git log '--format=%h %s' {path}")
     assert short.command == ("git", "log", "--format=%h %s", "{path}")
     assert short.arguments["path"].required
-    unquoted = CommandTool.model_validate({"command": ["cat", {"path": None}], "arguments": {"path": None}})
+    unquoted = CommandTool.model_validate(
+        {"command": ["cat", {"path": None}], "arguments": {"path": None}}
+    )
     assert unquoted.command == ("cat", "{path}")
     assert not unquoted.arguments["path"].required
     # Under some names (`query`, `url` …) a file's scalars are read as text.
     coerced = {"type": "integer", "default": "7", "choices": ["7", 8], "required": "true"}
-    query = CommandTool.model_validate({"command": "x {query}", "arguments": {"query": coerced}}).arguments["query"]
+    query = CommandTool.model_validate(
+        {"command": "x {query}", "arguments": {"query": coerced}}
+    ).arguments["query"]
     assert (query.default, query.choices, query.required) == (7, (7, 8), True)
 
 
-def test_the_items_of_an_array_share_the_time_that_their_pattern_may_take(monkeypatch: pytest.MonkeyPatch):
-    tool = CommandTool.model_validate({"command": "x {a}", "arguments": {"a": {"type": "array", "pattern": "[a-z]+"}}})
+def test_the_items_of_an_array_share_the_time_that_their_pattern_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    tool = CommandTool.model_validate(
+        {"command": "x {a}", "arguments": {"a": {"type": "array", "pattern": "[a-z]+"}}}
+    )
     assert not checking.check_arguments(tool, {"a": ["b", "c"]}).problems
     monkeypatch.setattr(checking, "MAX_PATTERNS_S", 0.0)
     assert "takes too long" in checking.check_arguments(tool, {"a": ["b", "c"]}).problems[0]
@@ -292,7 +332,13 @@ async def test_a_command_is_listed_with_typed_parameters_and_true_annotations():
         "command": "x {count} {kind} {names}",
         "description": "Do x.",
         "arguments": {
-            "count": {"type": "integer", "default": 3, "minimum": 1, "maximum": 9, "description": "How many."},
+            "count": {
+                "type": "integer",
+                "default": 3,
+                "minimum": 1,
+                "maximum": 9,
+                "description": "How many.",
+            },
             "kind": {"choices": ["a", "b"], "required": True},
             "names": {"type": "array", "items": "number", "maximum": 4},
             "word": {"pattern": "[a-z]+", "minimum": 1},
@@ -310,7 +356,13 @@ async def test_a_command_is_listed_with_typed_parameters_and_true_annotations():
         "inputSchema": {
             "type": "object",
             "properties": {
-                "count": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3, "description": "How many."},
+                "count": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": 9,
+                    "default": 3,
+                    "description": "How many.",
+                },
                 "kind": {"type": "string", "enum": ["a", "b"]},
                 "names": {"type": "array", "items": {"type": "number"}, "maxItems": 4},
                 "word": {"type": "string", "pattern": "^(?:[a-z]+)$", "minLength": 1},
@@ -354,7 +406,10 @@ async def test_text_is_decoded_with_what_is_wrong_replaced_and_colours_taken_out
 
 
 def test_what_only_begins_like_a_sign_for_the_terminal_costs_no_text():
-    assert clean_output(b"\x1b]0;never ended\nkept\x1bPlost?\nkept") == "0;never ended\nkeptlost?\nkept"
+    assert (
+        clean_output(b"\x1b]0;never ended\nkept\x1bPlost?\nkept")
+        == "0;never ended\nkeptlost?\nkept"
+    )
 
 
 def test_no_control_character_is_left():
@@ -374,7 +429,10 @@ async def test_a_failure_says_the_exit_code_and_the_last_words():
     code = "import sys; print('o' * 9_000); print('no such thing', file=sys.stderr); sys.exit(int(sys.argv[1]))"
     tool = {"command": script(code, "{code}"), "success": [0, 3]}
     async with programs({"it": tool}) as connection:
-        failed, fine = await call(connection, "it", code="2"), await call(connection, "it", code="3")
+        failed, fine = (
+            await call(connection, "it", code="2"),
+            await call(connection, "it", code="3"),
+        )
     assert failed["isError"]
     assert "failed: exit code 2\nstderr:\nno such thing\nstdout:\n… ooo" in text(failed)
     assert len(text(failed)) < 5_000
@@ -389,9 +447,17 @@ async def test_a_signal_is_said_by_its_name():
 
 @pytest.mark.parametrize(
     ("printed", "structured"),
-    [('{"a": 1}', {"a": 1}), ("[1, 2]\n", {"result": [1, 2]}), ("\x1b[32m{}\x1b[0m", {}), ("not", None), ("", None)],
+    [
+        ('{"a": 1}', {"a": 1}),
+        ("[1, 2]\n", {"result": [1, 2]}),
+        ("\x1b[32m{}\x1b[0m", {}),
+        ("not", None),
+        ("", None),
+    ],
 )
-async def test_json_is_structured_content_and_what_is_none_is_a_failure(printed: str, structured: Any):
+async def test_json_is_structured_content_and_what_is_none_is_a_failure(
+    printed: str, structured: Any
+):
     tool = {"command": script(f"import sys; sys.stdout.write({printed!r})"), "output": "json"}
     async with programs({"it": tool}) as connection:
         result = await call(connection, "it")
@@ -430,16 +496,21 @@ async def test_a_program_may_ignore_its_input():
         assert text(await call(connection, "it", x="x" * 2_000_000)) == "done\n"
 
 
-@pytest.mark.parametrize("code", ["while True: sys.stdout.write('x' * 65536)", "sys.stdout.write('x' * 1_000_001)"])
+@pytest.mark.parametrize(
+    "code", ["while True: sys.stdout.write('x' * 65536)", "sys.stdout.write('x' * 1_000_001)"]
+)
 async def test_a_flood_is_ended_and_says_its_bound(code: str):
-    async with programs({"it": script(f"import sys\n{code}")}, LimitsConfig(max_message_bytes=1_000_000)) as connection:  # pyright: ignore[reportArgumentType]
+    limits = LimitsConfig(max_message_bytes=1_000_000)  # pyright: ignore[reportArgumentType]
+    async with programs({"it": script(f"import sys\n{code}")}, limits) as connection:
         result = await call(connection, "it")
     assert result["isError"]
     assert "more than 1,000,000 bytes" in text(result)
 
 
 async def test_a_missing_program_fails_its_own_tool_alone():
-    async with programs({"lost": "no-such-program-here x", "there": script("print(1)")}) as connection:
+    async with programs(
+        {"lost": "no-such-program-here x", "there": script("print(1)")}
+    ) as connection:
         with pytest.raises(ProgramNotStarted, match="does not exist") as failed:
             await call(connection, "lost")
         assert not failed.value.retryable
@@ -529,5 +600,7 @@ async def test_a_closed_connection_runs_nothing():
         ("x.exe", "a & b", False),
     ],
 )
-def test_a_batch_file_gets_no_signs_that_its_shell_would_read(program: str, value: str, refused: bool):
+def test_a_batch_file_gets_no_signs_that_its_shell_would_read(
+    program: str, value: str, refused: bool
+):
     assert bool(explain_batch_refusal(program, [value])) is refused

@@ -1,4 +1,5 @@
-"""Whatever a caller writes, a program gets exactly the configured words with the values in them; no shell reads any."""
+"""Whatever a caller writes, a program gets exactly the configured words with the values in them; no
+shell reads any."""
 
 import asyncio
 import os
@@ -74,7 +75,15 @@ NASTY = [
     "#",
     "x" * 100_000,
 ]
-DASHED = ["-x", "-", "--", "--output=owned", "-oProxyCommand=touch owned", "-\n", "--$(touch owned)"]
+DASHED = [
+    "-x",
+    "-",
+    "--",
+    "--output=owned",
+    "-oProxyCommand=touch owned",
+    "-\n",
+    "--$(touch owned)",
+]
 NO_TEXT = ["\0", "a\0b", "-\0", "\ud800", "a\udfffb", "\udcff"]
 
 ARGUMENTS: dict[str, Any] = {
@@ -93,7 +102,9 @@ TOOL = CommandTool.model_validate(
     }
 )
 
-texts = st.one_of(st.sampled_from([*NASTY, *DASHED, *NO_TEXT]), st.text(max_size=40), st.text(string.printable))
+texts = st.one_of(
+    st.sampled_from([*NASTY, *DASHED, *NO_TEXT]), st.text(max_size=40), st.text(string.printable)
+)
 
 
 def usable(text: str) -> bool:
@@ -101,10 +112,14 @@ def usable(text: str) -> bool:
 
 
 def expected(given_values: dict[str, Any]) -> list[str] | None:
-    """The words as a reader of the configuration would write them down; None where they must be refused."""
+    """The words as a reader of the configuration would write them down; None where they must be
+    refused."""
     value, flagged, apart = (given_values.get(name) for name in ("value", "flagged", "apart"))
     many = given_values.get("many", [])
-    if not all(usable(text) for text in (*(one for one in (value, flagged, apart) if one is not None), *many)):
+    if not all(
+        usable(text)
+        for text in (*(one for one in (value, flagged, apart) if one is not None), *many)
+    ):
         return None
     if any(one is not None and one.startswith("-") for one in (value, apart)):
         return None
@@ -115,7 +130,12 @@ def expected(given_values: dict[str, Any]) -> list[str] | None:
         words.append(f"--flag={flagged}")
     if apart is not None:
         words += ["-f", apart]
-    return [*words, "--", *many, *([str(given_values["number"])] if "number" in given_values else [])]
+    return [
+        *words,
+        "--",
+        *many,
+        *([str(given_values["number"])] if "number" in given_values else []),
+    ]
 
 
 @settings(max_examples=150)
@@ -151,7 +171,10 @@ def test_the_words_are_the_template_with_the_values_and_nothing_else(given_value
         st.sampled_from([*ARGUMENTS, "other"]),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats() | texts,
-            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+            ),
             max_leaves=4,
         ),
     )
@@ -185,7 +208,9 @@ class Room:
 
     def call(self, **arguments: Any) -> Raw:
         params = {"name": "it", "arguments": arguments}
-        return self.runner.run(self.connection.request("tools/call", params, RequestOptions(timeout=PATIENCE_S)))
+        return self.runner.run(
+            self.connection.request("tools/call", params, RequestOptions(timeout=PATIENCE_S))
+        )
 
     def close(self) -> None:
         self.runner.run(self.connection.close())
@@ -229,7 +254,9 @@ def test_what_would_be_an_option_or_is_no_text_never_arrives(room: Room, value: 
 
 
 @settings(max_examples=25)
-@given(st.lists(texts.filter(usable).filter(lambda text: len(text) < 1_000), min_size=1, max_size=30))
+@given(
+    st.lists(texts.filter(usable).filter(lambda text: len(text) < 1_000), min_size=1, max_size=30)
+)
 def test_a_real_program_gets_what_was_written(room: Room, values: list[str]):
     assert received(room.call(many=values))[1:] == ["--", *values]
     assert os.listdir(room.folder) == []

@@ -1,4 +1,5 @@
-"""Commands through the whole house: found, described, called, scripted, limited, exchanged while it runs."""
+"""Commands through the whole house: found, described, called, scripted, limited, exchanged while it
+runs."""
 
 import asyncio
 import json
@@ -27,7 +28,10 @@ COMMANDS: dict[str, Any] = {
         "output": "json",
         "read_only": True,
     },
-    "lost": {"command": "no-such-program-here {x}", "description": "A program that is not installed."},
+    "lost": {
+        "command": "no-such-program-here {x}",
+        "description": "A program that is not installed.",
+    },
 }
 
 
@@ -55,7 +59,9 @@ async def test_a_command_is_found_described_and_called():
         assert "count" in described
         assert "How many." in described
         assert "10" in described
-        result = await ask(client, "call_tool", name="repo.log", arguments={"path": "a; b", "count": 2})
+        result = await ask(
+            client, "call_tool", name="repo.log", arguments={"path": "a; b", "count": 2}
+        )
         assert result.structured_content["words"] == ["log", "--max-count=2", "--", "a; b"]
 
 
@@ -99,8 +105,14 @@ async def test_no_more_of_them_run_at_once_than_the_server_s_limit(tmp_path: Pat
     )
     one = [sys.executable, "-I", "-S", "-c", code, "{name}"]
     limited = server({"one": one}, cwd=str(tmp_path), limits={"concurrency": 2})
-    async with gateway_over(config=Config(servers={"s": limited})) as gateway, connect(gateway) as client:
-        calls = [ask(client, "call_tool", name="s.one", arguments={"name": f"n{number}"}) for number in range(8)]
+    async with (
+        gateway_over(config=Config(servers={"s": limited})) as gateway,
+        connect(gateway) as client,
+    ):
+        calls = [
+            ask(client, "call_tool", name="s.one", arguments={"name": f"n{number}"})
+            for number in range(8)
+        ]
         seen = [int(said(result)) for result in await asyncio.gather(*calls)]
     assert max(seen) <= 2
 
@@ -108,10 +120,16 @@ async def test_no_more_of_them_run_at_once_than_the_server_s_limit(tmp_path: Pat
 async def test_a_changed_command_is_taken_up_and_its_neighbours_stay():
     other = server({"say": [*SAID, "other"]})
     before = Config(servers={"repo": server(), "other": other})
-    async with GatewayRuntime(before, manifests=ManifestStore(None)) as gateway, connect(gateway) as client:
+    async with (
+        GatewayRuntime(before, manifests=ManifestStore(None)) as gateway,
+        connect(gateway) as client,
+    ):
         await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
         neighbour = gateway.upstreams["other"]
-        changed = {**COMMANDS, "log": {**COMMANDS["log"], "command": [*SAID, "now {count}", "{path}"]}}
+        changed = {
+            **COMMANDS,
+            "log": {**COMMANDS["log"], "command": [*SAID, "now {count}", "{path}"]},
+        }
         after = before.model_copy(update={"servers": {"repo": server(changed), "other": other}})
         change = await asyncio.wait_for(gateway.apply(after), PATIENCE_S)
         assert change.restarted == ("repo",)

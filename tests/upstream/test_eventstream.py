@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.upstream.transports.event_stream import EventStreamParser, EventTooLarge, ServerSentEvent
+from portico.upstream.transports.event_stream import (
+    EventStreamParser,
+    EventTooLarge,
+    ServerSentEvent,
+)
 
 
 def parsed(*chunks: bytes, limit: int = 1000) -> list[ServerSentEvent]:
@@ -18,11 +22,15 @@ def test_an_event_is_dispatched_by_an_empty_line():
 
 
 def test_data_lines_are_joined_by_line_feeds():
-    assert parsed(b"data: a\ndata:b\ndata\ndata:  c\n\n") == [ServerSentEvent("message", b"a\nb\n\n c", None)]
+    assert parsed(b"data: a\ndata:b\ndata\ndata:  c\n\n") == [
+        ServerSentEvent("message", b"a\nb\n\n c", None)
+    ]
 
 
 def test_comments_and_unknown_fields_are_nothing():
-    assert parsed(b": keep-alive\n\nfoo: bar\ndata: x\n\n: bye\n\n") == [ServerSentEvent("message", b"x", None)]
+    assert parsed(b": keep-alive\n\nfoo: bar\ndata: x\n\n: bye\n\n") == [
+        ServerSentEvent("message", b"x", None)
+    ]
 
 
 def test_an_id_without_data_is_remembered_but_dispatches_nothing():
@@ -53,7 +61,9 @@ def test_an_unfinished_event_at_the_end_is_not_an_event():
     assert parsed(b"data: x\n\ndata: y\n") == [ServerSentEvent("message", b"x", None)]
 
 
-@pytest.mark.parametrize("chunks", [(b"data: " + b"x" * 200,), (b"data: xxxxxxxxx\n",) * 20, (b"data:\n",) * 200])
+@pytest.mark.parametrize(
+    "chunks", [(b"data: " + b"x" * 200,), (b"data: xxxxxxxxx\n",) * 20, (b"data:\n",) * 200]
+)
 def test_an_event_over_the_limit_is_refused_even_before_it_ends(chunks: tuple[bytes, ...]):
     with pytest.raises(EventTooLarge):
         parsed(*chunks * 10, limit=100)
@@ -70,11 +80,16 @@ def test_many_events_together_may_pass_the_limit():
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["data", "id", "event", ""]), st.text("ab:é ", max_size=5)), max_size=12),
+    st.lists(
+        st.tuples(st.sampled_from(["data", "id", "event", ""]), st.text("ab:é ", max_size=5)),
+        max_size=12,
+    ),
     st.sampled_from(["\n", "\r\n", "\r"]),
     st.lists(st.integers(1, 7), min_size=1),
 )
-def test_where_the_chunks_are_cut_makes_no_difference(fields: list[tuple[str, str]], end: str, cuts: list[int]):
+def test_where_the_chunks_are_cut_makes_no_difference(
+    fields: list[tuple[str, str]], end: str, cuts: list[int]
+):
     text = "".join(f"{name}: {value}{end}" if name else end for name, value in fields) + end * 2
     whole = text.encode()
     pieces: list[bytes] = []

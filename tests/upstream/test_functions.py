@@ -17,7 +17,9 @@ from tests.upstream.loopback import PATIENCE_S, Ears
 
 
 async def connected(*offered: ToolFunction) -> Connection:
-    tools = tuple(make_function_tool(function, f"f{number}") for number, function in enumerate(offered))
+    tools = tuple(
+        make_function_tool(function, f"f{number}") for number, function in enumerate(offered)
+    )
     return await FunctionsBackend("mine", tools, "Read me.", "3").connect(Ears())
 
 
@@ -59,7 +61,10 @@ def test_what_a_function_gathers_is_no_parameter():
 
 async def test_a_server_of_functions_introduces_itself_and_lists_them():
     connection = await connected(convert)
-    assert (connection.initialize_info.era, connection.initialize_info.instructions) == ("modern", "Read me.")
+    assert (connection.initialize_info.era, connection.initialize_info.instructions) == (
+        "modern",
+        "Read me.",
+    )
     assert connection.initialize_info.server_info == {"name": "mine", "version": "3"}
     assert [tool["name"] for tool in (await connection.request("tools/list"))["tools"]] == ["f0"]
 
@@ -116,7 +121,8 @@ async def test_wrong_arguments_are_named():
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("bad"), SystemExit(1), KeyboardInterrupt(), StopIteration(7), TimeoutError()]
+    "error",
+    [ValueError("bad"), SystemExit(1), KeyboardInterrupt(), StopIteration(7), TimeoutError()],
 )
 async def test_whatever_a_function_raises_is_its_tools_error(error: BaseException):
     def fail() -> None:
@@ -152,18 +158,24 @@ async def test_a_function_out_of_time_is_given_up():
         release.set()
 
 
-async def test_functions_that_never_return_use_up_nobodys_threads_and_are_counted(monkeypatch: pytest.MonkeyPatch):
+async def test_functions_that_never_return_use_up_nobodys_threads_and_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(functions, "MAX_THREADS", 3)
     release = threading.Event()
     connection = await connected(lambda: release.wait(PATIENCE_S) and "done")
-    stuck = [asyncio.create_task(connection.request("tools/call", {"name": "f0"})) for _ in range(3)]
+    stuck = [
+        asyncio.create_task(connection.request("tools/call", {"name": "f0"})) for _ in range(3)
+    ]
     try:
         await asyncio.sleep(0)
         with pytest.raises(BackendUnavailable, match="3 of mine's functions are running already"):
             await connection.request("tools/call", {"name": "f0"})
         async with asyncio.timeout(PATIENCE_S):
             assert await asyncio.to_thread(lambda: "free") == "free"
-        assert all(thread.daemon for thread in threading.enumerate() if thread.name == "portico function")
+        assert all(
+            thread.daemon for thread in threading.enumerate() if thread.name == "portico function"
+        )
     finally:
         release.set()
     async with asyncio.timeout(PATIENCE_S):

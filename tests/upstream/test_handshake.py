@@ -1,4 +1,5 @@
-"""Finding out which era the other side speaks, as a conversation over a pipe that the test holds both ends of."""
+"""Finding out which era the other side speaks, as a conversation over a pipe that the test holds
+both ends of."""
 
 import asyncio
 from typing import Any
@@ -19,7 +20,11 @@ from portico.upstream.protocol.handshake import (
 
 PATIENCE_S = 30.0
 DISCOVERED: Raw = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
-INITIALIZED: Raw = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}}
+INITIALIZED: Raw = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "s"},
+}
 NEVER = object()
 """An answer that does not come."""
 GONE = BackendUnavailable("the server exited")
@@ -73,7 +78,9 @@ async def test_whatever_code_refuses_the_probe_the_handshake_follows(code: int):
     assert pipe.sent == ["server/discover", "initialize", "notifications/initialized"]
 
 
-@pytest.mark.parametrize("answer", [{}, {"supportedVersions": ["2025-11-25"]}, {"supportedVersions": "2026-07-28"}])
+@pytest.mark.parametrize(
+    "answer", [{}, {"supportedVersions": ["2025-11-25"]}, {"supportedVersions": "2026-07-28"}]
+)
 async def test_an_answer_to_the_probe_without_a_modern_version_is_a_refusal(answer: Raw):
     assert (await meet(Script(answer))).era == "legacy"
 
@@ -101,7 +108,9 @@ async def test_a_server_that_dies_of_the_probe_is_reported_as_such():
 
 
 @pytest.mark.parametrize("then", [GONE, RemoteError(-32600, "too late"), NEVER])
-async def test_a_server_that_refuses_the_probe_and_is_of_no_use_afterwards_was_spoilt_by_it(then: object):
+async def test_a_server_that_refuses_the_probe_and_is_of_no_use_afterwards_was_spoilt_by_it(
+    then: object,
+):
     with pytest.raises(ProbeFailed):
         await meet(Script(RemoteError(-32601, "no"), then), patience=0.01)
 
@@ -113,7 +122,10 @@ async def test_a_remembered_legacy_server_is_not_probed():
 
 
 async def test_a_remembered_legacy_server_that_has_become_modern_says_so_and_is_discovered():
-    pipe = Script(DISCOVERED, RemoteError(-32022, "Unsupported protocol version", {"supported": ["2026-07-28"]}))
+    pipe = Script(
+        DISCOVERED,
+        RemoteError(-32022, "Unsupported protocol version", {"supported": ["2026-07-28"]}),
+    )
     assert (await meet(pipe, remembered="legacy")).era == "modern"
 
 
@@ -156,7 +168,10 @@ def test_whatever_version_a_handshake_names_it_was_a_handshake(version: str):
 
 @pytest.mark.parametrize("wrong", [{}, {"capabilities": None, "serverInfo": [], "instructions": 7}])
 def test_an_introduction_of_the_wrong_types_is_read_as_an_empty_one(wrong: Raw):
-    for hello in (parse_initialize_result(wrong), parse_discovery({**DISCOVERED, **wrong, "capabilities": None})):
+    for hello in (
+        parse_initialize_result(wrong),
+        parse_discovery({**DISCOVERED, **wrong, "capabilities": None}),
+    ):
         assert hello is not None
         assert (hello.capabilities, hello.server_info, hello.instructions) == ({}, {}, "")
 
@@ -196,4 +211,6 @@ async def test_a_server_that_took_both_the_probe_and_the_handshake_is_in_an_uncl
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_server_that_took_the_probe_and_refused_the_handshake_is_modern():
-    assert (await meet(Late(RemoteError(-32022, "Unsupported protocol version")), one_era=True)).era == "modern"
+    assert (
+        await meet(Late(RemoteError(-32022, "Unsupported protocol version")), one_era=True)
+    ).era == "modern"

@@ -80,7 +80,10 @@ class Workshop:
 
 @contextlib.asynccontextmanager
 async def connected(
-    url: str, ears: Ears | None = None, protocol: Literal["auto", "legacy", "modern"] = "auto", era: Era | None = None
+    url: str,
+    ears: Ears | None = None,
+    protocol: Literal["auto", "legacy", "modern"] = "auto",
+    era: Era | None = None,
 ) -> AsyncGenerator[Connection, None]:
     connection = await HttpBackend("workshop", url, protocol=protocol).connect(ears or Ears(), era)
     try:
@@ -98,33 +101,49 @@ def answers(request: pytest.FixtureRequest) -> dict[str, bool]:
 
 @pytest.mark.parametrize("protocol", ERAS)
 async def test_it_lists_and_calls(protocol: Protocol, answers: dict[str, bool]):
-    async with serve(Workshop().app(**answers)) as base, connected(f"{base}/mcp", protocol=protocol) as connection:
+    async with (
+        serve(Workshop().app(**answers)) as base,
+        connected(f"{base}/mcp", protocol=protocol) as connection,
+    ):
         assert connection.initialize_info.era == protocol
         assert connection.initialize_info.instructions == "Be gentle."
         assert connection.initialize_info.server_info["name"] == "workshop"
         tools = (await connection.request("tools/list"))["tools"]
         assert "echo" in {tool["name"] for tool in tools}
-        called = await connection.request("tools/call", {"name": "echo", "arguments": {"text": "grüß"}})
+        called = await connection.request(
+            "tools/call", {"name": "echo", "arguments": {"text": "grüß"}}
+        )
         assert called["content"][0]["text"] == "grüß"
 
 
 async def test_a_server_of_both_eras_is_met_in_the_newer_one_and_a_remembered_era_is_kept():
     async with serve(Workshop().app()) as base:
         async with connected(f"{base}/mcp") as connection:
-            assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == (
+            assert (
+                connection.initialize_info.era,
+                connection.initialize_info.protocol_version,
+            ) == (
                 "modern",
                 "2026-07-28",
             )
         async with connected(f"{base}/mcp", era="legacy") as connection:
-            assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == (
+            assert (
+                connection.initialize_info.era,
+                connection.initialize_info.protocol_version,
+            ) == (
                 "legacy",
                 "2025-11-25",
             )
 
 
 @pytest.mark.parametrize("protocol", ERAS)
-async def test_many_requests_at_once_get_their_own_answers(protocol: Protocol, answers: dict[str, bool]):
-    async with serve(Workshop().app(**answers)) as base, connected(f"{base}/mcp", protocol=protocol) as connection:
+async def test_many_requests_at_once_get_their_own_answers(
+    protocol: Protocol, answers: dict[str, bool]
+):
+    async with (
+        serve(Workshop().app(**answers)) as base,
+        connected(f"{base}/mcp", protocol=protocol) as connection,
+    ):
         calls = [
             connection.request("tools/call", {"name": "echo", "arguments": {"text": str(number)}})
             for number in range(50)
@@ -135,7 +154,10 @@ async def test_many_requests_at_once_get_their_own_answers(protocol: Protocol, a
 
 @pytest.mark.parametrize("protocol", ERAS)
 async def test_an_error_arrives_with_its_code_and_data(protocol: Protocol):
-    async with serve(Workshop().app()) as base, connected(f"{base}/mcp", protocol=protocol) as connection:
+    async with (
+        serve(Workshop().app()) as base,
+        connected(f"{base}/mcp", protocol=protocol) as connection,
+    ):
         with pytest.raises(RemoteError) as caught:
             await connection.request("no/such/method")
         assert caught.value.code == -32601
@@ -145,23 +167,36 @@ async def test_an_error_arrives_with_its_code_and_data(protocol: Protocol):
 
 @pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
 @pytest.mark.parametrize("protocol", ERAS)
-async def test_progress_comes_back_under_the_callers_token_and_before_the_result(protocol: Protocol):
+async def test_progress_comes_back_under_the_callers_token_and_before_the_result(
+    protocol: Protocol,
+):
     caller = Caller()
     params = {
         "name": "work",
         "arguments": {},
         "_meta": {"progressToken": "mine", "io.modelcontextprotocol/logLevel": "debug"},
     }
-    async with serve(Workshop().app()) as base, connected(f"{base}/mcp", protocol=protocol) as connection:
+    async with (
+        serve(Workshop().app()) as base,
+        connected(f"{base}/mcp", protocol=protocol) as connection,
+    ):
         await connection.request("tools/call", params, RequestOptions(relay=caller))
     progress = [params for method, params in caller.told if method == "notifications/progress"]
-    assert [(one["progressToken"], one["progress"]) for one in progress] == [("mine", 1), ("mine", 2)]
-    assert [params["data"] for method, params in caller.told if method == "notifications/message"] == ["working"]
+    assert [(one["progressToken"], one["progress"]) for one in progress] == [
+        ("mine", 1),
+        ("mine", 2),
+    ]
+    assert [
+        params["data"] for method, params in caller.told if method == "notifications/message"
+    ] == ["working"]
 
 
 async def test_an_elicitation_reaches_the_caller_and_its_answer_the_server():
     caller = Caller({"elicitation/create": {"action": "accept", "content": {"colour": "green"}}})
-    async with serve(Workshop().app()) as base, connected(f"{base}/mcp", protocol="legacy") as connection:
+    async with (
+        serve(Workshop().app()) as base,
+        connected(f"{base}/mcp", protocol="legacy") as connection,
+    ):
         result = await connection.request(
             "tools/call", {"name": "ask_colour", "arguments": {}}, RequestOptions(relay=caller)
         )
@@ -170,16 +205,26 @@ async def test_an_elicitation_reaches_the_caller_and_its_answer_the_server():
 
 
 async def test_an_elicitation_without_a_caller_is_refused_clearly():
-    async with serve(Workshop().app()) as base, connected(f"{base}/mcp", protocol="legacy") as connection:
-        with pytest.raises(RemoteError, match="elicitation/create is not available outside a client's call"):
+    async with (
+        serve(Workshop().app()) as base,
+        connected(f"{base}/mcp", protocol="legacy") as connection,
+    ):
+        with pytest.raises(
+            RemoteError, match="elicitation/create is not available outside a client's call"
+        ):
             await connection.request("tools/call", {"name": "ask_colour", "arguments": {}})
 
 
 @pytest.mark.parametrize("protocol", ERAS)
 async def test_a_cancelled_call_is_cancelled_at_the_server(protocol: Protocol):
     workshop = Workshop()
-    async with serve(workshop.app()) as base, connected(f"{base}/mcp", protocol=protocol) as connection:
-        call = asyncio.create_task(connection.request("tools/call", {"name": "hang", "arguments": {}}))
+    async with (
+        serve(workshop.app()) as base,
+        connected(f"{base}/mcp", protocol=protocol) as connection,
+    ):
+        call = asyncio.create_task(
+            connection.request("tools/call", {"name": "hang", "arguments": {}})
+        )
         await soon(workshop.started)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -191,16 +236,26 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(protocol: Protocol):
 @pytest.mark.parametrize("protocol", ERAS)
 async def test_a_call_that_takes_too_long_is_given_up_on_both_sides(protocol: Protocol):
     workshop = Workshop()
-    async with serve(workshop.app()) as base, connected(f"{base}/mcp", protocol=protocol) as connection:
-        with pytest.raises(BackendTimeout, match=r"workshop did not answer tools/call within 0\.2 s"):
-            await connection.request("tools/call", {"name": "hang", "arguments": {}}, RequestOptions(timeout=0.2))
+    async with (
+        serve(workshop.app()) as base,
+        connected(f"{base}/mcp", protocol=protocol) as connection,
+    ):
+        with pytest.raises(
+            BackendTimeout, match=r"workshop did not answer tools/call within 0\.2 s"
+        ):
+            await connection.request(
+                "tools/call", {"name": "hang", "arguments": {}}, RequestOptions(timeout=0.2)
+            )
         assert await soon(workshop.cancelled) == "hang"
 
 
 @pytest.mark.parametrize("protocol", ERAS)
 async def test_a_changed_list_is_announced(protocol: Protocol):
     ears = Ears()
-    async with serve(Workshop().app()) as base, connected(f"{base}/mcp", ears, protocol) as connection:
+    async with (
+        serve(Workshop().app()) as base,
+        connected(f"{base}/mcp", ears, protocol) as connection,
+    ):
 
         async def announced() -> tuple[str, dict[str, Any]]:
             # Our ear opens in the background; a change before that is said to nobody.
@@ -223,7 +278,9 @@ async def test_closing_ends_everything_of_ours():
         ears = Ears()
         connection = await backend.connect(ears)
         assert backend.diagnostics()["session"] is True
-        hanging = asyncio.create_task(connection.request("tools/call", {"name": "hang", "arguments": {}}))
+        hanging = asyncio.create_task(
+            connection.request("tools/call", {"name": "hang", "arguments": {}})
+        )
         await soon(workshop.started)
         await connection.close()
         await connection.close()
@@ -248,5 +305,7 @@ async def test_fastmcp_serves_the_same_wire():
         async with serve(server.http_app(**options)) as base:
             for protocol in ERAS:
                 async with connected(f"{base}/mcp", protocol=protocol) as connection:
-                    result = await connection.request("tools/call", {"name": "add", "arguments": {"a": 2, "b": 3}})
+                    result = await connection.request(
+                        "tools/call", {"name": "add", "arguments": {"a": 2, "b": 3}}
+                    )
                     assert result["structuredContent"] == {"result": 5}

@@ -1,4 +1,5 @@
-"""Streamable HTTP against servers that do the wrong thing: every wrong gets a clear error, and nothing hangs."""
+"""Streamable HTTP against servers that do the wrong thing: every wrong gets a clear error, and
+nothing hangs."""
 
 import asyncio
 from typing import Any
@@ -34,12 +35,18 @@ async def test_a_server_that_refuses_the_probe_is_met_with_the_handshake(status:
 
     server = RawServer(server_discover=refuse)
     async with conversation(server) as (connection, _):
-        assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == ("legacy", "2025-11-25")
+        assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == (
+            "legacy",
+            "2025-11-25",
+        )
     initialize, headers = server.heard("initialize")[0]
     assert initialize["params"]["protocolVersion"] == "2025-11-25"
     assert "mcp-protocol-version" not in headers
     _, headers = server.heard("notifications/initialized")[0]
-    assert (headers["mcp-protocol-version"], headers["mcp-session-id"]) == ("2025-11-25", "session-1")
+    assert (headers["mcp-protocol-version"], headers["mcp-session-id"]) == (
+        "2025-11-25",
+        "session-1",
+    )
     assert await soon(server.deleted) == "session-1"
 
 
@@ -53,7 +60,9 @@ async def test_a_server_that_knows_discovery_but_no_modern_version_is_legacy():
 
 async def test_a_server_that_asks_for_another_version_is_met_with_the_handshake():
     async def discover(request: Request, frame: Raw) -> Response:
-        return error(frame, -32022, "Unsupported protocol version", 400, {"supported": ["2025-11-25"]})
+        return error(
+            frame, -32022, "Unsupported protocol version", 400, {"supported": ["2025-11-25"]}
+        )
 
     async with conversation(RawServer(server_discover=discover)) as (connection, _):
         assert connection.initialize_info.era == "legacy"
@@ -142,7 +151,12 @@ async def test_a_wrong_path_says_what_to_check():
 
 @pytest.mark.parametrize(
     "said",
-    [b"SSH-2.0-OpenSSH_9.6\r\n", b"", b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{", b"HTTP/1.1 101 X\r\n\r\n"],
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{",
+        b"HTTP/1.1 101 X\r\n\r\n",
+    ],
 )
 async def test_what_is_not_http_is_an_error(said: bytes):
     async with serve_bytes(lambda request: said) as base:
@@ -153,7 +167,9 @@ async def test_what_is_not_http_is_an_error(said: bytes):
 
 async def test_a_header_that_would_break_its_line_is_refused():
     with pytest.raises(BackendUnavailable, match="the header 'x-note' cannot be sent") as caught:
-        await HttpBackend("raw", "http://127.0.0.1:1/mcp", {"X-Note": "secret\r\nHost: evil"}).connect(Ears())
+        await HttpBackend(
+            "raw", "http://127.0.0.1:1/mcp", {"X-Note": "secret\r\nHost: evil"}
+        ).connect(Ears())
     assert "secret" not in str(caught.value)
 
 
@@ -166,11 +182,20 @@ async def test_a_header_that_would_break_its_line_is_refused():
         (Response("{not json", media_type="application/json"), "not JSON"),
         (Response("[1, 2]", media_type="application/json"), "not a JSON-RPC message"),
         (Response("<html>", media_type="text/html"), "not JSON"),
-        (Response('{"jsonrpc":"2.0","id":99,"result":{}}', media_type="application/json"), "without a JSON-RPC answer"),
+        (
+            Response('{"jsonrpc":"2.0","id":99,"result":{}}', media_type="application/json"),
+            "without a JSON-RPC answer",
+        ),
         (Response(status_code=202), "will not answer"),
-        (Response("{}", media_type="application/json", headers={"content-encoding": "br"}), "compressed"),
+        (
+            Response("{}", media_type="application/json", headers={"content-encoding": "br"}),
+            "compressed",
+        ),
         (Response("event: message\ndata: {oops\n\n", media_type="text/event-stream"), "not JSON"),
-        (Response(": nothing\n\n", media_type="text/event-stream"), "ended the stream before it answered"),
+        (
+            Response(": nothing\n\n", media_type="text/event-stream"),
+            "ended the stream before it answered",
+        ),
         (Response("gone", 503), "HTTP 503: gone"),
     ],
 )
@@ -180,7 +205,9 @@ async def test_nonsense_instead_of_an_answer_says_what_came(response: Response, 
 
     async with conversation(RawServer(tools_call=nonsense)) as (connection, backend):
         with pytest.raises(BackendUnavailable, match=reason):
-            await connection.request("tools/call", {"name": "x"}, RequestOptions(timeout=PATIENCE_S))
+            await connection.request(
+                "tools/call", {"name": "x"}, RequestOptions(timeout=PATIENCE_S)
+            )
         assert backend.diagnostics()["last_error"]
         with pytest.raises(RemoteError, match="Method not found"):
             await connection.request("tools/list")
@@ -209,11 +236,19 @@ async def test_a_credential_that_the_server_echoes_does_not_come_back(status: in
     async def echo(request: Request, frame: Raw) -> Response:
         given = request.headers["authorization"]
         if body == "json":
-            return error(frame, -32000, f"bad header {given}", status, {"seen": [{SECRET: given}], "tail": SECRET})
+            return error(
+                frame,
+                -32000,
+                f"bad header {given}",
+                status,
+                {"seen": [{SECRET: given}], "tail": SECRET},
+            )
         return Response("x" * 190 + f" {SECRET} and {given}", status)
 
     async with conversation(
-        RawServer(tools_call=echo), protocol="legacy", headers={"Authorization": f"Bearer {SECRET}", "X-Short": "x"}
+        RawServer(tools_call=echo),
+        protocol="legacy",
+        headers={"Authorization": f"Bearer {SECRET}", "X-Short": "x"},
     ) as (connection, backend):
         with pytest.raises(PorticoError) as caught:
             await connection.request("tools/call", {"name": "x"})
@@ -228,7 +263,10 @@ async def test_a_message_over_the_limit_is_refused(media_type: str):
         text = "x" * 300_000
         return Response(f'data: {{"text": "{text}"}}\n\n', media_type=media_type)
 
-    async with conversation(RawServer(tools_call=flood), max_message_bytes=100_000) as (connection, _):
+    async with conversation(RawServer(tools_call=flood), max_message_bytes=100_000) as (
+        connection,
+        _,
+    ):
         with pytest.raises(BackendUnavailable, match="over 100000 bytes"):
             await connection.request("tools/call", {"name": "x"})
 
@@ -240,7 +278,11 @@ async def test_an_error_keeps_code_message_and_data_whatever_the_status():
     async with conversation(RawServer(tools_call=refuse)) as (connection, _):
         with pytest.raises(RemoteError) as caught:
             await connection.request("tools/call", {"name": "x"})
-    assert (caught.value.code, caught.value.message, caught.value.data) == (-32042, "pay first", {"price": 3})
+    assert (caught.value.code, caught.value.message, caught.value.data) == (
+        -32042,
+        "pay first",
+        {"price": 3},
+    )
 
 
 async def test_an_answer_with_its_id_as_text_and_among_a_batch_is_still_the_answer():
@@ -250,5 +292,7 @@ async def test_an_answer_with_its_id_as_text_and_among_a_batch_is_still_the_answ
 
     caller = Caller()
     async with conversation(RawServer(tools_call=batch)) as (connection, _):
-        assert await connection.request("tools/call", {"name": "x"}, RequestOptions(relay=caller)) == {"a": 1}
+        assert await connection.request(
+            "tools/call", {"name": "x"}, RequestOptions(relay=caller)
+        ) == {"a": 1}
     assert caller.told == [("notifications/message", {"data": "hi"})]

@@ -14,7 +14,18 @@ from portico.upstream.transports.http_headers import (
 
 
 @pytest.mark.parametrize(
-    "value", ["plain", "with space", "", " edge", "größe", "line\nbreak", "=?base64?eA==?=", "a" * 300, "\x7f"]
+    "value",
+    [
+        "plain",
+        "with space",
+        "",
+        " edge",
+        "größe",
+        "line\nbreak",
+        "=?base64?eA==?=",
+        "a" * 300,
+        "\x7f",
+    ],
 )
 def test_a_value_is_wrapped_as_the_specification_says(value: str):
     assert encode_param_header(value) == encode_header_value(value)
@@ -34,7 +45,9 @@ def test_a_url_is_shown_without_its_secrets(url: str, shown: str):
     assert redact_url(url) == shown
 
 
-@pytest.mark.parametrize("url", ["http://h:99999/", "http://[x/", "ftp://h/", "http:///mcp", "mcp", "http://h:0/"])
+@pytest.mark.parametrize(
+    "url", ["http://h:99999/", "http://[x/", "ftp://h/", "http:///mcp", "mcp", "http://h:0/"]
+)
 def test_an_impossible_address_is_refused_with_advice(url: str):
     with pytest.raises(BackendUnavailable) as caught:
         parse_address(url)

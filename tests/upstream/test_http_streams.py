@@ -1,4 +1,5 @@
-"""Sessions and streams over HTTP: lost, cut, resumed, cancelled; and what a modern request looks like on the wire."""
+"""Sessions and streams over HTTP: lost, cut, resumed, cancelled; and what a modern request looks
+like on the wire."""
 
 import asyncio
 
@@ -10,7 +11,16 @@ from portico.errors import BackendTimeout, BackendUnavailable
 from portico.upstream.backend import Raw, RequestOptions
 from portico.upstream.transports.http import HttpBackend
 from tests.upstream.loopback import PATIENCE_S, Caller, Ears, let_pass, serve, serve_bytes, soon
-from tests.upstream.raw_server import DISCOVERY, RawServer, answer, conversation, error, event, open_stream, stream
+from tests.upstream.raw_server import (
+    DISCOVERY,
+    RawServer,
+    answer,
+    conversation,
+    error,
+    event,
+    open_stream,
+    stream,
+)
 
 RESULT: Raw = {"content": [{"type": "text", "text": "ok"}]}
 
@@ -52,14 +62,19 @@ async def test_a_cut_stream_is_resumed_where_it_ended():
 
     async def cut(request: Request, frame: Raw) -> Response:
         server.call = frame
-        return stream(b"retry: 10\n", event("", "e1"), event({"jsonrpc": "2.0", "method": "notifications/x"}, "e2"))
+        return stream(
+            b"retry: 10\n",
+            event("", "e1"),
+            event({"jsonrpc": "2.0", "method": "notifications/x"}, "e2"),
+        )
 
     async def get(request: Request) -> Response:
         last = request.headers.get("last-event-id")
         if last is None:
             return Response(status_code=405)
         resumed.append(last)
-        # The first continuation brings only a place to come back to, as a server does that wants to be polled.
+        # The first continuation brings only a place to come back to, as a server does that wants to
+        # be polled.
         return stream(event("", "e3")) if last == "e2" else stream(answered(server.call))
 
     class Server(RawServer):
@@ -68,7 +83,12 @@ async def test_a_cut_stream_is_resumed_where_it_ended():
     server = Server(tools_call=cut)
     server.get = get
     async with conversation(server) as (connection, _):
-        assert await connection.request("tools/call", {"name": "x"}, RequestOptions(timeout=PATIENCE_S)) == RESULT
+        assert (
+            await connection.request(
+                "tools/call", {"name": "x"}, RequestOptions(timeout=PATIENCE_S)
+            )
+            == RESULT
+        )
     assert resumed == ["e2", "e3"]
 
 
@@ -91,7 +111,9 @@ async def test_a_stream_that_cannot_be_resumed_is_given_up():
 
     async with conversation(RawServer(tools_call=cut)) as (connection, _):
         with pytest.raises(BackendUnavailable, match="ended the stream before it answered"):
-            await connection.request("tools/call", {"name": "x"}, RequestOptions(timeout=PATIENCE_S))
+            await connection.request(
+                "tools/call", {"name": "x"}, RequestOptions(timeout=PATIENCE_S)
+            )
 
 
 async def test_a_connection_cut_in_the_middle_of_a_stream_is_an_error():
@@ -129,7 +151,9 @@ async def test_progress_starts_the_clock_anew():
             token = frame["params"]["_meta"]["progressToken"]
             for step in range(3):
                 params = {"progressToken": token, "progress": step}
-                pieces.put_nowait(event({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+                pieces.put_nowait(
+                    event({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+                )
                 assert (await soon(told))["progressToken"] == 7
                 let_pass(50)
             pieces.put_nowait(answered(frame))
@@ -144,7 +168,10 @@ async def test_progress_starts_the_clock_anew():
     server = Server(tools_call=slow)
     async with conversation(server) as (connection, _):
         params: Raw = {"name": "x", "_meta": {"progressToken": 7}}
-        assert await connection.request("tools/call", params, RequestOptions(timeout=60, relay=Told())) == RESULT
+        assert (
+            await connection.request("tools/call", params, RequestOptions(timeout=60, relay=Told()))
+            == RESULT
+        )
         await server.work
 
 
@@ -158,7 +185,9 @@ async def test_progress_does_not_stretch_a_call_over_the_longest_one_may_take():
 
     def progress() -> None:
         params = {"progressToken": tokens[0], "progress": 1}
-        pieces.put_nowait(event({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+        pieces.put_nowait(
+            event({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+        )
 
     tokens: list[object] = []
 
@@ -172,7 +201,9 @@ async def test_progress_does_not_stretch_a_call_over_the_longest_one_may_take():
         with pytest.raises(BackendTimeout, match="the longest a call may take"):
             async with asyncio.timeout(PATIENCE_S):
                 await connection.request(
-                    "tools/call", params, RequestOptions(2 * PATIENCE_S, Prompting(), total_timeout=0.3)
+                    "tools/call",
+                    params,
+                    RequestOptions(2 * PATIENCE_S, Prompting(), total_timeout=0.3),
                 )
 
 
@@ -203,10 +234,16 @@ async def test_a_server_asks_outside_any_call():
 
 async def test_a_question_the_server_takes_back_is_no_longer_asked():
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
-    withdrawn = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q1"}}
+    withdrawn = {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": "q1"},
+    }
 
     async def asking(request: Request, frame: Raw) -> Response:
-        pieces.put_nowait(event({"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": {}}))
+        pieces.put_nowait(
+            event({"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": {}})
+        )
         server.call = frame
         return open_stream(pieces)
 
@@ -216,7 +253,9 @@ async def test_a_question_the_server_takes_back_is_no_longer_asked():
     server = Server(tools_call=asking)
     caller = Caller()
     async with conversation(server) as (connection, _):
-        call = asyncio.create_task(connection.request("tools/call", {"name": "x"}, RequestOptions(relay=caller)))
+        call = asyncio.create_task(
+            connection.request("tools/call", {"name": "x"}, RequestOptions(relay=caller))
+        )
         assert (await soon(caller.asked))[0] == "elicitation/create"
         pieces.put_nowait(event(withdrawn))
         pieces.put_nowait(answered(server.call))
@@ -233,7 +272,10 @@ async def test_a_modern_request_carries_its_envelope_and_routing_headers():
         return answer(frame, RESULT)
 
     server = RawServer(server_discover=discover, tools_call=call)
-    mine: Raw = {"io.modelcontextprotocol/clientCapabilities": {"sampling": {}}, "traceparent": "00-1-2-3"}
+    mine: Raw = {
+        "io.modelcontextprotocol/clientCapabilities": {"sampling": {}},
+        "traceparent": "00-1-2-3",
+    }
     async with conversation(server) as (connection, _):
         await connection.request(
             "tools/call",
@@ -257,10 +299,16 @@ async def test_a_legacy_server_never_sees_the_modern_envelope():
         return answer(frame, RESULT)
 
     server = RawServer(tools_call=call)
-    mine: Raw = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/logLevel": "debug"}
+    mine: Raw = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/logLevel": "debug",
+    }
     async with conversation(server) as (connection, _):
         await connection.request("tools/call", {"name": "x", "_meta": {**mine, "traceparent": "t"}})
-    assert server.heard("tools/call")[0][0]["params"] == {"name": "x", "_meta": {"traceparent": "t"}}
+    assert server.heard("tools/call")[0][0]["params"] == {
+        "name": "x",
+        "_meta": {"traceparent": "t"},
+    }
 
 
 async def test_a_broken_subscription_is_renewed_and_what_it_missed_announced():
@@ -281,7 +329,15 @@ async def test_a_broken_subscription_is_renewed_and_what_it_missed_announced():
         first = await soon(opened)
         meta = {"io.modelcontextprotocol/subscriptionId": "listen-1"}
         for method in ("subscriptions/acknowledged", "tools/list_changed"):
-            first.put_nowait(event({"jsonrpc": "2.0", "method": f"notifications/{method}", "params": {"_meta": meta}}))
+            first.put_nowait(
+                event(
+                    {
+                        "jsonrpc": "2.0",
+                        "method": f"notifications/{method}",
+                        "params": {"_meta": meta},
+                    }
+                )
+            )
         assert await soon(ears.notifications) == ("notifications/tools/list_changed", {})
         first.put_nowait(b"")
         second = await soon(opened)

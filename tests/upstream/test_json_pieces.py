@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from portico.json_text import chunked_decoder, chunked_encoder
-from portico.json_text.chunked_encoder import LARGE_CHARS, MAX_DEPTH, TooDeep, encode, encode_chunks, is_large
+from portico.json_text.chunked_encoder import (
+    LARGE_CHARS,
+    MAX_DEPTH,
+    TooDeep,
+    encode,
+    encode_chunks,
+    is_large,
+)
 
 LONG = "words and " * (LARGE_CHARS // 5)
 
@@ -17,7 +24,9 @@ VALUES: dict[str, Any] = {
     "empty lists": [[]] * LARGE_CHARS,
     "names": {f"name {number}": number for number in range(LARGE_CHARS // 8)},
     "a long name": {LONG: [LONG, {"a": None}]},
-    "one large among small": [{"id": number, "x": LONG if number == 3_000 else "x"} for number in range(6_000)],
+    "one large among small": [
+        {"id": number, "x": LONG if number == 3_000 else "x"} for number in range(6_000)
+    ],
     "numbers beyond 64 bits": [10**30, -(10**19)] * LARGE_CHARS,
     "small": {"a": [1, 2.5, True, None, "text", {}]},
 }

@@ -1,4 +1,5 @@
-"""The JSON values of a request are counted, not decoded: never too few of them, and none that stand in a text."""
+"""The JSON values of a request are counted, not decoded: never too few of them, and none that stand
+in a text."""
 
 import json
 from typing import Any

@@ -15,7 +15,9 @@ values = st.recursive(
     | st.integers(-(2**63), 2**90)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=10), inner, max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=10), inner, max_size=5)
+    ),
     max_leaves=20,
 )
 
@@ -29,7 +31,11 @@ def test_what_is_written_is_read_back_the_same(value: Any):
 
 @given(values)
 def test_what_the_standard_library_writes_is_read_the_same(value: Any):
-    for text in (json.dumps(value), json.dumps(value, indent=3), json.dumps(value, ensure_ascii=False)):
+    for text in (
+        json.dumps(value),
+        json.dumps(value, indent=3),
+        json.dumps(value, ensure_ascii=False),
+    ):
         assert json_codec.loads(text.encode()) == value
 
 
@@ -59,7 +65,18 @@ def test_the_order_of_keys_is_kept():
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"{", b"nul", b"\xff", b"{'a': 1}", b"[1,]", b"NaN", b"1 2", b'{"a":99999999999999999999']
+    "text",
+    [
+        b"",
+        b"{",
+        b"nul",
+        b"\xff",
+        b"{'a': 1}",
+        b"[1,]",
+        b"NaN",
+        b"1 2",
+        b'{"a":99999999999999999999',
+    ],
 )
 def test_what_is_no_json_is_a_value_error(text: bytes):
     with pytest.raises(ValueError, match=r".*"):

@@ -2,7 +2,11 @@
 
 import pytest
 
-from portico.upstream.transports.output_lines import MAX_SALVAGED_BYTES, pick_telling_line, salvage_message
+from portico.upstream.transports.output_lines import (
+    MAX_SALVAGED_BYTES,
+    pick_telling_line,
+    salvage_message,
+)
 
 
 @pytest.mark.parametrize(
@@ -18,9 +22,15 @@ from portico.upstream.transports.output_lines import MAX_SALVAGED_BYTES, pick_te
             ],
             "Error: getaddrinfo ENOTFOUND example.invalid",
         ),
-        (["Traceback (most recent call last):", "ValueError: no token", "bye bye"], "ValueError: no token"),
+        (
+            ["Traceback (most recent call last):", "ValueError: no token", "bye bye"],
+            "ValueError: no token",
+        ),
         (["permission denied while connecting", "done"], "permission denied while connecting"),
-        (["Error: EXAMPLE_API_KEY is required", "{", "  code: 1", "}"], "Error: EXAMPLE_API_KEY is required"),
+        (
+            ["Error: EXAMPLE_API_KEY is required", "{", "  code: 1", "}"],
+            "Error: EXAMPLE_API_KEY is required",
+        ),
         (["Enter your API key: "], "Enter your API key:"),
         (["listening", "ready", "}"], "ready"),
         (["}", "12:00", ""], ""),

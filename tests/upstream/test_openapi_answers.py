@@ -14,7 +14,17 @@ from portico.errors import METHOD_NOT_FOUND, BackendTimeout, BackendUnavailable,
 from portico.upstream.backend import Connection, RequestOptions
 from portico.upstream.backends.openapi.backend import OpenApiBackend
 from tests.upstream.loopback import PATIENCE_S
-from tests.upstream.petstore import FIXTURES, PICTURE, TOKEN, Shop, api, call, description, listed, shop
+from tests.upstream.petstore import (
+    FIXTURES,
+    PICTURE,
+    TOKEN,
+    Shop,
+    api,
+    call,
+    description,
+    listed,
+    shop,
+)
 
 module = pytest.mark.asyncio(loop_scope="module")
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -34,7 +44,9 @@ async def pets(opened: Open) -> AsyncGenerator[Connection, None]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sees(opened: Open, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Connection, None]:
+async def sees(
+    opened: Open, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Connection, None]:
     async with api(
         seen(tmp_path_factory.mktemp("api")), opened[1], headers=HEADERS, max_message_bytes=200_000
     ) as found:
@@ -43,7 +55,18 @@ async def sees(opened: Open, tmp_path_factory: pytest.TempPathFactory) -> AsyncG
 
 def seen(folder: Path) -> Path:
     get: dict[str, Any] = {"get": {"security": [{"bearer": []}]}}
-    names = ["refused", "elsewhere", "round", "blob", "latin", "broken", "large", "failing", "cookie", "never"]
+    names = [
+        "refused",
+        "elsewhere",
+        "round",
+        "blob",
+        "latin",
+        "broken",
+        "large",
+        "failing",
+        "cookie",
+        "never",
+    ]
     document = description(nearby={**get, "post": {}}, **dict.fromkeys(names, get))
     (folder / "api.json").write_text(json.dumps(document))
     return folder / "api.json"
@@ -65,7 +88,10 @@ async def test_a_pet_is_made_read_and_removed(pets: Connection):
 async def test_a_list_is_structured_and_says_where_the_next_page_is(pets: Connection):
     result = await call(pets, "listPets", {"limit": 2})
     assert [pet["name"] for pet in result["structuredContent"]["result"]] == ["Rex", "Ada"]
-    assert result["content"][1]["text"] == 'link: </pets?page=2&api_key=***>; rel="next"\nx-total-count: 2'
+    assert (
+        result["content"][1]["text"]
+        == 'link: </pets?page=2&api_key=***>; rel="next"\nx-total-count: 2'
+    )
     assert result["_meta"]["portico/http"]["headers"]["x-total-count"] == "2"
 
 
@@ -82,7 +108,11 @@ async def test_a_refusal_is_an_error_with_what_the_api_said_but_not_our_secrets(
 @module
 async def test_pictures_and_other_bytes_arrive_as_what_they_are(pets: Connection, sees: Connection):
     (picture,) = (await call(pets, "getPhoto", {"petId": 1}))["content"]
-    assert (picture["type"], picture["mimeType"], base64.b64decode(picture["data"])) == ("image", "image/png", PICTURE)
+    assert (picture["type"], picture["mimeType"], base64.b64decode(picture["data"])) == (
+        "image",
+        "image/png",
+        PICTURE,
+    )
     (blob,) = (await call(sees, "get_see_blob"))["content"]
     assert blob["resource"]["mimeType"] == "application/zip"
     assert base64.b64decode(blob["resource"]["blob"]) == b"\x00\x01"
@@ -108,7 +138,10 @@ async def test_what_is_too_large_is_not_read(sees: Connection):
 
 @module
 async def test_a_redirect_is_followed_at_home_and_shown_when_it_leads_away(sees: Connection):
-    assert (await call(sees, "get_see_nearby"))["structuredContent"] == {"method": "GET", "token": True}
+    assert (await call(sees, "get_see_nearby"))["structuredContent"] == {
+        "method": "GET",
+        "token": True,
+    }
     assert (await call(sees, "post_see_nearby"))["structuredContent"]["method"] == "POST"
     away = await call(sees, "get_see_elsewhere")
     assert "not followed" in away["content"][0]["text"]
@@ -124,13 +157,18 @@ async def test_no_cookie_of_one_call_is_sent_with_the_next(sees: Connection):
 
 
 @module
-async def test_refused_access_says_what_to_configure(opened: Open, sees: Connection, tmp_path: Path):
+async def test_refused_access_says_what_to_configure(
+    opened: Open, sees: Connection, tmp_path: Path
+):
     known = (await call(sees, "get_see_refused"))["content"][0]["text"]
     assert "credentials configured for shop were not accepted" in known
     assert TOKEN not in known
     async with api(seen(tmp_path), opened[1]) as bare:
         unknown = (await call(bare, "get_see_refused"))["content"][0]["text"]
-    assert '`headers: {Authorization: "Bearer ${TOKEN}"}`. Put that in the configuration of the server shop.' in unknown
+    assert (
+        '`headers: {Authorization: "Bearer ${TOKEN}"}`. Put that in the configuration of the server shop.'
+        in unknown
+    )
 
 
 @module
@@ -165,7 +203,9 @@ async def test_a_caller_that_gives_up_hangs_up(opened: Open, sees: Connection):
 
 async def test_an_api_that_is_not_there_says_so():
     async with api(FIXTURES / "petstore.yaml", "http://127.0.0.1:1") as connection:
-        with pytest.raises(BackendUnavailable, match=r"shop \(http://127.0.0.1:1/pets/1\) cannot be reached") as caught:
+        with pytest.raises(
+            BackendUnavailable, match=r"shop \(http://127.0.0.1:1/pets/1\) cannot be reached"
+        ) as caught:
             await call(connection, "getPet", {"petId": 1})
     assert caught.value.was_sent is False
 
@@ -192,7 +232,12 @@ async def test_a_file_that_changes_is_read_again_and_one_that_does_not_is_not(tm
     async with api(place) as connection:
         assert list(await listed(connection)) == ["get_see_one"]
         place.write_text(
-            json.dumps({**description(two={"get": {}}, three={"get": {}}), "servers": [{"url": "http://x"}]})
+            json.dumps(
+                {
+                    **description(two={"get": {}}, three={"get": {}}),
+                    "servers": [{"url": "http://x"}],
+                }
+            )
         )
         assert list(await listed(connection)) == ["get_see_two", "get_see_three"]
         place.write_text("{broken")
@@ -217,7 +262,12 @@ async def test_a_description_on_the_web_knows_where_its_api_is(opened: Open):
 async def test_references_on_the_web_stay_on_their_host(opened: Open):
     found = await OpenApiBackend("shop", f"{opened[1]}/specs/split/api.yaml").load_current()
     tools = {tool["name"]: tool for tool in found.definitions()}
-    assert list(tools["makeThing"]["inputSchema"]["properties"]) == ["size", "name", "inside", "maker"]
+    assert list(tools["makeThing"]["inputSchema"]["properties"]) == [
+        "size",
+        "name",
+        "inside",
+        "maker",
+    ]
     stolen = tools["steal"]["inputSchema"]["properties"]
     assert stolen["above"] == {"$ref": "#/$defs/Pet"}
     assert (stolen["elsewhere"], stolen["passwords"]) == ({}, {})
@@ -226,6 +276,10 @@ async def test_references_on_the_web_stay_on_their_host(opened: Open):
 
 @module
 async def test_a_description_is_fetched_with_credentials_only_from_the_api_itself(opened: Open):
-    for base_url, expected in ((None, False), (f"{opened[1]}/api", True), ("http://127.0.0.1:1", False)):
+    for base_url, expected in (
+        (None, False),
+        (f"{opened[1]}/api", True),
+        ("http://127.0.0.1:1", False),
+    ):
         await OpenApiBackend("shop", f"{opened[1]}/echo.yaml", base_url, HEADERS).load_current()
         assert opened[0].fetched[-1] is expected

@@ -17,13 +17,31 @@ from tests.upstream.petstore import FIXTURES, Shop, api, call, shop
 ROOT = "/api"
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 NASTY = st.sampled_from(
-    ("../x", "..", ".", "a/b", "a?b=c", "a#b", "%2e%2e", "a%2fb", "a&b=c", "a;b", "\\..\\", "a\r\nX: y", " a ", "@h")
+    (
+        "../x",
+        "..",
+        ".",
+        "a/b",
+        "a?b=c",
+        "a#b",
+        "%2e%2e",
+        "a%2fb",
+        "a&b=c",
+        "a;b",
+        "\\..\\",
+        "a\r\nX: y",
+        " a ",
+        "@h",
+    )
 )
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def echo() -> AsyncGenerator[tuple[Shop, Connection], None]:
-    async with shop() as (opened, url), api(f"{url}/echo.yaml", query={"api_key": "k&y"}) as connection:
+    async with (
+        shop() as (opened, url),
+        api(f"{url}/echo.yaml", query={"api_key": "k&y"}) as connection,
+    ):
         yield opened, connection
 
 
@@ -69,13 +87,17 @@ async def test_path_styles(echo: tuple[Shop, Connection], tool: str, value: Any,
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_path_of_its_own_keeps_its_slashes_and_climbs_nowhere(echo: tuple[Shop, Connection]):
+async def test_a_path_of_its_own_keeps_its_slashes_and_climbs_nowhere(
+    echo: tuple[Shop, Connection],
+):
     assert (await sent(echo, "segments", path="src/a b.py"))["path"] == f"{ROOT}/files/src/a%20b.py"
     assert "another path" in await refused(echo, "segments", path="src/../../admin")
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("value", ["..", ".", "../admin", "a/../../b", "..\\admin", "", [], None, ["a", ".."]])
+@pytest.mark.parametrize(
+    "value", ["..", ".", "../admin", "a/../../b", "..\\admin", "", [], None, ["a", ".."]]
+)
 async def test_what_would_be_another_path_is_not_sent(echo: tuple[Shop, Connection], value: Any):
     assert "value" in await refused(echo, "simple", value=value)
 
@@ -93,7 +115,10 @@ async def test_what_would_be_another_path_is_not_sent(echo: tuple[Shop, Connecti
         ({"joined": {"r": 1}}, "joined=r,1"),
         ({"spaced": ["a", "b"]}, "spaced=a%20b"),
         ({"piped": ["a", "b"]}, "piped=a%7Cb"),
-        ({"deep": {"a": 1, "b": {"c": [1, 2]}}}, "deep%5Ba%5D=1&deep%5Bb%5D%5Bc%5D%5B%5D=1&deep%5Bb%5D%5Bc%5D%5B%5D=2"),
+        (
+            {"deep": {"a": 1, "b": {"c": [1, 2]}}},
+            "deep%5Ba%5D=1&deep%5Bb%5D%5Bc%5D%5B%5D=1&deep%5Bb%5D%5Bc%5D%5B%5D=2",
+        ),
         ({"reserved": "a/b:c?d&e=f#g"}, "reserved=a/b:c?d%26e%3Df%23g"),
         ({"json": {"a": [1]}}, "json=%7B%22a%22%3A%5B1%5D%7D"),
         ({"filter_name": "x"}, "filter%5Bname%5D=x"),
@@ -106,16 +131,24 @@ async def test_query_styles(echo: tuple[Shop, Connection], arguments: Raw, query
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_an_object_cannot_pass_for_a_parameter_that_is_configured(echo: tuple[Shop, Connection]):
+async def test_an_object_cannot_pass_for_a_parameter_that_is_configured(
+    echo: tuple[Shop, Connection],
+):
     assert "api_key" in await refused(echo, "query", plain={"api_key": "mine"})
 
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_headers_and_cookies(echo: tuple[Shop, Connection]):
     headers = dict(
-        (await sent(echo, "head", **{"X-Text": ["a", 1], "X-Exploded": {"r": 1}, "crumb": "a;b"}))["headers"]
+        (await sent(echo, "head", **{"X-Text": ["a", 1], "X-Exploded": {"r": 1}, "crumb": "a;b"}))[
+            "headers"
+        ]
     )
-    assert (headers["x-text"], headers["x-exploded"], headers["cookie"]) == (b"a,1", b"r=1", b"crumb=a%3Bb")
+    assert (headers["x-text"], headers["x-exploded"], headers["cookie"]) == (
+        b"a,1",
+        b"r=1",
+        b"crumb=a%3Bb",
+    )
     assert (headers["user-agent"], headers["accept-encoding"]) == (b"portico", b"identity")
 
 
@@ -131,12 +164,18 @@ async def test_bodies(echo: tuple[Shop, Connection]):
     assert (received["path"], received["query"]) == (f"{ROOT}/same/p", "id=q&api_key=k%26y")
     assert json.loads(received["body"]) == {"id": "b", "note": None}
     assert (await sent(echo, "list", body=[1, 2**70]))["body"] == b"[1,%d]" % 2**70
-    assert dict((await sent(echo, "text", body="héllo"))["headers"])["content-type"] == b"text/plain"
+    assert (
+        dict((await sent(echo, "text", body="héllo"))["headers"])["content-type"] == b"text/plain"
+    )
     assert (await sent(echo, "text", body="héllo"))["body"] == "héllo".encode()
     assert (await sent(echo, "text"))["body"] == b""
-    assert (await sent(echo, "bytes", body={"base64": "AAH/", "media_type": "image/png"}))["body"] == b"\x00\x01\xff"
+    assert (await sent(echo, "bytes", body={"base64": "AAH/", "media_type": "image/png"}))[
+        "body"
+    ] == b"\x00\x01\xff"
     assert "base64" in await refused(echo, "bytes", body={"base64": "!"})
-    assert "media type" in await refused(echo, "bytes", body={"base64": "", "media_type": "a/b\r\nX: y"})
+    assert "media type" in await refused(
+        echo, "bytes", body={"base64": "", "media_type": "a/b\r\nX: y"}
+    )
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -146,7 +185,9 @@ async def test_an_argument_that_is_none_is_refused(echo: tuple[Shop, Connection]
 
 async def test_a_form_and_parts_reach_the_api():
     async with shop() as (_, url), api(FIXTURES / "petstore.yaml", url) as connection:
-        form = await call(connection, "login", {"user": "a b&c", "scopes": ["x", "y"], "device": {"name": "é"}})
+        form = await call(
+            connection, "login", {"user": "a b&c", "scopes": ["x", "y"], "device": {"name": "é"}}
+        )
         assert parse_qsl(form["content"][0]["text"]) == [
             ("user", "a b&c"), ("scopes", "x"), ("scopes", "y"), ("device[name]", "é"),
         ]  # fmt: skip
@@ -166,11 +207,18 @@ async def test_a_form_and_parts_reach_the_api():
 
 
 async def test_swagger_2_sends_as_it_says():
-    async with shop() as (opened, url), api(FIXTURES / "petstore-2.0.json", f"{url}/api") as connection:
+    async with (
+        shop() as (opened, url),
+        api(FIXTURES / "petstore-2.0.json", f"{url}/api") as connection,
+    ):
         result = await call(
-            connection, "listPets", {"limit": 3, "tags": ["a", "b"], "colours": ["r", "g"], "sizes": [1, 2]}
+            connection,
+            "listPets",
+            {"limit": 3, "tags": ["a", "b"], "colours": ["r", "g"], "sizes": [1, 2]},
         )
-        assert result["structuredContent"]["query"] == "limit=3&tags=a&tags=b&colours=r%7Cg&sizes=1,2"
+        assert (
+            result["structuredContent"]["query"] == "limit=3&tags=a&tags=b&colours=r%7Cg&sizes=1,2"
+        )
         await call(connection, "updatePetWithForm", {"petId": 1, "name": "Rex", "tags": ["a", "b"]})
         assert opened.received[-1]["body"] == b"name=Rex&tags=a%2Cb"
 
@@ -179,11 +227,20 @@ def test_whatever_is_given_is_what_is_received():
     """The fuzz: one server for all examples."""
 
     async def run() -> None:
-        async with shop() as (opened, url), api(f"{url}/echo.yaml", query={"api_key": "k"}) as connection:
+        async with (
+            shop() as (opened, url),
+            api(f"{url}/echo.yaml", query={"api_key": "k"}) as connection,
+        ):
             loop = asyncio.get_running_loop()
 
             @settings(max_examples=120)
-            @given(path=TEXT | NASTY, query=TEXT | NASTY, key=TEXT | NASTY, header=TEXT | NASTY, crumb=TEXT | NASTY)
+            @given(
+                path=TEXT | NASTY,
+                query=TEXT | NASTY,
+                key=TEXT | NASTY,
+                header=TEXT | NASTY,
+                crumb=TEXT | NASTY,
+            )
             def check(path: str, query: str, key: str, header: str, crumb: str) -> None:
                 def go(tool: str, **arguments: Any) -> tuple[Raw, Raw | None]:
                     before = len(opened.received)

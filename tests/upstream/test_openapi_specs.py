@@ -1,4 +1,5 @@
-"""Large descriptions of real APIs: every one in the folder that PORTICO_OPENAPI_SPECS names becomes tools.
+"""Large descriptions of real APIs: every one in the folder that PORTICO_OPENAPI_SPECS names becomes
+tools.
 
 `python -m tests.upstream.test_openapi_specs FOLDER` prints the table: operations, tokens, seconds.
 """
@@ -24,19 +25,24 @@ ENDINGS = (".json", ".yaml", ".yml")
 
 def specifications(folder: str | None) -> list[Path]:
     """The descriptions that lie directly in a folder."""
-    return sorted(path for path in Path(folder).iterdir() if path.suffix in ENDINGS) if folder else []
+    return (
+        sorted(path for path in Path(folder).iterdir() if path.suffix in ENDINGS) if folder else []
+    )
 
 
 def read(place: Path) -> ApiDescription:
     return load_description(
-        DescriptionSource("api", str(place), base_url="http://127.0.0.1:1"), ConfiguredParameters((), ())
+        DescriptionSource("api", str(place), base_url="http://127.0.0.1:1"),
+        ConfiguredParameters((), ()),
     )
 
 
 SPECIFICATIONS = specifications(os.environ.get(VARIABLE))
 
 
-@pytest.mark.skipif(not SPECIFICATIONS, reason=f"{VARIABLE} names no folder with descriptions of APIs")
+@pytest.mark.skipif(
+    not SPECIFICATIONS, reason=f"{VARIABLE} names no folder with descriptions of APIs"
+)
 @pytest.mark.parametrize("place", SPECIFICATIONS, ids=lambda place: place.name)
 def test_a_large_description_becomes_tools_that_every_client_can_take(place: Path):
     tools = read(place).load_definitions()

@@ -12,13 +12,18 @@ from portico.upstream.backend import Raw
 from portico.upstream.backends.openapi.description.loader import ApiDescription, load_description
 from portico.upstream.backends.openapi.description.reader import DescriptionSource
 from portico.upstream.backends.openapi.description.schemas import MAX_SCHEMA_BYTES, OMITTED_TEXT
-from portico.upstream.backends.openapi.description.tools import ConfiguredParameters, choose_media_type
+from portico.upstream.backends.openapi.description.tools import (
+    ConfiguredParameters,
+    choose_media_type,
+)
 from tests.upstream.petstore import FIXTURES
 
 NOTHING = ConfiguredParameters((), ())
 
 
-def read(place: Path, given: ConfiguredParameters = NOTHING, base_url: str | None = None) -> ApiDescription:
+def read(
+    place: Path, given: ConfiguredParameters = NOTHING, base_url: str | None = None
+) -> ApiDescription:
     return load_description(DescriptionSource("shop", str(place), base_url=base_url), given)
 
 
@@ -28,8 +33,15 @@ def tools(place: Path, given: ConfiguredParameters = NOTHING) -> dict[str, Raw]:
 
 def described(tmp_path: Path, schema: Any, **more: Any) -> Raw:
     """The schema of a body as the tool has it."""
-    body = {"required": True, "content": {"application/json": {"schema": {"type": "array", "items": schema}}}}
-    document = {"openapi": "3.0.0", "servers": [{"url": "http://x"}], "paths": {"/x": {"post": {"requestBody": body}}}}
+    body = {
+        "required": True,
+        "content": {"application/json": {"schema": {"type": "array", "items": schema}}},
+    }
+    document = {
+        "openapi": "3.0.0",
+        "servers": [{"url": "http://x"}],
+        "paths": {"/x": {"post": {"requestBody": body}}},
+    }
     (tmp_path / "api.json").write_text(json.dumps({**document, **more}))
     (tool,) = tools(tmp_path / "api.json").values()
     jsonschema_rs.validator_for(tool["inputSchema"])
@@ -70,7 +82,10 @@ def test_a_description_says_what_it_does_and_which_request_it_is(petstore: dict[
     assert petstore["listPets"]["description"] == (
         "List the pets.\n\nGives the pets of the shop, a page at a time.\n\nGET /pets"
     )
-    assert petstore["deletePet"]["description"] == "Remove a pet for good.\n\nDeprecated. DELETE /pets/{petId}"
+    assert (
+        petstore["deletePet"]["description"]
+        == "Remove a pet for good.\n\nDeprecated. DELETE /pets/{petId}"
+    )
 
 
 def test_methods_say_what_they_promise(petstore: dict[str, Raw]):
@@ -98,22 +113,40 @@ def test_parameters_of_a_path_and_an_operation_are_arguments(petstore: dict[str,
     assert petstore["getPet"]["inputSchema"]["required"] == ["petId"]
 
 
-def test_what_allof_brings_together_are_arguments_and_what_is_read_only_is_none(petstore: dict[str, Raw]):
+def test_what_allof_brings_together_are_arguments_and_what_is_read_only_is_none(
+    petstore: dict[str, Raw],
+):
     schema = petstore["createPet"]["inputSchema"]
-    assert list(schema["properties"]) == ["X-Trace", "name", "born", "status", "category", "weight", "owner"]
+    assert list(schema["properties"]) == [
+        "X-Trace",
+        "name",
+        "born",
+        "status",
+        "category",
+        "weight",
+        "owner",
+    ]
     assert schema["required"] == ["name"]
-    assert schema["properties"]["born"] == {"type": ["string", "null"], "format": "date", "examples": ["2020-02-29"]}
+    assert schema["properties"]["born"] == {
+        "type": ["string", "null"],
+        "format": "date",
+        "examples": ["2020-02-29"],
+    }
     assert schema["properties"]["weight"] == {"type": "number", "exclusiveMinimum": 0}
 
 
-def test_definitions_that_refer_to_themselves_are_kept_once_and_only_those_that_are_reached(petstore: dict[str, Raw]):
+def test_definitions_that_refer_to_themselves_are_kept_once_and_only_those_that_are_reached(
+    petstore: dict[str, Raw],
+):
     schema = petstore["createPet"]["inputSchema"]
     assert set(schema["$defs"]) == {"Category", "Owner", "Pet", "NewPet"}
     assert schema["$defs"]["Category"]["properties"]["parent"] == {"$ref": "#/$defs/Category"}
     assert "discriminator" not in schema["$defs"]["Owner"]
     assert "$defs" not in petstore["listPets"]["inputSchema"]
     validator = jsonschema_rs.validator_for(schema)
-    assert validator.is_valid({"name": "Rex", "owner": None, "category": {"parent": {"name": "dogs"}}})
+    assert validator.is_valid(
+        {"name": "Rex", "owner": None, "category": {"parent": {"name": "dogs"}}}
+    )
     assert not validator.is_valid({"name": "Rex", "category": {"parent": {"name": 3}}})
 
 
@@ -123,7 +156,9 @@ def test_a_body_that_is_no_plain_object_is_one_argument(petstore: dict[str, Raw]
     assert schema["required"] == ["body"]
 
 
-def test_a_file_is_a_text_or_says_that_it_is_binary(petstore: dict[str, Raw], swagger: dict[str, Raw]):
+def test_a_file_is_a_text_or_says_that_it_is_binary(
+    petstore: dict[str, Raw], swagger: dict[str, Raw]
+):
     for listing in (petstore, swagger):
         schema = listing["uploadPhoto"]["inputSchema"]
         assert schema["required"] == ["petId", "file"]
@@ -150,14 +185,21 @@ def test_what_the_configuration_gives_is_no_argument():
 
 
 def _echo(given: ConfiguredParameters = NOTHING) -> dict[str, Raw]:
-    api = load_description(DescriptionSource("echo", str(FIXTURES / "echo.yaml"), base_url="http://127.0.0.1:1"), given)
+    api = load_description(
+        DescriptionSource("echo", str(FIXTURES / "echo.yaml"), base_url="http://127.0.0.1:1"), given
+    )
     return {tool["name"]: tool for tool in api.load_definitions()}
 
 
 def test_swagger_2_has_the_same_tools(swagger: dict[str, Raw]):
-    assert swagger["listPets"]["inputSchema"]["properties"]["limit"] == {"type": "integer", "exclusiveMaximum": 100}
+    assert swagger["listPets"]["inputSchema"]["properties"]["limit"] == {
+        "type": "integer",
+        "exclusiveMaximum": 100,
+    }
     assert list(swagger["createPet"]["inputSchema"]["properties"]) == ["name", "nickname", "mother"]
-    assert swagger["createPet"]["inputSchema"]["properties"]["nickname"] == {"type": ["string", "null"]}
+    assert swagger["createPet"]["inputSchema"]["properties"]["nickname"] == {
+        "type": ["string", "null"]
+    }
     assert list(swagger["createPet"]["inputSchema"]["$defs"]) == ["Pet"]
     assert swagger["updatePetWithForm"]["inputSchema"]["required"] == ["petId", "name"]
     assert read(FIXTURES / "petstore-2.0.json").server == "https://petstore.example/v1"
@@ -182,7 +224,9 @@ def test_no_reference_leads_out_of_the_folder_or_to_another_host():
 
 
 def test_a_link_does_not_lead_out_of_the_folder_either(tmp_path: Path):
-    (tmp_path / "secret.json").write_text('{"type": "object", "properties": {"password": {"enum": ["hunter2"]}}}')
+    (tmp_path / "secret.json").write_text(
+        '{"type": "object", "properties": {"password": {"enum": ["hunter2"]}}}'
+    )
     (tmp_path / "api").mkdir()
     try:
         (tmp_path / "api" / "inside.json").symlink_to(tmp_path / "secret.json")
@@ -216,14 +260,19 @@ def test_a_link_does_not_lead_out_of_the_folder_either(tmp_path: Path):
         ({"type": "object", "x-internal": 1, "xml": {}, "example": 3}, {"type": "object", "examples": [3]}),
     ],
 )  # fmt: skip
-def test_schemas_are_made_ones_that_json_schema_understands(tmp_path: Path, schema: Any, expected: Raw):
+def test_schemas_are_made_ones_that_json_schema_understands(
+    tmp_path: Path, schema: Any, expected: Raw
+):
     assert item(tmp_path, schema, loop={"$ref": "#/loop"}) == expected
 
 
 def test_a_schema_that_is_too_large_keeps_what_is_near(tmp_path: Path):
     fields = {f"p{number}": {"type": "string", "description": "d" * 200} for number in range(30)}
     chain = {
-        f"S{number}": {"type": "object", "properties": {**fields, "next": {"$ref": f"#/s/S{number + 1}"}}}
+        f"S{number}": {
+            "type": "object",
+            "properties": {**fields, "next": {"$ref": f"#/s/S{number + 1}"}},
+        }
         for number in range(20)
     }
     schema = described(tmp_path, {"$ref": "#/s/S0"}, s=chain)
@@ -235,7 +284,11 @@ def test_a_schema_that_is_too_large_keeps_what_is_near(tmp_path: Path):
 def test_one_enormous_schema_is_cut_where_it_is_deepest(tmp_path: Path):
     def tree(depth: int) -> Raw:
         names = range(5 if depth else 0)
-        return {"type": "object", "properties": {f"p{n}": tree(depth - 1) for n in names}, "description": "d" * 50}
+        return {
+            "type": "object",
+            "properties": {f"p{n}": tree(depth - 1) for n in names},
+            "description": "d" * 50,
+        }
 
     schema = described(tmp_path, tree(5))
     assert len(json.dumps(schema)) < MAX_SCHEMA_BYTES
@@ -252,7 +305,9 @@ def test_aliases_of_aliases_cost_no_more_than_a_bound(tmp_path: Path):
         fields = ", ".join(f"p{n}: *a{number - 1}" for n in range(9))
         lines.append(f"a{number}: &a{number} {{type: object, properties: {{{fields}}}}}")
     schema = "{type: array, items: *a11}"
-    lines.append(f"paths: {{/x: {{post: {{requestBody: {{content: {{application/json: {{schema: {schema}}}}}}}}}}}}}")
+    lines.append(
+        f"paths: {{/x: {{post: {{requestBody: {{content: {{application/json: {{schema: {schema}}}}}}}}}}}}}"
+    )
     (tmp_path / "api.yaml").write_text("\n".join(lines))
     (tool,) = tools(tmp_path / "api.yaml").values()
     assert len(json.dumps(tool)) < MAX_SCHEMA_BYTES
@@ -300,7 +355,10 @@ def test_long_and_odd_names_fit(tmp_path: Path):
 
 
 def test_json_is_preferred_among_media_types():
-    assert choose_media_type(["application/xml", "text/plain", "application/json"]) == "application/json"
+    assert (
+        choose_media_type(["application/xml", "text/plain", "application/json"])
+        == "application/json"
+    )
     assert (
         choose_media_type(["application/json-patch+json", "application/merge-patch+json"])
         == "application/merge-patch+json"
@@ -309,8 +367,14 @@ def test_json_is_preferred_among_media_types():
 
 
 def test_a_body_that_is_text_is_a_text_whatever_it_means(tmp_path: Path):
-    body = {"content": {"application/xml": {"schema": {"type": "object", "properties": {"name": {}}}}}}
-    document = {"openapi": "3.0.0", "servers": [{"url": "http://x"}], "paths": {"/x": {"post": {"requestBody": body}}}}
+    body = {
+        "content": {"application/xml": {"schema": {"type": "object", "properties": {"name": {}}}}}
+    }
+    document = {
+        "openapi": "3.0.0",
+        "servers": [{"url": "http://x"}],
+        "paths": {"/x": {"post": {"requestBody": body}}},
+    }
     (tmp_path / "api.json").write_text(json.dumps(document))
     (tool,) = tools(tmp_path / "api.json").values()
     assert tool["inputSchema"]["properties"]["body"]["type"] == "string"

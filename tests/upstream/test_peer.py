@@ -26,7 +26,10 @@ class Far:
         self.sent.put_nowait(frame)
 
     def ask(
-        self, method: str = "tools/call", params: Raw | None = None, ask: RequestOptions | None = None
+        self,
+        method: str = "tools/call",
+        params: Raw | None = None,
+        ask: RequestOptions | None = None,
     ) -> "asyncio.Task[Raw]":
         asking = asyncio.create_task(self.peer.request(method, params, ask or RequestOptions()))
         self._asking.append(asking)
@@ -39,7 +42,9 @@ class Far:
         self.peer.receive({"jsonrpc": "2.0", **message})
 
     def progress(self, token: object, progress: int) -> None:
-        self.say(method="notifications/progress", params={"progressToken": token, "progress": progress})
+        self.say(
+            method="notifications/progress", params={"progressToken": token, "progress": progress}
+        )
 
     async def hang_up(self) -> None:
         self.peer.end("the test is over")
@@ -85,7 +90,9 @@ async def test_answers_find_their_requests_in_whatever_order_they_come(far: Far)
 
 
 @pytest.mark.parametrize("as_sent_back", [str, float, lambda number: f"0{number}"])
-async def test_ids_that_come_back_as_another_type_are_recognised(far: Far, as_sent_back: Callable[[int], object]):
+async def test_ids_that_come_back_as_another_type_are_recognised(
+    far: Far, as_sent_back: Callable[[int], object]
+):
     asking = far.ask()
     request_id = as_sent_back((await far.next())["id"])
     far.say(id=request_id, result={"ok": True})
@@ -93,7 +100,22 @@ async def test_ids_that_come_back_as_another_type_are_recognised(far: Far, as_se
 
 
 @pytest.mark.parametrize(
-    "wrong", [99, -1, "99", "x", "", None, True, [1], {"id": 1}, 1.5, 1e300, pytest.param("9" * 5_000, id="long"), "²"]
+    "wrong",
+    [
+        99,
+        -1,
+        "99",
+        "x",
+        "",
+        None,
+        True,
+        [1],
+        {"id": 1},
+        1.5,
+        1e300,
+        pytest.param("9" * 5_000, id="long"),
+        "²",
+    ],
 )
 async def test_answers_to_nobody_are_passed_over(far: Far, wrong: object):
     asking = far.ask()
@@ -117,7 +139,9 @@ async def test_the_first_of_two_answers_counts(far: Far):
 async def test_answers_may_come_in_a_batch(far: Far):
     asking = [far.ask(), far.ask()]
     ids = [(await far.next())["id"] for _ in asking]
-    far.peer.receive([{"jsonrpc": "2.0", "id": request_id, "result": {"to": request_id}} for request_id in ids])
+    far.peer.receive(
+        [{"jsonrpc": "2.0", "id": request_id, "result": {"to": request_id}} for request_id in ids]
+    )
     assert [(await outcome(task))["to"] for task in asking] == ids
 
 
@@ -144,10 +168,16 @@ async def test_a_result_that_is_no_object_is_an_error_of_the_server(far: Far, re
 
 async def test_an_error_arrives_with_its_code_message_and_data(far: Far):
     asking = far.ask()
-    far.say(id=(await far.next())["id"], error={"code": -31999, "message": "no", "data": {"why": [1]}})
+    far.say(
+        id=(await far.next())["id"], error={"code": -31999, "message": "no", "data": {"why": [1]}}
+    )
     with pytest.raises(RemoteError) as caught:
         await outcome(asking)
-    assert (caught.value.code, caught.value.message, caught.value.data) == (-31999, "no", {"why": [1]})
+    assert (caught.value.code, caught.value.message, caught.value.data) == (
+        -31999,
+        "no",
+        {"why": [1]},
+    )
     assert caught.value.has_data
 
 
@@ -219,7 +249,9 @@ async def test_everyone_who_waits_is_told_when_the_pipe_ends(far: Far):
     assert far.sent.empty()
 
 
-async def test_a_send_that_fails_is_the_callers_error_and_nobody_elses(caplog: pytest.LogCaptureFixture):
+async def test_a_send_that_fails_is_the_callers_error_and_nobody_elses(
+    caplog: pytest.LogCaptureFixture,
+):
     async def broken(frame: Raw) -> None:
         raise BackendUnavailable("the pipe is broken")
 
@@ -283,7 +315,9 @@ def with_token(token: object) -> Raw:
 
 async def test_two_clients_with_the_same_token_each_hear_their_own_progress(far: Far):
     one, two = Caller(origin="one"), Caller(origin="two")
-    asking = [far.ask(params=with_token(1), ask=RequestOptions(relay=caller)) for caller in (one, two)]
+    asking = [
+        far.ask(params=with_token(1), ask=RequestOptions(relay=caller)) for caller in (one, two)
+    ]
     first, second = await far.next(), await far.next()
     tokens = [frame["params"]["_meta"]["progressToken"] for frame in (first, second)]
     assert len(set(tokens)) == 2
@@ -363,7 +397,10 @@ async def test_progress_gives_a_request_its_time_anew(far: Far):
 
 
 async def test_progress_does_not_stretch_a_request_over_the_longest_a_call_may_take(far: Far):
-    asking = far.ask(params=with_token("t"), ask=RequestOptions(timeout=PATIENCE_S, relay=Caller(), total_timeout=0.1))
+    asking = far.ask(
+        params=with_token("t"),
+        ask=RequestOptions(timeout=PATIENCE_S, relay=Caller(), total_timeout=0.1),
+    )
     frame = await far.next()
 
     async def report() -> None:
@@ -372,7 +409,9 @@ async def test_progress_does_not_stretch_a_request_over_the_longest_a_call_may_t
             await asyncio.sleep(0.005)
 
     reporting = asyncio.create_task(report())
-    with pytest.raises(BackendTimeout, match=r"within 0\.1 s, the longest a call may take") as caught:
+    with pytest.raises(
+        BackendTimeout, match=r"within 0\.1 s, the longest a call may take"
+    ) as caught:
         await outcome(asking)
     reporting.cancel()
     assert "limits.call_s" in caught.value.advice
@@ -397,7 +436,10 @@ async def test_roots_outside_any_call_are_the_configured_ones(far_with_roots: Fa
         far_with_roots.say(id=f"roots-{number}", method="roots/list")
     answers = [await far_with_roots.next() for _ in range(30)]
     assert {answer["id"] for answer in answers} == {f"roots-{number}" for number in range(30)}
-    assert all(answer["result"] == {"roots": [{"uri": "file:///work", "name": "work"}]} for answer in answers)
+    assert all(
+        answer["result"] == {"roots": [{"uri": "file:///work", "name": "work"}]}
+        for answer in answers
+    )
 
 
 async def test_a_question_goes_to_the_one_client_whose_calls_are_in_flight(far: Far):
@@ -413,7 +455,9 @@ async def test_a_question_goes_to_the_one_client_whose_calls_are_in_flight(far: 
 
 
 async def test_a_question_that_may_be_anybodys_is_put_to_nobody(far: Far):
-    callers = [Caller({"elicitation/create": {"action": "accept"}}, origin=name) for name in ("one", "two")]
+    callers = [
+        Caller({"elicitation/create": {"action": "accept"}}, origin=name) for name in ("one", "two")
+    ]
     for caller in callers:
         far.ask(ask=RequestOptions(relay=caller))
         await far.next()
@@ -421,7 +465,10 @@ async def test_a_question_that_may_be_anybodys_is_put_to_nobody(far: Far):
     far.say(method="notifications/message", params={"level": "info", "data": "whose?"})
     assert (await far.next())["error"]["code"] == -32601
     assert all(caller.asked.empty() and caller.told == [] for caller in callers)
-    assert await soon(far.ears.notifications) == ("notifications/message", {"level": "info", "data": "whose?"})
+    assert await soon(far.ears.notifications) == (
+        "notifications/message",
+        {"level": "info", "data": "whose?"},
+    )
 
 
 async def test_a_log_message_during_a_call_goes_to_its_caller_only(far: Far):
@@ -446,7 +493,8 @@ class Raising(Caller):
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(RemoteError(-1, "declined", {"a": 1}), -1), (PorticoError("the stream is closed"), -32603)]
+    ("error", "code"),
+    [(RemoteError(-1, "declined", {"a": 1}), -1), (PorticoError("the stream is closed"), -32603)],
 )
 async def test_a_client_that_fails_a_question_is_no_reason_to_leave_the_server_waiting(
     far: Far, error: Exception, code: int
@@ -463,7 +511,9 @@ async def test_roots_that_the_client_cannot_give_are_the_configured_ones(far_wit
     far_with_roots.ask(ask=RequestOptions(relay=relay))
     await far_with_roots.next()
     far_with_roots.say(id="r", method="roots/list")
-    assert (await far_with_roots.next())["result"] == {"roots": [{"uri": "file:///work", "name": "work"}]}
+    assert (await far_with_roots.next())["result"] == {
+        "roots": [{"uri": "file:///work", "name": "work"}]
+    }
 
 
 async def test_a_flood_of_questions_is_bounded_and_every_one_is_answered(far: Far):
@@ -497,7 +547,9 @@ async def test_a_server_that_asks_endlessly_and_never_reads_costs_bounded_memory
     await asyncio.wait_for(peer.join(), PATIENCE_S)
 
 
-@pytest.mark.parametrize("request_id", [True, 1.5, [1], {"a": 1}, pytest.param("x" * 257, id="long")])
+@pytest.mark.parametrize(
+    "request_id", [True, 1.5, [1], {"a": 1}, pytest.param("x" * 257, id="long")]
+)
 async def test_a_request_whose_id_no_answer_may_carry_is_not_answered(far: Far, request_id: object):
     far.say(id=request_id, method="ping")
     far.say(id="x" * 256, method="ping")
@@ -526,7 +578,17 @@ async def test_a_flood_of_progress_does_not_use_up_the_room_for_questions(far: F
 
 
 @pytest.mark.parametrize(
-    "noise", [None, 42, "text", {}, {"jsonrpc": "2.0"}, {"level": "info"}, {"id": 1}, {"jsonrpc": "2.0", "id": 1}]
+    "noise",
+    [
+        None,
+        42,
+        "text",
+        {},
+        {"jsonrpc": "2.0"},
+        {"level": "info"},
+        {"id": 1},
+        {"jsonrpc": "2.0", "id": 1},
+    ],
 )
 async def test_what_is_not_json_rpc_is_counted(far: Far, noise: object):
     far.peer.receive(noise)

@@ -30,8 +30,12 @@ async def guard() -> AsyncGenerator[ProcessGuard]:
     guard.close()
 
 
-async def begin(command: Sequence[str], guard: ProcessGuard, cwd: str | None = None, **env: str) -> ChildProcess:
-    child = await process.start(command[0], command[1:], process.build_environment(env), cwd, LIMIT, guard)
+async def begin(
+    command: Sequence[str], guard: ProcessGuard, cwd: str | None = None, **env: str
+) -> ChildProcess:
+    child = await process.start(
+        command[0], command[1:], process.build_environment(env), cwd, LIMIT, guard
+    )
     assert child.stdin.transport is not None
     return child
 
@@ -63,7 +67,11 @@ def alive(pid: int) -> bool:
 
 
 def members(group: int) -> list[int]:
-    return [found.pid for found in psutil.process_iter() if _group(found.pid) == group and alive(found.pid)]
+    return [
+        found.pid
+        for found in psutil.process_iter()
+        if _group(found.pid) == group and alive(found.pid)
+    ]
 
 
 def _group(pid: int) -> int | None:
@@ -89,19 +97,27 @@ async def test_a_command_that_does_not_exist_is_named_with_advice(guard: Process
 
 
 @pytest.mark.parametrize("package", ["foo", "@scope/foo"])
-async def test_a_command_with_arguments_in_it_is_told_where_they_go(guard: ProcessGuard, package: str):
+async def test_a_command_with_arguments_in_it_is_told_where_they_go(
+    guard: ProcessGuard, package: str
+):
     with pytest.raises(BackendUnavailable, match="does not exist on PATH") as caught:
         await begin([f"no-such-npx -y {package}"], guard)
     assert f"command: no-such-npx, args: [-y, {package}]" in caught.value.advice
 
 
-async def test_a_folder_that_does_not_exist_is_named_and_not_blamed_on_the_command(guard: ProcessGuard, tmp_path: Path):
-    with pytest.raises(BackendUnavailable, match=r"working directory .*absent' does not exist") as caught:
+async def test_a_folder_that_does_not_exist_is_named_and_not_blamed_on_the_command(
+    guard: ProcessGuard, tmp_path: Path
+):
+    with pytest.raises(
+        BackendUnavailable, match=r"working directory .*absent' does not exist"
+    ) as caught:
         await begin(broken("healthy"), guard, str(tmp_path / "absent"))
     assert "cwd" in caught.value.advice
 
 
-async def test_a_file_that_may_not_be_run_is_not_said_to_be_missing(guard: ProcessGuard, tmp_path: Path):
+async def test_a_file_that_may_not_be_run_is_not_said_to_be_missing(
+    guard: ProcessGuard, tmp_path: Path
+):
     program = tmp_path / "server"
     program.write_text("#!/bin/sh\n")
     with pytest.raises(BackendUnavailable, match="is not executable"):
@@ -122,7 +138,9 @@ async def test_a_nul_in_an_argument_is_a_clear_error(guard: ProcessGuard):
         await begin([*broken("healthy"), "a\0b"], guard)
 
 
-async def test_a_relative_command_is_found_from_the_servers_own_folder(guard: ProcessGuard, tmp_path: Path):
+async def test_a_relative_command_is_found_from_the_servers_own_folder(
+    guard: ProcessGuard, tmp_path: Path
+):
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "server"
     program.write_text("#!/bin/sh\necho found\n")
@@ -133,7 +151,9 @@ async def test_a_relative_command_is_found_from_the_servers_own_folder(guard: Pr
     await stopped(child)
 
 
-async def test_a_command_is_found_on_the_path_its_server_was_given(guard: ProcessGuard, tmp_path: Path):
+async def test_a_command_is_found_on_the_path_its_server_was_given(
+    guard: ProcessGuard, tmp_path: Path
+):
     program = tmp_path / "only-here"
     program.write_text("#!/bin/sh\necho found\n")
     program.chmod(0o755)
@@ -154,7 +174,9 @@ def test_only_harmless_variables_are_inherited(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("EXAMPLE_SECRET_TOKEN", "s3cret")
     monkeypatch.setenv("EXAMPLE_WANTED", "wanted")
     monkeypatch.setenv("LANG", "en_GB.UTF-8")
-    given = process.build_environment({"LANG": "C", "OWN": "own"}, ("EXAMPLE_WANTED", "EXAMPLE_ABSENT"))
+    given = process.build_environment(
+        {"LANG": "C", "OWN": "own"}, ("EXAMPLE_WANTED", "EXAMPLE_ABSENT")
+    )
     assert "EXAMPLE_SECRET_TOKEN" not in given
     assert "EXAMPLE_ABSENT" not in given
     assert (given["EXAMPLE_WANTED"], given["LANG"], given["OWN"]) == ("wanted", "C", "own")
@@ -166,7 +188,11 @@ def test_only_harmless_variables_are_inherited(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("healthy", 0), ("ignores_stdin_close", -signal.SIGTERM), ("ignores_sigterm", -signal.SIGKILL)],
+    [
+        ("healthy", 0),
+        ("ignores_stdin_close", -signal.SIGTERM),
+        ("ignores_sigterm", -signal.SIGKILL),
+    ],
 )
 async def test_a_server_is_asked_then_told_then_killed(
     name: str, code: int, guard: ProcessGuard, monkeypatch: pytest.MonkeyPatch
@@ -296,7 +322,11 @@ time.sleep(120)
 def orphan(name: str) -> "subprocess.Popen[bytes]":
     """A server in a group of its own whose stdin never closes."""
     server = subprocess.Popen(
-        broken(name), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        broken(name),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     assert server.stdin is not None
     assert server.stdout is not None
@@ -336,7 +366,9 @@ async def test_when_its_gateway_is_killed_the_guard_ends_every_group_and_then_it
             end(server)
 
 
-async def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_the_same_groups(guard: ProcessGuard):
+async def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_the_same_groups(
+    guard: ProcessGuard,
+):
     server = orphan("healthy")
     try:
         guard.ensure_running()
@@ -348,7 +380,9 @@ async def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_the_same_gr
         guard.unregister(2**22 + 1)  # nobody reads this, and nobody minds
         guard.ensure_running()
         async with asyncio.timeout(PATIENCE_S):
-            await asyncio.gather(asyncio.to_thread(guard.close), until(lambda: server.poll() is not None))
+            await asyncio.gather(
+                asyncio.to_thread(guard.close), until(lambda: server.poll() is not None)
+            )
     finally:
         end(server)
 
@@ -373,7 +407,9 @@ def test_a_guard_that_never_had_work_was_never_started():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can adopt orphans on request")
-async def test_a_gateway_that_is_a_containers_first_process_buries_the_orphans_of_its_servers(guard: ProcessGuard):
+async def test_a_gateway_that_is_a_containers_first_process_buries_the_orphans_of_its_servers(
+    guard: ProcessGuard,
+):
     adopt_orphans = 36
     libc = ctypes.CDLL(None)
     libc.prctl(adopt_orphans, 1, 0, 0, 0)

@@ -1,4 +1,5 @@
-"""What a server asks over a pipe in the middle of a call; the test is the server and writes its lines."""
+"""What a server asks over a pipe in the middle of a call; the test is the server and writes its
+lines."""
 
 from collections.abc import AsyncGenerator
 
@@ -31,7 +32,9 @@ def asks(far: Far, request_id: object = "q", **params: object) -> None:
 
 
 @pytest.mark.parametrize(("timeout", "longest"), [(5.0, None), (None, 5.0), (5.0, 6.0)])
-async def test_no_call_is_too_late_while_its_client_is_asked(far: Far, timeout: float | None, longest: float | None):
+async def test_no_call_is_too_late_while_its_client_is_asked(
+    far: Far, timeout: float | None, longest: float | None
+):
     client = Caller()
     calling = far.ask(ask=RequestOptions(timeout, client, total_timeout=longest))
     call = await far.next()
@@ -65,7 +68,10 @@ async def test_a_question_whose_call_ends_is_answered_with_that(far: Far):
     far.say(id=call["id"], result={})
     await outcome(calling)
     answer = await far.next()
-    assert (answer["id"], answer["error"]["message"]) == ("q", "the call that this question belongs to is over")
+    assert (answer["id"], answer["error"]["message"]) == (
+        "q",
+        "the call that this question belongs to is over",
+    )
 
 
 async def test_a_question_outlives_one_of_its_clients_calls_if_there_is_another(far: Far):
@@ -121,7 +127,10 @@ async def test_the_end_of_a_visit_is_told_to_the_client_that_was_sent_there(far:
     far.ask(ask=RequestOptions(relay=two))
     refused = await far.next()
     elicitations = [{"elicitationId": "theirs", "mode": "url"}]
-    far.say(id=refused["id"], error={"code": -32042, "message": "", "data": {"elicitations": elicitations}})
+    far.say(
+        id=refused["id"],
+        error={"code": -32042, "message": "", "data": {"elicitations": elicitations}},
+    )
     for visit in ("visit", "theirs", "unknown", "visit", None):
         far.say(method="notifications/elicitation/complete", params={"elicitationId": visit})
     await settled()
@@ -139,4 +148,6 @@ async def test_so_many_visits_are_remembered_and_no_more(far: Far):
     for number in range(300):
         far.say(method="notifications/elicitation/complete", params={"elicitationId": str(number)})
     await settled()
-    assert {told[1]["elicitationId"] for told in client.told} == {str(number) for number in range(44, 300)}
+    assert {told[1]["elicitationId"] for told in client.told} == {
+        str(number) for number in range(44, 300)
+    }

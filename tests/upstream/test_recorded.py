@@ -13,11 +13,19 @@ from portico.upstream.backend import Connection
 from portico.upstream.backends.recorded import RecordedBackend
 from tests.upstream.loopback import Ears
 
-TOOL: dict[str, Any] = {"name": "echo", "inputSchema": {"type": "object"}, "x-vendor": {"kept": 2**80}}
+TOOL: dict[str, Any] = {
+    "name": "echo",
+    "inputSchema": {"type": "object"},
+    "x-vendor": {"kept": 2**80},
+}
 
 
 def recording(slug: str, **lists: Any) -> dict[str, Any]:
-    hello = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": slug}}
+    hello = {
+        "protocolVersion": "2024-11-05",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": slug},
+    }
     return {"slug": slug, "initialize": hello, "tools": [TOOL], **lists}
 
 
@@ -43,7 +51,10 @@ async def refusal(path: Path, slug: str | None = None) -> BackendUnavailable:
 async def test_one_line_of_a_file_is_a_server(fleet: Path):
     connection = await opened(fleet, "two")
     assert connection.initialize_info.server_info == {"name": "two"}
-    assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == ("legacy", "2024-11-05")
+    assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == (
+        "legacy",
+        "2024-11-05",
+    )
     assert await connection.request("tools/list") == {"tools": [TOOL]}
     assert await connection.request("prompts/list") == {"prompts": [{"name": "two"}]}
     assert await connection.request("resources/list") == {"resources": []}
@@ -51,7 +62,9 @@ async def test_one_line_of_a_file_is_a_server(fleet: Path):
     await connection.close()
 
 
-async def test_a_whole_file_is_a_server_and_the_first_line_where_none_is_named(fleet: Path, tmp_path: Path):
+async def test_a_whole_file_is_a_server_and_the_first_line_where_none_is_named(
+    fleet: Path, tmp_path: Path
+):
     single = tmp_path / "server.json"
     single.write_text(json.dumps(recording("single"), indent=2))
     assert (await opened(single)).initialize_info.server_info == {"name": "single"}
@@ -67,7 +80,9 @@ async def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path):
     assert (await opened(path)).initialize_info.server_info == {"name": "after"}
 
 
-@pytest.mark.parametrize("method", ["tools/call", "resources/read", "prompts/get", "completion/complete"])
+@pytest.mark.parametrize(
+    "method", ["tools/call", "resources/read", "prompts/get", "completion/complete"]
+)
 async def test_calls_say_that_this_is_a_recording_and_what_to_do(fleet: Path, method: str):
     with pytest.raises(RecordedOnly, match="memory is a recording") as caught:
         await (await opened(fleet)).request(method, {"name": "echo"})

@@ -52,13 +52,20 @@ async def refused(app: Any, **options: Any) -> BackendUnavailable:
 class OldServer:
     """A raw HTTP+SSE server: `speak` is what it says to each frame it is sent."""
 
-    def __init__(self, speak: Callable[[Raw], list[bytes]], endpoint: str = "/messages?session=1") -> None:
+    def __init__(
+        self, speak: Callable[[Raw], list[bytes]], endpoint: str = "/messages?session=1"
+    ) -> None:
         self.pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self.seen: asyncio.Queue[Raw] = asyncio.Queue()
         self.status = 202
         self._speak = speak
         self._endpoint = endpoint
-        self.app = Starlette(routes=[Route("/sse", self._stream), Route("/messages", self._message, methods=["POST"])])
+        self.app = Starlette(
+            routes=[
+                Route("/sse", self._stream),
+                Route("/messages", self._message, methods=["POST"]),
+            ]
+        )
 
     async def _stream(self, request: Request) -> Response:
         self.pieces.put_nowait(f"event: endpoint\ndata: {self._endpoint}\n\n".encode())
@@ -103,9 +110,18 @@ async def test_it_lists_calls_relays_and_cancels():
             "legacy",
             "Mind the stream.",
         )
-        assert {tool["name"] for tool in (await connection.request("tools/list"))["tools"]} == {"echo", "work", "hang"}
-        calls = [connection.request("tools/call", {"name": "echo", "arguments": {"text": str(n)}}) for n in range(20)]
-        assert [result["content"][0]["text"] for result in await asyncio.gather(*calls)] == list(map(str, range(20)))
+        assert {tool["name"] for tool in (await connection.request("tools/list"))["tools"]} == {
+            "echo",
+            "work",
+            "hang",
+        }
+        calls = [
+            connection.request("tools/call", {"name": "echo", "arguments": {"text": str(n)}})
+            for n in range(20)
+        ]
+        assert [result["content"][0]["text"] for result in await asyncio.gather(*calls)] == list(
+            map(str, range(20))
+        )
         with pytest.raises(RemoteError) as caught:
             await connection.request("no/such/method")
         assert caught.value.code == -32601
@@ -117,7 +133,9 @@ async def test_it_lists_calls_relays_and_cancels():
         assert [said["progressToken"] for _, said in caller.told] == ["mine"]
 
         with pytest.raises(BackendTimeout):
-            await connection.request("tools/call", {"name": "hang", "arguments": {}}, RequestOptions(timeout=0.2))
+            await connection.request(
+                "tools/call", {"name": "hang", "arguments": {}}, RequestOptions(timeout=0.2)
+            )
         assert await soon(ended) == "hang"
         assert backend.diagnostics()["requests"] > 20
         assert backend.diagnostics()["url"].endswith("/sse")
@@ -130,7 +148,9 @@ async def test_a_server_asks_and_announces_outside_any_call():
     async with connected(server.app, ears, roots=(root,)):
         for number, method in enumerate(("ping", "roots/list", "log")):
             server.pieces.put_nowait(event({"jsonrpc": "2.0", "id": number, "method": method}))
-        server.pieces.put_nowait(event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
+        server.pieces.put_nowait(
+            event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        )
         answers: dict[int, Raw] = {}
         while len(answers) < 3:
             frame = await soon(server.seen)
@@ -155,7 +175,9 @@ async def test_a_broken_stream_ends_the_conversation_and_every_call_in_it(last: 
     ears = Ears()
     async with connected(server.app, ears, max_message_bytes=100_000) as (connection, backend):
         with pytest.raises(BackendUnavailable, match=reason):
-            await connection.request("tools/call", {"name": "x"}, RequestOptions(timeout=PATIENCE_S))
+            await connection.request(
+                "tools/call", {"name": "x"}, RequestOptions(timeout=PATIENCE_S)
+            )
         assert reason in await soon(ears.losses)
         assert reason in backend.diagnostics()["last_error"]
         with pytest.raises(BackendUnavailable):
@@ -173,7 +195,9 @@ async def test_a_forgotten_session_ends_the_conversation():
 
 
 async def test_messages_are_not_sent_to_another_server():
-    error = await refused(OldServer(lambda frame: [], "http://localhost:9/messages").app, headers={"X-Key": "secret"})
+    error = await refused(
+        OldServer(lambda frame: [], "http://localhost:9/messages").app, headers={"X-Key": "secret"}
+    )
     assert "another server (http://localhost:9/messages)" in error.message
     assert error.retryable is False
 

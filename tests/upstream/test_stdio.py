@@ -19,7 +19,15 @@ from portico.upstream.transports import process, stdio
 from portico.upstream.transports.stdio import STDERR_LINE_CHARS, STDERR_LINES, StdioBackend
 from tests.fixtures import everything_command
 from tests.upstream.loopback import Caller, Ears, let_pass, soon
-from tests.upstream.scripted import PATIENCE_S, call, conversation, methods, misbehaved, overheard, scripted
+from tests.upstream.scripted import (
+    PATIENCE_S,
+    call,
+    conversation,
+    methods,
+    misbehaved,
+    overheard,
+    scripted,
+)
 
 ECHO = """
 for id, method, params in requests():
@@ -67,9 +75,14 @@ async def refused(backend: StdioBackend, *, within: float = PATIENCE_S) -> Backe
         ("old_version", "legacy", "2024-11-05"),
     ],
 )
-async def test_each_server_is_met_in_its_era_with_one_process(name: str, era: str, version: str, tmp_path: Path):
+async def test_each_server_is_met_in_its_era_with_one_process(
+    name: str, era: str, version: str, tmp_path: Path
+):
     async with conversation(overheard(name, tmp_path / "heard")) as (connection, _):
-        assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == (era, version)
+        assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == (
+            era,
+            version,
+        )
         assert json.loads(await call(connection, "echo", word="hello")) == {"word": "hello"}
     assert len(methods(tmp_path / "heard")) == 1
 
@@ -96,7 +109,10 @@ async def test_a_server_that_the_probe_spoils_is_started_again_without_one(
 
 
 async def test_a_remembered_era_spares_the_probe(tmp_path: Path):
-    async with conversation(overheard("dies_on_discover", tmp_path / "heard"), "legacy") as (connection, _):
+    async with conversation(overheard("dies_on_discover", tmp_path / "heard"), "legacy") as (
+        connection,
+        _,
+    ):
         assert connection.initialize_info.era == "legacy"
     assert methods(tmp_path / "heard") == [["initialize", "notifications/initialized"]]
 
@@ -150,7 +166,9 @@ for id, method, params in requests():
 
 
 async def test_a_server_that_refuses_everything_is_refused_with_its_own_words():
-    body = 'for id, *_ in requests():\n    send(id=id, error={"code": -32600, "message": "Go away"})'
+    body = (
+        'for id, *_ in requests():\n    send(id=id, error={"code": -32600, "message": "Go away"})'
+    )
     backend = scripted(body)
     with pytest.raises(RemoteError, match="Go away"):
         async with asyncio.timeout(PATIENCE_S):
@@ -162,7 +180,10 @@ async def test_a_server_that_refuses_everything_is_refused_with_its_own_words():
 async def test_a_real_server_of_each_era_lists_and_calls():
     for options, era in ((("--stdio",), "modern"), (("--stdio", "--era", "legacy"), "legacy")):
         command, *args = everything_command(*options)
-        async with conversation(StdioBackend("everything", command, tuple(args))) as (connection, _):
+        async with conversation(StdioBackend("everything", command, tuple(args))) as (
+            connection,
+            _,
+        ):
             assert connection.initialize_info.era == era
             assert (await connection.request("tools/list"))["tools"]
 
@@ -200,7 +221,14 @@ async def test_noise_on_stdout_is_passed_over_and_counted():
         b'{"jsonrpc": "2.0", "id": "%d", "result": {"saved": true}}\r',
         b'[{"jsonrpc": "2.0", "id": %d, "result": {"saved": true}}]',
     ],
-    ids=["text before", "byte order mark", "latin-1", "half a surrogate pair", "string id", "batch"],
+    ids=[
+        "text before",
+        "byte order mark",
+        "latin-1",
+        "half a surrogate pair",
+        "string id",
+        "batch",
+    ],
 )
 async def test_an_answer_that_is_nearly_right_is_saved(answer: bytes):
     body = f"shake()\nfor id, *_ in requests():\n    line({answer!r} % id)"
@@ -305,7 +333,9 @@ async def test_a_large_answer_under_the_limit_arrives_whole():
     body = 'shake()\nfor id, *_ in requests():\n    send(id=id, result={"text": "x" * 10_000_000})'
     async with conversation(scripted(body)) as (connection, _):
         async with asyncio.timeout(PATIENCE_S):
-            assert len((await connection.request("tools/call", {"name": "x"}))["text"]) == 10_000_000
+            assert (
+                len((await connection.request("tools/call", {"name": "x"}))["text"]) == 10_000_000
+            )
 
 
 # --- stderr
@@ -350,7 +380,9 @@ for piece in (b"\\x1b[31mcaf\\xc3", b"\\xa9 \\xff\\x07\\x1b[0m\\n"):
 # --- the environment
 
 
-async def test_a_server_sees_what_its_configuration_gives_it_and_no_secret_of_ours(monkeypatch: pytest.MonkeyPatch):
+async def test_a_server_sees_what_its_configuration_gives_it_and_no_secret_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setenv("EXAMPLE_SECRET_TOKEN", "s3cret")
     monkeypatch.setenv("EXAMPLE_WANTED", "wanted")
     backend = misbehaved("healthy", env={"OWN": "own"}, inherit_env=("EXAMPLE_WANTED",))
@@ -420,7 +452,9 @@ async def test_a_server_that_closes_its_output_but_lives_is_lost():
     backend = scripted(body)
     async with conversation(backend) as (connection, ears):
         async with asyncio.timeout(PATIENCE_S):
-            with pytest.raises(BackendUnavailable, match=r"closed its output \(stderr: still here\)"):
+            with pytest.raises(
+                BackendUnavailable, match=r"closed its output \(stderr: still here\)"
+            ):
                 await connection.request("tools/call", {"name": "x"})
         assert await soon(ears.losses)
     assert gone(backend)
@@ -437,7 +471,11 @@ async def test_a_death_is_noticed_even_when_a_child_keeps_the_output_open():
         assert "exited with code -9" in await soon(ears.losses)
         if asking.exception() is None:  # it answered before it died
             asking.result()
-    await until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+    await until(
+        lambda: (
+            not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+        )
+    )
 
 
 async def test_a_server_that_does_not_read_its_input_costs_a_call_its_time_and_no_more():
@@ -446,7 +484,9 @@ async def test_a_server_that_does_not_read_its_input_costs_a_call_its_time_and_n
         with pytest.raises(BackendTimeout):
             async with asyncio.timeout(PATIENCE_S):
                 await connection.request(
-                    "tools/call", {"name": "x", "arguments": {"a": "x" * 500_000}}, RequestOptions(0.2)
+                    "tools/call",
+                    {"name": "x", "arguments": {"a": "x" * 500_000}},
+                    RequestOptions(0.2),
                 )
     assert gone(backend)
 
@@ -525,7 +565,10 @@ async def test_thirty_requests_for_roots_and_one_unknown_are_all_answered():
     backend = misbehaved("thirty_roots", roots=({"uri": "file:///work"},))
     async with conversation(backend) as (connection, _):
         async with asyncio.timeout(PATIENCE_S):
-            while (seen := json.loads(await call(connection, "answers_seen"))) != {"results": 30, "errors": 1}:
+            while (seen := json.loads(await call(connection, "answers_seen"))) != {
+                "results": 30,
+                "errors": 1,
+            }:
                 assert seen["results"] <= 30
 
 
@@ -544,7 +587,9 @@ async def test_a_question_during_a_call_reaches_its_caller():
     caller = Caller({"elicitation/create": {"action": "accept"}})
     async with conversation(scripted(ASKS_DURING_CALLS)) as (connection, _):
         async with asyncio.timeout(PATIENCE_S):
-            result = await connection.request("tools/call", {"name": "ask"}, RequestOptions(relay=caller))
+            result = await connection.request(
+                "tools/call", {"name": "ask"}, RequestOptions(relay=caller)
+            )
     assert result == {"said": {"action": "accept"}}
 
 
@@ -569,7 +614,9 @@ for id, method, params in requests():
     caller = Caller({"elicitation/create": {"action": "accept"}})
     async with conversation(scripted(body)) as (connection, _):
         async with asyncio.timeout(PATIENCE_S):
-            result = await connection.request("tools/call", {"name": "ask"}, RequestOptions(relay=caller))
+            result = await connection.request(
+                "tools/call", {"name": "ask"}, RequestOptions(relay=caller)
+            )
     assert "more than 25,000 JSON values" in result["said"]
     assert caller.asked.empty()
 
@@ -586,21 +633,27 @@ for id, method, params in requests():
     caller = Caller()
     async with conversation(backend) as (connection, _):
         async with asyncio.timeout(PATIENCE_S):
-            result = await connection.request("tools/call", {"name": "x"}, RequestOptions(relay=caller))
+            result = await connection.request(
+                "tools/call", {"name": "x"}, RequestOptions(relay=caller)
+            )
         assert len(result["many"]) == 30_000
         assert not caller.told
         assert backend.diagnostics()["noise"] == 1
 
 
 async def test_a_question_while_two_clients_wait_reaches_neither():
-    callers: list[Any] = [Caller({"elicitation/create": {"action": "accept"}}, origin=name) for name in ("a", "b")]
+    callers: list[Any] = [
+        Caller({"elicitation/create": {"action": "accept"}}, origin=name) for name in ("a", "b")
+    ]
     async with conversation(scripted(ASKS_DURING_CALLS)) as (connection, _):
         other = asyncio.create_task(
             connection.request("tools/call", {"name": "wait"}, RequestOptions(relay=callers[0]))
         )
         await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE_S):
-            result = await connection.request("tools/call", {"name": "ask"}, RequestOptions(relay=callers[1]))
+            result = await connection.request(
+                "tools/call", {"name": "ask"}, RequestOptions(relay=callers[1])
+            )
         assert result["said"]["code"] == -32601
         assert all(caller.asked.empty() for caller in callers)
         other.cancel()
@@ -643,11 +696,16 @@ for id, method, params in requests():
     caller = Slow()
     params: Raw = {"name": "x", "_meta": {"progressToken": "mine"}}
     backend = scripted(body)
-    async with conversation(replace(backend, args=(*backend.args, str(tmp_path)))) as (connection, _):
-        assert await connection.request("tools/call", params, RequestOptions(timeout=60, relay=caller)) == {
-            "done": True
-        }
-    assert [(told["progressToken"], told["progress"]) for _, told in caller.told] == [("mine", n) for n in range(10)]
+    async with conversation(replace(backend, args=(*backend.args, str(tmp_path)))) as (
+        connection,
+        _,
+    ):
+        assert await connection.request(
+            "tools/call", params, RequestOptions(timeout=60, relay=caller)
+        ) == {"done": True}
+    assert [(told["progressToken"], told["progress"]) for _, told in caller.told] == [
+        ("mine", n) for n in range(10)
+    ]
 
 
 # --- two servers, one machine
@@ -665,13 +723,19 @@ async def test_one_guard_serves_many_backends_and_is_gone_when_closed():
     assert {found.pid for found in here.children()} <= before
 
 
-async def test_a_large_call_that_is_given_up_while_it_is_written_does_not_spoil_the_next(tmp_path: Path) -> None:
+async def test_a_large_call_that_is_given_up_while_it_is_written_does_not_spoil_the_next(
+    tmp_path: Path,
+) -> None:
     reads = tmp_path / "reads"
     slow = f"shake()\nwhile not os.path.exists({str(reads)!r}): time.sleep(0.01)\n{ECHO}"
     async with conversation(scripted(slow)) as (connection, _):
-        large = asyncio.create_task(connection.request("tools/call", {"name": "x", "arguments": {"a": "x" * 2**22}}))
+        large = asyncio.create_task(
+            connection.request("tools/call", {"name": "x", "arguments": {"a": "x" * 2**22}})
+        )
         done, _ = await asyncio.wait({large}, timeout=0.2)
         assert not done
         large.cancel()
         reads.touch()
-        assert json.loads(await call(connection, "echo", word="hello"))["arguments"] == {"word": "hello"}
+        assert json.loads(await call(connection, "echo", word="hello"))["arguments"] == {
+            "word": "hello"
+        }

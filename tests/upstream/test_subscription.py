@@ -1,4 +1,5 @@
-"""A modern server is asked for one subscription, whatever is watched: a new one is agreed on before an old one ends."""
+"""A modern server is asked for one subscription, whatever is watched: a new one is agreed on before
+an old one ends."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -96,7 +97,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LINGER_S", 0.02)
 
 
-async def test_what_is_watched_together_is_one_new_subscription_and_the_old_one_ends_after_it() -> None:
+async def test_what_is_watched_together_is_one_new_subscription_and_the_old_one_ends_after_it() -> (
+    None
+):
     server = Server()
     async with Following(server, tools={"listChanged": True}) as following:
         first = await soon(server.opened)
@@ -130,7 +133,9 @@ async def test_a_server_without_lists_is_asked_for_nothing_until_something_is_wa
 async def test_what_the_server_did_not_agree_to_is_refused_and_asked_for_no_more() -> None:
     server = Server(lambda uris: frozenset(uris) - {"r://no"})
     async with Following(server) as following:
-        outcomes = await asyncio.gather(*map(following.watch, ("r://1", "r://no", "r://2")), return_exceptions=True)
+        outcomes = await asyncio.gather(
+            *map(following.watch, ("r://1", "r://no", "r://2")), return_exceptions=True
+        )
         assert [type(outcome) for outcome in outcomes] == [dict, RemoteError, dict]
         await following.watch("r://3")
         assert server.streams[-1].wanted["resourceSubscriptions"] == ["r://1", "r://2", "r://3"]
@@ -141,14 +146,18 @@ async def test_one_resource_that_makes_a_server_refuse_spoils_no_other() -> None
     server = Server(lambda uris: refusal if "r://no" in uris else None)
     async with Following(server, tools={"listChanged": True}) as following:
         await following.watch("r://0")
-        outcomes = await asyncio.gather(*map(following.watch, ("r://1", "r://no", "r://2")), return_exceptions=True)
+        outcomes = await asyncio.gather(
+            *map(following.watch, ("r://1", "r://no", "r://2")), return_exceptions=True
+        )
         assert [outcome if isinstance(outcome, dict) else str(outcome) for outcome in outcomes] == [
             {},
             str(refusal),
             {},
         ]
         [stream] = [
-            one for one in server.streams if one.wanted.get("resourceSubscriptions") == ["r://0", "r://1", "r://2"]
+            one
+            for one in server.streams
+            if one.wanted.get("resourceSubscriptions") == ["r://0", "r://1", "r://2"]
         ]
         assert stream.wanted["toolsListChanged"] is True
 
@@ -193,11 +202,14 @@ async def test_nobody_waits_longer_than_they_want_to_and_nobody_watches_without_
             await following.watch("r://2")
 
 
-# ── over a wire ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── over a wire
+# ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def subscribe(connection: Connection, uri: str) -> Raw:
-    return await connection.request("resources/subscribe", {"uri": uri}, RequestOptions(timeout=PATIENCE_S))
+    return await connection.request(
+        "resources/subscribe", {"uri": uri}, RequestOptions(timeout=PATIENCE_S)
+    )
 
 
 async def test_over_http_an_update_is_heard_and_the_request_that_is_replaced_is_hung_up() -> None:
@@ -211,11 +223,17 @@ async def test_over_http_an_update_is_heard_and_the_request_that_is_replaced_is_
         wanted = frame["params"]["notifications"]
         if "r://refused" in wanted["resourceSubscriptions"]:
             return error(frame, -32602, "no such resource")
-        agreed = {"resourceSubscriptions": [uri for uri in wanted["resourceSubscriptions"] if uri != "r://mute"]}
+        agreed = {
+            "resourceSubscriptions": [
+                uri for uri in wanted["resourceSubscriptions"] if uri != "r://mute"
+            ]
+        }
         pieces: asyncio.Queue[bytes] = asyncio.Queue()
         meta = {"io.modelcontextprotocol/subscriptionId": frame["id"]}
         params = {"notifications": agreed, "_meta": meta}
-        pieces.put_nowait(event({"jsonrpc": "2.0", "method": module.ACKNOWLEDGED_METHOD, "params": params}))
+        pieces.put_nowait(
+            event({"jsonrpc": "2.0", "method": module.ACKNOWLEDGED_METHOD, "params": params})
+        )
         opened.put_nowait((wanted, pieces))
 
         async def said() -> AsyncIterator[bytes]:
@@ -236,7 +254,11 @@ async def test_over_http_an_update_is_heard_and_the_request_that_is_replaced_is_
         assert await subscribe(connection, "r://2") == {}
         while (current := await soon(opened))[0]["resourceSubscriptions"] != ["r://1", "r://2"]:
             pass
-        update = {"jsonrpc": "2.0", "method": UPDATED, "params": {"uri": "r://1", "_meta": {"a": 1}}}
+        update = {
+            "jsonrpc": "2.0",
+            "method": UPDATED,
+            "params": {"uri": "r://1", "_meta": {"a": 1}},
+        }
         current[1].put_nowait(event(update))
         assert await soon(ears.notifications) == (UPDATED, {"uri": "r://1", "_meta": {"a": 1}})
         assert not server.heard("resources/subscribe")
@@ -274,7 +296,9 @@ while True:
 """
 
 
-async def test_over_a_pipe_an_update_is_heard_and_the_request_that_is_replaced_is_cancelled() -> None:
+async def test_over_a_pipe_an_update_is_heard_and_the_request_that_is_replaced_is_cancelled() -> (
+    None
+):
     async with piped(scripted(_LISTENS)) as (connection, ears):
         assert await subscribe(connection, "r://1") == {}
         for uri in ("r://mute", "r://refused"):
@@ -290,14 +314,18 @@ async def test_over_a_pipe_an_update_is_heard_and_the_request_that_is_replaced_i
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_nothing_is_lost_while_one_subscription_takes_the_place_of_another(transport: str) -> None:
+async def test_nothing_is_lost_while_one_subscription_takes_the_place_of_another(
+    transport: str,
+) -> None:
     async with AsyncExitStack() as stack:
         ears = Ears()
         if transport == "stdio":
             command, *args = everything_command("--stdio", "--era", "modern")
             connecting = StdioBackend("s", command, tuple(args)).connect(ears)
         else:
-            url = await stack.enter_async_context(listening(*everything_command("--port", "0", "--era", "modern")))
+            url = await stack.enter_async_context(
+                listening(*everything_command("--port", "0", "--era", "modern"))
+            )
             connecting = HttpBackend("s", url).connect(ears)
         connection = await asyncio.wait_for(connecting, PATIENCE_S)
         stack.push_async_callback(connection.close)

@@ -1,4 +1,5 @@
-"""A server is looked after: asked how it is, left alone when it keeps dying, replaced without losing a call."""
+"""A server is looked after: asked how it is, left alone when it keeps dying, replaced without
+losing a call."""
 
 import asyncio
 import os
@@ -121,7 +122,9 @@ async def test_a_server_that_works_well_in_between_may_die_as_often_as_it_likes(
 async def test_a_server_elsewhere_is_never_put_in_quarantine():
     clock, backend = Clock(), fake()
     backend.refuses = BackendUnavailable("nobody is there")
-    async with upstream(backend, restart=RestartConfig(tries=2, longest_s=5), clock=clock) as watched:
+    async with upstream(
+        backend, restart=RestartConfig(tries=2, longest_s=5), clock=clock
+    ) as watched:
         for _ in range(6):
             with pytest.raises(BackendUnavailable):
                 await call(watched)
@@ -135,7 +138,9 @@ async def test_a_server_elsewhere_is_never_put_in_quarantine():
 async def test_a_quarantine_ends_with_one_try_when_its_time_is_up():
     clock, backend = Clock(), Command()
     backend.refuses = BackendUnavailable("no")
-    async with upstream(backend, restart=RestartConfig(tries=1, quarantine_s=60), clock=clock) as watched:
+    async with upstream(
+        backend, restart=RestartConfig(tries=1, quarantine_s=60), clock=clock
+    ) as watched:
         with pytest.raises(BackendUnavailable):
             await call(watched)
         assert watched.state == "quarantined"
@@ -174,7 +179,9 @@ async def test_who_is_wanted_comes_back_by_itself_once_the_pause_is_over():
         await watched.maintain()
         assert backend.connections == 1, "nobody wants it"
         await watched.maintain(restart_if_down=True)
-        assert watched.state == "down", "it failed before it had answered anyone, so there is a pause"
+        assert watched.state == "down", (
+            "it failed before it had answered anyone, so there is a pause"
+        )
         clock.now += 1
         await watched.maintain(restart_if_down=True)
         await until(lambda: watched.state == "ready")
@@ -227,7 +234,9 @@ async def test_a_server_that_no_longer_answers_is_started_anew_and_says_why():
         await until(lambda: backend.connections > 1)
         backend.deaf = False
         await until(lambda: watched.state == "ready")
-        assert watched.get_status().restart_reason.startswith("it did not answer 2 health checks in a row")
+        assert watched.get_status().restart_reason.startswith(
+            "it did not answer 2 health checks in a row"
+        )
         assert watched.get_status().restarts >= 1
         assert await call(watched) == "echoed"
 
@@ -253,7 +262,9 @@ async def test_a_server_that_is_busy_with_a_call_is_not_asked_and_not_killed():
         working = asyncio.create_task(call(watched, "work"))
         await until(lambda: ("tools/call", {"name": "work", "arguments": {}}) in backend.requests)
         before = backend.checks
-        await asyncio.sleep(20 * OFTEN.every_s)  # long enough to have been asked, and given up, several times
+        await asyncio.sleep(
+            20 * OFTEN.every_s
+        )  # long enough to have been asked, and given up, several times
         assert backend.checks <= before + 1, "only one that was already on its way"
         backend.deaf = False
         backend.gate.set()
@@ -268,7 +279,11 @@ def test_silence_is_counted_from_the_last_sign_of_life_and_only_while_no_call_is
     instance.heard_since_check = True
     instance.missed_checks = 2
     assert not needs_check(instance, 20, 600)
-    assert (instance.heard_since_check, instance.last_heard_at, instance.missed_checks) == (False, 20, 0)
+    assert (instance.heard_since_check, instance.last_heard_at, instance.missed_checks) == (
+        False,
+        20,
+        0,
+    )
     instance.pending_calls = 1
     assert not needs_check(instance, 100, 600)
     assert is_busy(instance, 619, 600)
@@ -284,11 +299,15 @@ async def test_a_call_that_waits_for_a_frozen_process_is_told_and_another_takes_
     async with upstream(misbehaved("healthy"), health=health, longest_call=0.3) as watched:
         first = int(await call(watched, "pid"))
         os.kill(first, signal.SIGSTOP)
-        with pytest.raises(BackendUnavailable, match=r"did not answer 2 health checks in a row, each within 0\.5 s"):
+        with pytest.raises(
+            BackendUnavailable, match=r"did not answer 2 health checks in a row, each within 0\.5 s"
+        ):
             await call(watched)
         second = int(await call(watched, "pid"))
         assert second != first
-        assert not alive(first), "the old one is gone before the new one starts: they may want the same port"
+        assert not alive(first), (
+            "the old one is gone before the new one starts: they may want the same port"
+        )
         assert (watched.state, watched.get_status().restarts) == ("ready", 1)
 
 
@@ -312,7 +331,10 @@ async def test_a_restart_gives_a_new_process_and_ends_the_old_one():
             await watched.restart()
         assert (watched.state, alive(first)) == ("ready", False)
         assert int(await call(watched, "pid")) != first
-        assert (watched.get_status().restarts, watched.get_status().restart_reason) == (1, "a restart was asked for")
+        assert (watched.get_status().restarts, watched.get_status().restart_reason) == (
+            1,
+            "a restart was asked for",
+        )
 
 
 async def test_calls_under_way_end_on_the_old_one_while_new_ones_go_to_the_new_one():
@@ -351,7 +373,9 @@ async def test_a_call_that_outlasts_the_drain_is_told_why():
         await until(lambda: watched.get_status().calls == 1)
         async with asyncio.timeout(PATIENCE_S):
             await watched.restart("a new version is installed")
-            with pytest.raises(BackendUnavailable, match="it is started anew: a new version is installed"):
+            with pytest.raises(
+                BackendUnavailable, match="it is started anew: a new version is installed"
+            ):
                 await slow
 
 
@@ -493,7 +517,9 @@ for id, method, params in requests():
         await call(watched, "grow")
         await watched.maintain(restart_if_down=True)
         await until(lambda: watched.state == "ready" and not alive(second))
-        assert watched.get_status().restarts == 2, "who is wanted is there again before anyone calls"
+        assert watched.get_status().restarts == 2, (
+            "who is wanted is there again before anyone calls"
+        )
 
 
 # --- starting
@@ -501,7 +527,10 @@ for id, method, params in requests():
 
 async def test_only_so_many_servers_are_started_by_calls_at_the_same_time():
     starts, backends = StartSlots(2), [Slow() for _ in range(4)]
-    watched = [Upstream(f"s{at}", backend, EventBus(), start_slots=starts) for at, backend in enumerate(backends)]
+    watched = [
+        Upstream(f"s{at}", backend, EventBus(), start_slots=starts)
+        for at, backend in enumerate(backends)
+    ]
     calls = [asyncio.create_task(call(one)) for one in watched]
     try:
         await until(lambda: sum(one.begun.is_set() for one in backends) == 2)
@@ -517,7 +546,8 @@ async def test_only_so_many_servers_are_started_by_calls_at_the_same_time():
 async def test_starts_that_hang_give_up_their_place_and_a_start_nobody_called_needs_none():
     starts, hanging, quick, boot = StartSlots(1, slot_s=0.02), Slow(), fake(), fake()
     watched = [
-        Upstream(name, one, EventBus(), start_slots=starts) for name, one in (("a", hanging), ("b", quick), ("c", boot))
+        Upstream(name, one, EventBus(), start_slots=starts)
+        for name, one in (("a", hanging), ("b", quick), ("c", boot))
     ]
     hung = asyncio.create_task(call(watched[0]))
     try:

@@ -1,4 +1,5 @@
-"""One server's life: started once however many want it, known by its state, gone when nobody needs it."""
+"""One server's life: started once however many want it, known by its state, gone when nobody needs
+it."""
 
 import asyncio
 import json
@@ -78,7 +79,9 @@ async def test_a_start_that_everyone_has_given_up_is_there_for_the_next_caller()
         assert backend.connections == 1
 
 
-async def test_a_start_nobody_waits_for_any_more_may_fail_without_a_complaint(caplog: pytest.LogCaptureFixture):
+async def test_a_start_nobody_waits_for_any_more_may_fail_without_a_complaint(
+    caplog: pytest.LogCaptureFixture,
+):
     backend = Slow()
     backend.refuses = BackendUnavailable("no")
     async with upstream(backend) as watched:
@@ -168,7 +171,9 @@ async def test_a_server_that_never_answers_is_unavailable_when_its_time_is_up():
 
 
 async def test_a_server_that_asks_for_something_on_stderr_and_waits_is_quoted():
-    command, *args = script('sys.stderr.write("Enter your API key: ")\nsys.stderr.flush()\ntime.sleep(120)')
+    command, *args = script(
+        'sys.stderr.write("Enter your API key: ")\nsys.stderr.flush()\ntime.sleep(120)'
+    )
     async with upstream(StdioBackend("asks", command, tuple(args)), start_timeout=2) as watched:
         with pytest.raises(BackendUnavailable, match="Enter your API key"):
             await call(watched)
@@ -177,7 +182,9 @@ async def test_a_server_that_asks_for_something_on_stderr_and_waits_is_quoted():
 
 async def test_a_crash_at_the_start_says_what_the_server_said():
     async with upstream(misbehaved("crash_on_start")) as watched:
-        with pytest.raises(BackendUnavailable, match=r"exited with code 3.*EXAMPLE_API_KEY is not set"):
+        with pytest.raises(
+            BackendUnavailable, match=r"exited with code 3.*EXAMPLE_API_KEY is not set"
+        ):
             await call(watched)
         assert watched.get_status().diagnostics["stderr"] == ["fatal: EXAMPLE_API_KEY is not set"]
 
@@ -186,7 +193,9 @@ async def test_a_refused_handshake_says_so_with_the_code():
     backend = fake()
     backend.refuses = RemoteError(-32000, "licence expired")
     async with upstream(backend) as watched:
-        with pytest.raises(BackendUnavailable, match=r"refused the handshake: licence expired \(code -32000\)"):
+        with pytest.raises(
+            BackendUnavailable, match=r"refused the handshake: licence expired \(code -32000\)"
+        ):
             await call(watched)
 
 
@@ -256,7 +265,10 @@ async def test_a_server_that_cannot_be_listed_is_degraded_and_can_still_be_calle
     backend.on("tools/list", refuse)
     async with gateway_over({"server": backend}) as gateway:
         status = gateway.list_statuses()[0]
-        assert (status.state, status.reason) == ("degraded", "it could not be listed: the database is locked")
+        assert (status.state, status.reason) == (
+            "degraded",
+            "it could not be listed: the database is locked",
+        )
         assert await call(gateway.upstreams["server"]) == "echoed"
         backend.on("tools/list", lambda params, ask: {"tools": [ECHO]})
         async with asyncio.timeout(PATIENCE_S):
@@ -267,7 +279,9 @@ async def test_a_server_that_cannot_be_listed_is_degraded_and_can_still_be_calle
 
 async def test_a_listing_that_takes_too_long_degrades_its_server_and_nobody_else():
     slow = server(broken("slow_list", 60), timeouts=Timeouts(list_s=0.2))
-    async with running(Config(servers={"slow": slow, "well": server(broken("healthy"))})) as gateway:
+    async with running(
+        Config(servers={"slow": slow, "well": server(broken("healthy"))})
+    ) as gateway:
         await listed(gateway)
         states = {status.name: status.state for status in gateway.list_statuses()}
         assert states == {"slow": "degraded", "well": "ready"}
@@ -277,7 +291,10 @@ async def test_a_listing_that_takes_too_long_degrades_its_server_and_nobody_else
 async def test_an_era_is_remembered_across_gateways(tmp_path: Path):
     heard = tmp_path / "heard"
     made = overheard("dies_on_discover", heard)
-    config = Config(servers={"old": server((made.command, *made.args), start="boot")}, data_dir=tmp_path / "data")
+    config = Config(
+        servers={"old": server((made.command, *made.args), start="boot")},
+        data_dir=tmp_path / "data",
+    )
     async with GatewayRuntime(config) as gateway:
         await listed(gateway)
         assert await call(gateway.upstreams["old"]) == "{}"
@@ -300,7 +317,9 @@ class Crowd:
 
     @property
     def starting(self) -> int:
-        return sum(member.begun.is_set() and not member.gate.is_set() for member in self.members.values())
+        return sum(
+            member.begun.is_set() and not member.gate.is_set() for member in self.members.values()
+        )
 
     def open(self) -> None:
         for member in self.members.values():
@@ -317,7 +336,10 @@ async def test_only_so_many_servers_start_at_the_same_time():
         async with asyncio.timeout(PATIENCE_S):
             while not waiting.done():
                 most = max(most, crowd.starting)
-                if crowd.starting == 3 or sum(not member.begun.is_set() for member in crowd.members.values()) == 0:
+                if (
+                    crowd.starting == 3
+                    or sum(not member.begun.is_set() for member in crowd.members.values()) == 0
+                ):
                     crowd.open()
                 await asyncio.sleep(0)
         assert {status.state for status in gateway.list_statuses()} == {"ready"}
@@ -326,7 +348,9 @@ async def test_only_so_many_servers_start_at_the_same_time():
 
 async def test_a_call_does_not_wait_at_the_gate():
     crowd = Crowd(3)
-    async with gateway_over(crowd.members, Config(limits=LimitsConfig(start_concurrency=1)), listed=False) as gateway:
+    async with gateway_over(
+        crowd.members, Config(limits=LimitsConfig(start_concurrency=1)), listed=False
+    ) as gateway:
         async with asyncio.timeout(PATIENCE_S):
             await crowd.members["s00"].begun.wait()
             crowd.members["s02"].gate.set()
@@ -335,10 +359,14 @@ async def test_a_call_does_not_wait_at_the_gate():
         assert gateway.upstreams["s00"].state == "starting"
 
 
-async def test_servers_that_never_answer_do_not_keep_the_others_outside_the_gate(monkeypatch: pytest.MonkeyPatch):
+async def test_servers_that_never_answer_do_not_keep_the_others_outside_the_gate(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr("portico.app.warmup.START_SLOT_S", 0.05)
     backends: dict[str, Any] = {"a": Slow(), "b": Slow(), "c": fake()}
-    async with gateway_over(backends, Config(limits=LimitsConfig(start_concurrency=1)), listed=False) as gateway:
+    async with gateway_over(
+        backends, Config(limits=LimitsConfig(start_concurrency=1)), listed=False
+    ) as gateway:
         await until(lambda: gateway.upstreams["c"].state == "ready")
         assert gateway.upstreams["a"].state == gateway.upstreams["b"].state == "starting"
 
@@ -459,7 +487,9 @@ async def test_a_stop_in_the_middle_of_a_start_ends_the_start():
 
 async def test_each_session_of_an_isolated_server_has_its_own_process_until_it_ends():
     async with upstream(misbehaved("healthy"), isolated=True) as watched:
-        one, two, again = [int(await call(watched, "pid", session)) for session in ("one", "two", "one")]
+        one, two, again = [
+            int(await call(watched, "pid", session)) for session in ("one", "two", "one")
+        ]
         assert one == again != two
         async with asyncio.timeout(PATIENCE_S):
             await watched.end_session("one")
@@ -563,7 +593,9 @@ async def test_what_is_watched_gets_no_rest_and_the_others_do():
 
 
 async def test_each_legacy_client_of_a_gateway_has_its_own_instance_and_takes_it_along():
-    config = Config(servers={"own": server(broken("healthy"), isolation="session")}, exposure="full")
+    config = Config(
+        servers={"own": server(broken("healthy"), isolation="session")}, exposure="full"
+    )
     async with running(config) as gateway:
         await listed(gateway)
 

@@ -15,7 +15,9 @@ LETTERS = [
 
 @pytest.mark.parametrize("last", LETTERS)
 @pytest.mark.parametrize("first", LETTERS)
-def test_text_of_every_width_is_the_same_in_steps(monkeypatch: pytest.MonkeyPatch, first: str, last: str) -> None:
+def test_text_of_every_width_is_the_same_in_steps(
+    monkeypatch: pytest.MonkeyPatch, first: str, last: str
+) -> None:
     monkeypatch.setattr(text_join, "LONG", 1)
     pieces = [first * 1_000, "", "plain", last]
     wanted = "".join(pieces)

@@ -58,8 +58,16 @@ async def test_a_connection_the_server_closes_is_replaced():
         (b"HTTP/1.1 200 OK\r\n\r\nuntil the end", 200, b"until the end"),
         (b"HTTP/1.0 200 OK\r\n\r\n", 200, b""),
         (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b""),
-        (b"HTTP/1.1 103 Hints\r\nx: y\r\n\r\nHTTP/1.1 201 Made\r\ncontent-length: 1\r\n\r\nx", 201, b"x"),
-        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n", 200, b"abc"),
+        (
+            b"HTTP/1.1 103 Hints\r\nx: y\r\n\r\nHTTP/1.1 201 Made\r\ncontent-length: 1\r\n\r\nx",
+            201,
+            b"x",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n",
+            200,
+            b"abc",
+        ),
     ],
 )
 async def test_replies_are_read_to_their_end(said: bytes, status: int, body: bytes):
@@ -115,7 +123,9 @@ async def test_a_header_that_never_ends_is_cut_off(begun: bytes):
         writer.close()
 
     async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
-        wire = HttpConnectionPool(urlsplit(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), PATIENCE_S)
+        wire = HttpConnectionPool(
+            urlsplit(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), PATIENCE_S
+        )
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(WireError, match="a head of more than"):
                 await (await wire.send(GET)).read_body(100)
@@ -208,12 +218,16 @@ def write_certificate(certificate: Path, key: Path) -> None:
         .serial_number(1)
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
         .sign(private, hashes.SHA256())
     )
     certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
     key.write_bytes(
         private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
     )

@@ -1,1 +1,2 @@
-"""How the weights of words behind the automatic categories are made: labels, seeds, a regularised softmax."""
+"""How the weights of words behind the automatic categories are made: labels, seeds, a regularised
+softmax."""

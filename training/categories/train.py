@@ -1,4 +1,5 @@
-"""Trains the weights of words from labelled servers and tools, measures them on held-out servers, and writes them.
+"""Trains the weights of words from labelled servers and tools, measures them on held-out servers,
+and writes them.
 
 python -m training.categories.train --shared ../shared            # measure, on servers not trained on
 python -m training.categories.train --shared ../shared --write    # train on everything, write the package's file
@@ -40,7 +41,8 @@ NUMBER = {key: number for number, key in enumerate(KEYS)}
 SEED_WEIGHT, NAME_WEIGHT = 10.0, 12.0
 """Where the weight of a word chosen by hand starts, and of a product's name."""
 PULL = 0.0007
-"""How strongly weights are held where they start: what the examples say little about stays as chosen."""
+"""How strongly weights are held where they start: what the examples say little about stays as
+chosen."""
 STEPS = 150
 LEAST_SERVERS = 2
 """A word of one server only would be learnt by heart."""
@@ -78,18 +80,34 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def fleet(shared: Path) -> list[Labelled]:
-    """The recorded servers; every tool is its server's kind unless a line of tools.tsv says otherwise."""
+    """The recorded servers; every tool is its server's kind unless a line of tools.tsv says
+    otherwise."""
     labels = {name: tuple(kinds.split("|")) for name, kinds in rows_of(HERE / "servers.tsv")}
     exceptions = [(glob, tuple(kinds.split("|"))) for glob, kinds in rows_of(HERE / "tools.tsv")]
     found: list[Labelled] = []
     for record in lines_of(shared / "fleet" / "servers.jsonl.gz"):
         name, hello = record["slug"], record["initialize"]
-        tools = [(it["name"], it.get("title") or "", it.get("description") or "") for it in record["tools"]]
+        tools = [
+            (it["name"], it.get("title") or "", it.get("description") or "")
+            for it in record["tools"]
+        ]
         of_tools = [
-            next((kinds for glob, kinds in exceptions if fnmatchcase(f"{name}.{tool}", glob)), labels[name])
+            next(
+                (kinds for glob, kinds in exceptions if fnmatchcase(f"{name}.{tool}", glob)),
+                labels[name],
+            )
             for tool, _, _ in tools
         ]
-        found.append(Labelled(name, labels[name], categories.extract_introduction(hello), tools, of_tools, fleet=True))
+        found.append(
+            Labelled(
+                name,
+                labels[name],
+                categories.extract_introduction(hello),
+                tools,
+                of_tools,
+                fleet=True,
+            )
+        )
     return found
 
 
@@ -120,7 +138,9 @@ def others(shared: Path) -> list[Labelled]:
     return found
 
 
-def _labelled(name: str, label: str, about: str, members: list[dict[str, Any]], worth: float) -> Labelled:
+def _labelled(
+    name: str, label: str, about: str, members: list[dict[str, Any]], worth: float
+) -> Labelled:
     tools = [(tool["name"], "", tool.get("description") or "") for tool in members]
     return Labelled(name, (label,), about, tools, [(label,)] * len(tools), worth)
 
@@ -169,18 +189,31 @@ def train(examples: Sequence[Labelled], chosen: Seeds) -> WordWeights:
 def _vocabulary(examples: Sequence[Labelled], chosen: Seeds) -> tuple[dict[str, int], FloatArray]:
     servers: dict[str, set[str]] = defaultdict(set)
     for it in examples:
-        texts = [count_server_terms(it.name, it.introduction), *(count_tool_terms(*tool) for tool in it.tools)]
+        texts = [
+            count_server_terms(it.name, it.introduction),
+            *(count_tool_terms(*tool) for tool in it.tools),
+        ]
         # Twins under another name (a reference server and its successor) count as one.
         for term in {term for text in texts for term in text}:
             servers[term].add(it.name.split("-")[0])
-    wanted = {term for kinds in (chosen.words, chosen.names) for given in kinds.values() for term in _seed_terms(given)}
-    kept = sorted({term for term, where in servers.items() if len(where) >= LEAST_SERVERS and len(term) > 1} | wanted)
+    wanted = {
+        term
+        for kinds in (chosen.words, chosen.names)
+        for given in kinds.values()
+        for term in _seed_terms(given)
+    }
+    kept = sorted(
+        {term for term, where in servers.items() if len(where) >= LEAST_SERVERS and len(term) > 1}
+        | wanted
+    )
     total = len({it.name.split("-")[0] for it in examples})
     rarity = [math.log(1 + total / (1 + len(servers[term]))) for term in kept]
     return {term: number for number, term in enumerate(kept)}, np.array(rarity, dtype=np.float32)
 
 
-def _examples(words: WordWeights, examples: Sequence[Labelled]) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _examples(
+    words: WordWeights, examples: Sequence[Labelled]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     inputs: list[FloatArray] = []
     targets: list[FloatArray] = []
     worths: list[float] = []
@@ -191,7 +224,12 @@ def _examples(words: WordWeights, examples: Sequence[Labelled]) -> tuple[FloatAr
             inputs.append(whole)
             targets.append(_target(it.labels))
             worths.append(3.0 * it.worth)
-        each = it.worth * (4.0 if it.worth <= 0.3 else 1.0) * len(it.tools) ** 0.5 / max(1, len(it.tools))
+        each = (
+            it.worth
+            * (4.0 if it.worth <= 0.3 else 1.0)
+            * len(it.tools) ** 0.5
+            / max(1, len(it.tools))
+        )
         for (at, worth), labels in zip(own, it.tool_labels, strict=True):
             row = np.zeros(len(words.word_numbers), dtype=np.float32)
             row[at] = worth
@@ -205,12 +243,18 @@ def _target(labels: tuple[str, ...]) -> FloatArray:
     """The reader's choice, with a little for what would do as well."""
     target = np.zeros(len(KEYS), dtype=np.float32)
     for place, label in enumerate(labels):
-        target[NUMBER[label]] = 0.2 / (len(labels) - 1) if place else 0.8 if len(labels) > 1 else 1.0
+        target[NUMBER[label]] = (
+            0.2 / (len(labels) - 1) if place else 0.8 if len(labels) > 1 else 1.0
+        )
     return target
 
 
 def _descend(
-    words: WordWeights, start: FloatArray, inputs: FloatArray, targets: FloatArray, worths: FloatArray
+    words: WordWeights,
+    start: FloatArray,
+    inputs: FloatArray,
+    targets: FloatArray,
+    worths: FloatArray,
 ) -> WordWeights:
     """Adam over all examples at once: small enough, and the same every time."""
     weights = start.copy()
@@ -244,13 +288,14 @@ class Score:
         self.total += 1
 
     def __str__(self) -> str:
-        return (
-            f"{self.first / self.total:.1%} ({self.fine / self.total:.1%} with what would do as well) of {self.total}"
-        )
+        return f"{self.first / self.total:.1%} ({self.fine / self.total:.1%} with what would do as well) of {self.total}"
 
 
 def measure(
-    words: WordWeights, tested: Sequence[Labelled], read: set[tuple[str, str]], tell: Callable[[str], None] = print
+    words: WordWeights,
+    tested: Sequence[Labelled],
+    read: set[tuple[str, str]],
+    tell: Callable[[str], None] = print,
 ) -> tuple[Score, Score, Score]:
     """Servers, tools that a reader looked at one by one, and all tools."""
     servers, looked_at, every = Score(), Score(), Score()
@@ -272,7 +317,10 @@ def measure(
 
 
 def read_sample() -> set[tuple[str, str]]:
-    return {(address.partition(".")[0], address.partition(".")[2]) for (address,) in rows_of(HERE / "read.tsv")}
+    return {
+        (address.partition(".")[0], address.partition(".")[2])
+        for (address,) in rows_of(HERE / "read.tsv")
+    }
 
 
 def write(words: WordWeights, path: Path) -> None:
@@ -301,8 +349,12 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     asked.add_argument("--shared", type=Path, default=Path("../shared"))
     asked.add_argument("--write", action="store_true")
-    asked.add_argument("--names", action="store_true", help="keep the tested servers' names among the seeds")
-    asked.add_argument("--folds", type=int, default=0, help="cross-validate over the training servers only")
+    asked.add_argument(
+        "--names", action="store_true", help="keep the tested servers' names among the seeds"
+    )
+    asked.add_argument(
+        "--folds", type=int, default=0, help="cross-validate over the training servers only"
+    )
     options = asked.parse_args()
     servers, more, read = fleet(options.shared), others(options.shared), read_sample()
     if options.write:
@@ -310,32 +362,48 @@ def main() -> None:
         path = Path(categories.__file__).with_name(WEIGHTS_FILE)
         write(words, path)
         digest = hashlib.blake2b(path.read_bytes(), digest_size=4).hexdigest()
-        print(f"{path}: {path.stat().st_size:,} bytes; VERSION in taxonomy.py has to end in {digest}")
+        print(
+            f"{path}: {path.stat().st_size:,} bytes; VERSION in taxonomy.py has to end in {digest}"
+        )
         return
     if options.folds:
         known = [it for it in servers if not held_out(it.name)]
         totals: list[list[Score]] = []
         for fold in range(options.folds):
             tested = known[fold :: options.folds]
-            totals.append(list(measure(_trained(more, known, tested, names=options.names), tested, read)))
-        for title, scores in zip(("servers", "tools read", "all tools"), zip(*totals, strict=True), strict=True):
-            print(title, Score(*(sum(getattr(it, at) for it in scores) for at in ("first", "fine", "total"))))
+            totals.append(
+                list(measure(_trained(more, known, tested, names=options.names), tested, read))
+            )
+        for title, scores in zip(
+            ("servers", "tools read", "all tools"), zip(*totals, strict=True), strict=True
+        ):
+            print(
+                title,
+                Score(
+                    *(sum(getattr(it, at) for it in scores) for at in ("first", "fine", "total"))
+                ),
+            )
         return
     tested = [it for it in servers if held_out(it.name)]
     words = _trained(more, servers, tested, names=options.names)
-    for title, score in zip(("servers", "tools read", "all tools"), measure(words, tested, read), strict=True):
+    for title, score in zip(
+        ("servers", "tools read", "all tools"), measure(words, tested, read), strict=True
+    ):
         print(f"{title}: {score}")
 
 
 def _trained(
     more: Sequence[Labelled], known: Sequence[Labelled], tested: Sequence[Labelled], *, names: bool
 ) -> WordWeights:
-    """Without the tested servers, their copies in other collections, and their names among the seeds."""
+    """Without the tested servers, their copies in other collections, and their names among the
+    seeds."""
     barred = {term for it in tested for term in extract_terms(it.name)}
     away = {it.name for it in tested}
     kept = [it for it in known if it.name not in away]
     copies = {it.name for it in more if barred & set(extract_terms(it.name))}
-    return train([*kept, *(it for it in more if it.name not in copies)], seeds(() if names else barred))
+    return train(
+        [*kept, *(it for it in more if it.name not in copies)], seeds(() if names else barred)
+    )
 
 
 if __name__ == "__main__":

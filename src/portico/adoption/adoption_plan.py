@@ -1,6 +1,8 @@
-"""What was found and what is configured already → what would be added, and the files as they would be then.
+"""What was found and what is configured already → what would be added, and the files as they would
+be then.
 
-Reads the configuration that is there; writes nothing. Whatever would be written has been loaded before.
+Reads the configuration that is there; writes nothing. Whatever would be written has been loaded
+before.
 """
 
 import os
@@ -12,7 +14,12 @@ from urllib.parse import urlsplit
 
 from portico.adoption.config_writer import add_env_values
 from portico.adoption.discovery import DiscoveredServers, FoundServer
-from portico.adoption.merge import claim_free_name, is_identical, is_same_without_secrets, merge_servers
+from portico.adoption.merge import (
+    claim_free_name,
+    is_identical,
+    is_same_without_secrets,
+    merge_servers,
+)
 from portico.adoption.secret_extraction import VariableNames, extract_secrets
 from portico.adoption.yaml_editor import dump_yaml, insert_servers, render_new_file, render_servers
 from portico.config import BackendConfig, Config
@@ -23,9 +30,21 @@ from portico.config_file.tree_reader import ConfigSyntaxError, decode_text
 from portico.errors import ConfigError
 
 ENV_FILE_NAME = "portico.env"
-_KEY_ORDER = ("title", "description", "command", "args", "env", "env_file", "inherit_env", "cwd", "url", "headers")
+_KEY_ORDER = (
+    "title",
+    "description",
+    "command",
+    "args",
+    "env",
+    "env_file",
+    "inherit_env",
+    "cwd",
+    "url",
+    "headers",
+)
 CandidateStatus = Literal["new", "present", "differs", "unusable"]
-"""To be added; in the configuration already; there with other secrets, which stay; not to be had."""
+"""To be added; in the configuration already; there with other secrets, which stay; not to be had.
+"""
 
 
 @dataclass(frozen=True)
@@ -85,19 +104,27 @@ class PlannedFiles:
 
 
 def load_existing(path: Path, environ: Mapping[str, str]) -> ExistingConfig:
-    """What is at a place; raises ConfigError where that is broken, because then nothing may be added to it."""
+    """What is at a place; raises ConfigError where that is broken, because then nothing may be
+    added to it."""
     beside = path.with_name(ENV_FILE_NAME)
     data = _read_bytes(path)
     if data is None or not data.strip():
         return ExistingConfig(path, data, values=_read_env_values(beside)[0])
     config = load([path], environ=_drop_portico_variables(environ), cwd=path.parent).config
-    env_path = Path(config.env_file) if config.env_file else None
+    if config.env_file:
+        env_path = Path(config.env_file)
+    else:
+        env_path = None
     values, env_data = _read_env_values(env_path or beside)
     if env_path is not None:
         # The file's own values, whatever the environment says today: they are what was adopted.
-        config = load([path], environ={**_drop_portico_variables(environ), **values}, cwd=path.parent).config
+        config = load(
+            [path], environ={**_drop_portico_variables(environ), **values}, cwd=path.parent
+        ).config
     names = frozenset(name.lower() for name in config.servers)
-    return ExistingConfig(path, data, config, names, env_path, env_data if env_path else None, values)
+    return ExistingConfig(
+        path, data, config, names, env_path, env_data if env_path else None, values
+    )
 
 
 def _read_bytes(path: Path) -> bytes | None:
@@ -107,7 +134,9 @@ def _read_bytes(path: Path) -> bytes | None:
         return None
     except OSError as error:
         advice = "Name another place with --output."
-        raise ConfigError(f"cannot be read: {error.strerror}", advice=advice, file=str(path)) from None
+        raise ConfigError(
+            f"cannot be read: {error.strerror}", advice=advice, file=str(path)
+        ) from None
 
 
 def _read_env_values(path: Path) -> tuple[dict[str, str], bytes | None]:
@@ -115,7 +144,9 @@ def _read_env_values(path: Path) -> tuple[dict[str, str], bytes | None]:
         data = _read_bytes(path)
         return (parse_env_file(decode_text(data))[0] if data is not None else {}), data
     except ConfigSyntaxError as error:
-        raise ConfigError(error.message, advice=error.advice, file=str(path), line=error.line) from None
+        raise ConfigError(
+            error.message, advice=error.advice, file=str(path), line=error.line
+        ) from None
 
 
 def list_candidates(
@@ -143,7 +174,8 @@ def _make_candidate(
     backend, problem = _load_entry(entry, existing_config, {**environ, **existing_config.values})
     problem = found.problem or problem
     if backend is not None and _is_own_endpoint(backend, existing_config.config):
-        backend, problem = None, "this is Portico's own address"
+        backend = None
+        problem = "this is Portico's own address"
     if backend is None or found.problem:
         return AdoptionCandidate(found, found.name, entry, {}, "unusable", problem)
     entry = _tidy_entry(entry, backend)
@@ -152,7 +184,9 @@ def _make_candidate(
             return AdoptionCandidate(found, name, entry, {}, "present", problem, backend)
     known = existing_config.config.servers.get(to_server_key(found.name))
     if known is not None and is_same_without_secrets(known, backend):
-        return AdoptionCandidate(found, to_server_key(found.name), entry, {}, "differs", problem, backend)
+        return AdoptionCandidate(
+            found, to_server_key(found.name), entry, {}, "differs", problem, backend
+        )
     name = claim_free_name(found, taken)
     done = extract_secrets(name, entry, variables)
     return AdoptionCandidate(found, name, done.entry, done.values, "new", problem, backend)
@@ -175,7 +209,9 @@ def _load_entry(
             unwritten={existing_config.path: data},
         )
     except ConfigError as error:
-        return None, error.message.split("\n")[0].removeprefix("servers.server.").removeprefix("servers.server: ")
+        return None, error.message.split("\n")[0].removeprefix("servers.server.").removeprefix(
+            "servers.server: "
+        )
     backend = loaded.config.servers["server"]
     return backend, backend.problem or ""
 
@@ -193,7 +229,10 @@ def _is_own_endpoint(backend: BackendConfig, config: Config) -> bool:
 
 def list_environment_variables(candidate: AdoptionCandidate) -> tuple[str, ...]:
     """The variables of the environment that a server has always been filled in from."""
-    texts = candidate.backend.written.values() if candidate.backend is not None else ()
+    if candidate.backend is not None:
+        texts = candidate.backend.written.values()
+    else:
+        texts = ()
     bodies = [match.group(1) or "" for text in texts for match in PLACEHOLDER.finditer(text)]
     names = {found.group(1) for body in bodies if (found := VARIABLE.fullmatch(body))}
     return tuple(sorted(names - set(candidate.found_server.required_variables)))
@@ -202,10 +241,17 @@ def list_environment_variables(candidate: AdoptionCandidate) -> tuple[str, ...]:
 def _tidy_entry(entry: Mapping[str, Any], backend: BackendConfig) -> dict[str, Any]:
     """In the order in which people read it, and without a type that follows from the rest."""
     order = [*dict.fromkeys((*_KEY_ORDER, *entry))]
-    tidy = {key: entry[key] for key in order if key in entry and entry[key] not in ({}, []) and key != "type"}
+    tidy = {
+        key: entry[key]
+        for key in order
+        if key in entry and entry[key] not in ({}, []) and key != "type"
+    }
     target = {key: tidy[key] for key in ("command", "url") if key in tidy}
     inferred = BackendConfig.model_validate({**target, "problem": "only its type is wanted"}).type
-    kind = {} if inferred == backend.type else {"type": backend.type}
+    if inferred == backend.type:
+        kind = {}
+    else:
+        kind = {"type": backend.type}
     return {**kind, **tidy}
 
 
@@ -215,13 +261,19 @@ def plan_files(
     """The files with these servers added, loaded to be sure of them."""
     added = [candidate for candidate in chosen if candidate.status == "new"]
     servers = {candidate.name: candidate.entry for candidate in added}
-    remarks = {candidate.name: f"from {describe_origins(candidate.found_server)}" for candidate in added}
+    remarks = {
+        candidate.name: f"from {describe_origins(candidate.found_server)}" for candidate in added
+    }
     values = {name: value for one in added for name, value in one.secrets.items()}
     wanted = {
-        name: f"asked for as {text}" for one in added for name, text in one.found_server.required_variables.items()
+        name: f"asked for as {text}"
+        for one in added
+        for name, text in one.found_server.required_variables.items()
     }
     wanted = {name: text for name, text in wanted.items() if name not in environ}
-    new_values = {name: value for name, value in values.items() if existing_config.values.get(name) != value}
+    new_values = {
+        name: value for name, value in values.items() if existing_config.values.get(name) != value
+    }
     env_path = existing_config.env_path or existing_config.path.with_name(ENV_FILE_NAME)
     named: str | None = None
     env: bytes | None = None
@@ -230,19 +282,37 @@ def plan_files(
         if existing_config.env_path is None:
             named = ENV_FILE_NAME
             env_before = _read_bytes(env_path)
-        text = decode_text(env_before) if env_before is not None else None
+        if env_before is not None:
+            text = decode_text(env_before)
+        else:
+            text = None
         after = add_env_values(text, new_values, wanted).encode()
-        env = after if after != env_before else None
-    addition = (dump_yaml({"env_file": named}) if named else "") + "servers:\n" + render_servers(servers, remarks, 2)
+        if after != env_before:
+            env = after
+        else:
+            env = None
+    addition = (
+        (dump_yaml({"env_file": named}) if named else "")
+        + "servers:\n"
+        + render_servers(servers, remarks, 2)
+    )
     if not added:
         config = existing_config.data or b"servers: {}\n"
     elif existing_config.data is None or not existing_config.data.strip():
         config = render_new_file(servers, remarks, named).encode()
     else:
         config = insert_servers(existing_config.data, servers, remarks, named)
-    whole = config if config is not None else render_new_file(servers, remarks, named).encode()
+    if config is not None:
+        whole = config
+    else:
+        whole = render_new_file(servers, remarks, named).encode()
     unwritten = {existing_config.path: whole, **({env_path: env} if env is not None else {})}
-    loaded = load([existing_config.path], environ=environ, cwd=existing_config.path.parent, unwritten=unwritten)
+    loaded = load(
+        [existing_config.path],
+        environ=environ,
+        cwd=existing_config.path.parent,
+        unwritten=unwritten,
+    )
     return PlannedFiles(config, env, env_path, env_before, addition, loaded.config, loaded.warnings)
 
 
@@ -257,7 +327,9 @@ def filter_candidates(
     """Those that are wanted, and the names that nobody has."""
     listed = list(known)
     names = {
-        text.lower() for candidate in listed for text in (candidate.name, candidate.key, candidate.found_server.name)
+        text.lower()
+        for candidate in listed
+        for text in (candidate.name, candidate.key, candidate.found_server.name)
     }
 
     def is_named(candidate: AdoptionCandidate, wanted: Collection[str]) -> bool:
@@ -265,7 +337,9 @@ def filter_candidates(
         return bool(own & {text.lower() for text in wanted})
 
     unknown = [text for text in (*only, *without) if text.lower() not in names]
-    kept = [one for one in listed if (not only or is_named(one, only)) and not is_named(one, without)]
+    kept = [
+        one for one in listed if (not only or is_named(one, only)) and not is_named(one, without)
+    ]
     return kept, unknown
 
 
@@ -279,7 +353,8 @@ def _drop_portico_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def get_default_path(environ: Mapping[str, str], cwd: Path) -> Path:
-    """Where a configuration is found wherever a client starts Portico: what the environment names, else this user's."""
+    """Where a configuration is found wherever a client starts Portico: what the environment names,
+    else this user's."""
     named = [part for part in environ.get("PORTICO_CONFIG", "").split(os.pathsep) if part]
     if len(named) == 1 and named[0].endswith((".yaml", ".yml")):
         return cwd / Path(named[0]).expanduser()

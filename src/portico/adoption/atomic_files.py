@@ -1,8 +1,9 @@
 """Reads and writes other people's files: whole or not at all, keeping who may read them.
 
-A new file is made beside the old one and takes its place, so nothing is ever written into what a link leads to. A
-client's own file may be a link (dotfiles are often kept elsewhere): then the file behind it is replaced, provided that
-links, folders and file are this user's or root's and that nobody else can write them.
+A new file is made beside the old one and takes its place, so nothing is ever written into what a
+link leads to. A client's own file may be a link (dotfiles are often kept elsewhere): then the file
+behind it is replaced, provided that links, folders and file are this user's or root's and that
+nobody else can write them.
 """
 
 import contextlib
@@ -31,7 +32,9 @@ def read_file(path: Path) -> bytes | None:
         return None
     except OSError as error:
         advice = "Name another file with --file, or correct its permissions."
-        raise ConfigError(f"cannot be read: {error.strerror}", advice=advice, file=str(path)) from None
+        raise ConfigError(
+            f"cannot be read: {error.strerror}", advice=advice, file=str(path)
+        ) from None
 
 
 def write_file(
@@ -43,7 +46,8 @@ def write_file(
     keep_mode: bool = True,
     follow_links: bool = True,
 ) -> tuple[Path, ...]:
-    """Replace what is in a file, if it is still what is expected there; the folders that were made for it.
+    """Replace what is in a file, if it is still what is expected there; the folders that were made
+    for it.
 
     `mode` is that of a new file, and without `keep_mode` of an old one too. Without `links` a link is refused.
     """
@@ -52,7 +56,10 @@ def write_file(
         made = _make_folders(target.parent)
         with _open_folder(target.parent) as folder:
             name = _join_name(folder, target, target.name)
-            keeps = os.stat(name, dir_fd=folder, follow_symlinks=False) if expected is not None else None
+            if expected is not None:
+                keeps = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            else:
+                keeps = None
             fresh = _join_name(folder, target, f".{target.name}.{secrets.token_hex(8)}.portico")
             handle = os.open(fresh, _CREATE_FLAGS, 0o600, dir_fd=folder)
             try:
@@ -60,7 +67,9 @@ def write_file(
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
-                    set_mode(file.fileno(), stat.S_IMODE(keeps.st_mode) if keeps and keep_mode else mode)
+                    set_mode(
+                        file.fileno(), stat.S_IMODE(keeps.st_mode) if keeps and keep_mode else mode
+                    )
                     if keeps is not None and hasattr(os, "fchown"):
                         with contextlib.suppress(PermissionError):
                             os.fchown(file.fileno(), keeps.st_uid, keeps.st_gid)
@@ -81,7 +90,8 @@ def write_file(
 
 
 def create_file(path: Path, data: bytes, mode: int) -> None:
-    """Make a file that was not there; FileExistsError where anything is, also a link that leads nowhere."""
+    """Make a file that was not there; FileExistsError where anything is, also a link that leads
+    nowhere."""
     # Nobody else may read it, not even for the moment until it has its mode.
     handle = os.open(path, _CREATE_FLAGS, 0o600)
     with os.fdopen(handle, "wb") as file:
@@ -101,18 +111,23 @@ def remove_file(path: Path, expected: bytes, folders: tuple[Path, ...] = ()) -> 
     try:
         target.unlink()
     except OSError as error:
-        raise ConfigError(f"cannot be removed: {error.strerror}", advice="Remove it by hand.", file=str(path)) from None
+        raise ConfigError(
+            f"cannot be removed: {error.strerror}", advice="Remove it by hand.", file=str(path)
+        ) from None
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
 def check_not_writable_by_others(path: Path) -> None:
-    """Refuse a place where others could put another file: what is written there would not be read as configuration."""
+    """Refuse a place where others could put another file: what is written there would not be read
+    as configuration."""
     try:
         check_path(path)
     except WritableByOthers as error:
-        raise ConfigError(f"is not written: {error.message}", advice=error.advice, file=str(path)) from None
+        raise ConfigError(
+            f"is not written: {error.message}", advice=error.advice, file=str(path)
+        ) from None
 
 
 def _resolve_target(path: Path, expected: bytes | None, *, follow_links: bool) -> Path:
@@ -139,7 +154,8 @@ def _resolve_target(path: Path, expected: bytes | None, *, follow_links: bool) -
 
 
 def _check_links(path: Path, target: Path) -> None:
-    """Refuse links that somebody else could point elsewhere, and a file behind them that others can write."""
+    """Refuse links that somebody else could point elsewhere, and a file behind them that others can
+    write."""
     try:
         check_path(path)
         with contextlib.suppress(FileNotFoundError):
@@ -155,7 +171,9 @@ def _check_links(path: Path, target: Path) -> None:
             file=str(path),
         ) from None
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", advice="Correct the link.", file=str(path)) from None
+        raise ConfigError(
+            f"cannot be read: {error.strerror}", advice="Correct the link.", file=str(path)
+        ) from None
 
 
 @contextlib.contextmanager
@@ -172,7 +190,9 @@ def _open_folder(path: Path) -> Generator[int | None]:
 
 
 def _join_name(folder: int | None, target: Path, name: str) -> str:
-    return name if folder is not None else str(target.with_name(name))
+    if folder is not None:
+        return name
+    return str(target.with_name(name))
 
 
 def _read_current(path: Path, name: str, folder: int | None) -> bytes | None:
@@ -188,11 +208,16 @@ def _read_regular_file(path: Path, name: str, folder: int | None = None, flags: 
     try:
         kind = os.fstat(handle)
         if not stat.S_ISREG(kind.st_mode):
-            what = "a folder" if stat.S_ISDIR(kind.st_mode) else "no ordinary file"
+            if stat.S_ISDIR(kind.st_mode):
+                what = "a folder"
+            else:
+                what = "no ordinary file"
             raise ConfigError(f"is {what}", advice="Name another file with --file.", file=str(path))
         if kind.st_size > MAX_FILE_BYTES:
             raise ConfigError(
-                f"is larger than {MAX_FILE_BYTES >> 20} MiB", advice="This is no settings file.", file=str(path)
+                f"is larger than {MAX_FILE_BYTES >> 20} MiB",
+                advice="This is no settings file.",
+                file=str(path),
             )
         with os.fdopen(os.dup(handle), "rb") as file:
             return file.read(MAX_FILE_BYTES + 1)

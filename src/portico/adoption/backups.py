@@ -1,6 +1,8 @@
-"""What clients' files were before Portico came: a copy of each, and a record of what was written, in the data folder.
+"""What clients' files were before Portico came: a copy of each, and a record of what was written,
+in the data folder.
 
-Not beside the file: there it might be committed, and clients' files hold secrets. Only this person may read it.
+Not beside the file: there it might be committed, and clients' files hold secrets. Only this person
+may read it.
 """
 
 import contextlib
@@ -16,7 +18,8 @@ from portico.adoption.atomic_files import read_file, write_file
 from portico.adoption.config_locations import ClientConfigLocation
 from portico.errors import ConfigError
 
-_RECORD_FILE, _COPY_FILE = "record.json", "before"
+_RECORD_FILE = "record.json"
+_COPY_FILE = "before"
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,10 @@ class Backups:
 
     def iter_records(self) -> Iterator[InstallRecord]:
         """Everything that was done and not undone."""
-        homes = sorted(home for home in self.folder.iterdir() if home.is_dir()) if self.folder.is_dir() else []
+        if self.folder.is_dir():
+            homes = sorted(home for home in self.folder.iterdir() if home.is_dir())
+        else:
+            homes = []
         yield from filter(None, map(_read_record, homes))
 
     def read_original(self, location: ClientConfigLocation) -> bytes | None:
@@ -70,7 +76,8 @@ class Backups:
 
     def save(self, record: InstallRecord, original: bytes | None) -> Path | None:
         """Keep what a file was, before it is changed; where the copy is."""
-        home, copy = self._get_folder(record.location), None
+        home = self._get_folder(record.location)
+        copy = None
         if original is not None:
             copy = home / _COPY_FILE
             self._write(copy, original)
@@ -93,7 +100,9 @@ class Backups:
 
     def _get_folder(self, location: ClientConfigLocation) -> Path:
         target = os.path.realpath(location.path)
-        name = hashlib.blake2b("\0".join((target, *location.keys)).encode(errors="surrogatepass"), digest_size=6)
+        name = hashlib.blake2b(
+            "\0".join((target, *location.keys)).encode(errors="surrogatepass"), digest_size=6
+        )
         return self.folder / f"{location.path.name}-{name.hexdigest()}"
 
     def _write(self, path: Path, data: bytes) -> None:

@@ -1,6 +1,8 @@
-"""A client's file as bytes ↔ text with its server map. Every change is read again before anybody writes it.
+"""A client's file as bytes ↔ text with its server map. Every change is read again before anybody
+writes it.
 
-What cannot be read, or cannot be changed without disturbing something else, is refused with its file and line.
+What cannot be read, or cannot be changed without disturbing something else, is refused with its
+file and line.
 """
 
 import json
@@ -80,7 +82,9 @@ class DocumentFormat(Protocol):
 
 def get_document_format(location: ClientConfigLocation) -> DocumentFormat:
     """The functions that know a place's language."""
-    return toml_editor if location.format == "toml" else json_editor
+    if location.format == "toml":
+        return toml_editor
+    return json_editor
 
 
 def parse_document(location: ClientConfigLocation, data: bytes) -> ClientDocument:
@@ -117,7 +121,10 @@ def add_server(document: ClientDocument, name: str, entry: Mapping[str, Any]) ->
     """The document with this entry in its server map."""
     keys = (*document.location.keys, name)
     return _apply_edit(
-        document, keys, dict(entry), get_document_format(document.location).set_value(document.text, keys, dict(entry))
+        document,
+        keys,
+        dict(entry),
+        get_document_format(document.location).set_value(document.text, keys, dict(entry)),
     )
 
 
@@ -128,7 +135,9 @@ def copy_server(document: ClientDocument, name: str, source: ClientDocument) -> 
     written = language.get_raw(source.text, keys)
     if written is None:
         return add_server(document, name, source.servers[name])
-    return _apply_edit(document, keys, source.servers[name], language.set_raw(document.text, keys, written))
+    return _apply_edit(
+        document, keys, source.servers[name], language.set_raw(document.text, keys, written)
+    )
 
 
 def remove_keys(document: ClientDocument, keys: Sequence[str]) -> ClientDocument:
@@ -136,28 +145,39 @@ def remove_keys(document: ClientDocument, keys: Sequence[str]) -> ClientDocument
     try:
         text = get_document_format(document.location).remove(document.text, keys)
     except KeyError:
-        document.refuse(keys, "is written in a way that cannot be taken out here", "Remove it by hand.")
+        document.refuse(
+            keys, "is written in a way that cannot be taken out here", "Remove it by hand."
+        )
     except ConfigSyntaxError as error:
         document.refuse(keys[:-1], f"cannot be changed: {error.message}", error.advice)
     return _apply_edit(document, keys, None, text)
 
 
-def _apply_edit(document: ClientDocument, keys: Sequence[str], value: Any, text: str) -> ClientDocument:
+def _apply_edit(
+    document: ClientDocument, keys: Sequence[str], value: Any, text: str
+) -> ClientDocument:
     expected = _set_path(document.data, keys, value)
     language = get_document_format(document.location)
     try:
         found: Any = language.parse(text)
     except ConfigSyntaxError:
         found = None
-    if value is None and document.location.format == "toml" and found is not None and keys[0] not in found:
+    if (
+        value is None
+        and document.location.format == "toml"
+        and found is not None
+        and keys[0] not in found
+    ):
         # The last table takes the map along that its header made.
-        expected = _set_path(document.data, keys[:1], None) if _is_empty_tree(expected[keys[0]]) else expected
+        if _is_empty_tree(expected[keys[0]]):
+            expected = _set_path(document.data, keys[:1], None)
+        else:
+            expected = expected
     if found is None or not _is_equal(found, expected):
-        hint = (
-            f"Add this by hand:\n{language.set_value('', keys, value).rstrip()}"
-            if value is not None
-            else "Remove it by hand."
-        )
+        if value is not None:
+            hint = f"Add this by hand:\n{language.set_value('', keys, value).rstrip()}"
+        else:
+            hint = "Remove it by hand."
         document.refuse(keys, "cannot be changed without disturbing what is around it", hint)
     return replace(document, text=text, data=cast("dict[str, Any]", found))
 
@@ -176,7 +196,9 @@ def _set_path(data: Mapping[str, Any], keys: Sequence[str], value: Any) -> dict[
 
 def _is_empty_tree(value: Any) -> bool:
     """Whether there is nothing in it, however deep."""
-    return isinstance(value, Mapping) and all(map(_is_empty_tree, cast("Mapping[str, Any]", value).values()))
+    return isinstance(value, Mapping) and all(
+        map(_is_empty_tree, cast("Mapping[str, Any]", value).values())
+    )
 
 
 def _is_equal(one: Any, other: Any) -> bool:
@@ -187,4 +209,8 @@ def _is_equal(one: Any, other: Any) -> bool:
 
 
 def _describe_kind(value: Any) -> str:
-    return "list" if isinstance(value, list) else "text" if isinstance(value, str) else "value"
+    if isinstance(value, list):
+        return "list"
+    if isinstance(value, str):
+        return "text"
+    return "value"

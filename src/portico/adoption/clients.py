@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from portico.adoption.config_locations import ClientConfigLocation, UserEnvironment, list_client_locations
+from portico.adoption.config_locations import (
+    ClientConfigLocation,
+    UserEnvironment,
+    list_client_locations,
+)
 from portico.config import Exposure
 from portico.config_file.names import find_nearest
 from portico.errors import UnknownName
@@ -131,7 +135,10 @@ def find_client(name: str) -> Client:
             return known
     names = [known.name for known in _CLIENTS]
     near = find_nearest(wanted, names)
-    advice = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(names)}."
+    if near:
+        advice = f"Did you mean {' or '.join(near)}?"
+    else:
+        advice = f"There are {', '.join(names)}."
     raise UnknownName(f"no client is named {name!r} here", nearest=near, advice=advice)
 
 

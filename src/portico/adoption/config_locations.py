@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 ConfigScope = Literal["user", "project", "local"]
-"""Everywhere; in this folder, for everybody who has it; in this folder, for this person only (Claude Code)."""
+"""Everywhere; in this folder, for everybody who has it; in this folder, for this person only
+(Claude Code)."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,27 @@ class UserEnvironment:
     environ: Mapping[str, str]
 
     def resolve_folder(self, variable: str, default: Path) -> Path:
-        """The folder a variable names. A relative one means nothing, as the XDG specification has it."""
+        """The folder a variable names. A relative one means nothing, as the XDG specification has
+        it."""
         text = self.environ.get(variable, "").strip()
-        path = Path(text) if text else default
+        if text:
+            path = Path(text)
+        else:
+            path = default
         if text.startswith("~"):
             path = self.home / text[1:].lstrip("/\\")
-        return path if path.is_absolute() else default
+        if path.is_absolute():
+            return path
+        return default
 
     @property
     def settings_folder(self) -> Path:
         """Where programs keep their settings: Application Support, roaming AppData or ~/.config."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
-        return self.roaming_folder if self.platform == "win32" else self.xdg_folder
+        if self.platform == "win32":
+            return self.roaming_folder
+        return self.xdg_folder
 
     @property
     def roaming_folder(self) -> Path:
@@ -64,7 +73,9 @@ _MCP_SERVERS = ("mcpServers",)
 _VSCODE_VARIANTS = ("Code", "Code - Insiders", "VSCodium")
 
 
-def list_client_locations(name: str, environment: UserEnvironment) -> tuple[ClientConfigLocation, ...]:
+def list_client_locations(
+    name: str, environment: UserEnvironment
+) -> tuple[ClientConfigLocation, ...]:
     """The places of the client of this name."""
     return tuple(_LOCATORS[name](environment))
 
@@ -73,27 +84,38 @@ def _locate_claude_desktop(environment: UserEnvironment) -> Iterator[ClientConfi
     file = Path("Claude", "claude_desktop_config.json")
     plain = environment.settings_folder / file
     if environment.platform == "win32":
-        # The packaged app, which is what the download has been since 2026, sees its own copy of the roaming folder.
+        # The packaged app, which is what the download has been since 2026, sees its own copy of the
+        # roaming folder.
         for package in sorted((environment.local_folder / "Packages").glob("Claude_*")):
-            yield ClientConfigLocation("user", package / "LocalCache" / "Roaming" / file, "json", _MCP_SERVERS)
+            yield ClientConfigLocation(
+                "user", package / "LocalCache" / "Roaming" / file, "json", _MCP_SERVERS
+            )
     yield ClientConfigLocation("user", plain, "json", _MCP_SERVERS)
 
 
 def _locate_claude_code(environment: UserEnvironment) -> Iterator[ClientConfigLocation]:
     file = environment.resolve_folder("CLAUDE_CONFIG_DIR", environment.home) / ".claude.json"
     yield ClientConfigLocation("user", file, "json", _MCP_SERVERS)
-    yield ClientConfigLocation("local", file, "json", ("projects", _get_project_key(environment), "mcpServers"))
+    yield ClientConfigLocation(
+        "local", file, "json", ("projects", _get_project_key(environment), "mcpServers")
+    )
     yield ClientConfigLocation("project", environment.cwd / ".mcp.json", "json", _MCP_SERVERS)
 
 
 def _get_project_key(environment: UserEnvironment) -> str:
     folder = str(environment.cwd)
-    return folder.replace("\\", "/") if environment.platform == "win32" else folder
+    if environment.platform == "win32":
+        return folder.replace("\\", "/")
+    return folder
 
 
 def _locate_cursor(environment: UserEnvironment) -> Iterator[ClientConfigLocation]:
-    yield ClientConfigLocation("user", environment.home / ".cursor" / "mcp.json", "json", _MCP_SERVERS)
-    yield ClientConfigLocation("project", environment.cwd / ".cursor" / "mcp.json", "json", _MCP_SERVERS)
+    yield ClientConfigLocation(
+        "user", environment.home / ".cursor" / "mcp.json", "json", _MCP_SERVERS
+    )
+    yield ClientConfigLocation(
+        "project", environment.cwd / ".cursor" / "mcp.json", "json", _MCP_SERVERS
+    )
 
 
 def _locate_vscode(environment: UserEnvironment) -> Iterator[ClientConfigLocation]:
@@ -109,16 +131,26 @@ def _locate_vscode(environment: UserEnvironment) -> Iterator[ClientConfigLocatio
             ("mcp", "servers"),
             legacy=True,
         )
-    yield ClientConfigLocation("project", environment.cwd / ".vscode" / "mcp.json", "json", ("servers",))
     yield ClientConfigLocation(
-        "project", environment.cwd / ".vscode" / "settings.json", "json", ("mcp", "servers"), legacy=True
+        "project", environment.cwd / ".vscode" / "mcp.json", "json", ("servers",)
+    )
+    yield ClientConfigLocation(
+        "project",
+        environment.cwd / ".vscode" / "settings.json",
+        "json",
+        ("mcp", "servers"),
+        legacy=True,
     )
 
 
 def _locate_windsurf(environment: UserEnvironment) -> Iterator[ClientConfigLocation]:
     codeium = environment.home / ".codeium"
-    yield ClientConfigLocation("user", codeium / "windsurf" / "mcp_config.json", "json", _MCP_SERVERS)
-    yield ClientConfigLocation("user", codeium / "windsurf-next" / "mcp_config.json", "json", _MCP_SERVERS)
+    yield ClientConfigLocation(
+        "user", codeium / "windsurf" / "mcp_config.json", "json", _MCP_SERVERS
+    )
+    yield ClientConfigLocation(
+        "user", codeium / "windsurf-next" / "mcp_config.json", "json", _MCP_SERVERS
+    )
     # The plugin for other editors.
     yield ClientConfigLocation("user", codeium / "mcp_config.json", "json", _MCP_SERVERS)
 
@@ -126,13 +158,17 @@ def _locate_windsurf(environment: UserEnvironment) -> Iterator[ClientConfigLocat
 def _locate_codex(environment: UserEnvironment) -> Iterator[ClientConfigLocation]:
     home = environment.resolve_folder("CODEX_HOME", environment.home / ".codex")
     yield ClientConfigLocation("user", home / "config.toml", "toml", ("mcp_servers",))
-    yield ClientConfigLocation("project", environment.cwd / ".codex" / "config.toml", "toml", ("mcp_servers",))
+    yield ClientConfigLocation(
+        "project", environment.cwd / ".codex" / "config.toml", "toml", ("mcp_servers",)
+    )
 
 
 def _locate_gemini(environment: UserEnvironment) -> Iterator[ClientConfigLocation]:
     home = environment.resolve_folder("GEMINI_CLI_HOME", environment.home)
     yield ClientConfigLocation("user", home / ".gemini" / "settings.json", "json", _MCP_SERVERS)
-    yield ClientConfigLocation("project", environment.cwd / ".gemini" / "settings.json", "json", _MCP_SERVERS)
+    yield ClientConfigLocation(
+        "project", environment.cwd / ".gemini" / "settings.json", "json", _MCP_SERVERS
+    )
 
 
 def _locate_zed(environment: UserEnvironment) -> Iterator[ClientConfigLocation]:
@@ -141,9 +177,13 @@ def _locate_zed(environment: UserEnvironment) -> Iterator[ClientConfigLocation]:
     elif environment.platform == "darwin":
         folder = environment.home / ".config" / "zed"
     else:
-        folder = environment.resolve_folder("FLATPAK_XDG_CONFIG_HOME", environment.xdg_folder) / "zed"
+        folder = (
+            environment.resolve_folder("FLATPAK_XDG_CONFIG_HOME", environment.xdg_folder) / "zed"
+        )
     yield ClientConfigLocation("user", folder / "settings.json", "json", ("context_servers",))
-    yield ClientConfigLocation("project", environment.cwd / ".zed" / "settings.json", "json", ("context_servers",))
+    yield ClientConfigLocation(
+        "project", environment.cwd / ".zed" / "settings.json", "json", ("context_servers",)
+    )
 
 
 def _locate_cline(environment: UserEnvironment) -> Iterator[ClientConfigLocation]:
@@ -152,14 +192,20 @@ def _locate_cline(environment: UserEnvironment) -> Iterator[ClientConfigLocation
     if named and Path(named).is_absolute():
         yield ClientConfigLocation("user", Path(named), "json", _MCP_SERVERS)
     data = environment.resolve_folder(
-        "CLINE_DATA_DIR", environment.resolve_folder("CLINE_DIR", environment.home / ".cline") / "data"
+        "CLINE_DATA_DIR",
+        environment.resolve_folder("CLINE_DIR", environment.home / ".cline") / "data",
     )
     yield ClientConfigLocation("user", data / file, "json", _MCP_SERVERS)
     # Extensions of before 2026 kept it with the editor.
     for code in (*_VSCODE_VARIANTS, "Cursor", "Windsurf"):
         yield ClientConfigLocation(
             "user",
-            environment.settings_folder / code / "User" / "globalStorage" / "saoudrizwan.claude-dev" / file,
+            environment.settings_folder
+            / code
+            / "User"
+            / "globalStorage"
+            / "saoudrizwan.claude-dev"
+            / file,
             "json",
             _MCP_SERVERS,
         )

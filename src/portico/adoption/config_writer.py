@@ -1,4 +1,5 @@
-"""Writes a configuration, with a backup, and the file of its secrets, which only its owner can read."""
+"""Writes a configuration, with a backup, and the file of its secrets, which only its owner can
+read."""
 
 import os
 import re
@@ -21,7 +22,8 @@ OWNER_ONLY = 0o600
 
 
 def render_env_line(name: str, value: str) -> str:
-    """A line, or several, that read back as the value does, here and in a shell, which finds nothing to expand."""
+    """A line, or several, that read back as the value does, here and in a shell, which finds
+    nothing to expand."""
     if _BARE.fullmatch(value):
         return f"{name}={value}\n"
     if "'" not in value:
@@ -29,9 +31,14 @@ def render_env_line(name: str, value: str) -> str:
     return f'{name}="{value.translate(_SHELL_ESCAPES)}"\n'
 
 
-def add_env_values(text: str | None, values: Mapping[str, str], unset_variables: Mapping[str, str]) -> str:
+def add_env_values(
+    text: str | None, values: Mapping[str, str], unset_variables: Mapping[str, str]
+) -> str:
     """An env file with these values added, and a line to fill in for each variable that is wanted."""
-    text = _HEADER if text is None else text
+    if text is None:
+        text = _HEADER
+    else:
+        text = text
     if text and not text.endswith("\n"):
         text += "\n"
     for name, why in unset_variables.items():
@@ -51,18 +58,24 @@ def make_backup(path: Path, data: bytes, now: datetime) -> Path:
         except FileExistsError:
             continue
         return copy
-    raise PorticoError(f"{path.parent} is full of backups", advice=f"Remove some {path.name}.backup-* files.")
+    raise PorticoError(
+        f"{path.parent} is full of backups", advice=f"Remove some {path.name}.backup-* files."
+    )
 
 
 def write_secrets(path: Path, data: bytes, before: bytes | None) -> None:
-    """Write an env file that its owner alone can read, also where others could before; never through a link."""
+    """Write an env file that its owner alone can read, also where others could before; never
+    through a link."""
     _write_checked(path, data, before, keep_mode=False, follow_links=False)
 
 
 def write_config(path: Path, data: bytes, before: bytes | None, now: datetime) -> Path | None:
     """Write a configuration; the backup of what was there."""
     check_not_writable_by_others(path)
-    backup = make_backup(path, before, now) if before is not None and path.exists() else None
+    if before is not None and path.exists():
+        backup = make_backup(path, before, now)
+    else:
+        backup = None
     try:
         _write_checked(path, data, before)
     except PorticoError:
@@ -73,11 +86,18 @@ def write_config(path: Path, data: bytes, before: bytes | None, now: datetime) -
 
 
 def _write_checked(
-    path: Path, data: bytes, before: bytes | None, *, keep_mode: bool = True, follow_links: bool = True
+    path: Path,
+    data: bytes,
+    before: bytes | None,
+    *,
+    keep_mode: bool = True,
+    follow_links: bool = True,
 ) -> None:
     try:
         check_not_writable_by_others(path)
-        write_file(path, data, before, mode=OWNER_ONLY, keep_mode=keep_mode, follow_links=follow_links)
+        write_file(
+            path, data, before, mode=OWNER_ONLY, keep_mode=keep_mode, follow_links=follow_links
+        )
     except ConfigError as error:
         advice = error.advice.replace("--file", "--output")
         raise ConfigError(error.message, advice=advice, file=error.file, line=error.line) from None

@@ -97,19 +97,27 @@ class _ClientSource:
         return self.location is not None and self.location.scope != "user"
 
 
-def discover_servers(context: DiscoveryContext, clients_or_files: Sequence[str] = ()) -> DiscoveredServers:
+def discover_servers(
+    context: DiscoveryContext, clients_or_files: Sequence[str] = ()
+) -> DiscoveredServers:
     """The servers of every client, or of the clients and files that are named."""
     servers: list[FoundServer] = []
     findings: list[ConfigFinding] = []
     files: list[str] = []
     trees: dict[Path, ConfigNode | None] = {}
     sources = _deduplicate_sources(
-        _iter_named_sources(context, clients_or_files) if clients_or_files else _iter_default_sources(context)
+        _iter_named_sources(context, clients_or_files)
+        if clients_or_files
+        else _iter_default_sources(context)
     )
     for source in sources:
         shown = _shorten_path(source.path, context)
         if source.path not in trees:
-            ways = [one.location.keys for one in sources if one.path == source.path and one.location is not None]
+            ways = [
+                one.location.keys
+                for one in sources
+                if one.path == source.path and one.location is not None
+            ]
             trees[source.path] = _read_file_tree(source, shown, ways, findings)
         root = trees[source.path]
         if root is None:
@@ -131,11 +139,15 @@ def _deduplicate_sources(sources: Iterable[_ClientSource]) -> list[_ClientSource
 
 def _iter_default_sources(context: DiscoveryContext) -> Iterator[_ClientSource]:
     for client in list_clients():
-        for place in list_locations(client, context.home, context.cwd, context.platform, context.environ):
+        for place in list_locations(
+            client, context.home, context.cwd, context.platform, context.environ
+        ):
             yield _ClientSource(client.name, client.title, place, place.path)
 
 
-def _iter_named_sources(context: DiscoveryContext, clients_or_files: Iterable[str]) -> Iterator[_ClientSource]:
+def _iter_named_sources(
+    context: DiscoveryContext, clients_or_files: Iterable[str]
+) -> Iterator[_ClientSource]:
     usual = list(_iter_default_sources(context))
     for text in clients_or_files:
         path = Path(os.path.abspath(context.cwd / Path(text).expanduser()))
@@ -143,45 +155,66 @@ def _iter_named_sources(context: DiscoveryContext, clients_or_files: Iterable[st
         if of_client and not path.exists():
             yield from of_client
         elif path.exists() or path.suffix or len(path.parts) > len(context.cwd.parts) + 1:
-            # A file of a client is read as that client's, so that it is known where its servers are started.
+            # A file of a client is read as that client's, so that it is known where its servers are
+            # started.
             known = [source for source in usual if source.path == path]
             yield from known or [_make_file_source(path)]
         else:
             names = tuple(dict.fromkeys(source.client for source in usual))
             raise UnknownName(
-                f"{text!r} is neither a file nor a client.", nearest=names, advice=f"Clients: {', '.join(names)}."
+                f"{text!r} is neither a file nor a client.",
+                nearest=names,
+                advice=f"Clients: {', '.join(names)}.",
             )
 
 
 def _make_file_source(path: Path) -> _ClientSource:
     plain = _ClientSource("", path.name, None, path)
     if path.name == ".mcp.json":
-        return replace(plain, location=ClientConfigLocation("project", path, "json", ("mcpServers",)))
+        return replace(
+            plain, location=ClientConfigLocation("project", path, "json", ("mcpServers",))
+        )
     if path.parent.name == ".vscode":
-        keys = ("mcp", "servers") if path.name == "settings.json" else ("servers",)
+        if path.name == "settings.json":
+            keys = ("mcp", "servers")
+        else:
+            keys = ("servers",)
         return replace(plain, location=ClientConfigLocation("project", path, "json", keys))
     if path.parent.name == ".cursor" and path.parent.parent != Path.home():
-        return replace(plain, location=ClientConfigLocation("project", path, "json", ("mcpServers",)))
+        return replace(
+            plain, location=ClientConfigLocation("project", path, "json", ("mcpServers",))
+        )
     return plain
 
 
 def _read_file_tree(
-    source: _ClientSource, display_path: str, server_map_keys: Sequence[Sequence[str]], findings: list[ConfigFinding]
+    source: _ClientSource,
+    display_path: str,
+    server_map_keys: Sequence[Sequence[str]],
+    findings: list[ConfigFinding],
 ) -> ConfigNode | None:
     named = source.location is None
     try:
         there = source.path.stat()
         if not stat.S_ISREG(there.st_mode):
             # A project may bring a link to a device, which never ends.
-            findings.append(ConfigFinding(display_path, 0, "", "cannot be read: it is no ordinary file"))
+            findings.append(
+                ConfigFinding(display_path, 0, "", "cannot be read: it is no ordinary file")
+            )
             return None
         if there.st_size > MAX_FILE_BYTES:
-            findings.append(ConfigFinding(display_path, 0, "", "left out, too large to be a configuration"))
+            findings.append(
+                ConfigFinding(display_path, 0, "", "left out, too large to be a configuration")
+            )
             return None
         data = source.path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         if named:
-            findings.append(ConfigFinding(display_path, 0, "", "there is no such file", advise_unreadable(source.path)))
+            findings.append(
+                ConfigFinding(
+                    display_path, 0, "", "there is no such file", advise_unreadable(source.path)
+                )
+            )
         return None
     except OSError as error:
         findings.append(ConfigFinding(display_path, 0, "", f"cannot be read: {error.strerror}"))
@@ -200,7 +233,8 @@ def _read_file_tree(
 
 
 def _read_server_maps(data: bytes, server_map_keys: Sequence[Sequence[str]]) -> ConfigNode | None:
-    """Of a large file that is plain JSON, the servers alone, without their lines; None where it is not so plain."""
+    """Of a large file that is plain JSON, the servers alone, without their lines; None where it is
+    not so plain."""
     try:
         whole: Any = json.loads(data)
     except (ValueError, RecursionError):
@@ -211,14 +245,19 @@ def _read_server_maps(data: bytes, server_map_keys: Sequence[Sequence[str]]) -> 
     for keys in server_map_keys:
         inner: Any = whole
         for key in keys:
-            inner = cast("dict[str, Any]", inner).get(key) if isinstance(inner, dict) else None
+            if isinstance(inner, dict):
+                inner = cast("dict[str, Any]", inner).get(key)
+            else:
+                inner = None
         if inner is not None:
             level = part
             for key in keys[:-1]:
                 level = level.setdefault(key, {})
             level[keys[-1]] = inner
     root, _ = read_tree(json.dumps(part).encode(), "part.json")
-    return _clear_lines(root) if root is not None else None
+    if root is not None:
+        return _clear_lines(root)
+    return None
 
 
 def _clear_lines(node: ConfigNode) -> ConfigNode:
@@ -229,7 +268,11 @@ def _clear_lines(node: ConfigNode) -> ConfigNode:
 
 
 def _iter_servers(
-    source: _ClientSource, root: ConfigNode, display_path: str, context: DiscoveryContext, findings: list[ConfigFinding]
+    source: _ClientSource,
+    root: ConfigNode,
+    display_path: str,
+    context: DiscoveryContext,
+    findings: list[ConfigFinding],
 ) -> Iterator[FoundServer]:
     if source.location is not None:
         if root.entries is None:
@@ -241,12 +284,19 @@ def _iter_servers(
         root = ConfigNode({"mcpServers": inner}, inner.line)
     told = translate(root, display_path)
     findings += told.errors
-    findings += [warning for warning in told.warnings if not warning.message.startswith(_HIDDEN_WARNINGS)]
+    findings += [
+        warning for warning in told.warnings if not warning.message.startswith(_HIDDEN_WARNINGS)
+    ]
     around = _make_entry_context(source, context)
     for position, (name, entry) in enumerate(told.servers):
         done = convert_entry(entry, around)
-        folder = str(around.folders.workspace) if around.is_project and "cwd" not in done.entry else None
-        project = source.is_project and (source.location is None or source.location.scope == "project")
+        if around.is_project and "cwd" not in done.entry:
+            folder = str(around.folders.workspace)
+        else:
+            folder = None
+        project = source.is_project and (
+            source.location is None or source.location.scope == "project"
+        )
         origin = ServerOrigin(source.client, source.title, display_path, entry.line, project)
         if "command" not in done.entry:
             folder = None
@@ -261,7 +311,8 @@ def _iter_servers(
 
 
 def _make_printable(name: str) -> str:
-    """A name without line breaks and the like, with which a project could write lines of its own on the screen."""
+    """A name without line breaks and the like, with which a project could write lines of its own on
+    the screen."""
     return "".join(char if char.isprintable() else "\ufffd" for char in name)
 
 
@@ -276,20 +327,37 @@ def _find_node(node: ConfigNode, keys: Sequence[str]) -> ConfigNode | None:
 
 def _make_entry_context(source: _ClientSource, context: DiscoveryContext) -> EntryContext:
     path = source.path
-    if source.location is not None and source.location.scope != "user" and path.parent != context.cwd:
+    if (
+        source.location is not None
+        and source.location.scope != "user"
+        and path.parent != context.cwd
+    ):
         inside = path.parent.name.startswith(".")
-        workspace = context.cwd if source.location.scope == "local" else (path.parent.parent if inside else path.parent)
+        if source.location.scope == "local":
+            workspace = context.cwd
+        elif inside:
+            workspace = path.parent.parent
+        else:
+            workspace = path.parent
     elif source.is_project:
         workspace = context.cwd
     else:
         workspace = find_workspace(path, context.cwd)
-    base = workspace if source.is_project or path.parent.name.startswith(".") else path.parent
+    if source.is_project or path.parent.name.startswith("."):
+        base = workspace
+    else:
+        base = path.parent
     return EntryContext(
-        PlaceholderFolders(workspace, context.cwd, context.home), base, source.is_project, context.environ
+        PlaceholderFolders(workspace, context.cwd, context.home),
+        base,
+        source.is_project,
+        context.environ,
     )
 
 
 def _shorten_path(path: Path, context: DiscoveryContext) -> str:
     if path.is_relative_to(context.cwd) and context.cwd != context.home:
         return str(path.relative_to(context.cwd))
-    return str(Path("~") / path.relative_to(context.home)) if path.is_relative_to(context.home) else str(path)
+    if path.is_relative_to(context.home):
+        return str(Path("~") / path.relative_to(context.home))
+    return str(path)

@@ -1,7 +1,8 @@
-"""A client's entry, translated → plain values that mean the same in a file of ours, wherever that file is.
+"""A client's entry, translated → plain values that mean the same in a file of ours, wherever that
+file is.
 
-Placeholders survive: variables stay variables, folders of a project become the folders they stood for, and what an
-editor asked for becomes a variable that has to be given. Pure.
+Placeholders survive: variables stay variables, folders of a project become the folders they stood
+for, and what an editor asked for becomes a variable that has to be given. Pure.
 """
 
 import re
@@ -11,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from portico.config_file.draft_builder import PATH_KEYS, TEXT_KEYS, resolve_path
-from portico.config_file.placeholders import BARE_VARIABLE, PLACEHOLDER, VARIABLE, PlaceholderFolders, to_variable_name
+from portico.config_file.placeholders import (
+    BARE_VARIABLE,
+    PLACEHOLDER,
+    VARIABLE,
+    PlaceholderFolders,
+    to_variable_name,
+)
 from portico.config_file.tree_reader import ConfigNode
 
 _PROJECT_PLACEHOLDERS = ("workspaceFolder", "workspaceFolderBasename", "workspaceRoot")
@@ -48,8 +55,14 @@ def convert_entry(node: ConfigNode, context: EntryContext) -> ConvertedEntry:
 class _EntryConverter:
     def __init__(self, node: ConfigNode, context: EntryContext) -> None:
         self.context = context
-        env = node.entries.get("env") if node.entries else None
-        self.own_env = {name: value.text for name, value in ((env.entries if env is not None else None) or {}).items()}
+        if node.entries:
+            env = node.entries.get("env")
+        else:
+            env = None
+        self.own_env = {
+            name: value.text
+            for name, value in ((env.entries if env is not None else None) or {}).items()
+        }
         self.result = ConvertedEntry({})
         entry = self.result.entry
         for key, child in (node.entries or {}).items():
@@ -76,7 +89,10 @@ class _EntryConverter:
         return self.convert_text(node.text, key)
 
     def convert_text(self, text: str, key: str) -> str:
-        bare = BARE_VARIABLE.fullmatch(text) if key in ("env", "headers") else None
+        if key in ("env", "headers"):
+            bare = BARE_VARIABLE.fullmatch(text)
+        else:
+            bare = None
         if bare is not None:
             # Whoever writes $NAME means a variable, also where this shell does not have it.
             if bare.group(2) not in self.context.environ:
@@ -85,16 +101,22 @@ class _EntryConverter:
         return PLACEHOLDER.sub(lambda match: self.convert_placeholder(match, key), text)
 
     def convert_placeholder(self, match: re.Match[str], key: str) -> str:
-        body, whole = match.group(1), match.group()
+        body = match.group(1)
+        whole = match.group()
         if body is None:
             return whole
         place = self.context.folders.resolve(body)
         if place is not None:
-            return place if self.context.is_project and body in _PROJECT_PLACEHOLDERS else whole
+            if self.context.is_project and body in _PROJECT_PLACEHOLDERS:
+                return place
+            return whole
         asked = _EDITOR_INPUT.fullmatch(body)
         if asked is not None:
             variable = re.sub(r"[^A-Z0-9_]", "_", to_variable_name(asked[1]))
-            variable = f"_{variable}" if variable[0].isdigit() else variable
+            if variable[0].isdigit():
+                variable = f"_{variable}"
+            else:
+                variable = variable
             self.result.required_variables[variable] = whole
             return f"${{{variable}}}"
         variable = VARIABLE.fullmatch(body)
@@ -103,6 +125,7 @@ class _EntryConverter:
         return whole
 
     def is_filled_by_server(self, name: str) -> bool:
-        """Whether the server itself fills this in, from the variable that its entry gives it (as mcp-remote does)."""
+        """Whether the server itself fills this in, from the variable that its entry gives it (as
+        mcp-remote does)."""
         own = self.own_env.get(name)
         return own is not None and "${" not in own and name not in self.context.environ

@@ -1,4 +1,5 @@
-"""What stands in a client's file for Portico, in that client's spelling; and which entries are Portico already."""
+"""What stands in a client's file for Portico, in that client's spelling; and which entries are
+Portico already."""
 
 import os
 import shutil
@@ -18,13 +19,16 @@ _URL_KEYS = ("url", "serverUrl", "httpUrl")
 
 def find_program(argv0: str | None = None, python: str | None = None) -> list[str]:
     """How this very Portico is started from anywhere: its script, else its interpreter."""
-    started, python = Path(argv0 if argv0 is not None else sys.argv[0]), python or sys.executable
+    started = Path(argv0 if argv0 is not None else sys.argv[0])
+    python = python or sys.executable
     beside = Path(python).parent
     found = shutil.which("portico", path=str(beside))
     if started.stem == "portico" and started.suffix in ("", ".exe"):
         named = shutil.which(started.name, path=str(started.parent.absolute()))
         found = named or found
-    return [found] if found else [python, "-m", "portico"]
+    if found:
+        return [found]
+    return [python, "-m", "portico"]
 
 
 def is_temporary(command: Sequence[str]) -> bool:
@@ -34,20 +38,35 @@ def is_temporary(command: Sequence[str]) -> bool:
 
 
 def list_shell_only_commands(config: Config, path: str) -> tuple[str, ...]:
-    """The commands of servers that are found on this PATH, and not where a program looks that no shell started."""
+    """The commands of servers that are found on this PATH, and not where a program looks that no
+    shell started."""
     bare = {
         server.command
         for server in config.servers.values()
         if server.is_usable and server.command and not Path(server.command).parent.name
     }
-    return tuple(sorted(one for one in bare if shutil.which(one, path=path) and not shutil.which(one, path=os.defpath)))
+    return tuple(
+        sorted(
+            one
+            for one in bare
+            if shutil.which(one, path=path) and not shutil.which(one, path=os.defpath)
+        )
+    )
 
 
 def make_stdio_entry(
-    client: Client, command: Sequence[str], arguments: Sequence[str], env_vars: Sequence[str], path: str = ""
+    client: Client,
+    command: Sequence[str],
+    arguments: Sequence[str],
+    env_vars: Sequence[str],
+    path: str = "",
 ) -> dict[str, Any]:
-    """An entry that starts Portico. Codex passes on only the variables that it is told of; `path` goes with it."""
-    entry: dict[str, Any] = {"type": client.stdio_type} if client.stdio_type else {}
+    """An entry that starts Portico. Codex passes on only the variables that it is told of; `path`
+    goes with it."""
+    if client.stdio_type:
+        entry: dict[str, Any] = {"type": client.stdio_type}
+    else:
+        entry = {}
     entry |= {"command": command[0], "args": [*command[1:], *arguments]}
     if client.name == "codex" and env_vars:
         entry["env_vars"] = [*env_vars]
@@ -57,10 +76,14 @@ def make_stdio_entry(
 
 
 def make_http_entry(client: Client, url: str, *, send_token: bool) -> dict[str, Any]:
-    """An entry that leads to a running Portico; with `token`, its bearer token comes from the environment."""
+    """An entry that leads to a running Portico; with `token`, its bearer token comes from the
+    environment."""
     if client.url_key is None:
         raise ConfigError(f"{client.title} takes no address in its file", advice=client.url_advice)
-    entry: dict[str, Any] = {"type": client.http_type} if client.http_type else {}
+    if client.http_type:
+        entry: dict[str, Any] = {"type": client.http_type}
+    else:
+        entry = {}
     entry[client.url_key] = url
     if send_token and client.bearer_template:
         if client.name == "codex":
@@ -96,12 +119,16 @@ def split_command(entry: Any) -> tuple[str, list[str]]:
         return split_command({"command": command.get("path"), "args": command.get("args")})
     if isinstance(command, list) and command:
         command, arguments = cast("list[Any]", command)[0], cast("list[Any]", command)[1:]
-    listed = cast("list[Any]", arguments) if isinstance(arguments, list) else []
+    if isinstance(arguments, list):
+        listed = cast("list[Any]", arguments)
+    else:
+        listed = []
     return str(command or ""), [str(word) for word in listed]
 
 
 def find_duplicates(servers: Mapping[str, Any], config: Config) -> dict[str, str]:
-    """Which of a client's servers Portico has too, under which name: the same address or command line, or namesakes."""
+    """Which of a client's servers Portico has too, under which name: the same address or command
+    line, or namesakes."""
     found = {name: _find_duplicate(name, entry, config.servers) for name, entry in servers.items()}
     return {name: twin for name, twin in found.items() if twin is not None}
 
@@ -114,12 +141,22 @@ def _find_duplicate(name: str, entry: Any, ours: Mapping[str, BackendConfig]) ->
     url = next((str(known[key]) for key in _URL_KEYS if key in known), "")
     key = to_server_key(name)
     namesake = ours.get(key)
-    if command and namesake is not None and namesake.command and _get_stem(command) == _get_stem(namesake.command):
+    if (
+        command
+        and namesake is not None
+        and namesake.command
+        and _get_stem(command) == _get_stem(namesake.command)
+    ):
         return key
-    return next((one for one, server in ours.items() if _is_same_target(server, command, arguments, url)), None)
+    return next(
+        (one for one, server in ours.items() if _is_same_target(server, command, arguments, url)),
+        None,
+    )
 
 
-def _is_same_target(server: BackendConfig, command: str, arguments: Iterable[str], url: str) -> bool:
+def _is_same_target(
+    server: BackendConfig, command: str, arguments: Iterable[str], url: str
+) -> bool:
     if url:
         return server.url is not None and server.url.rstrip("/") == url.rstrip("/")
     return bool(command) and server.command == command and [*server.args] == [*arguments]

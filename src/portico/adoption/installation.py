@@ -1,7 +1,8 @@
-"""Points a client at Portico and gives its file back: first a plan, which changes nothing, then its carrying out.
+"""Points a client at Portico and gives its file back: first a plan, which changes nothing, then its
+carrying out.
 
-A file that is still what was written gets back, byte for byte, what it was. One that somebody has changed since loses
-our entry, gets back what was taken out of it, and keeps the rest.
+A file that is still what was written gets back, byte for byte, what it was. One that somebody has
+changed since loses our entry, gets back what was taken out of it, and keeps the rest.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +25,9 @@ from portico.adoption.config_locations import ClientConfigLocation
 from portico.adoption.gateway_entry import is_portico
 from portico.errors import ConfigError
 
-InstallOutcome = Literal["added", "updated", "unchanged", "restored", "removed", "taken out", "absent"]
+InstallOutcome = Literal[
+    "added", "updated", "unchanged", "restored", "removed", "taken out", "absent"
+]
 _MANAGED_KEYS = (
     "type",
     "command",
@@ -66,17 +69,26 @@ class InstallPlan:
 def choose_location(
     client: Client, locations: Sequence[ClientConfigLocation], scope: str | None, file: str | None
 ) -> ClientConfigLocation:
-    """The file to write to: the one that is named, else of the scope's files one that exists, else the first."""
+    """The file to write to: the one that is named, else of the scope's files one that exists, else
+    the first."""
     if file is not None:
         path = Path(file).expanduser().absolute()
-        known = next((place for place in locations if place.path == path and scope in (None, place.scope)), None)
+        known = next(
+            (place for place in locations if place.path == path and scope in (None, place.scope)),
+            None,
+        )
         first = next(place for place in locations if not place.legacy)
-        return known or replace(first, path=path, format="toml" if path.suffix == ".toml" else "json")
+        return known or replace(
+            first, path=path, format="toml" if path.suffix == ".toml" else "json"
+        )
     wanted = scope or "user"
     fitting = [place for place in locations if place.scope == wanted and not place.legacy]
     if not fitting:
         scopes = ", ".join(dict.fromkeys(place.scope for place in locations))
-        raise ConfigError(f"{client.title} has no scope {wanted}", advice=f"It has {scopes}; --file names any file.")
+        raise ConfigError(
+            f"{client.title} has no scope {wanted}",
+            advice=f"It has {scopes}; --file names any file.",
+        )
     tests: tuple[Callable[[Path], bool], ...] = (Path.exists, lambda path: path.parent.is_dir())
     return next((place for test in tests for place in fitting if test(place.path)), fitting[0])
 
@@ -93,7 +105,8 @@ def plan_install(
     """What installing would do. `also_behind` tells which servers of a map Portico has, too."""
     before = read_file(location.path)
     document = parse_document(location, before or b"")
-    servers, record = document.servers, backups.find(location)
+    servers = document.servers
+    record = backups.find(location)
     mine = servers.get(ENTRY_NAME)
     if ENTRY_NAME in servers and not _is_own_entry(mine, record):
         document.refuse(
@@ -103,8 +116,14 @@ def plan_install(
         )
     others = {name: server for name, server in servers.items() if name != ENTRY_NAME}
     twice = tuple(find_duplicates(others))
-    taken = twice if replace_duplicates else ()
-    wanted = {**entry, **{key: value for key, value in (mine or {}).items() if key not in _MANAGED_KEYS}}
+    if replace_duplicates:
+        taken = twice
+    else:
+        taken = ()
+    wanted = {
+        **entry,
+        **{key: value for key, value in (mine or {}).items() if key not in _MANAGED_KEYS},
+    }
     changed = document
     for name in taken:
         changed = remove_keys(changed, (*location.keys, name))
@@ -113,7 +132,13 @@ def plan_install(
     staying = tuple(name for name in others if name not in taken)
     if changed is document:
         return InstallPlan(
-            location, "unchanged", before, before, record, remaining_servers=staying, duplicate_servers=twice
+            location,
+            "unchanged",
+            before,
+            before,
+            record,
+            remaining_servers=staying,
+            duplicate_servers=twice,
         )
     after = changed.file_bytes
     remembered = InstallRecord(
@@ -131,40 +156,68 @@ def plan_install(
     base = before
     if record is not None and before is not None:
         base, remembered = _merge_previous_install(document, before, record, remembered, backups)
-    outcome: InstallOutcome = "updated" if mine is not None else "added"
-    return InstallPlan(location, outcome, before, after, remembered, base, staying, () if taken else twice, taken)
+    if mine is not None:
+        outcome: InstallOutcome = "updated"
+    else:
+        outcome = "added"
+    return InstallPlan(
+        location, outcome, before, after, remembered, base, staying, () if taken else twice, taken
+    )
 
 
 def plan_uninstall(location: ClientConfigLocation, backups: Backups) -> InstallPlan:
     """What uninstalling would do."""
-    before, record = read_file(location.path), backups.find(location)
+    before = read_file(location.path)
+    record = backups.find(location)
     if before is None:
         return InstallPlan(location, "absent", None, None, record)
     was = backups.read_original(location)
-    if record is not None and compute_digest(before) == record.wrote and (was is not None or not record.existed):
-        outcome: InstallOutcome = "restored" if record.existed else "removed"
+    if (
+        record is not None
+        and compute_digest(before) == record.wrote
+        and (was is not None or not record.existed)
+    ):
+        if record.existed:
+            outcome: InstallOutcome = "restored"
+        else:
+            outcome = "removed"
         return InstallPlan(
-            location, outcome, before, was if record.existed else None, record, replaced_servers=record.replaced
+            location,
+            outcome,
+            before,
+            was if record.existed else None,
+            record,
+            replaced_servers=record.replaced,
         )
     document = parse_document(location, before)
     servers = document.servers
     if ENTRY_NAME in servers and not _is_own_entry(servers[ENTRY_NAME], record):
-        document.refuse((*location.keys, ENTRY_NAME), "is somebody else's entry", "Remove it by hand if it should go.")
+        document.refuse(
+            (*location.keys, ENTRY_NAME),
+            "is somebody else's entry",
+            "Remove it by hand if it should go.",
+        )
     changed, back = _remove_own_entry(document, record, was)
     if changed is document:
         return InstallPlan(location, "absent", before, before, record)
-    return InstallPlan(location, "taken out", before, changed.file_bytes, record, replaced_servers=back)
+    return InstallPlan(
+        location, "taken out", before, changed.file_bytes, record, replaced_servers=back
+    )
 
 
 def apply_install(plan: InstallPlan, backups: Backups) -> Path | None:
     """Do what a plan of installing says; where the backup is."""
     if plan.record is None or plan.after is None or not plan.has_changes:
         return None
-    known, was = backups.find(plan.location), backups.read_original(plan.location)
+    known = backups.find(plan.location)
+    was = backups.read_original(plan.location)
     copy = backups.save(plan.record, plan.backup_content)
     try:
         made = write_file(
-            plan.location.path, plan.after, plan.before, mode=0o600 if plan.location.scope == "user" else 0o644
+            plan.location.path,
+            plan.after,
+            plan.before,
+            mode=0o600 if plan.location.scope == "user" else 0o644,
         )
     except ConfigError:
         backups.drop(plan.location)
@@ -180,7 +233,10 @@ def apply_uninstall(plan: InstallPlan, backups: Backups) -> None:
     """Do what a plan of uninstalling says."""
     if plan.has_changes and plan.before is not None:
         if plan.after is None:
-            folders = plan.record.made_folders if plan.record else ()
+            if plan.record:
+                folders = plan.record.made_folders
+            else:
+                folders = ()
             remove_file(plan.location.path, plan.before, tuple(map(Path, folders)))
         else:
             write_file(plan.location.path, plan.after, plan.before)
@@ -201,15 +257,22 @@ def _is_own_entry(entry: Any, record: InstallRecord | None) -> bool:
 
 
 def _merge_previous_install(
-    document: ClientDocument, before: bytes, record: InstallRecord, new_record: InstallRecord, backups: Backups
+    document: ClientDocument,
+    before: bytes,
+    record: InstallRecord,
+    new_record: InstallRecord,
+    backups: Backups,
 ) -> tuple[bytes | None, InstallRecord]:
-    """What to go back to after a second installation: what was there before the first, with what was changed since."""
+    """What to go back to after a second installation: what was there before the first, with what
+    was changed since."""
     was = backups.read_original(document.location)
     same = compute_digest(before) == record.wrote and (was is not None or not record.existed)
     if same:
-        base, existed = was, record.existed
+        base = was
+        existed = record.existed
     else:
-        base, existed = _remove_own_entry(document, record, was)[0].file_bytes, True
+        base = _remove_own_entry(document, record, was)[0].file_bytes
+        existed = True
     replaced = tuple(dict.fromkeys((*(record.replaced if same else ()), *new_record.replaced)))
     return base, replace(
         new_record,
@@ -224,7 +287,8 @@ def _remove_own_entry(
     document: ClientDocument, record: InstallRecord | None, original: bytes | None
 ) -> tuple[ClientDocument, tuple[str, ...]]:
     """A document without our entry, with what was taken out for it; the names of the latter."""
-    changed, place = document, document.location
+    changed = document
+    place = document.location
     if ENTRY_NAME in changed.servers:
         changed = remove_keys(changed, (*place.keys, ENTRY_NAME))
     back: list[str] = []
@@ -244,5 +308,8 @@ def _remove_own_entry(
 
 def _get_nested(data: Any, keys: Sequence[str]) -> Any:
     for key in keys:
-        data = data.get(key) if isinstance(data, Mapping) else None
+        if isinstance(data, Mapping):
+            data = data.get(key)
+        else:
+            data = None
     return data

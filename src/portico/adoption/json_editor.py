@@ -1,6 +1,8 @@
-"""Puts one entry into a JSON text and takes it out again, touching nothing else: comments, commas, indentation stay.
+"""Puts one entry into a JSON text and takes it out again, touching nothing else: comments, commas,
+indentation stay.
 
-Text in, text out. `read` tells whether a text is JSON as editors write it; the other functions trust it to be.
+Text in, text out. `read` tells whether a text is JSON as editors write it; the other functions
+trust it to be.
 """
 
 import json
@@ -21,7 +23,8 @@ _SPACES = re.compile(r"[ \t]*+")
 
 @dataclass(frozen=True, slots=True)
 class JsonMember:
-    """One key of an object: where the key begins, the value begins and ends, and the comma after it is."""
+    """One key of an object: where the key begins, the value begins and ends, and the comma after it
+    is."""
 
     key: str
     start: int
@@ -53,29 +56,42 @@ def parse(text: str) -> Any:
 def find_line(text: str, keys: Sequence[str]) -> int:
     """The line of the deepest of these keys that is there."""
     _, members = _walk_keys(text, keys)
-    return text.count("\n", 0, members[-1].start) + 1 if members else 1
+    if members:
+        return text.count("\n", 0, members[-1].start) + 1
+    return 1
 
 
 def set_value(text: str, keys: Sequence[str], value: Any) -> str:
-    """The text with this value at these keys; the objects on the way are made where they are missing."""
+    """The text with this value at these keys; the objects on the way are made where they are
+    missing."""
     style = _detect_style(text)
     if _BLANK.fullmatch(text):
-        gap = style.newline if text and not text.endswith("\n") else ""
+        if text and not text.endswith("\n"):
+            gap = style.newline
+        else:
+            gap = ""
         return text + gap + _render(_nest(keys, value), style, "") + style.newline
     spans, members = _walk_keys(text, keys)
     if len(members) == len(keys):
         there = members[-1]
         written = _render(
-            value, style, _get_indent(text, there.start), single_line="\n" not in text[there.value : there.end]
+            value,
+            style,
+            _get_indent(text, there.start),
+            single_line="\n" not in text[there.value : there.end],
         )
         return text[: there.value] + written + text[there.end :]
-    return _insert_member(text, spans[-1], keys[len(members)], _nest(keys[len(members) + 1 :], value), style)
+    return _insert_member(
+        text, spans[-1], keys[len(members)], _nest(keys[len(members) + 1 :], value), style
+    )
 
 
 def get_raw(text: str, keys: Sequence[str]) -> str | None:
     """The value at these keys as it is written."""
     _, members = _walk_keys(text, keys)
-    return text[members[-1].value : members[-1].end] if members and len(members) == len(keys) else None
+    if members and len(members) == len(keys):
+        return text[members[-1].value : members[-1].end]
+    return None
 
 
 def set_raw(text: str, keys: Sequence[str], raw_value: str) -> str:
@@ -89,11 +105,14 @@ def set_raw(text: str, keys: Sequence[str], raw_value: str) -> str:
 
 
 def remove(text: str, keys: Sequence[str]) -> str:
-    """The text without what is at these keys, the line it stood on and the comma that belonged to it."""
+    """The text without what is at these keys, the line it stood on and the comma that belonged to
+    it."""
     spans, members = _walk_keys(text, keys)
-    there, siblings = members[-1], spans[len(keys) - 1].members
+    there = members[-1]
+    siblings = spans[len(keys) - 1].members
     place = siblings.index(there)
-    start, end = there.start, there.end
+    start = there.start
+    end = there.end
     cuts: list[tuple[int, int]] = []
     if there.comma is not None:
         if text[end : there.comma].strip():
@@ -107,8 +126,10 @@ def remove(text: str, keys: Sequence[str]) -> str:
     line = text.rfind("\n", 0, start) + 1
     rest = cast("re.Match[str]", _SPACES.match(text, end)).end()
     if line and not text[line:start].strip() and text[rest : rest + 2].startswith(("\n", "\r\n")):
-        # The line goes with it; only so, because the line before may end in a comment that would swallow the rest.
-        start, end = line - 1, rest
+        # The line goes with it; only so, because the line before may end in a comment that would
+        # swallow the rest.
+        start = line - 1
+        end = rest
         start -= text[start - 1 : start] == "\r"
     elif there.comma is not None:
         end = rest
@@ -137,7 +158,9 @@ class _JsonStyle:
 def _to_plain(node: ConfigNode) -> Any:
     if node.entries is not None:
         return {key: _to_plain(inner) for key, inner in node.entries.items()}
-    return [_to_plain(inner) for inner in node.items] if node.items is not None else node.value
+    if node.items is not None:
+        return [_to_plain(inner) for inner in node.items]
+    return node.value
 
 
 def _nest(keys: Sequence[str], value: Any) -> Any:
@@ -153,7 +176,9 @@ def _skip_blank(text: str, at: int) -> int:
 def _find_value_end(text: str, at: int) -> int:
     if text[at] not in "{[":
         found = _STRING.match(text, at) or _WORD.match(text, at)
-        return found.end() if found else at
+        if found:
+            return found.end()
+        return at
     depth = 0
     for found in _STRUCTURE.finditer(text, at):
         mark = found.group()
@@ -173,10 +198,16 @@ def _scan_object(text: str, start: int) -> JsonObjectSpan:
         value = _skip_blank(text, colon + 1)
         end = _find_value_end(text, value)
         after = _skip_blank(text, end)
-        comma = after if text[after] == "," else None
+        if text[after] == ",":
+            comma = after
+        else:
+            comma = None
         key = json.loads(written.group(), strict=False)
         members.append(JsonMember(key, at, colon, value, end, comma))
-        at = _skip_blank(text, after + 1) if comma is not None else after
+        if comma is not None:
+            at = _skip_blank(text, after + 1)
+        else:
+            at = after
     return JsonObjectSpan(start, at + 1, tuple(members))
 
 
@@ -204,7 +235,10 @@ def _walk_keys(text: str, keys: Sequence[str]) -> tuple[list[JsonObjectSpan], li
 
 def _detect_style(text: str) -> _JsonStyle:
     found = text.find("\n")
-    newline = "\r\n" if found > 0 and text[found - 1] == "\r" else "\n"
+    if found > 0 and text[found - 1] == "\r":
+        newline = "\r\n"
+    else:
+        newline = "\n"
     root = _skip_blank(text, 0)
     if root >= len(text):
         return _JsonStyle(newline, "  ", is_compact=False, is_single_line=False)
@@ -230,10 +264,15 @@ def _render(value: Any, style: _JsonStyle, indent: str, *, single_line: bool = F
         return value
     ascii_only = not _is_encodable(value)
     if style.is_single_line or single_line:
-        separators = (",", ":") if style.is_compact else (", ", ": ")
+        if style.is_compact:
+            separators = (",", ":")
+        else:
+            separators = (", ", ": ")
         return json.dumps(value, separators=separators, ensure_ascii=ascii_only)
     separators = (",", ":" if style.is_compact else ": ")
-    written = json.dumps(value, indent=style.indent_unit, separators=separators, ensure_ascii=ascii_only)
+    written = json.dumps(
+        value, indent=style.indent_unit, separators=separators, ensure_ascii=ascii_only
+    )
     return written.replace("\n", style.newline + indent)
 
 
@@ -249,33 +288,64 @@ def _insert_member(text: str, span: JsonObjectSpan, key: str, value: Any, style:
     """A member after the last one, laid out as its neighbours are."""
 
     def render_member(indent: str, *, single_line: bool = False) -> str:
-        colon = ":" if style.is_compact else ": "
-        return json.dumps(key, ensure_ascii=False) + colon + _render(value, style, indent, single_line=single_line)
+        if style.is_compact:
+            colon = ":"
+        else:
+            colon = ": "
+        return (
+            json.dumps(key, ensure_ascii=False)
+            + colon
+            + _render(value, style, indent, single_line=single_line)
+        )
 
     base = _get_indent(text, span.start)
     if not span.members:
         return _insert_first_member(
-            text, span, render_member(base + style.indent_unit, single_line=style.is_single_line), base, style
+            text,
+            span,
+            render_member(base + style.indent_unit, single_line=style.is_single_line),
+            base,
+            style,
         )
     last = span.members[-1]
     indent = _get_indent(text, last.start)
-    at = last.end if last.comma is None else last.comma + 1
+    if last.comma is None:
+        at = last.end
+    else:
+        at = last.comma + 1
     before, after = ("", ",") if last.comma is not None else (",", "")
     if text[text.rfind("\n", 0, last.start) + 1 : last.start].strip():
-        gap = "" if style.is_compact else " "
+        if style.is_compact:
+            gap = ""
+        else:
+            gap = " "
         return text[:at] + before + gap + render_member(base, single_line=True) + after + text[at:]
     here = cast("re.Match[str]", _SAME_LINE.match(text, at)).end()
     here -= text[here - 1] == "\r"
-    return text[:at] + before + text[at:here] + style.newline + indent + render_member(indent) + after + text[here:]
+    return (
+        text[:at]
+        + before
+        + text[at:here]
+        + style.newline
+        + indent
+        + render_member(indent)
+        + after
+        + text[here:]
+    )
 
 
-def _insert_first_member(text: str, span: JsonObjectSpan, member: str, base: str, style: _JsonStyle) -> str:
+def _insert_first_member(
+    text: str, span: JsonObjectSpan, member: str, base: str, style: _JsonStyle
+) -> str:
     """A first member in an object that has none."""
     inside = text[span.start + 1 : span.end - 1]
     if style.is_single_line:
         return text[: span.end - 1] + member + text[span.end - 1 :]
     said = inside.rstrip()
     rest = inside[len(said) :]
-    closing = rest if "\n" in rest else style.newline + base
+    if "\n" in rest:
+        closing = rest
+    else:
+        closing = style.newline + base
     head = text[: span.start + 1] + said + style.newline + base + style.indent_unit
     return head + member + closing + text[span.end - 1 :]

@@ -22,7 +22,10 @@ def merge_servers(servers: Iterable[FoundServer]) -> list[FoundServer]:
         else:
             groups.append(server)
     names: set[str] = set()
-    return [replace(group, name=claim_free_name(group, names), original_name=group.name) for group in groups]
+    return [
+        replace(group, name=claim_free_name(group, names), original_name=group.name)
+        for group in groups
+    ]
 
 
 def claim_free_name(server: FoundServer, taken: set[str]) -> str:
@@ -39,11 +42,13 @@ def claim_free_name(server: FoundServer, taken: set[str]) -> str:
 def _is_same_server(one: FoundServer, other: FoundServer) -> bool:
     if one.problem != other.problem or (one.problem and one.name != other.name):
         return False
-    a, b = _get_target(one.entry), _get_target(other.entry)
+    a = _get_target(one.entry)
+    b = _get_target(other.entry)
     if a != b:
         return False
     if one.entry.get("url"):
-        mine, theirs = _lower_headers(one.entry), _lower_headers(other.entry)
+        mine = _lower_headers(one.entry)
+        theirs = _lower_headers(other.entry)
         return mine == theirs or not mine or not theirs
     folders = {server.entry.get("cwd") or server.folder for server in (one, other)} - {None}
     explicit = {server.entry.get("cwd") for server in (one, other)}
@@ -54,7 +59,12 @@ def _get_target(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     url = entry.get("url")
     if isinstance(url, str):
         return ("url", url.rstrip("/"))
-    return (entry.get("command"), entry.get("args") or [], entry.get("env") or {}, entry.get("env_file"))
+    return (
+        entry.get("command"),
+        entry.get("args") or [],
+        entry.get("env") or {},
+        entry.get("env_file"),
+    )
 
 
 def _lower_headers(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,13 +73,20 @@ def _lower_headers(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _join_servers(one: FoundServer, other: FoundServer) -> FoundServer:
     # The one that sends a token works without a sign-in, which is not done here.
-    better = other if other.entry.get("headers") and not one.entry.get("headers") else one
+    if other.entry.get("headers") and not one.entry.get("headers"):
+        better = other
+    else:
+        better = one
     entry = dict(better.entry)
     if not (one.entry.get("disabled") and other.entry.get("disabled")):
         entry.pop("disabled", None)
-    # Where one of them is started anywhere, a project must not get to say where: it may bring programs of that name.
+    # Where one of them is started anywhere, a project must not get to say where: it may bring
+    # programs of that name.
     where = {server.entry.get("cwd") or server.folder for server in (one, other)}
-    folder = where.pop() if len(where) == 1 else None
+    if len(where) == 1:
+        folder = where.pop()
+    else:
+        folder = None
     return FoundServer(
         one.name,
         entry,

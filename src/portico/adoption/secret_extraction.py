@@ -1,8 +1,9 @@
-"""Secrets out of an entry: each becomes `${VAR}`, and its value goes where only its owner reads it. Pure.
+"""Secrets out of an entry: each becomes `${VAR}`, and its value goes where only its owner reads it.
+Pure.
 
-What looks like a secret is decided where secrets are masked (`config_file.masking`); here only the secret part of a
-text is taken, so that `Bearer` and a database's host stay readable. Errs on the side of taking: a variable too many
-changes nothing for the server.
+What looks like a secret is decided where secrets are masked (`config_file.masking`); here only the
+secret part of a text is taken, so that `Bearer` and a database's host stay readable. Errs on the
+side of taking: a variable too many changes nothing for the server.
 """
 
 import re
@@ -45,18 +46,26 @@ class ExtractedSecrets:
 
 
 class VariableNames:
-    """Names for secrets: one name never means two values, here or in the environment, which would win."""
+    """Names for secrets: one name never means two values, here or in the environment, which would
+    win."""
 
     def __init__(self, environ: Mapping[str, str], known: Mapping[str, str]) -> None:
-        self._environ, self._values = environ, dict(known)
+        self._environ = environ
+        self._values = dict(known)
 
-    def assign_name(self, server: str, wanted: str, value: str, *, allow_unprefixed: bool = False) -> str:
+    def assign_name(
+        self, server: str, wanted: str, value: str, *, allow_unprefixed: bool = False
+    ) -> str:
         """A variable for a value; `own` is whether the wanted name is the server's own word for it."""
-        plain, prefixed = _to_variable_name(wanted), _to_variable_name(f"{server}_{wanted}")
+        plain = _to_variable_name(wanted)
+        prefixed = _to_variable_name(f"{server}_{wanted}")
         for candidate in chain(
             (plain,) if allow_unprefixed else (), (prefixed,), (f"{prefixed}_{n}" for n in count(2))
         ):
-            if self._values.get(candidate, value) == value and self._environ.get(candidate, value) == value:
+            if (
+                self._values.get(candidate, value) == value
+                and self._environ.get(candidate, value) == value
+            ):
                 self._values[candidate] = value
                 return candidate
         raise AssertionError("counting does not end")
@@ -67,13 +76,17 @@ class VariableNames:
             self._values.setdefault(name, f"\0{name}")
 
 
-def extract_secrets(server: str, entry: Mapping[str, Any], variables: VariableNames) -> ExtractedSecrets:
+def extract_secrets(
+    server: str, entry: Mapping[str, Any], variables: VariableNames
+) -> ExtractedSecrets:
     """The entry with every secret in a variable."""
     values: dict[str, str] = {}
 
     def make_namer(allow_unprefixed: bool) -> Callable[[str, str], str]:
         def name_secret(wanted: str, value: str) -> str:
-            variable = variables.assign_name(server, wanted, value, allow_unprefixed=allow_unprefixed)
+            variable = variables.assign_name(
+                server, wanted, value, allow_unprefixed=allow_unprefixed
+            )
             values[variable] = value
             return variable
 
@@ -85,7 +98,9 @@ def extract_secrets(server: str, entry: Mapping[str, Any], variables: VariableNa
             given = cast("dict[str, Any]", mapping)
             taken[key] = {
                 name: _replace_spans(
-                    text, list(_find_in_named_value(name, text, header=key == "headers")), make_namer(own)
+                    text,
+                    list(_find_in_named_value(name, text, header=key == "headers")),
+                    make_namer(own),
                 )
                 if isinstance(text, str)
                 else text
@@ -101,7 +116,9 @@ def extract_secrets(server: str, entry: Mapping[str, Any], variables: VariableNa
 
 def _to_variable_name(text: str) -> str:
     word = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper() or "SECRET"
-    return f"_{word}" if word[0].isdigit() else word
+    if word[0].isdigit():
+        return f"_{word}"
+    return word
 
 
 def _is_secret_name(name: str) -> bool:
@@ -109,18 +126,27 @@ def _is_secret_name(name: str) -> bool:
 
 
 def _find_in_named_value(name: str, text: str, *, header: bool) -> Iterator[SecretSpan]:
-    """The secret of a variable or header: all of it where the name says so, else what looks like one."""
+    """The secret of a variable or header: all of it where the name says so, else what looks like
+    one."""
     if not _is_secret_name(name):
-        yield from ((start, end, name if called == "secret" else called) for start, end, called in _find_in_text(text))
+        yield from (
+            (start, end, name if called == "secret" else called)
+            for start, end, called in _find_in_text(text)
+        )
     elif PLACEHOLDER.search(text):
         yield from ((start, end, name) for start, end, _ in _find_in_text(text))
     elif not _NOT_SECRET.fullmatch(text):
-        scheme = _AUTH_SCHEME.match(text) if header else None
+        if header:
+            scheme = _AUTH_SCHEME.match(text)
+        else:
+            scheme = None
         bearer = scheme is not None and name.lower() == "authorization"
         yield (scheme.end() if scheme else 0, len(text), "token" if bearer else name)
 
 
-def _extract_from_args(args: Sequence[Any], name_secret: Callable[[str, str], str]) -> Iterator[Any]:
+def _extract_from_args(
+    args: Sequence[Any], name_secret: Callable[[str, str], str]
+) -> Iterator[Any]:
     before = ""
     for arg in args:
         if not isinstance(arg, str):
@@ -131,14 +157,17 @@ def _extract_from_args(args: Sequence[Any], name_secret: Callable[[str, str], st
 
 
 def _find_in_arg(arg: str, before: str) -> Iterator[SecretSpan]:
-    """Where the secrets of an argument are; the one after `--token`, `-e` or `-H` is judged by that."""
+    """Where the secrets of an argument are; the one after `--token`, `-e` or `-H` is judged by
+    that."""
     name, sign, value = arg.partition("=")
     header, colon, told = arg.partition(":")
     if before in ENV_FLAGS and sign:
         yield from _shift_spans(_find_in_named_value(name, value, header=False), len(name) + 1)
     elif before in HEADER_FLAGS and colon:
         gap = len(told) - len(told.lstrip())
-        yield from _shift_spans(_find_in_named_value(header, told[gap:], header=True), len(header) + 1 + gap)
+        yield from _shift_spans(
+            _find_in_named_value(header, told[gap:], header=True), len(header) + 1 + gap
+        )
     elif _FLAG.fullmatch(name) and sign and _is_secret_name(name):
         yield from _shift_spans(_find_in_named_value(name, value, header=False), len(name) + 1)
     elif _FLAG.fullmatch(before) and _is_secret_name(before) and not arg.startswith("-"):
@@ -152,7 +181,8 @@ def _shift_spans(spans: Iterator[SecretSpan], by: int) -> Iterator[SecretSpan]:
 
 
 def _find_in_text(text: str) -> Iterator[SecretSpan]:
-    """What looks like a secret wherever it stands: in an address, after a scheme or a telling name, by its shape."""
+    """What looks like a secret wherever it stands: in an address, after a scheme or a telling name,
+    by its shape."""
     for match in USERINFO.finditer(text):
         user, colon, password = match.group()[3:-1].partition(":")
         if colon and password:
@@ -174,7 +204,9 @@ def _find_in_text(text: str) -> Iterator[SecretSpan]:
         yield match.start(), match.end(), "secret"
 
 
-def _replace_spans(text: str, spans: list[SecretSpan], name_secret: Callable[[str, str], str]) -> str:
+def _replace_spans(
+    text: str, spans: list[SecretSpan], name_secret: Callable[[str, str], str]
+) -> str:
     if not spans or ONLY_PLACEHOLDERS.fullmatch(text):
         return text
     kept = [match.span() for match in PLACEHOLDER.finditer(text)]
@@ -182,7 +214,11 @@ def _replace_spans(text: str, spans: list[SecretSpan], name_secret: Callable[[st
     end = 0
     for start, stop, name in sorted(spans, key=lambda span: (span[0], -span[1])):
         # What is found twice is taken once, and a placeholder is somebody's variable already.
-        if start < end or start == stop or any(start < last and first < stop for first, last in kept):
+        if (
+            start < end
+            or start == stop
+            or any(start < last and first < stop for first, last in kept)
+        ):
             continue
         parts += [text[end:start], f"${{{name_secret(name, text[start:stop])}}}"]
         end = stop

@@ -7,11 +7,13 @@ _RANGE = re.compile(r"(-|!)?(\d+)(?:\s*(?:-|\.\.)\s*(\d+))?")
 
 
 def parse_selection(text: str, names: Sequence[str]) -> list[int] | None:
-    """The numbers that are meant, in order: nothing is all, `1 3-5 git` these, `-2` all but that; None is no answer.
+    """The numbers that are meant, in order: nothing is all, `1 3-5 git` these, `-2` all but that;
+    None is no answer.
 
     `n` and its like choose nothing.
     """
-    most, known = len(names), {name.lower(): str(number) for number, name in enumerate(names, 1)}
+    most = len(names)
+    known = {name.lower(): str(number) for number, name in enumerate(names, 1)}
     words = [word for word in re.split(r"[,;\s]+", text.strip().lower()) if word]
     if not words or words in (["a"], ["all"], ["y"], ["yes"]):
         return list(range(1, most + 1))
@@ -20,11 +22,17 @@ def parse_selection(text: str, names: Sequence[str]) -> list[int] | None:
     taken: set[int] = set()
     left: set[int] = set()
     for word in words:
-        without = word[:1] if word[:1] in ("-", "!") and word[1:] in known else ""
-        match = _RANGE.fullmatch(without + known.get(word.removeprefix(without), word.removeprefix(without)))
+        if word[:1] in ("-", "!") and word[1:] in known:
+            without = word[:1]
+        else:
+            without = ""
+        match = _RANGE.fullmatch(
+            without + known.get(word.removeprefix(without), word.removeprefix(without))
+        )
         if match is None:
             return None
-        first, last = int(match[2]), int(match[3] or match[2])
+        first = int(match[2])
+        last = int(match[3] or match[2])
         if not 1 <= first <= last <= most:
             return None
         (left if match[1] else taken).update(range(first, last + 1))

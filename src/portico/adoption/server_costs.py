@@ -1,7 +1,8 @@
-"""What servers cost a client in tokens, directly and through Portico: known from last time, or started and asked.
+"""What servers cost a client in tokens, directly and through Portico: known from last time, or
+started and asked.
 
-Servers are started through the gateway, so many at a time as it starts, and what they list is remembered: the gateway
-that runs on them later need not ask again.
+Servers are started through the gateway, so many at a time as it starts, and what they list is
+remembered: the gateway that runs on them later need not ask again.
 """
 
 import asyncio
@@ -16,7 +17,8 @@ from portico.rendering.listing_cost import DefinitionCosts, count_listed_tokens
 from portico.rendering.token_count import TokenCounter, get_best_counter
 
 LISTING_TIMEOUT_S = 60.0
-"""How long servers may be silent, all of them, before what is known must do: npx may have to download them."""
+"""How long servers may be silent, all of them, before what is known must do: npx may have to
+download them."""
 
 OnServerListed = Callable[[str], None]
 
@@ -50,11 +52,14 @@ class AdoptionCosts:
 async def measure_costs(
     config: Config, start: Collection[str], on_listed: OnServerListed = lambda name: None
 ) -> AdoptionCosts:
-    """Count what a configuration's servers list; those in `start` are started where nothing is known of them."""
+    """Count what a configuration's servers list; those in `start` are started where nothing is
+    known of them."""
     gateway = GatewayRuntime(config)
     try:
         known = gateway.catalog.snapshot.servers
-        unknown = [name for name in gateway.upstreams if name in start and not known[name].is_listed]
+        unknown = [
+            name for name in gateway.upstreams if name in start and not known[name].is_listed
+        ]
         for name in start:
             if name not in unknown:
                 on_listed(name)
@@ -64,7 +69,9 @@ async def measure_costs(
         await gateway.close()
 
 
-async def _list_servers(gateway: GatewayRuntime, names: Collection[str], on_listed: OnServerListed) -> None:
+async def _list_servers(
+    gateway: GatewayRuntime, names: Collection[str], on_listed: OnServerListed
+) -> None:
     if not names:
         return
     try:
@@ -80,29 +87,45 @@ async def _list_servers(gateway: GatewayRuntime, names: Collection[str], on_list
         return  # who has not answered by now is told among the failures
 
 
-async def _count_costs(gateway: GatewayRuntime, counter: TokenCounter, started: Collection[str]) -> AdoptionCosts:
+async def _count_costs(
+    gateway: GatewayRuntime, counter: TokenCounter, started: Collection[str]
+) -> AdoptionCosts:
     costs = DefinitionCosts(counter.count)
     servers: dict[str, DirectServerCost] = {}
     for entry in gateway.catalog.snapshot.servers.values():
         if entry.is_listed:
-            greeting = counter.count(entry.initialize_info.instructions) if entry.initialize_info else 0
-            servers[entry.name] = DirectServerCost(len(entry.tools), costs.measure_all(entry.tools.values()) + greeting)
+            if entry.initialize_info:
+                greeting = counter.count(entry.initialize_info.instructions)
+            else:
+                greeting = 0
+            servers[entry.name] = DirectServerCost(
+                len(entry.tools), costs.measure_all(entry.tools.values()) + greeting
+            )
     failures = {
         name: gateway.upstreams[name].get_status().reason or "it did not answer in time"
         for name in started
         if name not in servers
     }
-    return AdoptionCosts(counter.name, servers, await _count_gateway_tokens(gateway, counter), failures)
+    return AdoptionCosts(
+        counter.name, servers, await _count_gateway_tokens(gateway, counter), failures
+    )
 
 
 async def _count_gateway_tokens(gateway: GatewayRuntime, counter: TokenCounter) -> int:
     # A view of its own, that tells nobody: what is measured was shown to no client.
     view = ProfileView(
-        gateway.get_view().settings, gateway.catalog, gateway.calls, gateway.upstreams, usage_data=gateway.usage_data
+        gateway.get_view().settings,
+        gateway.catalog,
+        gateway.calls,
+        gateway.upstreams,
+        usage_data=gateway.usage_data,
     )
-    total, cursor = counter.count(view.render_instructions()), None
+    total = counter.count(view.render_instructions())
+    cursor = None
     while True:
-        page = await view.handle("tools/list", {"cursor": cursor} if cursor else {}, DEFAULT_CONTEXT, "modern")
+        page = await view.handle(
+            "tools/list", {"cursor": cursor} if cursor else {}, DEFAULT_CONTEXT, "modern"
+        )
         total += sum(count_listed_tokens(tool, counter.count) for tool in page["tools"])
         cursor = page.get("nextCursor")
         if cursor is None:

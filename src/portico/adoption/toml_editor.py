@@ -1,7 +1,8 @@
 """Puts one table into a TOML text and takes it out again, touching nothing else.
 
-Text in, text out, with the same functions as for JSON. Knows tables with headers; what is written in one line
-(`a = { … }`) cannot be changed here, and the caller, who reads every result again, notices.
+Text in, text out, with the same functions as for JSON. Knows tables with headers; what is written
+in one line (`a = { … }`) cannot be changed here, and the caller, who reads every result again,
+notices.
 """
 
 import re
@@ -26,7 +27,8 @@ _LINE = re.compile(r"\(at line (\d+), column \d+\)")
 
 @dataclass(frozen=True, slots=True)
 class TomlTable:
-    """A header and what stands under it, up to the end of its last line; comments after that are the next one's."""
+    """A header and what stands under it, up to the end of its last line; comments after that are
+    the next one's."""
 
     path: tuple[str, ...]
     start: int
@@ -39,8 +41,13 @@ def parse(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         found = _LINE.search(str(error))
-        line = int(found.group(1)) if found else text.count("\n") + 1
-        raise ConfigSyntaxError(line, f"not TOML: {_LINE.sub('', str(error)).strip() or 'nested too deeply'}") from None
+        if found:
+            line = int(found.group(1))
+        else:
+            line = text.count("\n") + 1
+        raise ConfigSyntaxError(
+            line, f"not TOML: {_LINE.sub('', str(error)).strip() or 'nested too deeply'}"
+        ) from None
 
 
 def find_line(text: str, keys: Sequence[str]) -> int:
@@ -63,7 +70,10 @@ def set_value(text: str, keys: Sequence[str], value: Any) -> str:
     if not tables:
         return set_raw(text, keys, written + newline)
     first = tables[0]
-    tail = newline if text[: first.end].endswith("\n") else ""
+    if text[: first.end].endswith("\n"):
+        tail = newline
+    else:
+        tail = ""
     for other in reversed(tables[1:]):
         text = text[: other.start] + text[other.end :]
     return text[: first.start] + written + tail + text[first.end :]
@@ -72,12 +82,15 @@ def set_value(text: str, keys: Sequence[str], value: Any) -> str:
 def get_raw(text: str, keys: Sequence[str]) -> str | None:
     """The tables at and under these keys as they are written."""
     newline = _detect_newline(text)
-    found = [text[table.start : table.end].rstrip("\r\n") + newline for table in _find_tables(text, keys)]
+    found = [
+        text[table.start : table.end].rstrip("\r\n") + newline for table in _find_tables(text, keys)
+    ]
     return newline.join(found) or None
 
 
 def set_raw(text: str, keys: Sequence[str], raw_value: str) -> str:
-    """The text with these lines after a blank one at the end; a text without a last newline stays without."""
+    """The text with these lines after a blank one at the end; a text without a last newline stays
+    without."""
     newline = _detect_newline(text)
     if not text.strip():
         return text + raw_value
@@ -93,7 +106,8 @@ def remove(text: str, keys: Sequence[str]) -> str:
     if not tables:
         raise KeyError(keys[-1])
     for table in reversed(tables):
-        head, tail = text[: table.start], text[table.end :]
+        head = text[: table.start]
+        tail = text[table.end :]
         if not tail and not text.endswith("\n"):
             head = re.sub(r"(?:\r?\n){1,2}\Z", "", head)
         else:
@@ -104,7 +118,9 @@ def remove(text: str, keys: Sequence[str]) -> str:
 
 def _detect_newline(text: str) -> str:
     found = text.find("\n")
-    return "\r\n" if found > 0 and text[found - 1] == "\r" else "\n"
+    if found > 0 and text[found - 1] == "\r":
+        return "\r\n"
+    return "\n"
 
 
 def _find_tables(text: str, keys: Sequence[str]) -> list[TomlTable]:
@@ -124,7 +140,8 @@ def _iter_tables(text: str) -> Iterator[TomlTable]:
         if line.lstrip(" \t").startswith("["):
             if path is not None:
                 yield TomlTable(path, start, end)
-            path, start = _parse_header(line), begin
+            path = _parse_header(line)
+            start = begin
         end = stop
     if path is not None:
         yield TomlTable(path, start, end)
@@ -132,7 +149,9 @@ def _iter_tables(text: str) -> Iterator[TomlTable]:
 
 def _scan_statement(text: str, at: int) -> tuple[int, bool]:
     """Where the line, or the value that goes over several, ends; and whether it says anything."""
-    begin, depth, said = at, 0, False
+    begin = at
+    depth = 0
+    said = False
     for found in _TOKEN.finditer(text, at):
         mark = found.group()
         said = said or bool(text[at : found.start()].strip()) or mark[0] not in "#\n"
@@ -165,7 +184,9 @@ def _render_table(keys: Sequence[str], value: dict[str, Any]) -> list[str]:
 
 
 def _render_key(key: str) -> str:
-    return key if _PLAIN_KEY.fullmatch(key) else _render_text(key)
+    if _PLAIN_KEY.fullmatch(key):
+        return key
+    return _render_text(key)
 
 
 def _render_value(value: Any) -> str:
@@ -173,15 +194,24 @@ def _render_value(value: Any) -> str:
         return f"[{', '.join(map(_render_value, cast('list[Any]', value)))}]"
     if isinstance(value, dict):
         inner = ", ".join(
-            f"{_render_key(key)} = {_render_value(item)}" for key, item in cast("dict[str, Any]", value).items()
+            f"{_render_key(key)} = {_render_value(item)}"
+            for key, item in cast("dict[str, Any]", value).items()
         )
-        return f"{{ {inner} }}" if inner else "{}"
-    return _render_text(value) if isinstance(value, str) else str(value).lower()
+        if inner:
+            return f"{{ {inner} }}"
+        return "{}"
+    if isinstance(value, str):
+        return _render_text(value)
+    return str(value).lower()
 
 
 def _render_text(text: str) -> str:
     escaped = "".join(
-        f"\\u{ord(char):04x}" if ord(char) < 32 or ord(char) == 127 else f"\\{char}" if char in '"\\' else char
+        f"\\u{ord(char):04x}"
+        if ord(char) < 32 or ord(char) == 127
+        else f"\\{char}"
+        if char in '"\\'
+        else char
         for char in text
     )
     return f'"{escaped}"'

@@ -1,7 +1,8 @@
-"""Servers → YAML, and into a YAML file that somebody else wrote: what is there stays as it is, byte by byte. Pure.
+"""Servers → YAML, and into a YAML file that somebody else wrote: what is there stays as it is, byte
+by byte. Pure.
 
-Where that cannot be done safely (a file in braces, a mapping that is an alias) the answer is None, and the person is
-shown what to add.
+Where that cannot be done safely (a file in braces, a mapping that is an alias) the answer is None,
+and the person is shown what to add.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,10 @@ class _YamlDumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: _YamlDumper, value: str) -> yaml.ScalarNode:
-    style = '"' if any(char in value for char in "\n\r\t\x85\u2028\u2029\ufeff") else None
+    if any(char in value for char in "\n\r\t\x85\u2028\u2029\ufeff"):
+        style = '"'
+    else:
+        style = None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
@@ -50,7 +54,9 @@ def dump_yaml(value: Mapping[str, Any], indent: int = 0) -> str:
     return "".join(f"{' ' * indent}{line}\n" for line in text.rstrip("\n").split("\n"))
 
 
-def render_servers(servers: Mapping[str, Mapping[str, Any]], comments: Mapping[str, str], indent: int) -> str:
+def render_servers(
+    servers: Mapping[str, Mapping[str, Any]], comments: Mapping[str, str], indent: int
+) -> str:
     """Entries, each under a remark that says where it came from."""
     parts: list[str] = []
     for name, entry in servers.items():
@@ -62,17 +68,29 @@ def render_servers(servers: Mapping[str, Mapping[str, Any]], comments: Mapping[s
     return "".join(parts)
 
 
-def render_new_file(servers: Mapping[str, Mapping[str, Any]], comments: Mapping[str, str], env_file: str | None) -> str:
+def render_new_file(
+    servers: Mapping[str, Mapping[str, Any]], comments: Mapping[str, str], env_file: str | None
+) -> str:
     """A whole file."""
-    env = f"{dump_yaml({'env_file': env_file})}\n" if env_file else ""
+    if env_file:
+        env = f"{dump_yaml({'env_file': env_file})}\n"
+    else:
+        env = ""
     return f"{HEADER}{env}servers:\n{render_servers(servers, comments, 2)}"
 
 
 def insert_servers(
-    data: bytes, servers: Mapping[str, Mapping[str, Any]], comments: Mapping[str, str], env_file: str | None
+    data: bytes,
+    servers: Mapping[str, Mapping[str, Any]],
+    comments: Mapping[str, str],
+    env_file: str | None,
 ) -> bytes | None:
-    """A file with these servers, and `env_file` where it has none, added; None where that is not safely done."""
-    mark = b"\xef\xbb\xbf" if data.startswith(b"\xef\xbb\xbf") else b""
+    """A file with these servers, and `env_file` where it has none, added; None where that is not
+    safely done."""
+    if data.startswith(b"\xef\xbb\xbf"):
+        mark = b"\xef\xbb\xbf"
+    else:
+        mark = b""
     try:
         text = data[len(mark) :].decode()
     except UnicodeDecodeError:
@@ -83,29 +101,46 @@ def insert_servers(
     added = {"servers": {name: dict(entry) for name, entry in servers.items()}}
     for changed in _iter_attempts(text, servers, comments, env_file):
         after, odd = read_tree(changed.encode(), "x.yaml")
-        if not odd and after is not None and _to_plain(after) == _build_expected(before, added, env_file):
+        if (
+            not odd
+            and after is not None
+            and _to_plain(after) == _build_expected(before, added, env_file)
+        ):
             return mark + changed.encode()
     return None
 
 
-def _build_expected(before: ConfigNode | None, added: Mapping[str, Any], env_file: str | None) -> Any:
+def _build_expected(
+    before: ConfigNode | None, added: Mapping[str, Any], env_file: str | None
+) -> Any:
     known: dict[str, Any] = (_to_plain(before) if before is not None else None) or {}
     servers = {**(known.get("servers") or {}), **_to_plain_values(added["servers"])}
     return {**known, **({"env_file": env_file} if env_file else {}), "servers": servers}
 
 
 def _iter_attempts(
-    text: str, servers: Mapping[str, Mapping[str, Any]], comments: Mapping[str, str], env_file: str | None
+    text: str,
+    servers: Mapping[str, Mapping[str, Any]],
+    comments: Mapping[str, str],
+    env_file: str | None,
 ) -> Iterator[str]:
     """Texts that may be right, the neatest first."""
-    ends = "\r\n" if "\r\n" in text else "\n"
+    if "\r\n" in text:
+        ends = "\r\n"
+    else:
+        ends = "\n"
     try:
         root = cast("yaml.Node | None", yaml.compose(text, Loader=yaml.SafeLoader))
     except (yaml.YAMLError, RecursionError, ValueError):
         return
-    env = dump_yaml({"env_file": env_file}) if env_file else ""
+    if env_file:
+        env = dump_yaml({"env_file": env_file})
+    else:
+        env = ""
     if root is None:
-        yield _ensure_final_newline(text, ends) + _convert_newlines(render_new_file(servers, comments, env_file), ends)
+        yield _ensure_final_newline(text, ends) + _convert_newlines(
+            render_new_file(servers, comments, env_file), ends
+        )
         return
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         return
@@ -125,10 +160,13 @@ def _iter_attempts(
         block = _convert_newlines(render_servers(servers, comments, indent), ends)
         for line in (_find_last_line(value) + 1, value.start_mark.line, top + 1):
             yield _insert_blocks(lines, {line: block, top: env}, ends)
-    elif value.start_mark.line == top and (not value.value or value.tag == "tag:yaml.org,2002:null"):
+    elif value.start_mark.line == top and (
+        not value.value or value.tag == "tag:yaml.org,2002:null"
+    ):
         # `servers:`, `servers: {}` or `servers: null`, perhaps with a remark behind it.
         block = _convert_newlines(render_servers(servers, comments, margin + 2), ends)
-        first, last = value.start_mark.index, value.end_mark.index
+        first = value.start_mark.index
+        last = value.end_mark.index
         emptied = f"{text[:first].rstrip(' ') if last > first else text[:first]}{text[last:]}"
         yield _insert_blocks(emptied.split("\n"), {top + 1: block, top: env}, ends)
 
@@ -159,15 +197,21 @@ def _insert_blocks(lines: list[str], blocks: Mapping[int, str], ends: str) -> st
 
 
 def _ensure_final_newline(text: str, ends: str) -> str:
-    return text if not text or text.endswith("\n") else text + ends
+    if not text or text.endswith("\n"):
+        return text
+    return text + ends
 
 
 def _convert_newlines(text: str, ends: str) -> str:
-    return text if ends == "\n" else text.replace("\n", ends)
+    if ends == "\n":
+        return text
+    return text.replace("\n", ends)
 
 
 def _indent(text: str, margin: int) -> str:
-    return "".join(f"{' ' * margin}{line}\n" for line in text.splitlines()) if text else ""
+    if text:
+        return "".join(f"{' ' * margin}{line}\n" for line in text.splitlines())
+    return ""
 
 
 def _to_plain(node: ConfigNode) -> Any:
@@ -181,7 +225,10 @@ def _to_plain(node: ConfigNode) -> Any:
 def _to_plain_values(value: Any) -> Any:
     """What YAML makes of a value that was written: the same, with tuples as lists."""
     if isinstance(value, Mapping):
-        return {str(key): _to_plain_values(inner) for key, inner in cast("Mapping[Any, Any]", value).items()}
+        return {
+            str(key): _to_plain_values(inner)
+            for key, inner in cast("Mapping[Any, Any]", value).items()
+        }
     if isinstance(value, (list, tuple)):
         return [_to_plain_values(inner) for inner in cast("list[Any]", value)]
     return value

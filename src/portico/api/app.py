@@ -1,4 +1,5 @@
-"""The application: the routes, their OpenAPI, and what bad input gets. Loads FastAPI, so only `serve` imports it."""
+"""The application: the routes, their OpenAPI, and what bad input gets. Loads FastAPI, so only
+`serve` imports it."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -58,7 +59,8 @@ def make_api(
     audit: Callable[[], AuditLog | None] = lambda: None,
     clock: Clock = time.monotonic,
 ) -> ASGIApp:
-    """The API over what one profile sees. Who may come in is decided by whoever mounts it, at `/api`.
+    """The API over what one profile sees. Who may come in is decided by whoever mounts it, at
+    `/api`.
 
     `upstreams` are the servers that may be started anew, as they are when that is asked for; `audit` is the log that
     it is written to.
@@ -94,7 +96,10 @@ def make_api(
     )
     for routes in (*shown, restart_routes(profile_state, upstreams or {}, audit)):
         api.include_router(
-            routes, prefix=V1, responses=_COMMON_RESPONSES, dependencies=[Depends(reject_repeated_params)]
+            routes,
+            prefix=V1,
+            responses=_COMMON_RESPONSES,
+            dependencies=[Depends(reject_repeated_params)],
         )
     description = RenderedBody.from_value(_complete_openapi(api.openapi()))
     people = render_docs_page(api.openapi())
@@ -105,14 +110,18 @@ def make_api(
 
     @api.get("/api/docs", include_in_schema=False)
     async def get_docs() -> Response:
-        headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY, "Cache-Control": _CACHE_ONE_HOUR}
+        headers = {
+            "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+            "Cache-Control": _CACHE_ONE_HOUR,
+        }
         return Response(people, headers=headers, media_type="text/html; charset=utf-8")
 
     return SecurityHeaders(api)
 
 
 def _complete_openapi(found: dict[str, Any]) -> dict[str, Any]:
-    """The OpenAPI with what FastAPI cannot know: that problems are problems, and what a kept copy gets."""
+    """The OpenAPI with what FastAPI cannot know: that problems are problems, and what a kept copy
+    gets."""
     refused = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path in found["paths"].values():
         for method, operation in path.items():
@@ -121,10 +130,14 @@ def _complete_openapi(found: dict[str, Any]) -> dict[str, Any]:
                 if not status.startswith("2"):
                     response["content"] = refused
             if method == "get":
-                responses["304"] = {"description": "The client has the answer already (`If-None-Match`)."}
+                responses["304"] = {
+                    "description": "The client has the answer already (`If-None-Match`)."
+                }
             operation["responses"] = dict(sorted(responses.items()))
     components = found["components"]
-    components["schemas"]["Problem"] = ProblemDetails.model_json_schema(ref_template="#/components/schemas/{model}")
+    components["schemas"]["Problem"] = ProblemDetails.model_json_schema(
+        ref_template="#/components/schemas/{model}"
+    )
     for unused in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(unused, None)
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}

@@ -1,4 +1,5 @@
-"""The API on one page for people, made from its OpenAPI: no script, nothing loaded from anywhere. Pure."""
+"""The API on one page for people, made from its OpenAPI: no script, nothing loaded from anywhere.
+Pure."""
 
 import base64
 import hashlib
@@ -13,9 +14,7 @@ td, th { padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top; }
 @media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } a { color: #8ab4f8; } }
 """
 _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-CONTENT_SECURITY_POLICY = (
-    f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+CONTENT_SECURITY_POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
 def render_docs_page(openapi: Mapping[str, Any]) -> str:
@@ -26,7 +25,9 @@ def render_docs_page(openapi: Mapping[str, Any]) -> str:
         for path, methods in openapi["paths"].items()
         for method, one in methods.items()
     ]
-    body = "\n".join(part for title, operation in operations for part in _render_operation(title, operation))
+    body = "\n".join(
+        part for title, operation in operations for part in _render_operation(title, operation)
+    )
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(info["title"])} API</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
@@ -42,7 +43,10 @@ def _render_operation(title: str, operation: Mapping[str, Any]) -> Iterator[str]
     if parameters := operation.get("parameters"):
         rows = "".join(map(_render_parameter, parameters))
         yield f"<table><tr><th>parameter</th><th>type</th><th>default</th><th></th></tr>{rows}</table>"
-    codes = (f"<li>{status}: {escape(one['description'])}</li>" for status, one in operation["responses"].items())
+    codes = (
+        f"<li>{status}: {escape(one['description'])}</li>"
+        for status, one in operation["responses"].items()
+    )
     yield f"<ul>{''.join(codes)}</ul>"
 
 

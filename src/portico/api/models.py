@@ -1,4 +1,5 @@
-"""What the API's answers look like. Answers are made from cards, not from these: tests hold them to it."""
+"""What the API's answers look like. Answers are made from cards, not from these: tests hold them to
+it."""
 
 from typing import Any, Literal
 
@@ -30,18 +31,27 @@ def _build_config(value: Any) -> ConfigDict:
 
 
 class ToolCard(ApiModel):
-    """A tool in a line. Its whole description is at `tools/{server}/{tool}`, the address split at its first dot."""
+    """A tool in a line. Its whole description is at `tools/{server}/{tool}`, the address split at
+    its first dot."""
 
     model_config = _build_config(_TOOL)
 
     tool: str = Field(description="Its address, `server.tool`.")
     params: str = Field(default="", description="Its parameters; `?` marks the optional ones.")
     description: str = Field(default="", description="The first sentence of its description.")
-    tier: Tier | None = Field(default=None, description="How much it is used here; left out while it was not.")
-    success_rate: float | None = Field(default=None, ge=0, le=1, description="The share of its calls that went well.")
-    p50_ms: float | None = Field(default=None, description="Median latency of its successful calls.")
+    tier: Tier | None = Field(
+        default=None, description="How much it is used here; left out while it was not."
+    )
+    success_rate: float | None = Field(
+        default=None, ge=0, le=1, description="The share of its calls that went well."
+    )
+    p50_ms: float | None = Field(
+        default=None, description="Median latency of its successful calls."
+    )
     p95_ms: float | None = Field(default=None, description="95th percentile of the same.")
-    also: list[str] = Field(default=[], description="Tools of other servers that do the same (search only).")
+    also: list[str] = Field(
+        default=[], description="Tools of other servers that do the same (search only)."
+    )
 
 
 class Pagination(ApiModel):
@@ -49,9 +59,12 @@ class Pagination(ApiModel):
 
     page: int = Field(description="Counted from 1.")
     page_size: int = Field(description="Items of a page, where the tokens allow.")
-    total_count: int = Field(description="Items of the list; of a search, the tools that match at all.")
+    total_count: int = Field(
+        description="Items of the list; of a search, the tools that match at all."
+    )
     total_pages: int | None = Field(
-        default=None, description="Left out of a search, where tools that do the same share a place."
+        default=None,
+        description="Left out of a search, where tools that do the same share a place.",
     )
 
 
@@ -59,7 +72,9 @@ class PaginatedResponse(ApiModel):
     """A page of a list. A page beyond the end is empty."""
 
     pagination: Pagination
-    left_out: int | None = Field(default=None, description="Items of this page that `max_tokens` did not allow.")
+    left_out: int | None = Field(
+        default=None, description="Items of this page that `max_tokens` did not allow."
+    )
     next: str | None = Field(
         default=None,
         description="The address that goes on exactly after the last item shown; left out at the end of the list. "
@@ -77,7 +92,9 @@ class HotTools(ApiModel):
     grounds: HotListBasis = Field(
         description="Why these: pins and use, pins alone, or one of each server while nothing is known of use."
     )
-    left_out: int | None = Field(default=None, description="How many more there are that did not fit.")
+    left_out: int | None = Field(
+        default=None, description="How many more there are that did not fit."
+    )
     version: str = Field(description="Changes whenever the list may have.")
 
 
@@ -90,11 +107,14 @@ class CategoryCard(ApiModel):
     tools: int = Field(description="How many tools are in it.")
     servers: int = Field(description="How many servers they are of.")
     largest_servers: list[str] = Field(default=[], description="Those with the most tools in it.")
-    popular_tools: list[str] = Field(default=[], description="The most used tools; unused ones in their order.")
+    popular_tools: list[str] = Field(
+        default=[], description="The most used tools; unused ones in their order."
+    )
 
 
 class CategoryList(ApiModel):
-    """T1, what there is: with T0, at most 4,000 tokens. The more categories, the less is said of each."""
+    """T1, what there is: with T0, at most 4,000 tokens. The more categories, the less is said of
+    each."""
 
     model_config = _build_config(
         {
@@ -161,13 +181,16 @@ class ToolList(PaginatedResponse):
 
     tools: list[ToolCard]
     fit: Literal["good", "unsure", "none"] | None = Field(
-        default=None, description="How sure it is that the first of these serve the query; `none`: nothing here does."
+        default=None,
+        description="How sure it is that the first of these serve the query; `none`: nothing here does.",
     )
     verdict: str = Field(default="", description="Where nothing fits: that, in words.")
     near_servers: list[NearestServer] = Field(
         default=[], description="Where nothing fits: servers of the nearest tools."
     )
-    nearest: list[str] = Field(default=[], description="Where nothing fits: tools whose names are spelt alike.")
+    nearest: list[str] = Field(
+        default=[], description="Where nothing fits: tools whose names are spelt alike."
+    )
     note: str = Field(default="", description="What the answer could not take into account.")
 
 
@@ -176,7 +199,9 @@ class ToolUsageSummary(ApiModel):
 
     calls: int
     success_rate: float | None = Field(default=None, ge=0, le=1)
-    p50_ms: float | None = Field(default=None, description="Median latency of the successful calls.")
+    p50_ms: float | None = Field(
+        default=None, description="Median latency of the successful calls."
+    )
     p95_ms: float | None = None
     last_used: str | None = None
     calls_7d: int | None = None
@@ -222,18 +247,28 @@ class ToolDetails(BudgetedResponse):
     hash: str = Field(description="Changes whenever its definition does.")
     listed: str | None = Field(default=None, description="When its server last listed it.")
     state: str = Field(description="Its server's state.")
-    params: str = Field(default="", description="Its parameters in brief, where `schema` did not fit.")
-    summary: str = Field(default="", description="What it does in a sentence, where `schema` did not fit.")
+    params: str = Field(
+        default="", description="Its parameters in brief, where `schema` did not fit."
+    )
+    summary: str = Field(
+        default="", description="What it does in a sentence, where `schema` did not fit."
+    )
     schema_text: str = Field(
-        default="", alias="schema", description="The typed form: every parameter with all that a caller needs."
+        default="",
+        alias="schema",
+        description="The typed form: every parameter with all that a caller needs.",
     )
     example: dict[str, Any] = Field(default={}, description="Arguments of a plausible call.")
-    annotations: dict[str, Any] = Field(default={}, description="What its server says of it: read-only and the like.")
+    annotations: dict[str, Any] = Field(
+        default={}, description="What its server says of it: read-only and the like."
+    )
     tags: list[str] = []
     warnings: list[str] = Field(default=[], description="What is wrong with its definition.")
     description: str = Field(default="", description="Its own description, every word.")
     input_schema: Any = Field(default=None, description="Its JSON Schema as its server sent it.")
-    output_schema: Any = Field(default=None, description="That of its results, where its server has one.")
+    output_schema: Any = Field(
+        default=None, description="That of its results, where its server has one."
+    )
     more: dict[str, Any] = Field(default={}, description="Every other key that its server sent.")
 
 
@@ -244,8 +279,12 @@ class ServerCard(ApiModel):
     title: str = ""
     description: str = ""
     category: str = Field(default="", description="The category that most of its tools are in.")
-    tools: int | None = Field(default=None, description="How many; left out while it has not been listed.")
-    state: str = Field(description="configured, known, starting, ready, degraded, down, quarantined or disabled.")
+    tools: int | None = Field(
+        default=None, description="How many; left out while it has not been listed."
+    )
+    state: str = Field(
+        description="configured, known, starting, ready, degraded, down, quarantined or disabled."
+    )
     reason: str = Field(default="", description="Why it cannot be used now.")
     since: str | None = None
     version: str = ""
@@ -276,7 +315,9 @@ class ServerRestart(ApiModel):
     server: str
     state: str = Field(description="How it is now: ready, if it was.")
     since: str
-    restarts: int = Field(description="How often it was started again after something was wrong, or somebody asked.")
+    restarts: int = Field(
+        description="How often it was started again after something was wrong, or somebody asked."
+    )
 
 
 class CallEntry(ApiModel):
@@ -307,7 +348,9 @@ class GatewayStats(ApiModel):
     categories: int
     states: dict[str, int] = Field(description="How many servers are in each state.")
     tiers: dict[str, int] = Field(description="How many tools are in each tier.")
-    tiers_computed: str | None = Field(default=None, description="When; left out while they never were.")
+    tiers_computed: str | None = Field(
+        default=None, description="When; left out while they never were."
+    )
     tools_used: int = Field(description="Tools that were ever called.")
     calls: int
     success_rate: float | None = None

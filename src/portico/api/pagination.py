@@ -1,4 +1,5 @@
-"""As much as fits the tokens: a page of a list, what is cut off beginning the next; or a thing and its parts. Pure."""
+"""As much as fits the tokens: a page of a list, what is cut off beginning the next; or a thing and
+its parts. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,12 +34,15 @@ class PageRequest:
     @property
     def start(self) -> int:
         """The first item."""
-        return self.offset if self.offset is not None else (self.page - 1) * self.size
+        if self.offset is not None:
+            return self.offset
+        return (self.page - 1) * self.size
 
 
 @dataclass(frozen=True)
 class PagedList:
-    """A list that is read page by page: its address, with what it was filtered by, and the version it is of."""
+    """A list that is read page by page: its address, with what it was filtered by, and the version
+    it is of."""
 
     path: str
     version: str
@@ -48,7 +52,9 @@ class PagedList:
     def check_version(self, version: str | None) -> None:
         """Raise StaleCursor where the reader began with another version."""
         if version is not None and version != self.version:
-            raise StaleCursor("the list has changed since its first page", advice=f"Begin again: GET {self.url}")
+            raise StaleCursor(
+                "the list has changed since its first page", advice=f"Begin again: GET {self.url}"
+            )
 
     def build_next_url(self, page_request: PageRequest, shown: int) -> str:
         """The address that goes on after so many items of a place."""
@@ -65,8 +71,14 @@ class PagedList:
         return self._build_url({})
 
     def _build_url(self, more: Mapping[str, Any]) -> str:
-        given = {key: value for key, value in {**self.query, **more}.items() if value not in (None, (), "")}
-        return f"{self.path}?{urlencode(given, doseq=True)}" if given else self.path
+        given = {
+            key: value
+            for key, value in {**self.query, **more}.items()
+            if value not in (None, (), "")
+        }
+        if given:
+            return f"{self.path}?{urlencode(given, doseq=True)}"
+        return self.path
 
 
 def render_pagination(page_request: PageRequest, total: int) -> Card:
@@ -87,7 +99,8 @@ def render_list_page(
     listing: PagedList,
     head: Mapping[str, Any],
 ) -> Card:
-    """A page of a list: as many cards as fit the tokens, what was left out of the page, and how to go on."""
+    """A page of a list: as many cards as fit the tokens, what was left out of the page, and how to
+    go on."""
     wanted = items[page_request.start : page_request.start + page_request.size]
     body: Card = {**head, key: [], "pagination": render_pagination(page_request, len(items))}
     longest = {
@@ -97,15 +110,26 @@ def render_list_page(
         "version": listing.version,
     }
     body[key] = take_fitting_cards(
-        map(render_card, wanted), compute_remaining_tokens(page_request.max_tokens, to_json_text(longest))
+        map(render_card, wanted),
+        compute_remaining_tokens(page_request.max_tokens, to_json_text(longest)),
     )
     return add_continuation(
-        body, page_request, listing, len(body[key]), len(wanted), page_request.start + len(body[key]) < len(items)
+        body,
+        page_request,
+        listing,
+        len(body[key]),
+        len(wanted),
+        page_request.start + len(body[key]) < len(items),
     )
 
 
 def add_continuation(
-    body: Card, page_request: PageRequest, listing: PagedList, shown: int, wanted: int, has_more: bool
+    body: Card,
+    page_request: PageRequest,
+    listing: PagedList,
+    shown: int,
+    wanted: int,
+    has_more: bool,
 ) -> Card:
     """A body with what was left out of its page, and the address that goes on."""
     if shown < wanted:
@@ -127,7 +151,9 @@ def take_fitting_cards(cards: Iterable[Card], tokens: int) -> list[Card]:
     return made[: len(pack(render_texts(), tokens).texts)]
 
 
-def fit_parts(always: Mapping[str, Any], parts: Mapping[str, Any], tokens: int, full_url: str) -> Card:
+def fit_parts(
+    always: Mapping[str, Any], parts: Mapping[str, Any], tokens: int, full_url: str
+) -> Card:
     """`always`, and the parts in order of need as long as they fit; the others are named, with where they are."""
     there = {key: value for key, value in parts.items() if value not in ("", None, [], {})}
     if tokens >= UNLIMITED_TOKENS:
@@ -136,7 +162,9 @@ def fit_parts(always: Mapping[str, Any], parts: Mapping[str, Any], tokens: int, 
     left = compute_remaining_tokens(tokens, to_json_text(always))
     if sum(costs.values()) <= left:
         return {**always, **there}
-    kept, out = _split_by_cost(costs, left - count_tokens(to_json_text({"left_out": list(there), "whole": full_url})))
+    kept, out = _split_by_cost(
+        costs, left - count_tokens(to_json_text({"left_out": list(there), "whole": full_url}))
+    )
     return {**always, **{key: there[key] for key in kept}, "left_out": out, "whole": full_url}
 
 
@@ -151,7 +179,9 @@ def _split_by_cost(costs: Mapping[str, int], left: int) -> tuple[Sequence[str], 
 
 def _count_part_tokens(key: str, value: Any, tokens: int) -> int:
     text = to_json_text({key: value})
-    return count_tokens(text) if len(text) <= tokens * _MAX_CHARACTERS_PER_TOKEN else tokens
+    if len(text) <= tokens * _MAX_CHARACTERS_PER_TOKEN:
+        return count_tokens(text)
+    return tokens
 
 
 def to_json_text(value: Any) -> str:

@@ -14,7 +14,9 @@ _MAX_OFFSET = 1_000_000
 _MAX_QUERY_CHARS = 4_000
 _REPEATABLE_PARAMS = {"tags"}
 
-NameInPath = Annotated[str, Path(max_length=1_024, description="By its name; other spellings are understood.")]
+NameInPath = Annotated[
+    str, Path(max_length=1_024, description="By its name; other spellings are understood.")
+]
 
 
 def reject_repeated_params(request: Request) -> None:
@@ -27,7 +29,8 @@ def reject_repeated_params(request: Request) -> None:
 
 
 class QueryParams(BaseModel):
-    """A parameter that does not exist is an error: a filter that was misspelt must not pass for one that is kept."""
+    """A parameter that does not exist is an error: a filter that was misspelt must not pass for one
+    that is kept."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -51,7 +54,12 @@ class BudgetParams(QueryParams):
 class PageParams(QueryParams):
     """A list in pages."""
 
-    page: int = Field(default=1, ge=1, le=_MAX_OFFSET, description="Counted from 1; a page beyond the end is empty.")
+    page: int = Field(
+        default=1,
+        ge=1,
+        le=_MAX_OFFSET,
+        description="Counted from 1; a page beyond the end is empty.",
+    )
     page_size: int = Field(default=20, ge=1, le=MAX_PAGE_SIZE, description="Items of a page.")
     offset: int | None = Field(
         default=None,
@@ -59,9 +67,13 @@ class PageParams(QueryParams):
         le=_MAX_OFFSET,
         description="Begin after so many items instead of at a page, as `next` does.",
     )
-    max_tokens: int = Field(default=4_000, ge=300, le=20_000, description="Tokens that the answer may have.")
+    max_tokens: int = Field(
+        default=4_000, ge=300, le=20_000, description="Tokens that the answer may have."
+    )
     version: str | None = Field(
-        default=None, max_length=100, description="The list's version that the reader began with; another is a 409."
+        default=None,
+        max_length=100,
+        description="The list's version that the reader began with; another is a 409.",
     )
 
     @property
@@ -73,7 +85,9 @@ class PageParams(QueryParams):
 class OffsetParams(QueryParams):
     """The categories, from one on."""
 
-    offset: int = Field(default=0, ge=0, le=_MAX_OFFSET, description="Begin after so many, as `next` does.")
+    offset: int = Field(
+        default=0, ge=0, le=_MAX_OFFSET, description="Begin after so many, as `next` does."
+    )
     version: str | None = Field(default=None, max_length=100, description="As in other lists.")
 
 
@@ -85,10 +99,16 @@ class ToolFilters(QueryParams):
         max_length=_MAX_QUERY_CHARS,
         description="What is to be done, in words. Without it: all tools, hottest first.",
     )
-    server: str | None = Field(default=None, max_length=200, description="Only this server's tools.")
-    category: str | None = Field(default=None, max_length=200, description="Only tools of this category.")
+    server: str | None = Field(
+        default=None, max_length=200, description="Only this server's tools."
+    )
+    category: str | None = Field(
+        default=None, max_length=200, description="Only tools of this category."
+    )
     tags: list[str] = Field(
-        default=[], max_length=20, description="Only tools of servers that have one of these tags; may be repeated."
+        default=[],
+        max_length=20,
+        description="Only tools of servers that have one of these tags; may be repeated.",
     )
     max_latency_ms: float | None = Field(
         default=None, gt=0, le=1e9, allow_inf_nan=False,
@@ -99,11 +119,18 @@ class ToolFilters(QueryParams):
         description="Only tools of whose calls this share or more went well; those never called pass.",
     )  # fmt: skip
     limit: int = Field(default=20, ge=1, le=MAX_PAGE_SIZE, description="Tools of a page.")
-    page: int = Field(default=1, ge=1, le=_MAX_OFFSET, description="Counted from 1; a page beyond the end is empty.")
+    page: int = Field(
+        default=1,
+        ge=1,
+        le=_MAX_OFFSET,
+        description="Counted from 1; a page beyond the end is empty.",
+    )
     offset: int | None = Field(
         default=None, ge=0, le=_MAX_OFFSET, description="Begin after so many tools, as `next` does."
     )
-    max_tokens: int = Field(default=4_000, ge=300, le=20_000, description="Tokens that the answer may have.")
+    max_tokens: int = Field(
+        default=4_000, ge=300, le=20_000, description="Tokens that the answer may have."
+    )
     version: str | None = Field(default=None, max_length=100, description="As in other lists.")
 
     @property
@@ -116,10 +143,18 @@ class CallFilters(QueryParams):
     """Which calls."""
 
     limit: int = Field(default=50, ge=1, le=500, description="How many.")
-    before: int | None = Field(default=None, ge=1, le=2**62, description="Only calls before the one with this id.")
-    server: str | None = Field(default=None, max_length=200, description="Only calls of this server's tools.")
-    tool: str | None = Field(default=None, max_length=1_024, description="Only calls of this tool, by its address.")
-    ok: bool | None = Field(default=None, description="Only calls that went well, or only those that did not.")
+    before: int | None = Field(
+        default=None, ge=1, le=2**62, description="Only calls before the one with this id."
+    )
+    server: str | None = Field(
+        default=None, max_length=200, description="Only calls of this server's tools."
+    )
+    tool: str | None = Field(
+        default=None, max_length=1_024, description="Only calls of this tool, by its address."
+    )
+    ok: bool | None = Field(
+        default=None, description="Only calls that went well, or only those that did not."
+    )
 
 
 class SessionLimitParams(QueryParams):

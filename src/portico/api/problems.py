@@ -45,7 +45,9 @@ class ProblemDetails(BaseModel):
         },
     )
 
-    type: str = Field(description="Always `about:blank`: the status says what kind of problem it is, `kind` more.")
+    type: str = Field(
+        description="Always `about:blank`: the status says what kind of problem it is, `kind` more."
+    )
     title: str = Field(description="The status in words.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What is wrong.")
@@ -53,11 +55,14 @@ class ProblemDetails(BaseModel):
     advice: str = Field(default="", description="What to do about it.")
     nearest: list[str] = Field(default=[], description="What may have been meant.")
     problems: list[str] = Field(default=[], description="Each parameter that is wrong, and why.")
-    stderr: list[str] = Field(default=[], description="The last lines that a server wrote before it failed.")
+    stderr: list[str] = Field(
+        default=[], description="The last lines that a server wrote before it failed."
+    )
 
 
 class InvalidRequest(Exception):
-    """A request that cannot be used: an error of ours that is the client's, whatever status it has elsewhere."""
+    """A request that cannot be used: an error of ours that is the client's, whatever status it has
+    elsewhere."""
 
     def __init__(self, error: PorticoError) -> None:
         super().__init__(error.message)
@@ -88,13 +93,20 @@ def make_problem_response(
         "stderr": [sanitize_text(line) for line in stderr],
     }
     filled = {key: value for key, value in body.items() if value not in ("", [])}
-    return Response(json_codec.dumps(filled), status, {"Cache-Control": "no-store", **(headers or {})}, MEDIA_TYPE)
+    return Response(
+        json_codec.dumps(filled),
+        status,
+        {"Cache-Control": "no-store", **(headers or {})},
+        MEDIA_TYPE,
+    )
 
 
 def make_internal_error_response() -> Response:
     """What is told of a fault of our own; the log has the rest."""
     advice = "Ask for something else; whoever runs the gateway can look there."
-    return make_problem_response(500, "the gateway failed on this; its log says why", kind="internal", advice=advice)
+    return make_problem_response(
+        500, "the gateway failed on this; its log says why", kind="internal", advice=advice
+    )
 
 
 async def handle_unexpected_error(_: Request, __: Exception) -> Response:
@@ -109,15 +121,24 @@ async def handle_invalid_request(_: Request, error: Exception) -> Response:
 
 
 async def handle_portico_error(_: Request, error: Exception) -> Response:
-    """A name that is not here, an address of a list that is no more, or a record that cannot be read."""
+    """A name that is not here, an address of a list that is no more, or a record that cannot be
+    read."""
     assert isinstance(error, PorticoError)
-    status = 404 if isinstance(error, UnknownName) else 409 if isinstance(error, StaleCursor) else 503
+    if isinstance(error, UnknownName):
+        status = 404
+    elif isinstance(error, StaleCursor):
+        status = 409
+    else:
+        status = 503
     return make_error_response(error, status)
 
 
 def make_error_response(error: PorticoError, status: int) -> Response:
     """One of our errors as a problem."""
-    near = error.nearest if isinstance(error, UnknownName) else ()
+    if isinstance(error, UnknownName):
+        near = error.nearest
+    else:
+        near = ()
     return make_problem_response(
         status, error.message, kind=error.kind, advice=_rewrite_advice(error.advice), nearest=near
     )
@@ -136,17 +157,30 @@ async def handle_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == 405:
-        allowed = {name.strip() for name in headers.get("Allow", headers.get("allow", "GET")).split(",")}
+        allowed = {
+            name.strip() for name in headers.get("Allow", headers.get("allow", "GET")).split(",")
+        }
         headers = {"Allow": ", ".join(sorted({*allowed, "HEAD"} if "GET" in allowed else allowed))}
-        shows = "the API only shows; tools are called over MCP" if "GET" in allowed else "it does something"
+        if "GET" in allowed:
+            shows = "the API only shows; tools are called over MCP"
+        else:
+            shows = "it does something"
         detail = f"{quote_text(request.method, 20)} is not for this: {shows}"
-        advice = "Use GET." if "GET" in allowed else f"Use {headers['Allow']}."
+        if "GET" in allowed:
+            advice = "Use GET."
+        else:
+            advice = f"Use {headers['Allow']}."
         return make_problem_response(405, detail, kind="method", advice=advice, headers=headers)
     if error.status_code == 404:
         return make_problem_response(
-            404, f"there is no {quote_text(request.url.path)} here", kind="unknown_route", advice=_SEE_DOCS
+            404,
+            f"there is no {quote_text(request.url.path)} here",
+            kind="unknown_route",
+            advice=_SEE_DOCS,
         )
-    return make_problem_response(error.status_code, str(error.detail), advice=_SEE_DOCS, headers=headers)
+    return make_problem_response(
+        error.status_code, str(error.detail), advice=_SEE_DOCS, headers=headers
+    )
 
 
 async def handle_validation_error(request: Request, error: Exception) -> Response:
@@ -155,7 +189,9 @@ async def handle_validation_error(request: Request, error: Exception) -> Respons
     found = list(error.errors())
     unknown = [str(one["loc"][-1]) for one in found if one["type"] == "extra_forbidden"]
     known = _list_query_params(request)
-    near = [name for wrong in unknown[:_MAX_PROBLEMS] for name in find_nearest_names(wrong, known, 2)]
+    near = [
+        name for wrong in unknown[:_MAX_PROBLEMS] for name in find_nearest_names(wrong, known, 2)
+    ]
     return make_problem_response(
         422,
         "the request has parameters that cannot be used",
@@ -178,6 +214,11 @@ def _describe_errors(errors: Sequence[Any]) -> Iterable[str]:
 def _list_query_params(request: Request) -> list[str]:
     """The query parameters that the route takes."""
     route = request.scope.get("route")
-    models = [param.field_info.annotation for param in getattr(getattr(route, "dependant", None), "query_params", ())]
-    fields = [one.model_fields for one in models if isinstance(one, type) and issubclass(one, BaseModel)]
+    models = [
+        param.field_info.annotation
+        for param in getattr(getattr(route, "dependant", None), "query_params", ())
+    ]
+    fields = [
+        one.model_fields for one in models if isinstance(one, type) and issubclass(one, BaseModel)
+    ]
     return [name for one in fields for name in one]

@@ -1,4 +1,5 @@
-"""Answers as bytes, rendered once for as long as they are good, and what makes a client's copy of one still good."""
+"""Answers as bytes, rendered once for as long as they are good, and what makes a client's copy of
+one still good."""
 
 import hashlib
 import re
@@ -44,12 +45,18 @@ class _CachedBody:
 
 
 class ResponseCache:
-    """Keeps answers until their time is up; the ones asked for longest ago go first when there are too many."""
+    """Keeps answers until their time is up; the ones asked for longest ago go first when there are
+    too many."""
 
     def __init__(
-        self, clock: Clock = time.monotonic, max_entries: int = MAX_BODIES, max_bytes: int = MAX_BYTES
+        self,
+        clock: Clock = time.monotonic,
+        max_entries: int = MAX_BODIES,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
-        self._clock, self._max_entries, self._max_bytes = clock, max_entries, max_bytes
+        self._clock = clock
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
         self._entries: OrderedDict[Hashable, _CachedBody] = OrderedDict()
         self._bytes = 0
 
@@ -86,7 +93,9 @@ def make_response(request: Request, body: RenderedBody, cache_control: str) -> R
 
 def make_uncached_response(value: Any) -> Response:
     """An answer that is true only now."""
-    return Response(json_codec.dumps(value), headers={"Cache-Control": NO_STORE}, media_type="application/json")
+    return Response(
+        json_codec.dumps(value), headers={"Cache-Control": NO_STORE}, media_type="application/json"
+    )
 
 
 def has_matching_etag(if_none_match: list[str], etag: str) -> bool:

@@ -20,7 +20,9 @@ from portico.upstream.lifecycle.supervisor import Upstream
 
 
 def restart_routes(
-    profile_state: ProfileState, upstreams: Mapping[str, Upstream], audit: Callable[[], AuditLog | None]
+    profile_state: ProfileState,
+    upstreams: Mapping[str, Upstream],
+    audit: Callable[[], AuditLog | None],
 ) -> APIRouter:
     """`POST /servers/{name}/restart`."""
     router = APIRouter()
@@ -36,14 +38,19 @@ def restart_routes(
             503: {"description": "It could not be started: why, and what it wrote last."},
         },
     )
-    async def restart_server(request: Request, name: NameInPath, _: Annotated[NoParams, Query()]) -> Response:
-        """Ends a quarantine too. Calls under way end on the old one; new ones go to the new one. Takes no body.
+    async def restart_server(
+        request: Request, name: NameInPath, _: Annotated[NoParams, Query()]
+    ) -> Response:
+        """Ends a quarantine too. Calls under way end on the old one; new ones go to the new one.
+        Takes no body.
 
         Without a token, send `Content-Type: application/json`: no page of another origin can.
         """
         if _is_possible_form_post(request):
             advice = "Send Content-Type: application/json."
-            return make_problem_response(415, "the request does not say that it is JSON", advice=advice)
+            return make_problem_response(
+                415, "the request does not say that it is JSON", advice=advice
+            )
         entry = profile_state.snapshot.resolve_server(name)
         upstream = upstreams.get(entry.name)
         if upstream is None:

@@ -1,4 +1,5 @@
-"""What every answer of the side door has, whatever made it: safe headers, a HEAD for each GET, and no stack traces."""
+"""What every answer of the side door has, whatever made it: safe headers, a HEAD for each GET, and
+no stack traces."""
 
 import logging
 
@@ -29,7 +30,9 @@ class SecurityHeaders:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        bodiless, begun, ended = scope["method"] == "HEAD", False, False
+        bodiless = scope["method"] == "HEAD"
+        begun = False
+        ended = False
 
         async def send_with_headers(message: Message) -> None:
             nonlocal begun, ended
@@ -40,11 +43,17 @@ class SecurityHeaders:
                     headers.setdefault(name, value)
             elif message["type"] == "http.response.body":
                 ended = not message.get("more_body", False)
-                message = {**message, "body": b""} if bodiless else message
+                if bodiless:
+                    message = {**message, "body": b""}
+                else:
+                    message = message
             await send(message)
 
         # A copy: the server outside must go on knowing that it was a HEAD.
-        inner = {**scope, "method": "GET"} if bodiless else scope
+        if bodiless:
+            inner = {**scope, "method": "GET"}
+        else:
+            inner = scope
         try:
             await self._app(inner, receive, send_with_headers)
         except Exception:

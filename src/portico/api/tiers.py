@@ -1,4 +1,5 @@
-"""T0 to T3 as data: the hot list, the categories, a category's tools, a tool. Pure, each within its tokens."""
+"""T0 to T3 as data: the hot list, the categories, a category's tools, a tool. Pure, each within its
+tokens."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +16,13 @@ from portico.api.pagination import (
 )
 from portico.catalog.tool import Tool
 from portico.catalog.visible_text import sanitize_text
-from portico.profiles.cards import Card, make_category_card, make_tool_card, make_usage_card, to_iso_time
+from portico.profiles.cards import (
+    Card,
+    make_category_card,
+    make_tool_card,
+    make_usage_card,
+    to_iso_time,
+)
 from portico.profiles.profile_state import ProfileState
 from portico.rendering.examples import make_example
 from portico.rendering.lines import compute_remaining_tokens
@@ -34,7 +41,9 @@ _BRIEF_KEYS = ("category", "tools", "servers")
 def look_up_tool_card(profile_state: ProfileState, tool: Tool) -> Card:
     """A tool in a line."""
     return make_tool_card(
-        tool, profile_state.get_statistics(tool.address), profile_state.ranked_catalog.get_standing(tool.address)
+        tool,
+        profile_state.get_statistics(tool.address),
+        profile_state.ranked_catalog.get_standing(tool.address),
     )
 
 
@@ -61,15 +70,25 @@ def render_hot_tools(profile_state: ProfileState) -> Card:
 
 
 def render_categories(profile_state: ProfileState, offset: int = 0) -> Card:
-    """T1: as much of each as lets all of them fit; where even the least does not, the others are on another page."""
+    """T1: as much of each as lets all of them fit; where even the least does not, the others are on
+    another page."""
     shelves = list(profile_state.ranked_catalog.categories.values())[offset:]
-    version, total = profile_state.ranked_catalog.version, len(profile_state.ranked_catalog.categories)
+    version = profile_state.ranked_catalog.version
+    total = len(profile_state.ranked_catalog.categories)
     path = f"{V1}/tools/categories?offset={offset + len(shelves)}&version={version}"
-    around: Card = {"categories": [], "total_count": total, "left_out": total, "next": path, "version": version}
+    around: Card = {
+        "categories": [],
+        "total_count": total,
+        "left_out": total,
+        "next": path,
+        "version": version,
+    }
     left = compute_remaining_tokens(CATEGORIES_TOKENS, to_json_text(around))
     cards: list[Card] = []
     for detail in (5, 3, 1, 0):
-        cards = take_fitting_cards((_render_category_summary(shelf, detail) for shelf in shelves), left)
+        cards = take_fitting_cards(
+            (_render_category_summary(shelf, detail) for shelf in shelves), left
+        )
         if len(cards) == len(shelves):
             break
     body: Card = {"categories": cards, "total_count": total}
@@ -81,37 +100,49 @@ def render_categories(profile_state: ProfileState, offset: int = 0) -> Card:
 
 def _render_category_summary(shelf: RankedCategory, detail: int) -> Card:
     card = make_category_card(shelf, detail)
-    return card if detail else {key: card[key] for key in _BRIEF_KEYS}
+    if detail:
+        return card
+    return {key: card[key] for key in _BRIEF_KEYS}
 
 
-def make_category_list(profile_state: ProfileState, shelf: RankedCategory, page_request: PageRequest) -> PagedList:
+def make_category_list(
+    profile_state: ProfileState, shelf: RankedCategory, page_request: PageRequest
+) -> PagedList:
     """The list that T2 is."""
     path = f"{V1}/tools/category/{quote_path_segment(shelf.category.key)}"
     return PagedList(path, profile_state.ranked_catalog.version, {"page_size": page_request.size})
 
 
-def render_category_page(profile_state: ProfileState, shelf: RankedCategory, page_request: PageRequest) -> Card:
+def render_category_page(
+    profile_state: ProfileState, shelf: RankedCategory, page_request: PageRequest
+) -> Card:
     """T2."""
     head = {"category": shelf.category.key, "title": shelf.category.title}
     listing = make_category_list(profile_state, shelf, page_request)
     return render_list_page(
-        "tools", shelf.tools, lambda tool: look_up_tool_card(profile_state, tool), page_request, listing, head
+        "tools",
+        shelf.tools,
+        lambda tool: look_up_tool_card(profile_state, tool),
+        page_request,
+        listing,
+        head,
     )
 
 
 def build_tool_path(tool: Tool) -> str:
     """The address of T3."""
     # `tools/category/…` is T2: a server of that name is known by another spelling.
-    server = "Category" if tool.server == "category" else tool.server
+    if tool.server == "category":
+        server = "Category"
+    else:
+        server = tool.server
     return f"{V1}/tools/{quote_path_segment(server)}/{quote_path_segment(tool.name)}"
 
 
 def render_tool_details(profile_state: ProfileState, tool: Tool, tokens: int) -> Card:
     """T3: in the order in which a caller needs it."""
-    entry, standing = (
-        profile_state.snapshot.servers[tool.server],
-        profile_state.ranked_catalog.get_standing(tool.address),
-    )
+    entry = profile_state.snapshot.servers[tool.server]
+    standing = profile_state.ranked_catalog.get_standing(tool.address)
     state = profile_state.get_server_states().get(tool.server)
     always: Card = {
         "tool": sanitize_text(tool.address),
@@ -136,10 +167,13 @@ def render_tool_details(profile_state: ProfileState, tool: Tool, tokens: int) ->
         "output_schema": tool.definition.get("outputSchema"),
         "more": {key: value for key, value in tool.definition.items() if key not in _RENDERED_KEYS},
     }
-    body = fit_parts(always, parts, tokens, f"{build_tool_path(tool)}?max_tokens={UNLIMITED_TOKENS}")
+    body = fit_parts(
+        always, parts, tokens, f"{build_tool_path(tool)}?max_tokens={UNLIMITED_TOKENS}"
+    )
     if "schema" not in body:
         body |= {
             "params": render_signature(tool),
-            "summary": extract_first_sentence(tool.description) or extract_first_sentence(tool.title),
+            "summary": extract_first_sentence(tool.description)
+            or extract_first_sentence(tool.title),
         }
     return body

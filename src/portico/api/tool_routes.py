@@ -6,9 +6,22 @@ from fastapi import APIRouter, Query, Request, Response
 
 from portico.api import models, tiers
 from portico.api.pagination import PagedList
-from portico.api.params import BudgetParams, NameInPath, NoParams, OffsetParams, PageParams, ToolFilters
+from portico.api.params import (
+    BudgetParams,
+    NameInPath,
+    NoParams,
+    OffsetParams,
+    PageParams,
+    ToolFilters,
+)
 from portico.api.problems import InvalidRequest
-from portico.api.response_cache import HOUR_S, REVALIDATE, ResponseCache, make_response, make_uncached_response
+from portico.api.response_cache import (
+    HOUR_S,
+    REVALIDATE,
+    ResponseCache,
+    make_response,
+    make_uncached_response,
+)
 from portico.api.tiers import V1
 from portico.api.tool_search import ApiToolSearch
 from portico.catalog.snapshot import Snapshot
@@ -17,25 +30,36 @@ from portico.errors import UnknownName
 from portico.meta_tools.search_request import SearchRequest
 from portico.profiles.profile_state import ProfileState
 
-HOT_S, CATEGORIES_S, CATEGORY_S, TOOL_S = HOUR_S, 6 * HOUR_S, HOUR_S, 300
+HOT_S = HOUR_S
+CATEGORIES_S = 6 * HOUR_S
+CATEGORY_S = HOUR_S
+TOOL_S = 300
 CACHE_WHILE_LISTING = "private, no-cache"
-"""While a server has not been listed yet, what there is now is not what there will be in a moment."""
+"""While a server has not been listed yet, what there is now is not what there will be in a moment.
+"""
 NOT_FOUND_RESPONSE: dict[int | str, dict[str, Any]] = {
     404: {"description": "It is not here; the nearest names are given."}
 }
-STALE_RESPONSE: dict[int | str, dict[str, Any]] = {409: {"description": "The list has changed since its first page."}}
+STALE_RESPONSE: dict[int | str, dict[str, Any]] = {
+    409: {"description": "The list has changed since its first page."}
+}
 
 
-def tool_routes(profile_state: ProfileState, tool_search: ApiToolSearch, response_cache: ResponseCache) -> APIRouter:
+def tool_routes(
+    profile_state: ProfileState, tool_search: ApiToolSearch, response_cache: ResponseCache
+) -> APIRouter:
     """`/tools/…`."""
     router = APIRouter(tags=["tools"])
     kept = _TierCacheControl(profile_state).build_header
 
     @router.get("/tools/hot", response_model=models.HotTools, summary="T0: the tools to start with")
     async def list_hot_tools(request: Request, _: Annotated[NoParams, Query()]) -> Response:
-        """Pinned tools, then those that use has shown to matter; while nothing was used, one of each server."""
+        """Pinned tools, then those that use has shown to matter; while nothing was used, one of
+        each server."""
         body = response_cache.get_or_render(
-            ("hot", profile_state.ranked_catalog.version), HOT_S, lambda: tiers.render_hot_tools(profile_state)
+            ("hot", profile_state.ranked_catalog.version),
+            HOT_S,
+            lambda: tiers.render_hot_tools(profile_state),
         )
         return make_response(request, body, kept(HOT_S))
 
@@ -45,9 +69,13 @@ def tool_routes(profile_state: ProfileState, tool_search: ApiToolSearch, respons
         summary="T1: the kinds of tools",
         responses=STALE_RESPONSE,
     )
-    async def list_categories(request: Request, params: Annotated[OffsetParams, Query()]) -> Response:
+    async def list_categories(
+        request: Request, params: Annotated[OffsetParams, Query()]
+    ) -> Response:
         """Every category with how much is in it and what stands for it, the largest first."""
-        PagedList(f"{V1}/tools/categories", profile_state.ranked_catalog.version, {}).check_version(params.version)
+        PagedList(f"{V1}/tools/categories", profile_state.ranked_catalog.version, {}).check_version(
+            params.version
+        )
         key = ("categories", profile_state.ranked_catalog.version, params.offset)
         body = response_cache.get_or_render(
             key, CATEGORIES_S, lambda: tiers.render_categories(profile_state, params.offset)
@@ -65,10 +93,19 @@ def tool_routes(profile_state: ProfileState, tool_search: ApiToolSearch, respons
     ) -> Response:
         """A line for each, hottest first."""
         shelf = profile_state.ranked_catalog.find_category(name)
-        tiers.make_category_list(profile_state, shelf, params.page_request).check_version(params.version)
-        key = ("category", profile_state.ranked_catalog.version, shelf.category.key, params.page_request)
+        tiers.make_category_list(profile_state, shelf, params.page_request).check_version(
+            params.version
+        )
+        key = (
+            "category",
+            profile_state.ranked_catalog.version,
+            shelf.category.key,
+            params.page_request,
+        )
         body = response_cache.get_or_render(
-            key, CATEGORY_S, lambda: tiers.render_category_page(profile_state, shelf, params.page_request)
+            key,
+            CATEGORY_S,
+            lambda: tiers.render_category_page(profile_state, shelf, params.page_request),
         )
         return make_response(request, body, kept(CATEGORY_S))
 
@@ -79,13 +116,18 @@ def tool_routes(profile_state: ProfileState, tool_search: ApiToolSearch, respons
         responses=NOT_FOUND_RESPONSE,
     )
     async def get_tool(
-        request: Request, server: NameInPath, tool: NameInPath, params: Annotated[BudgetParams, Query()]
+        request: Request,
+        server: NameInPath,
+        tool: NameInPath,
+        params: Annotated[BudgetParams, Query()],
     ) -> Response:
         """Its typed form, then everything else that is known of it, as far as it fits."""
         found = await _find_tool(profile_state.snapshot, server, tool)
         # All that the answer is made from, so that it is new whenever one of them is.
-        entry, state = profile_state.snapshot.servers[found.server], profile_state.get_server_states().get(found.server)
-        use, version = profile_state.get_statistics(found.address), profile_state.ranked_catalog.version
+        entry = profile_state.snapshot.servers[found.server]
+        state = profile_state.get_server_states().get(found.server)
+        use = profile_state.get_statistics(found.address)
+        version = profile_state.ranked_catalog.version
         key = ("tool", version, found, entry.listed_at, state, use, params.max_tokens)
         body = response_cache.get_or_render(
             key, TOOL_S, lambda: tiers.render_tool_details(profile_state, found, params.max_tokens)
@@ -99,7 +141,8 @@ def tool_routes(profile_state: ProfileState, tool_search: ApiToolSearch, respons
         responses=STALE_RESPONSE,
     )
     async def find_tools(params: Annotated[ToolFilters, Query()]) -> Response:
-        """With a query: ranked as for agents. Without: all tools, hottest first. Unknown names in filters are a 422."""
+        """With a query: ranked as for agents. Without: all tools, hottest first. Unknown names in
+        filters are a 422."""
         given = params.model_dump(exclude={"page", "offset", "max_tokens", "version"})
         listing = PagedList(f"{V1}/tools", profile_state.ranked_catalog.version, given)
         listing.check_version(params.version)
@@ -113,7 +156,9 @@ def tool_routes(profile_state: ProfileState, tool_search: ApiToolSearch, respons
             category=params.category,
         )
         try:
-            return make_uncached_response(await tool_search.find_page(question, params.page_request, listing))
+            return make_uncached_response(
+                await tool_search.find_page(question, params.page_request, listing)
+            )
         except UnknownName as error:
             raise InvalidRequest(error) from error
 
@@ -121,7 +166,8 @@ def tool_routes(profile_state: ProfileState, tool_search: ApiToolSearch, respons
 
 
 class _TierCacheControl:
-    """How long clients may keep a tier: not while servers are on their first start, for their tools will join it."""
+    """How long clients may keep a tier: not while servers are on their first start, for their tools
+    will join it."""
 
     def __init__(self, profile_state: ProfileState) -> None:
         self._profile_state = profile_state
@@ -133,14 +179,20 @@ class _TierCacheControl:
         snapshot = self._profile_state.snapshot
         if snapshot is not self._seen_snapshot:
             self._seen_snapshot = snapshot
-            self._unlisted = tuple(name for name, entry in snapshot.servers.items() if not entry.is_listed)
-        return (
-            CACHE_WHILE_LISTING if self._unlisted and self._has_starting_server() else f"private, max-age={max_age_s}"
-        )
+            self._unlisted = tuple(
+                name for name, entry in snapshot.servers.items() if not entry.is_listed
+            )
+        if self._unlisted and self._has_starting_server():
+            return CACHE_WHILE_LISTING
+        return f"private, max-age={max_age_s}"
 
     def _has_starting_server(self) -> bool:
         states = self._profile_state.get_server_states()
-        return any(states[name].state in ("configured", "starting") for name in self._unlisted if name in states)
+        return any(
+            states[name].state in ("configured", "starting")
+            for name in self._unlisted
+            if name in states
+        )
 
 
 async def _find_tool(snapshot: Snapshot, server: str, name: str) -> Tool:

@@ -1,4 +1,5 @@
-"""Which tools a question finds: the ranking that agents get where something is looked for, else the hottest first."""
+"""Which tools a question finds: the ranking that agents get where something is looked for, else the
+hottest first."""
 
 import time
 from collections.abc import Sequence
@@ -40,15 +41,22 @@ class ApiToolSearch:
     profile_state: ProfileState
     search_service: SearchService
 
-    async def find_page(self, request: SearchRequest, page_request: PageRequest, listing: PagedList) -> Card:
-        """A page of the tools that a question finds; raises UnknownName for a filter's name that is not here."""
+    async def find_page(
+        self, request: SearchRequest, page_request: PageRequest, listing: PagedList
+    ) -> Card:
+        """A page of the tools that a question finds; raises UnknownName for a filter's name that is
+        not here."""
         if request.query:
             return await self._rank(request, page_request, listing)
         return self._list_filtered(request, page_request, listing)
 
-    async def _rank(self, request: SearchRequest, page_request: PageRequest, listing: PagedList) -> Card:
+    async def _rank(
+        self, request: SearchRequest, page_request: PageRequest, listing: PagedList
+    ) -> Card:
         started = time.perf_counter()
-        vector, search = await self.search_service.prepare_search(self.profile_state.snapshot, request, REST_CALLER)
+        vector, search = await self.search_service.prepare_search(
+            self.profile_state.snapshot, request, REST_CALLER
+        )
         if self.profile_state.usage_data is not None:
             # The figures that the answer shows, so that no tool passes with one that it should not.
             search = replace(search, facts=self.profile_state.usage_data.tool_usage.facts)
@@ -60,20 +68,37 @@ class ApiToolSearch:
             bus.publish(ToolsFound(request.query, found, REST_CALLER, vector))
         return body
 
-    def _list_filtered(self, request: SearchRequest, page_request: PageRequest, listing: PagedList) -> Card:
-        filters, head = request.build_filters(self.profile_state.snapshot), Card()
+    def _list_filtered(
+        self, request: SearchRequest, page_request: PageRequest, listing: PagedList
+    ) -> Card:
+        filters = request.build_filters(self.profile_state.snapshot)
+        head = Card()
         tools = _select_hottest_first(self.profile_state.ranked_catalog, filters)
         if filters.tags:
             wanted = set(map(str.casefold, filters.tags))
-            tools = [tool for tool in tools if not wanted.isdisjoint(map(str.casefold, self._collect_tags(tool)))]
+            tools = [
+                tool
+                for tool in tools
+                if not wanted.isdisjoint(map(str.casefold, self._collect_tags(tool)))
+            ]
         if filters.max_latency_ms is not None or filters.min_success_rate is not None:
             used = self.profile_state.statistics_by_tool
-            head = {} if used else {"note": search_page.UNMEASURED_NOTE}
+            if used:
+                head = {}
+            else:
+                head = {"note": search_page.UNMEASURED_NOTE}
             tools = [
-                tool for tool in tools if (use := used.get(tool.address)) is None or _is_within_filters(use, filters)
+                tool
+                for tool in tools
+                if (use := used.get(tool.address)) is None or _is_within_filters(use, filters)
             ]
         return render_list_page(
-            "tools", tools, lambda tool: look_up_tool_card(self.profile_state, tool), page_request, listing, head
+            "tools",
+            tools,
+            lambda tool: look_up_tool_card(self.profile_state, tool),
+            page_request,
+            listing,
+            head,
         )
 
     def _collect_tags(self, tool: Tool) -> tuple[str, ...]:
@@ -81,15 +106,29 @@ class ApiToolSearch:
 
 
 def _render_search_page(
-    profile_state: ProfileState, search: PreparedSearch, page_request: PageRequest, listing: PagedList
+    profile_state: ProfileState,
+    search: PreparedSearch,
+    page_request: PageRequest,
+    listing: PagedList,
 ) -> tuple[Card, tuple[str, ...]]:
     page = search_page.rank_page(search, page_request.size, page_request.start)
     ranking = page.ranking
-    head: Card = {"fit": "none" if ranking.is_weak or not ranking.total else "unsure" if ranking.is_unsure else "good"}
-    told = detect_no_match(search, ranking, tuple(name for hit in page.hits for name in (hit.id, *hit.duplicates)))
+    head: Card = {
+        "fit": "none"
+        if ranking.is_weak or not ranking.total
+        else "unsure"
+        if ranking.is_unsure
+        else "good"
+    }
+    told = detect_no_match(
+        search, ranking, tuple(name for hit in page.hits for name in (hit.id, *hit.duplicates))
+    )
     if told is not None:
         near = [
-            {"server": one.name, "description": to_short_line(one.description, _MAX_DESCRIPTION_TOKENS)}
+            {
+                "server": one.name,
+                "description": to_short_line(one.description, _MAX_DESCRIPTION_TOKENS),
+            }
             for one in told.servers
         ]
         head |= {
@@ -122,30 +161,46 @@ def _render_search_page(
     def render_hit(position: int) -> Card:
         hit = page.hits[position]
         twins = [sanitize_text(name) for name in hit.duplicates[:_MAX_TWINS]]
-        return {**look_up_tool_card(profile_state, search.snapshot.tools[hit.id]), **({"also": twins} if twins else {})}
+        return {
+            **look_up_tool_card(profile_state, search.snapshot.tools[hit.id]),
+            **({"also": twins} if twins else {}),
+        }
 
     cards = take_fitting_cards(map(render_hit, range(len(page.hits))), left)
     body: Card = {"tools": cards, **head, "pagination": where}
     found = tuple(name for hit in page.hits[: len(cards)] for name in (hit.id, *hit.duplicates))
     return add_continuation(
-        body, page_request, listing, len(cards), len(page.hits), page.has_more(len(cards)) and bool(cards)
+        body,
+        page_request,
+        listing,
+        len(cards),
+        len(page.hits),
+        page.has_more(len(cards)) and bool(cards),
     ), found
 
 
 def _select_hottest_first(shelves: RankedCatalog, filters: SearchFilters) -> Sequence[Tool]:
-    """The tools of the server or the category, or all; the narrowest list that is already in order is read."""
+    """The tools of the server or the category, or all; the narrowest list that is already in order
+    is read."""
     if filters.groups:
         tools = [tool for name in filters.groups for tool in shelves.list_server_tools(name)]
         wanted = set(filters.categories)
         category = shelves.snapshot.get_category
-        return [tool for tool in tools if category(tool.address) in wanted] if wanted else tools
+        if wanted:
+            return [tool for tool in tools if category(tool.address) in wanted]
+        return tools
     if filters.categories:
         return [
-            tool for key in filters.categories if key in shelves.categories for tool in shelves.categories[key].tools
+            tool
+            for key in filters.categories
+            if key in shelves.categories
+            for tool in shelves.categories[key].tools
         ]
     return shelves.all_tools
 
 
 def _is_within_filters(statistics: Statistics, filters: SearchFilters) -> bool:
     quick = filters.max_latency_ms is None or statistics.p50_ms <= filters.max_latency_ms
-    return quick and (filters.min_success_rate is None or statistics.success_rate >= filters.min_success_rate)
+    return quick and (
+        filters.min_success_rate is None or statistics.success_rate >= filters.min_success_rate
+    )

@@ -9,7 +9,14 @@ changes      what differs between two configurations, and what there is to do ab
 """
 
 from portico.app.config_diff import ConfigChange
-from portico.app.data_files import HABITS_FILE, INDEX_FILE, MANIFEST_FILE, RECORD_FILE, RESULTS_FOLDER, VECTOR_FILE
+from portico.app.data_files import (
+    HABITS_FILE,
+    INDEX_FILE,
+    MANIFEST_FILE,
+    RECORD_FILE,
+    RESULTS_FOLDER,
+    VECTOR_FILE,
+)
 from portico.app.gateway import GatewayRuntime
 
 __all__ = [

@@ -30,7 +30,8 @@ RECONNECT_FIELDS = frozenset(
         "roots",
     }
 )
-"""What a conversation with a server was begun with: where one of these is another, it has to begin anew."""
+"""What a conversation with a server was begun with: where one of these is another, it has to begin
+anew."""
 _VIEW_FIELDS = ("exposure", "prefix", "intent", "top_k", "metatools", "profiles", "budgets", "pins")
 """What decides how the house looks to its clients."""
 _LIVE_SETTINGS = frozenset(
@@ -68,7 +69,8 @@ class ConfigChange:
     restarted: tuple[str, ...] = ()
     """Servers that are reached otherwise, or are others, than before."""
     adjusted: tuple[str, ...] = ()
-    """Servers that stay as they are, while what is made of them differs: names, limits, timeouts."""
+    """Servers that stay as they are, while what is made of them differs: names, limits, timeouts.
+    """
     has_view_changes: bool = False
     """What clients see may be another."""
     applied_settings: tuple[str, ...] = ()
@@ -92,7 +94,10 @@ class ConfigChange:
             )
             if names
         ]
-        return "; ".join([*told, *(["what clients see"] if self.has_view_changes else [])]) or "nothing"
+        return (
+            "; ".join([*told, *(["what clients see"] if self.has_view_changes else [])])
+            or "nothing"
+        )
 
 
 NO_CHANGE = ConfigChange()
@@ -100,9 +105,12 @@ NO_CHANGE = ConfigChange()
 
 def diff_configs(before: Config, after: Config) -> ConfigChange:
     """What there is to do so that a gateway that runs on `before` runs on `after`."""
-    old, new = get_enabled_servers(before), get_enabled_servers(after)
+    old = get_enabled_servers(before)
+    new = get_enabled_servers(after)
     both = [name for name in new if name in old]
-    differing = {name: set(_list_differing_fields(old[name], new[name])) - {"written"} for name in both}
+    differing = {
+        name: set(_list_differing_fields(old[name], new[name])) - {"written"} for name in both
+    }
     restarted = tuple(name for name in both if differing[name] & RECONNECT_FIELDS)
     settings = tuple(_list_changed_settings(before, after))
     return ConfigChange(
@@ -122,16 +130,24 @@ def get_enabled_servers(config: Config) -> Mapping[str, BackendConfig]:
 
 
 def _list_differing_fields(before: BackendConfig, after: BackendConfig) -> Iterable[str]:
-    return (key for key in BackendConfig.model_fields if getattr(before, key) != getattr(after, key))
+    return (
+        key for key in BackendConfig.model_fields if getattr(before, key) != getattr(after, key)
+    )
 
 
 def _list_changed_settings(before: Config, after: Config) -> Iterable[str]:
     """Those of the whole house that differ, in the words of the file."""
     for key in Config.model_fields:
-        if key in _IGNORED_KEYS or key in _VIEW_FIELDS or (old := getattr(before, key)) == (new := getattr(after, key)):
+        if (
+            key in _IGNORED_KEYS
+            or key in _VIEW_FIELDS
+            or (old := getattr(before, key)) == (new := getattr(after, key))
+        ):
             continue
         parts = getattr(type(old), "model_fields", None)
         if parts is None or type(old) is not type(new):
             yield key
         else:
-            yield from (f"{key}.{part}" for part in parts if getattr(old, part) != getattr(new, part))
+            yield from (
+                f"{key}.{part}" for part in parts if getattr(old, part) != getattr(new, part)
+            )

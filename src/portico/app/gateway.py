@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from portico.app.audit_log import open_audit_log
 from portico.app.config_diff import ConfigChange, diff_configs, get_enabled_servers
-from portico.app.data_files import HABITS_FILE, INDEX_FILE, MANIFEST_FILE, RECORD_FILE, RESULTS_FOLDER, VECTOR_FILE
+from portico.app.data_files import (
+    HABITS_FILE,
+    INDEX_FILE,
+    MANIFEST_FILE,
+    RECORD_FILE,
+    RESULTS_FOLDER,
+    VECTOR_FILE,
+)
 from portico.app.profile_settings import build_profile_settings
 from portico.app.server_registry import ServerRegistry, make_sources
 from portico.app.warmup import ServerWarmup
@@ -25,7 +32,14 @@ from portico.catalog.heap import trim_heap
 from portico.catalog.replication import CatalogReplication
 from portico.catalog.sync import Catalog
 from portico.config import Config
-from portico.events import ConfigApplied, ConfigRejected, Event, EventBus, StandingsChanged, UpstreamReady
+from portico.events import (
+    ConfigApplied,
+    ConfigRejected,
+    Event,
+    EventBus,
+    StandingsChanged,
+    UpstreamReady,
+)
 from portico.meta_tools.runtimes import Runtimes
 from portico.profiles.listing_cost_counter import ListingCostCounter
 from portico.profiles.view import ProfileView
@@ -61,9 +75,11 @@ logger = logging.getLogger(__name__)
 
 MAINTENANCE_INTERVAL_S = 15.0
 ENCODER_LOAD_DELAY_S = 2.0
-"""How long after its start the gateway reads the encoder's model, so that the first greeting is not held up by it."""
+"""How long after its start the gateway reads the encoder's model, so that the first greeting is not
+held up by it."""
 RECORD_OPEN_DELAY_S = 1.0
-"""How long after its start the gateway opens the record, for the same reason; a call has it opened at once."""
+"""How long after its start the gateway opens the record, for the same reason; a call has it opened
+at once."""
 CANCEL_GRACE_S = 1.0
 """How long callers may take to hear that their calls were cut off at the end."""
 TOKEN_COUNT_WAIT_S = 0.5
@@ -76,7 +92,11 @@ class GatewayRuntime:
     """One running Portico."""
 
     def __init__(
-        self, config: Config, *, backends: Mapping[str, Backend] | None = None, manifests: ManifestStore | None = None
+        self,
+        config: Config,
+        *,
+        backends: Mapping[str, Backend] | None = None,
+        manifests: ManifestStore | None = None,
     ) -> None:
         """`backends` adds servers that are objects rather than configuration; `manifests` replaces the file on disk."""
         self.config = config
@@ -91,20 +111,35 @@ class GatewayRuntime:
             index_file=IndexFile(config.data_dir / INDEX_FILE if manifests is None else None),
             embeddings=Embeddings(
                 shipped_encoder(),
-                VectorFile(config.data_dir / VECTOR_FILE if manifests is None else None, VECTOR_WIDTH),
+                VectorFile(
+                    config.data_dir / VECTOR_FILE if manifests is None else None, VECTOR_WIDTH
+                ),
             ),
         )
         self.catalog.load()
         self._mask = ErrorMask(lambda: self.config)
-        remembered = config.data_dir if manifests is None else None
+        if manifests is None:
+            remembered = config.data_dir
+        else:
+            remembered = None
         self._servers = ServerRegistry(
-            config.limits, self._given_backends, self.catalog, self.bus, self._guard, self._mask, remembered
+            config.limits,
+            self._given_backends,
+            self.catalog,
+            self.bus,
+            self._guard,
+            self._mask,
+            remembered,
         )
         for name, server in get_enabled_servers(config).items():
             self._servers.add(name, server)
-        self.upstreams, self._syncs = self._servers.upstreams, self._servers.syncs
+        self.upstreams = self._servers.upstreams
+        self._syncs = self._servers.syncs
         self._warmup = ServerWarmup(self._servers, self.bus, config.limits.start_concurrency)
-        url = config.database_url.get_secret_value() if config.database_url is not None else None
+        if config.database_url is not None:
+            url = config.database_url.get_secret_value()
+        else:
+            url = None
         self.store = GatewayStore(url, config.data_dir / RECORD_FILE if manifests is None else None)
         self._pipeline = CallServices.create(
             get_enabled_servers(config),
@@ -114,21 +149,38 @@ class GatewayRuntime:
             self.store,
             self.bus,
             max_call_s=float(config.limits.call_s),
-            audit=open_audit_log(config) if manifests is None or config.audit.file is not None else None,
+            audit=open_audit_log(config)
+            if manifests is None or config.audit.file is not None
+            else None,
         )
         self.calls = self._pipeline.calls
-        results = config.data_dir / RESULTS_FOLDER if manifests is None else None
+        if manifests is None:
+            results = config.data_dir / RESULTS_FOLDER
+        else:
+            results = None
         self._result_services = ResultServices.create(results, config.results, count_tokens, cursor)
         learning = config.learning
-        keeping = LearningLimits(learning.half_life_days * 86_400, learning.max_followed, learning.max_together)
-        self._habits = LearningStore(config.data_dir / HABITS_FILE if manifests is None else None, keeping)
+        keeping = LearningLimits(
+            learning.half_life_days * 86_400, learning.max_followed, learning.max_together
+        )
+        self._habits = LearningStore(
+            config.data_dir / HABITS_FILE if manifests is None else None, keeping
+        )
         self.learner = Learner(learning.scope, self._habits, self.bus)
-        self._runtimes = Runtimes(self.calls, self._pipeline.shapes, config, self.learner, self.store, self.bus)
+        self._runtimes = Runtimes(
+            self.calls, self._pipeline.shapes, config, self.learner, self.store, self.bus
+        )
         self._listing_cost_counter = ListingCostCounter(self.catalog, self.bus)
-        self.usage_data, self._usage_recorder = self._make_usage_services(origin := secrets.token_hex(8))
-        self._catalog_replication = CatalogReplication(self.catalog, self._manifests, self.store, origin=origin)
+        self.usage_data, self._usage_recorder = self._make_usage_services(
+            origin := secrets.token_hex(8)
+        )
+        self._catalog_replication = CatalogReplication(
+            self.catalog, self._manifests, self.store, origin=origin
+        )
         self._catalog_replication.on_adopted = self._on_catalog_adopted
-        self._catalog_replication.on_tiers_changed = lambda: self._start_task(self._usage_recorder.reload())
+        self._catalog_replication.on_tiers_changed = lambda: self._start_task(
+            self._usage_recorder.reload()
+        )
         self._endpoints: dict[str, ProfileEndpoint] = {}
         self._admission = AdmissionControl(config.limits)
         self._pending_requests = PendingRequests(config.limits.question_s, config.limits.questions)
@@ -172,12 +224,16 @@ class GatewayRuntime:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
     def ensure_monitoring(self) -> "GatewayMonitoring":
-        """What a platform asks of it: its figures, which are counted from now on, and whether it may be sent work."""
+        """What a platform asks of it: its figures, which are counted from now on, and whether it
+        may be sent work."""
         if self._monitoring is None:
             from portico.app.monitoring import GatewayMonitoring  # nobody asks a gateway on stdio
 
@@ -194,13 +250,16 @@ class GatewayRuntime:
                 admission=self._admission,
                 is_listed=lambda: self._warmup.is_done,
                 get_config_problem=lambda: self.config_problem,
-                get_audit_problem=lambda: self.calls.audit.problem if self.calls.audit is not None else "",
+                get_audit_problem=lambda: (
+                    self.calls.audit.problem if self.calls.audit is not None else ""
+                ),
             )
             self._start_task(self._monitoring.metrics.measure_lag())
         return self._monitoring
 
     async def drain(self) -> None:
-        """Begin nothing more, and let calls that are under way end, but not for longer than `limits.drain_s`."""
+        """Begin nothing more, and let calls that are under way end, but not for longer than
+        `limits.drain_s`."""
         if self._monitoring is not None:
             self._monitoring.readiness.drain()
         if not await self._admission.drain(self.config.limits.drain_s):
@@ -242,18 +301,23 @@ class GatewayRuntime:
     # --- another configuration
 
     async def apply(self, config: Config) -> ConfigChange:
-        """Go by another configuration from now on: only what it changes is touched, and calls under way end as begun.
+        """Go by another configuration from now on: only what it changes is touched, and calls under
+        way end as begun.
 
-        Settings that only a new start can take (where it listens, where it keeps things) are named in the answer.
+        Settings that only a new start can take (where it listens, where it keeps things) are named
+        in the answer.
         """
         async with self._apply_lock:
             change = diff_configs(self.config, config)
             self.config_problem = ""
             if not change:
                 return change
-            before, servers, now = self.config, self._servers, get_enabled_servers(config)
+            before = self.config
+            servers = self._servers
+            now = get_enabled_servers(config)
             await self.catalog.configure(make_sources(config, self._given_backends))
-            # Nothing is awaited from here until all rooms go by the new one: no call finds half of it.
+            # Nothing is awaited from here until all rooms go by the new one: no call finds half of
+            # it.
             self.config = config
             self._mask.reset(before)
             for name in (*change.removed, *change.restarted):
@@ -301,13 +365,21 @@ class GatewayRuntime:
                 self._runtimes,
             )
             self._endpoints[key] = ProfileEndpoint(
-                view, self.upstreams, self.bus, self._subscription_registry, self._admission, self._pending_requests
+                view,
+                self.upstreams,
+                self.bus,
+                self._subscription_registry,
+                self._admission,
+                self._pending_requests,
             )
         return self._endpoints[key]
 
     def get_endpoints(self) -> dict[str, ProfileEndpoint]:
         """Every door: the default one under the empty name, and one per profile."""
-        return {"": self.get_endpoint(), **{name: self.get_endpoint(name) for name in self.config.profiles}}
+        return {
+            "": self.get_endpoint(),
+            **{name: self.get_endpoint(name) for name in self.config.profiles},
+        }
 
     def list_statuses(self) -> list[UpstreamStatus]:
         """Every server's state."""
@@ -317,19 +389,28 @@ class GatewayRuntime:
         """Wait until every server whose offer was unknown has been listed or has failed."""
         await self._warmup.wait_until_listed()
 
-    async def refresh(self, servers: Iterable[str] | None = None, on_done: Callable[[str], None] | None = None) -> None:
+    async def refresh(
+        self, servers: Iterable[str] | None = None, on_done: Callable[[str], None] | None = None
+    ) -> None:
         """Ask these servers (default: all) anew; `heard` is told each name as it is done."""
-        await self._warmup.start_and_list(list(servers if servers is not None else self.upstreams), on_done)
+        await self._warmup.start_and_list(
+            list(servers if servers is not None else self.upstreams), on_done
+        )
 
     async def _start_servers(self) -> None:
-        if self.store.is_shared and any(upstream.state == "configured" for upstream in self.upstreams.values()):
+        if self.store.is_shared and any(
+            upstream.state == "configured" for upstream in self.upstreams.values()
+        ):
             # Another gateway may have listed them: then they need not be started to be known.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._catalog_replication.caught_up.wait(), SHARED_CATALOG_WAIT_S)
+                await asyncio.wait_for(
+                    self._catalog_replication.caught_up.wait(), SHARED_CATALOG_WAIT_S
+                )
         await self._warmup.start_and_list(self._select_servers_to_start(self.upstreams))
 
     def _select_servers_to_start(self, names: Iterable[str]) -> list[str]:
-        """Of these, the servers to start unasked: those that want it, those nothing is known of, those watched."""
+        """Of these, the servers to start unasked: those that want it, those nothing is known of,
+        those watched."""
         configured = self.config.servers
         return [
             name
@@ -340,7 +421,8 @@ class GatewayRuntime:
         ]
 
     async def _load_encoder(self) -> None:
-        """So that the first search need not, and tools known from last time have vectors even if nobody lists them."""
+        """So that the first search need not, and tools known from last time have vectors even if
+        nobody lists them."""
         await asyncio.sleep(ENCODER_LOAD_DELAY_S)
         index = self.catalog.snapshot.index
         if index.encoder is not None and len(index):
@@ -367,22 +449,27 @@ class GatewayRuntime:
             await asyncio.sleep(MAINTENANCE_INTERVAL_S)
 
     async def _maintain_server(self, name: str) -> None:
-        upstream, server, watchers = (
-            self.upstreams[name],
-            self.config.servers.get(name),
-            self._subscription_registry.list_session_ids(name),
-        )
+        upstream = self.upstreams[name]
+        server = self.config.servers.get(name)
+        watchers = self._subscription_registry.list_session_ids(name)
         self._syncs[name].refresh_if_expired()
         # Of what nothing is known, nothing can be called: nobody would ever start it again.
-        wanted = not self.catalog.snapshot.servers[name].is_listed or (server is not None and server.start == "boot")
+        wanted = not self.catalog.snapshot.servers[name].is_listed or (
+            server is not None and server.start == "boot"
+        )
         await upstream.maintain(restart_if_down=bool(watchers) or wanted)
-        if server is not None and server.idle_s and (upstream.backend.kind == "stdio" or upstream.isolated):
+        if (
+            server is not None
+            and server.idle_s
+            and (upstream.backend.kind == "stdio" or upstream.isolated)
+        ):
             await upstream.stop_if_idle(server.idle_s, watchers)
 
     # --- the record
 
     async def load_usage(self) -> None:
-        """Know what is on record, for a command that only looks; without a record, only what happened here."""
+        """Know what is on record, for a command that only looks; without a record, only what
+        happened here."""
         with contextlib.suppress(StoreUnavailable):
             await self.store.open()
             await self.usage_data.tool_usage.load()
@@ -409,12 +496,19 @@ class GatewayRuntime:
         )
 
     def _start_task(self, chore: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        self._tasks.add(task := asyncio.create_task(chore, name=chore.__name__.strip("_").replace("_", " ")))
+        self._tasks.add(
+            task := asyncio.create_task(chore, name=chore.__name__.strip("_").replace("_", " "))
+        )
         task.add_done_callback(self._tasks.discard)
         return task
 
     def _on_event(self, event: Event) -> None:
-        if not isinstance(event, UpstreamReady) or (upstream := self.upstreams.get(event.server)) is None:
+        if (
+            not isinstance(event, UpstreamReady)
+            or (upstream := self.upstreams.get(event.server)) is None
+        ):
             return
         if self._subscription_registry.list_subscriptions(event.server):
-            self._start_task(self._subscription_registry.resubscribe(upstream, MAINTENANCE_INTERVAL_S))
+            self._start_task(
+                self._subscription_registry.resubscribe(upstream, MAINTENANCE_INTERVAL_S)
+            )

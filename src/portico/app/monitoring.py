@@ -1,4 +1,5 @@
-"""What a platform asks of a gateway: its figures, read in its rooms, and whether it may be sent work."""
+"""What a platform asks of a gateway: its figures, read in its rooms, and whether it may be sent
+work."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -68,10 +69,13 @@ class GatewayMonitoring:
             admission=admission,
         )
         read = replace(
-            read, is_audit_usable=lambda: not get_audit_problem(), is_config_usable=lambda: not get_config_problem()
+            read,
+            is_audit_usable=lambda: not get_audit_problem(),
+            is_config_usable=lambda: not get_config_problem(),
         )
         return cls(
-            Metrics(bus, read), Readiness(is_listed, read.statuses, store, get_config_problem, get_audit_problem)
+            Metrics(bus, read),
+            Readiness(is_listed, read.statuses, store, get_config_problem, get_audit_problem),
         )
 
 
@@ -87,12 +91,15 @@ def make_metric_sources(
     get_endpoints: Callable[[], Iterable[ProfileEndpoint]],
     admission: AdmissionControl | None = None,
 ) -> MetricSources:
-    """Everything that a scrape looks at; `doors` are those that are open now, `admission` counts who is let in."""
+    """Everything that a scrape looks at; `doors` are those that are open now, `admission` counts
+    who is let in."""
     return MetricSources(
         statuses=lambda: [upstream.get_status() for _, upstream in sorted(upstreams.items())],
         tokens=lambda: ledger.process_total,
         catalog=_CatalogSizeCounter(catalog),
-        cache=lambda: CacheStatistics(cache.hits, cache.misses, StoredItems(len(cache), cache.size_bytes)),
+        cache=lambda: CacheStatistics(
+            cache.hits, cache.misses, StoredItems(len(cache), cache.size_bytes)
+        ),
         results=lambda: StoredItems(len(results), results.size_bytes),
         workers=lambda: runtimes.scripts.worker_counts,
         clients=lambda: _count_clients(get_endpoints()),
@@ -124,10 +131,13 @@ class _CatalogSizeCounter:
 
 
 def _count_clients(endpoints: Iterable[ProfileEndpoint]) -> Mapping[str, int]:
-    """A modern client over HTTP has no connection of its own: what is seen of it is that it listens."""
+    """A modern client over HTTP has no connection of its own: what is seen of it is that it
+    listens."""
     found = [door.sessions for door in endpoints]
     return {"legacy": sum(map(len, found)), "modern": sum(one.listener_count for one in found)}
 
 
 def _read_admission_load(admission: AdmissionControl) -> RequestLoad:
-    return RequestLoad(admission.limiter.running, admission.limiter.waiting, admission.rejected_count)
+    return RequestLoad(
+        admission.limiter.running, admission.limiter.waiting, admission.rejected_count
+    )

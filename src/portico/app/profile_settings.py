@@ -36,7 +36,9 @@ def build_profile_settings(config: Config, profile: str | None) -> ProfileSettin
 
 
 def _build_offer_rules(name: str, server: BackendConfig) -> OfferRules:
-    tools, resources, prompts = server.tools, server.resources, server.prompts
+    tools = server.tools
+    resources = server.resources
+    prompts = server.prompts
     return OfferRules(
         name,
         has_hidden_tools="*" not in tools.allow or bool(tools.deny),

@@ -13,9 +13,11 @@ _MAX_NAMED_SERVERS = 10
 
 
 class Readiness:
-    """Starting until every server was heard or the first questions wait no longer; serving until it is told to end.
+    """Starting until every server was heard or the first questions wait no longer; serving until it
+    is told to end.
 
-    A changed configuration starts servers too, and nobody is sent away for that: what serves does so until its end.
+    A changed configuration starts servers too, and nobody is sent away for that: what serves does
+    so until its end.
     """
 
     def __init__(
@@ -30,10 +32,14 @@ class Readiness:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`listed`: every server that starts with the gateway was heard, or failed. `refused`: why the configuration on
-        disk is not in use, if it is not. `unaudited`: why calls are not written down, if they are not.
+        disk is not in use, if it is not. `unaudited`: why calls are not written down, if they are
+        not.
         """
-        self._is_listed, self._list_statuses, self._store = is_listed, list_statuses, store
-        self._get_config_problem, self._get_audit_problem = get_config_problem, get_audit_problem
+        self._is_listed = is_listed
+        self._list_statuses = list_statuses
+        self._store = store
+        self._get_config_problem = get_config_problem
+        self._get_audit_problem = get_audit_problem
         self._clock = clock
         self._serving_by = clock() + start_timeout_s
         self._is_serving = False
@@ -44,23 +50,39 @@ class Readiness:
         self._is_draining = True
 
     def check_health(self) -> GatewayHealth:
-        """How it is now. None of the checks is required: without each of these, calls are answered all the same."""
+        """How it is now. None of the checks is required: without each of these, calls are answered
+        all the same."""
         return GatewayHealth(
             self._determine_phase(),
-            (self._check_servers(), self._check_record(), self._check_audit(), self._check_configuration()),
+            (
+                self._check_servers(),
+                self._check_record(),
+                self._check_audit(),
+                self._check_configuration(),
+            ),
         )
 
     def _determine_phase(self) -> Phase:
         if self._is_draining:
             return "draining"
-        self._is_serving = self._is_serving or self._is_listed() or self._clock() >= self._serving_by
-        return "serving" if self._is_serving else "starting"
+        self._is_serving = (
+            self._is_serving or self._is_listed() or self._clock() >= self._serving_by
+        )
+        if self._is_serving:
+            return "serving"
+        return "starting"
 
     def _check_servers(self) -> ReadinessCheck:
         every = list(self._list_statuses())
         bad = [status.name for status in every if status.state in TROUBLED_STATES]
-        more = f" and {len(bad) - _MAX_NAMED_SERVERS} more" if len(bad) > _MAX_NAMED_SERVERS else ""
-        told = f"{len(bad)} of {len(every)} cannot be used: {', '.join(bad[:_MAX_NAMED_SERVERS])}{more}" if bad else ""
+        if len(bad) > _MAX_NAMED_SERVERS:
+            more = f" and {len(bad) - _MAX_NAMED_SERVERS} more"
+        else:
+            more = ""
+        if bad:
+            told = f"{len(bad)} of {len(every)} cannot be used: {', '.join(bad[:_MAX_NAMED_SERVERS])}{more}"
+        else:
+            told = ""
         return ReadinessCheck("servers", not bad, told, required=False)
 
     def _check_record(self) -> ReadinessCheck:

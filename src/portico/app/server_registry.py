@@ -1,7 +1,8 @@
-"""The servers behind the gateway: made from their configuration, replaced when that changes, let go in peace.
+"""The servers behind the gateway: made from their configuration, replaced when that changes, let go
+in peace.
 
-Whoever has begun a call with a server that is replaced finishes it there: the old one goes when nobody is at work with
-it any more, or when its time is up.
+Whoever has begun a call with a server that is replaced finishes it there: the old one goes when
+nobody is at work with it any more, or when its time is up.
 """
 
 import asyncio
@@ -28,8 +29,12 @@ _GIVEN_BACKEND_CONFIG = BackendConfig(functions="given")
 
 def make_source(name: str, server: BackendConfig) -> ServerSource:
     """What the configuration says about a server's offer."""
-    title, description, tags = server.title, server.description, server.tags
-    return ServerSource(name, compute_fingerprint(server), title, description, tags, server.category, server.tools)
+    title = server.title
+    description = server.description
+    tags = server.tags
+    return ServerSource(
+        name, compute_fingerprint(server), title, description, tags, server.category, server.tools
+    )
 
 
 class ServerRegistry:
@@ -64,7 +69,9 @@ class ServerRegistry:
         """One more, or another in its place; nothing is started."""
         if name in self._given_backends:
             return
-        backend = make_backend(name, server, self._limits, self._guard, self._mask.mask_text, self._data_dir)
+        backend = make_backend(
+            name, server, self._limits, self._guard, self._mask.mask_text, self._data_dir
+        )
         self._register(name, backend, server)
 
     def adjust(self, name: str, server: BackendConfig) -> None:
@@ -77,7 +84,12 @@ class ServerRegistry:
 
     def _register(self, name: str, backend: Backend, server: BackendConfig) -> None:
         era = self._catalog.eras.get(name)
-        remembered: Era | None = "modern" if era == "modern" else "legacy" if era else None
+        if era == "modern":
+            remembered: Era | None = "modern"
+        elif era:
+            remembered = "legacy"
+        else:
+            remembered = None
         isolated = server.isolation == "session" and server is not _GIVEN_BACKEND_CONFIG
         upstream = Upstream(
             name,
@@ -105,7 +117,8 @@ class ServerRegistry:
         """Take one away; calls under way are given time to end."""
         if name in self._given_backends:
             return
-        upstream, sync = self.upstreams.pop(name), self.syncs.pop(name)
+        upstream = self.upstreams.pop(name)
+        sync = self.syncs.pop(name)
         going = asyncio.create_task(_retire(upstream, sync, drain_s), name=f"let {name} go")
         self._retire_tasks.add(going)
         going.add_done_callback(self._retire_tasks.discard)
@@ -114,9 +127,11 @@ class ServerRegistry:
         """Stop them all."""
         for going in self._retire_tasks:
             going.cancel()
-        # In this order, in one go: a server that gets ready in between would be listed by nobody's leave.
+        # In this order, in one go: a server that gets ready in between would be listed by nobody's
+        # leave.
         await asyncio.gather(
-            *(upstream.stop() for upstream in self.upstreams.values()), *(sync.close() for sync in self.syncs.values())
+            *(upstream.stop() for upstream in self.upstreams.values()),
+            *(sync.close() for sync in self.syncs.values()),
         )
         if self._retire_tasks:
             await asyncio.wait(self._retire_tasks)
@@ -134,5 +149,7 @@ async def _retire(upstream: Upstream, sync: ServerSync, drain_s: float) -> None:
 
 def make_sources(config: Config, given_backends: Iterable[str]) -> list[ServerSource]:
     """Every server's, of those that are not switched off."""
-    configured = [make_source(name, server) for name, server in config.servers.items() if not server.disabled]
+    configured = [
+        make_source(name, server) for name, server in config.servers.items() if not server.disabled
+    ]
     return [*configured, *(ServerSource(name, "given") for name in given_backends)]

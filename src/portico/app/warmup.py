@@ -1,4 +1,5 @@
-"""Which servers start with the gateway, and how long the first questions wait for servers nothing is known of."""
+"""Which servers start with the gateway, and how long the first questions wait for servers nothing
+is known of."""
 
 import asyncio
 import contextlib
@@ -29,7 +30,8 @@ class ServerWarmup:
         self._startup_task: asyncio.Task[None] | None = None
 
     def set_startup_task(self, task: "asyncio.Task[None]") -> None:
-        """The gateway has started, or goes by another configuration, and this task starts what starts with that."""
+        """The gateway has started, or goes by another configuration, and this task starts what
+        starts with that."""
         self._started_at = time.monotonic()
         self._startup_task = task
 
@@ -38,17 +40,23 @@ class ServerWarmup:
         """Whether all that starts unasked has been heard, or has failed."""
         return self._startup_task is not None and self._startup_task.done()
 
-    async def start_and_list(self, names: Iterable[str], on_done: Callable[[str], None] | None = None) -> None:
+    async def start_and_list(
+        self, names: Iterable[str], on_done: Callable[[str], None] | None = None
+    ) -> None:
         """Start and list these; `heard` is told each name as it is done."""
         gate = asyncio.Semaphore(self._concurrency)
 
         async def start_and_list_one(name: str) -> None:
             try:
-                # Only this crowd waits at the gate: a call to any of these servers starts it at once.
+                # Only this crowd waits at the gate: a call to any of these servers starts it at
+                # once.
                 async with gate:
-                    # A few servers that never answer must not keep the others outside until they are given up.
+                    # A few servers that never answer must not keep the others outside until they
+                    # are given up.
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._servers.upstreams[name].connect(), START_SLOT_S)
+                        await asyncio.wait_for(
+                            self._servers.upstreams[name].connect(), START_SLOT_S
+                        )
                 await self._servers.syncs[name].refresh()
             except PorticoError as error:
                 logger.info("%s was not started: %s", name, error.message)
@@ -67,7 +75,8 @@ class ServerWarmup:
             await asyncio.shield(self._startup_task)
 
     async def wait_for_first_listing(self, is_enough: Callable[[], bool]) -> None:
-        """Wait for servers nothing is known of, but not long: one that never answers must not hold up the others."""
+        """Wait for servers nothing is known of, but not long: one that never answers must not hold
+        up the others."""
         patience = self._started_at + FIRST_LISTING_S - time.monotonic()
         first = self._startup_task
         if first is None or patience <= 0:

@@ -1,4 +1,5 @@
-"""Arguments under a name that the tool does not have, and the parameter that was probably meant. Pure.
+"""Arguments under a name that the tool does not have, and the parameter that was probably meant.
+Pure.
 
 Nothing is repaired here: `tz` may well be `timezone`, but only its caller knows.
 """
@@ -16,12 +17,19 @@ _MIN_SIMILARITY = 0.6
 
 
 def suggest_names(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """What to say of each argument that no parameter has the name of; nothing where none is like it, or none lacks."""
-    properties, required = schema.get("properties"), schema.get("required")
+    """What to say of each argument that no parameter has the name of; nothing where none is like
+    it, or none lacks."""
+    properties = schema.get("properties")
+    required = schema.get("required")
     if not isinstance(properties, dict):
         return ()
-    named = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    free = [name for name in dict.fromkeys([*named, *properties]) if name not in arguments][:_MAX_PARAMETERS]
+    if isinstance(required, list):
+        named = [name for name in required if isinstance(name, str)]
+    else:
+        named = []
+    free = [name for name in dict.fromkeys([*named, *properties]) if name not in arguments][
+        :_MAX_PARAMETERS
+    ]
     lacking = [name for name in named if name not in arguments]
     if not lacking and schema.get("additionalProperties") is not False:
         return ()
@@ -29,19 +37,28 @@ def suggest_names(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tu
     told: list[str] = []
     for name in unknown[:MAX_SUGGESTIONS]:
         # One that lacks and one too many: these belong together, however they are spelt.
-        only = lacking[0] if len(lacking) == len(unknown) == 1 else None
+        if len(lacking) == len(unknown) == 1:
+            only = lacking[0]
+        else:
+            only = None
         if (meant := find_nearest(name, free) or only) is not None:
-            told.append(f"unknown argument {quote_text(name)}: did you mean {quote_text(meant, MAX_NAME_CHARS)}?")
+            told.append(
+                f"unknown argument {quote_text(name)}: did you mean {quote_text(meant, MAX_NAME_CHARS)}?"
+            )
     return tuple(told)
 
 
 def find_nearest(name: str, names: Iterable[str]) -> str | None:
     """The name that is most like another: alike in letters, or the one that it is short for."""
     likeness = [
-        (_score_similarity(name.casefold(), one.casefold()), one) for one in names if len(one) <= MAX_NAME_CHARS
+        (_score_similarity(name.casefold(), one.casefold()), one)
+        for one in names
+        if len(one) <= MAX_NAME_CHARS
     ]
     best = max(likeness, default=(0.0, ""), key=lambda pair: pair[0])
-    return best[1] if best[0] >= _MIN_SIMILARITY else None
+    if best[0] >= _MIN_SIMILARITY:
+        return best[1]
+    return None
 
 
 def _score_similarity(one: str, other: str) -> float:
@@ -54,5 +71,7 @@ def _score_similarity(one: str, other: str) -> float:
     if len(short) > 1 and (long.startswith(short) or short in long.replace("-", "_").split("_")):
         return max(ratio, 0.9)
     letters = iter(long)
-    is_short_for = len(short) > 1 and short[0] == long[0] and all(letter in letters for letter in short)
+    is_short_for = (
+        len(short) > 1 and short[0] == long[0] and all(letter in letters for letter in short)
+    )
     return max(ratio, 0.7 if is_short_for else 0.0)

@@ -1,12 +1,14 @@
-"""Answers that are kept for a while, so that the same question need not be asked twice; and once at the same time.
+"""Answers that are kept for a while, so that the same question need not be asked twice; and once at
+the same time.
 
-Off unless a server's configuration gives a time: `readOnlyHint` says that a tool changes nothing, not that its answer
-stays true, and only whoever set the server up knows how stale an answer may be. With a time for the server, its tools
-that say they are read-only are kept; a tool named with a time of its own is taken to be, whatever it says.
+Off unless a server's configuration gives a time: `readOnlyHint` says that a tool changes nothing,
+not that its answer stays true, and only whoever set the server up knows how stale an answer may be.
+With a time for the server, its tools that say they are read-only are kept; a tool named with a time
+of its own is taken to be, whatever it says.
 
-An answer is dropped when its time is over, when its tool's definition changes, when a tool of the same server that may
-change things is called, and when there is no room. Errors are never kept. Entries are JSON text: exact in size, small
-in memory, and nobody can change the next caller's copy.
+An answer is dropped when its time is over, when its tool's definition changes, when a tool of the
+same server that may change things is called, and when there is no room. Errors are never kept.
+Entries are JSON text: exact in size, small in memory, and nobody can change the next caller's copy.
 """
 
 import asyncio
@@ -30,7 +32,8 @@ from portico.upstream.backend import Raw
 MAX_BYTES = 32 * 1024**2
 MAX_ENTRIES = 10_000
 MAX_ENTRY_BYTES = 1024**2
-"""A larger answer is not kept: decoding it would hold up the event loop, and result handles keep it anyway."""
+"""A larger answer is not kept: decoding it would hold up the event loop, and result handles keep it
+anyway."""
 _ENTRY_OVERHEAD_BYTES = 400
 """Bytes of an entry beside its text."""
 
@@ -51,7 +54,9 @@ class CacheRule:
         for pattern, seconds in self.tools.items():
             if fnmatchcase(tool.name, pattern):
                 return seconds
-        return self.ttl_s if is_read_only(tool) else 0
+        if is_read_only(tool):
+            return self.ttl_s
+        return 0
 
 
 def is_read_only(tool: Tool) -> bool:
@@ -59,7 +64,9 @@ def is_read_only(tool: Tool) -> bool:
     return tool.annotations.get("readOnlyHint") is True
 
 
-def build_cache_key(tool: Tool, arguments: Mapping[str, Any], caller: Caller, *, isolated: bool) -> CacheKey | None:
+def build_cache_key(
+    tool: Tool, arguments: Mapping[str, Any], caller: Caller, *, isolated: bool
+) -> CacheKey | None:
     """What makes two calls the same; None where the arguments cannot be compared."""
     try:
         text = orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
@@ -100,18 +107,26 @@ class ResultCache:
     ) -> None:
         """`rules` by server; `isolated` names the servers where each session has its own state."""
         self.configure(rules, isolated)
-        self._max_bytes, self._max_entries, self._max_entry_bytes = max_bytes, max_entries, max_entry_bytes
+        self._max_bytes = max_bytes
+        self._max_entries = max_entries
+        self._max_entry_bytes = max_entry_bytes
         self._clock = clock
         self._entries: OrderedDict[CacheKey, _CacheEntry] = OrderedDict()
         self._size_bytes = 0
         self._in_flight: dict[CacheKey, _InFlightCall] = {}
         self._change_counts: dict[str, int] = {}
-        """How often each server may have changed: an answer that was asked before a change is not kept after it."""
+        """How often each server may have changed: an answer that was asked before a change is not
+        kept after it."""
         self.hits = self.misses = 0
 
     def configure(self, rules: Mapping[str, CacheRule], isolated: Collection[str]) -> None:
-        """Keep answers by these rules from now on; what is kept already stays for the time it was given."""
-        self._rules = {server: rule for server, rule in rules.items() if rule.ttl_s > 0 or any(rule.tools.values())}
+        """Keep answers by these rules from now on; what is kept already stays for the time it was
+        given."""
+        self._rules = {
+            server: rule
+            for server, rule in rules.items()
+            if rule.ttl_s > 0 or any(rule.tools.values())
+        }
         self._isolated = frozenset(isolated)
 
     def __len__(self) -> int:
@@ -123,12 +138,22 @@ class ResultCache:
         return self._size_bytes
 
     async def get_or_call(
-        self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, call_tool: Callable[[], Awaitable[Raw]]
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        caller: Caller,
+        call_tool: Callable[[], Awaitable[Raw]],
     ) -> Raw:
         """The kept answer, that of the same question now being asked, or a new one."""
         rule = self._rules.get(tool.server)
-        ttl = rule.get_ttl(tool) if rule else 0
-        key = build_cache_key(tool, arguments, caller, isolated=tool.server in self._isolated) if ttl > 0 else None
+        if rule:
+            ttl = rule.get_ttl(tool)
+        else:
+            ttl = 0
+        if ttl > 0:
+            key = build_cache_key(tool, arguments, caller, isolated=tool.server in self._isolated)
+        else:
+            key = None
         if key is None:
             if rule is None:
                 return await call_tool()
@@ -145,7 +170,9 @@ class ResultCache:
         start = f"{server}."
 
         def is_affected(key: CacheKey) -> bool:
-            return key[0] in tools if tools is not None else key[0].startswith(start)
+            if tools is not None:
+                return key[0] in tools
+            return key[0].startswith(start)
 
         for key in list(filter(is_affected, self._entries)):
             self._drop(key)
@@ -165,7 +192,8 @@ class ResultCache:
             self._drop(key)
 
     async def _call_uncached(self, tool: Tool, call_tool: Callable[[], Awaitable[Raw]]) -> Raw:
-        """A call that is not kept; one that may change its server makes what is kept of it doubtful."""
+        """A call that is not kept; one that may change its server makes what is kept of it
+        doubtful."""
         if is_read_only(tool):
             return await call_tool()
         self.invalidate(tool.server)
@@ -193,7 +221,9 @@ class ResultCache:
         shared = flight is not None
         if flight is None:
             flight = _InFlightCall(
-                asyncio.create_task(self._call_and_store(key, server, ttl, call_tool), name=f"call {key[0]}")
+                asyncio.create_task(
+                    self._call_and_store(key, server, ttl, call_tool), name=f"call {key[0]}"
+                )
             )
             self._in_flight[key] = flight
         flight.waiter_count += 1
@@ -201,7 +231,8 @@ class ResultCache:
             result = await asyncio.shield(flight.task)
         except asyncio.CancelledError:
             if flight.waiter_count == 1 and not flight.task.done():
-                # The last who wanted it is gone. Awaited, so that the upstream has been told when this returns.
+                # The last who wanted it is gone. Awaited, so that the upstream has been told when
+                # this returns.
                 if self._in_flight.get(key) is flight:
                     del self._in_flight[key]
                 flight.task.cancel()
@@ -209,7 +240,9 @@ class ResultCache:
             raise
         finally:
             flight.waiter_count -= 1
-        return dict(result) if shared else result
+        if shared:
+            return dict(result)
+        return result
 
     async def _call_and_store(
         self, key: CacheKey, server: str, ttl: float, call_tool: Callable[[], Awaitable[Raw]]

@@ -1,4 +1,5 @@
-"""What of a tool's definition differs from an earlier one, in words of ours. Pure, and bounded before it begins."""
+"""What of a tool's definition differs from an earlier one, in words of ours. Pure, and bounded
+before it begins."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -36,29 +37,39 @@ class DefinitionDifference:
         return "; ".join(self.notes)
 
 
-UNKNOWN_DIFFERENCE = DefinitionDifference(("its earlier definition is not kept, or too large to be compared",))
+UNKNOWN_DIFFERENCE = DefinitionDifference(
+    ("its earlier definition is not kept, or too large to be compared",)
+)
 
 
 def compare_definitions(before: bytes | None, after: bytes) -> DefinitionDifference:
     """Compare two definitions, each the bytes of JSON."""
     if before is None or max(len(before), len(after)) > MAX_COMPARED_BYTES:
         return UNKNOWN_DIFFERENCE
-    old, new = _parse_definition(before), _parse_definition(after)
+    old = _parse_definition(before)
+    new = _parse_definition(after)
     texts = [words for key, words in _TEXT_FIELDS.items() if old.get(key) != new.get(key)]
     hints = [*_list_hint_changes(_get_object(old, "annotations"), _get_object(new, "annotations"))]
-    others = [*_list_parameter_changes(_get_object(old, "inputSchema"), _get_object(new, "inputSchema"))]
+    others = [
+        *_list_parameter_changes(_get_object(old, "inputSchema"), _get_object(new, "inputSchema"))
+    ]
     if old.get("outputSchema") != new.get("outputSchema"):
         others.append("the schema of its results")
     notes = (*others, *hints, *texts) or ("fields that are not shown",)
-    return DefinitionDifference(notes, is_text_only=not (others or hints), is_riskier=_is_riskier(old, new))
+    return DefinitionDifference(
+        notes, is_text_only=not (others or hints), is_riskier=_is_riskier(old, new)
+    )
 
 
 def _list_parameter_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
     if old == new:
         return
-    was, now = _get_object(old, "properties"), _get_object(new, "properties")
+    was = _get_object(old, "properties")
+    now = _get_object(new, "properties")
     required = [
-        name for name in _filter_strings(new.get("required")) if name not in _filter_strings(old.get("required"))
+        name
+        for name in _filter_strings(new.get("required"))
+        if name not in _filter_strings(old.get("required"))
     ]
     kinds = {
         "parameters added": [name for name in now if name not in was],
@@ -72,33 +83,45 @@ def _list_parameter_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> I
 
 def _list_hint_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
     for hint, words in _HINTS.items():
-        was, now = _format_hint(old.get(hint)), _format_hint(new.get(hint))
+        was = _format_hint(old.get(hint))
+        now = _format_hint(new.get(hint))
         if was != now:
             yield f"{words}: {was} → {now}"
 
 
 def _is_riskier(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    was, now = _get_object(old, "annotations"), _get_object(new, "annotations")
+    was = _get_object(old, "annotations")
+    now = _get_object(new, "annotations")
     no_longer_safe = was.get("readOnlyHint") is True and now.get("readOnlyHint") is not True
-    return no_longer_safe or (now.get("destructiveHint") is True and was.get("destructiveHint") is not True)
+    return no_longer_safe or (
+        now.get("destructiveHint") is True and was.get("destructiveHint") is not True
+    )
 
 
 def _format_hint(value: Any) -> str:
-    return _HINT_VALUES[value] if isinstance(value, bool) else "not said"
+    if isinstance(value, bool):
+        return _HINT_VALUES[value]
+    return "not said"
 
 
 def _format_names(names: list[str]) -> str:
     told = ", ".join(quote_text(name, _NAME_CHARS) for name in names[:MAX_NAMES_SHOWN])
-    return told if len(names) <= MAX_NAMES_SHOWN else f"{told} and {len(names) - MAX_NAMES_SHOWN} more"
+    if len(names) <= MAX_NAMES_SHOWN:
+        return told
+    return f"{told} and {len(names) - MAX_NAMES_SHOWN} more"
 
 
 def _filter_strings(value: Any) -> list[str]:
-    return [name for name in cast("list[Any]", value) if isinstance(name, str)] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return [name for name in cast("list[Any]", value) if isinstance(name, str)]
+    return []
 
 
 def _get_object(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = value.get(key)
-    return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
+    if isinstance(found, dict):
+        return cast("Mapping[str, Any]", found)
+    return {}
 
 
 def _parse_definition(blob: bytes) -> Mapping[str, Any]:
@@ -106,4 +129,6 @@ def _parse_definition(blob: bytes) -> Mapping[str, Any]:
         found = json_codec.loads(blob)
     except (ValueError, RecursionError):
         return {}
-    return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
+    if isinstance(found, dict):
+        return cast("Mapping[str, Any]", found)
+    return {}

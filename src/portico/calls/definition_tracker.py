@@ -1,11 +1,14 @@
-"""Definitions that changed since their caller saw them: noticed when a tool is called, and told to each caller once.
+"""Definitions that changed since their caller saw them: noticed when a tool is called, and told to
+each caller once.
 
-A server that is only known from disk is listed when a call starts it, and the call waits for that a moment. A server
-whose refusal smells of another definition is listed again. A caller is told only of a tool that it was shown, or
-called, while it was defined otherwise: who never saw the old definition misses nothing.
+A server that is only known from disk is listed when a call starts it, and the call waits for that a
+moment. A server whose refusal smells of another definition is listed again. A caller is told only
+of a tool that it was shown, or called, while it was defined otherwise: who never saw the old
+definition misses nothing.
 
-A call that nobody looks at, of a script or a workflow, is refused instead of being made by another definition than its
-caller saw or it was bound to; any other call is refused where the tool now claims to be less safe than it did.
+A call that nobody looks at, of a script or a workflow, is refused instead of being made by another
+definition than its caller saw or it was bound to; any other call is refused where the tool now
+claims to be less safe than it did.
 """
 
 import re
@@ -15,7 +18,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from portico.access import Caller
-from portico.calls.definition_diff import MAX_COMPARED_BYTES, DefinitionDifference, compare_definitions
+from portico.calls.definition_diff import (
+    MAX_COMPARED_BYTES,
+    DefinitionDifference,
+    compare_definitions,
+)
 from portico.catalog.sync import Catalog, ServerSync
 from portico.catalog.tool import Tool
 from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, DefinitionChanged, RemoteError
@@ -27,11 +34,13 @@ START_LISTING_TIMEOUT_S = 2.0
 """How long a call that starts a server waits for its listing."""
 RELIST_TIMEOUT_S = 5.0
 RELIST_INTERVAL_S = 30.0
-"""A server is listed again for one refusal in this time: a caller that is wrong all the time must not keep it busy."""
+"""A server is listed again for one refusal in this time: a caller that is wrong all the time must
+not keep it busy."""
 MAX_CALLERS = 2_000
 MAX_SEEN_TOOLS = 500
 """Tools that are remembered for each caller, those it saw last."""
-MAX_OLD_DEFINITIONS, MAX_OLD_DEFINITION_BYTES = 1_000, 4 * 1024**2
+MAX_OLD_DEFINITIONS = 1_000
+MAX_OLD_DEFINITION_BYTES = 4 * 1024**2
 """Definitions that are kept as they were, to say what changed: those that changed last."""
 CHANGED_PHRASE = "changed since you saw it"
 UNATTENDED = frozenset({"script", "workflow"})
@@ -39,7 +48,8 @@ UNATTENDED = frozenset({"script", "workflow"})
 Value = TypeVar("Value")
 _ADDRESS = re.compile(r"[\w-]{1,80}\.[\w./-]{1,200}")
 _LINE_ADDRESS = re.compile(f"^{_ADDRESS.pattern}", re.MULTILINE)
-"""A tool is described on a line that begins with it. To name it in another tool's text describes nothing."""
+"""A tool is described on a line that begins with it. To name it in another tool's text describes
+nothing."""
 _MAX_MATCHED_CHARS = 2_000
 _MISMATCH_PATTERN = re.compile(
     r"(?:unknown|no such|undefined) (?:tool|method|function)"
@@ -55,7 +65,11 @@ class DefinitionTracker:
     """Notices, and remembers who was told."""
 
     def __init__(
-        self, catalog: Catalog, syncs: Mapping[str, ServerSync], *, clock: Callable[[], float] = time.monotonic
+        self,
+        catalog: Catalog,
+        syncs: Mapping[str, ServerSync],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._catalog = catalog
         self._syncs = syncs
@@ -76,9 +90,12 @@ class DefinitionTracker:
             self._record_seen(event.caller, self._find_addresses(event.content))
 
     def get_current(self, tool: Tool) -> Tool:
-        """The tool as it is defined now; itself where its server no longer has it: that is then the judge."""
+        """The tool as it is defined now; itself where its server no longer has it: that is then the
+        judge."""
         now = self._catalog.snapshot.tools.get(tool.address)
-        return tool if now is None or now.hash == tool.hash else now
+        if now is None or now.hash == tool.hash:
+            return tool
+        return now
 
     def is_removed(self, tool: Tool) -> bool:
         """Whether its server is known not to have it."""
@@ -91,10 +108,13 @@ class DefinitionTracker:
         seen = self._get_seen_hashes(caller)
         known = seen.get(tool.address)
         _store_recent(seen, tool.address, tool.hash, MAX_SEEN_TOOLS)
-        return known if known != tool.hash else None
+        if known != tool.hash:
+            return known
+        return None
 
     def check_unchanged(self, initial_hash: str, tool: Tool, caller: Caller, via: str) -> None:
-        """Raise DefinitionChanged where a call must not be made as if nothing had changed; it then counts as told.
+        """Raise DefinitionChanged where a call must not be made as if nothing had changed; it then
+        counts as told.
 
         `began` is the hash of the definition that the call was made by, or its script was bound to.
         """
@@ -102,7 +122,9 @@ class DefinitionTracker:
         was_shown = known is not None and known != tool.hash
         if not was_shown and (initial_hash == tool.hash or via not in UNATTENDED):
             return
-        found = self.compare_to_hash(known if known is not None and was_shown else initial_hash, tool)
+        found = self.compare_to_hash(
+            known if known is not None and was_shown else initial_hash, tool
+        )
         unattended = via in UNATTENDED and (was_shown or not found.is_text_only)
         if unattended or found.is_riskier:
             self.take_unseen_change(caller, tool)
@@ -117,11 +139,9 @@ class DefinitionTracker:
             return f"{tool.address} is no longer among the tools of its server: search for another."
         # Asked first, since it counts as told then.
         was = self.take_unseen_change(caller, tool) or initial_hash
-        return (
-            f"The definition of {tool.address} {CHANGED_PHRASE}: {self.compare_to_hash(was, tool)}."
-            if was != tool.hash
-            else ""
-        )
+        if was != tool.hash:
+            return f"The definition of {tool.address} {CHANGED_PHRASE}: {self.compare_to_hash(was, tool)}."
+        return ""
 
     def compare_to_hash(self, old_hash: str, tool: Tool) -> DefinitionDifference:
         """How a tool differs from the definition of that hash."""
@@ -145,9 +165,14 @@ class DefinitionTracker:
             await sync.wait_for_listing(START_LISTING_TIMEOUT_S)
 
     async def relist_after_mismatch(self, tool: Tool) -> None:
-        """A call was refused as if the tool were another: list its server again, unless that was done just now."""
-        sync, now = self._syncs.get(tool.server), self._clock()
-        if sync is None or now - self._relisted_at.get(tool.server, -RELIST_INTERVAL_S) < RELIST_INTERVAL_S:
+        """A call was refused as if the tool were another: list its server again, unless that was
+        done just now."""
+        sync = self._syncs.get(tool.server)
+        now = self._clock()
+        if (
+            sync is None
+            or now - self._relisted_at.get(tool.server, -RELIST_INTERVAL_S) < RELIST_INTERVAL_S
+        ):
             return
         self._relisted_at[tool.server] = now
         sync.request_listing()
@@ -156,10 +181,13 @@ class DefinitionTracker:
     def _get_seen_hashes(self, caller: Caller) -> "OrderedDict[str, str]":
         owner = get_owner_key(caller)
         seen = self._seen_by_caller.get(owner)
-        return _store_recent(self._seen_by_caller, owner, OrderedDict() if seen is None else seen, MAX_CALLERS)
+        return _store_recent(
+            self._seen_by_caller, owner, OrderedDict() if seen is None else seen, MAX_CALLERS
+        )
 
     def _record_seen(self, caller: Caller, addresses: Iterable[str]) -> None:
-        seen, tools = self._get_seen_hashes(caller), self._catalog.snapshot.tools
+        seen = self._get_seen_hashes(caller)
+        tools = self._catalog.snapshot.tools
         for address in addresses:
             if (tool := tools.get(address)) is not None:
                 _store_recent(seen, address, tool.hash, MAX_SEEN_TOOLS)
@@ -167,18 +195,25 @@ class DefinitionTracker:
     def _find_addresses(self, content: object) -> list[str]:
         """The tools that are named in an answer, or in a list of tools."""
         if isinstance(content, str):
-            pattern = _ADDRESS if content[:1] in ("{", "[") else _LINE_ADDRESS
+            if content[:1] in ("{", "["):
+                pattern = _ADDRESS
+            else:
+                pattern = _LINE_ADDRESS
             return [name.rstrip(".") for name in pattern.findall(content)]
         if not isinstance(content, list):
             return []
         known = self._catalog.snapshot.tool_names
         names = [item.get("name") for item in cast("list[Any]", content) if isinstance(item, dict)]
         return [
-            tool.address for name in names if isinstance(name, str) and (tool := known.find_flat_tool(name)) is not None
+            tool.address
+            for name in names
+            if isinstance(name, str) and (tool := known.find_flat_tool(name)) is not None
         ]
 
 
-def _store_recent(entries: OrderedDict[str, Value], key: str, value: Value, max_entries: int) -> Value:
+def _store_recent(
+    entries: OrderedDict[str, Value], key: str, value: Value, max_entries: int
+) -> Value:
     """Put it last; what was not looked at for longest goes first."""
     entries[key] = value
     entries.move_to_end(key)
@@ -196,6 +231,12 @@ def looks_like_schema_mismatch(outcome: Raw | RemoteError) -> bool:
     if not outcome.get("isError"):
         return False
     content = outcome.get("content")
-    first = content[0] if isinstance(content, list) and content else None
-    text = first.get("text") if isinstance(first, dict) else None
+    if isinstance(content, list) and content:
+        first = content[0]
+    else:
+        first = None
+    if isinstance(first, dict):
+        text = first.get("text")
+    else:
+        text = None
     return isinstance(text, str) and bool(_MISMATCH_PATTERN.search(text[:_MAX_MATCHED_CHARS]))

@@ -1,7 +1,9 @@
-"""A server's questions in the middle of a call, where its client does not answer them in rounds of its own.
+"""A server's questions in the middle of a call, where its client does not answer them in rounds of
+its own.
 
-A modern server answers a call with questions, and is called again with the answers. A client of the handshake era, and
-a script or workflow of any, knows nothing of that: its client is asked on the way back to it, and the call made again.
+A modern server answers a call with questions, and is called again with the answers. A client of the
+handshake era, and a script or workflow of any, knows nothing of that: its client is asked on the
+way back to it, and the call made again.
 """
 
 import asyncio
@@ -13,7 +15,10 @@ from typing import Any, cast
 from portico.errors import INTERNAL_ERROR, BackendTimeout, RemoteError
 from portico.upstream.backend import Raw, Relay
 from portico.upstream.protocol.envelope import INPUT_RESPONSES, REQUEST_STATE, declare_capabilities
-from portico.upstream.protocol.url_elicitations import ELICITATION_COMPLETE, URL_ELICITATION_REQUIRED
+from portico.upstream.protocol.url_elicitations import (
+    ELICITATION_COMPLETE,
+    URL_ELICITATION_REQUIRED,
+)
 
 MULTI_ROUND_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Requests that may be answered with questions."""
@@ -21,7 +26,8 @@ MAX_ROUNDS = 16
 """How often a client is asked for one call."""
 MAX_REQUESTS_AT_ONCE = 64
 """Questions that a server may have at the same time."""
-FIRST_POLL_S, MAX_POLL_S = 0.1, 5.0
+FIRST_POLL_S = 0.1
+MAX_POLL_S = 5.0
 """Between calls that only look whether the server has got what it waits for."""
 POLL_TIMEOUT_S = 600.0
 
@@ -34,10 +40,13 @@ async def call_with_elicitation(
 ) -> Raw:
     """A server's answer to a call; `call` makes it, with what is sent beside it.
 
-    With `rounds`, the client gets the server's questions as they are and comes back with the answers; else it is asked
-    on the way back to it. Without a relay, nobody can be asked.
+    With `rounds`, the client gets the server's questions as they are and comes back with the
+    answers; else it is asked on the way back to it. Without a relay, nobody can be asked.
     """
-    extra = declare_capabilities(extra, relay.capabilities) if relay is not None else extra
+    if relay is not None:
+        extra = declare_capabilities(extra, relay.capabilities)
+    else:
+        extra = extra
     try:
         result = await call(extra)
     except RemoteError as error:
@@ -57,30 +66,42 @@ def is_input_required(result: Mapping[str, Any]) -> bool:
 async def resolve_input_requests(
     result: Raw, relay: Relay, repeat_call: RepeatCall, poll_timeout_s: float | None = None
 ) -> Raw:
-    """The answer behind a result that asks: its client is asked, and the call made `again` with what that brings.
+    """The answer behind a result that asks: its client is asked, and the call made `again` with
+    what that brings.
 
-    Raises what the relay raises, and RemoteError or BackendTimeout where the server does not come to an end.
+    Raises what the relay raises, and RemoteError or BackendTimeout where the server does not come
+    to an end.
     """
-    rounds, visits = 0, _ElicitationAnswers()
-    rest, waits_since = FIRST_POLL_S, 0.0
+    rounds = 0
+    visits = _ElicitationAnswers()
+    rest = FIRST_POLL_S
+    waits_since = 0.0
     while is_input_required(result):
         wanted = visits.filter_unanswered(parse_input_requests(result))
         if wanted:
             rounds += 1
             if rounds > MAX_ROUNDS:
-                raise RemoteError(INTERNAL_ERROR, f"the server asked {MAX_ROUNDS} times in one call, and still asks")
+                raise RemoteError(
+                    INTERNAL_ERROR,
+                    f"the server asked {MAX_ROUNDS} times in one call, and still asks",
+                )
             visits.record(wanted, await _request_all(wanted, relay))
-            rest, waits_since = FIRST_POLL_S, 0.0
+            rest = FIRST_POLL_S
+            waits_since = 0.0
         else:
-            # It waits for something that happens elsewhere: a person at the address that it named, mostly.
+            # It waits for something that happens elsewhere: a person at the address that it named,
+            # mostly.
             waits_since = waits_since or time.monotonic()
             if time.monotonic() - waits_since > (poll_timeout_s or POLL_TIMEOUT_S):
-                raise BackendTimeout("the server waits for something else to happen, and it has not happened in time")
+                raise BackendTimeout(
+                    "the server waits for something else to happen, and it has not happened in time"
+                )
             await asyncio.sleep(rest)
             rest = min(MAX_POLL_S, rest * 2)
-        more: Raw = (
-            {INPUT_RESPONSES: visits.collect(_get_input_requests(result))} if _get_input_requests(result) else {}
-        )
+        if _get_input_requests(result):
+            more: Raw = {INPUT_RESPONSES: visits.collect(_get_input_requests(result))}
+        else:
+            more = {}
         if REQUEST_STATE in result:
             more[REQUEST_STATE] = result[REQUEST_STATE]
         result = await repeat_call(more)
@@ -90,7 +111,8 @@ async def resolve_input_requests(
 
 
 class _ElicitationAnswers:
-    """What was answered in this round, and which addresses the client has agreed to visit in any: those are asked once.
+    """What was answered in this round, and which addresses the client has agreed to visit in any:
+    those are asked once.
 
     The server may ask for a visit again in every round until it is over.
     """
@@ -107,7 +129,11 @@ class _ElicitationAnswers:
             for key, one in requests.items()
             if (url := _get_url(one)) in self._accepted_urls
         }
-        return {key: _ensure_elicitation_id(one) for key, one in requests.items() if key not in self._answers}
+        return {
+            key: _ensure_elicitation_id(one)
+            for key, one in requests.items()
+            if key not in self._answers
+        }
 
     def record(self, requests: Mapping[str, Raw], answers: Mapping[str, Raw]) -> None:
         self._answers |= answers
@@ -121,32 +147,56 @@ class _ElicitationAnswers:
 
 
 def to_input_required(error: RemoteError, extra: Mapping[str, Any]) -> Raw | None:
-    """The handshake era's refusal until an address was visited, as a result that asks; None where it is none.
+    """The handshake era's refusal until an address was visited, as a result that asks; None where
+    it is none.
 
     None too where the client comes from there and did not go: it would be asked for ever.
     """
-    data = error.data if error.code == URL_ELICITATION_REQUIRED else None
-    listed: Any = cast("Mapping[str, Any]", data).get("elicitations") if isinstance(data, Mapping) else None
+    if error.code == URL_ELICITATION_REQUIRED:
+        data = error.data
+    else:
+        data = None
+    if isinstance(data, Mapping):
+        listed: Any = cast("Mapping[str, Any]", data).get("elicitations")
+    else:
+        listed = None
     given = extra.get(INPUT_RESPONSES)
-    answers: list[Any] = list(cast("Mapping[str, Any]", given).values()) if isinstance(given, Mapping) else []
-    if not isinstance(listed, list) or any(isinstance(one, dict) and one.get("action") != "accept" for one in answers):
+    if isinstance(given, Mapping):
+        answers: list[Any] = list(cast("Mapping[str, Any]", given).values())
+    else:
+        answers = []
+    if not isinstance(listed, list) or any(
+        isinstance(one, dict) and one.get("action") != "accept" for one in answers
+    ):
         return None
-    visits = [cast(Raw, one) for one in cast("list[Any]", listed) if isinstance(one, dict)][:MAX_REQUESTS_AT_ONCE]
+    visits = [cast(Raw, one) for one in cast("list[Any]", listed) if isinstance(one, dict)][
+        :MAX_REQUESTS_AT_ONCE
+    ]
     requests = {
         f"visit-{number}": {
             "method": "elicitation/create",
-            "params": {key: value for key, value in {**visit, "mode": "url"}.items() if key != "elicitationId"},
+            "params": {
+                key: value
+                for key, value in {**visit, "mode": "url"}.items()
+                if key != "elicitationId"
+            },
         }
         for number, visit in enumerate(visits, start=1)
     }
-    return {"resultType": "input_required", "inputRequests": requests} if requests else None
+    if requests:
+        return {"resultType": "input_required", "inputRequests": requests}
+    return None
 
 
 def parse_input_requests(result: Mapping[str, Any]) -> dict[str, Raw]:
-    """What a result asks; raises RemoteError where that, or the state it wants back, cannot be read, or is nothing."""
-    requests, state = _get_input_requests(result), result.get(REQUEST_STATE)
+    """What a result asks; raises RemoteError where that, or the state it wants back, cannot be
+    read, or is nothing."""
+    requests = _get_input_requests(result)
+    state = result.get(REQUEST_STATE)
     if state is not None and not isinstance(state, str):
-        raise RemoteError(INTERNAL_ERROR, "the server asks for input, and what it wants back is no text")
+        raise RemoteError(
+            INTERNAL_ERROR, "the server asks for input, and what it wants back is no text"
+        )
     if not requests and state is None:
         # Called again it would say the same again, and may do each time what it does.
         raise RemoteError(INTERNAL_ERROR, "the server asks for input, and does not say for what")
@@ -156,18 +206,29 @@ def parse_input_requests(result: Mapping[str, Any]) -> dict[str, Raw]:
 def _get_input_requests(result: Mapping[str, Any]) -> dict[str, Raw]:
     """What a result asks, by the server's own keys; raises RemoteError where that cannot be read."""
     given = result.get("inputRequests") or {}
-    if not isinstance(given, dict) or not all(isinstance(one, dict) for one in cast(Raw, given).values()):
-        raise RemoteError(INTERNAL_ERROR, "the server asks for input, and what it asks cannot be read")
+    if not isinstance(given, dict) or not all(
+        isinstance(one, dict) for one in cast(Raw, given).values()
+    ):
+        raise RemoteError(
+            INTERNAL_ERROR, "the server asks for input, and what it asks cannot be read"
+        )
     requests = cast("dict[str, Raw]", given)
     if len(requests) > MAX_REQUESTS_AT_ONCE:
-        raise RemoteError(INTERNAL_ERROR, f"the server has more than {MAX_REQUESTS_AT_ONCE} questions at once")
+        raise RemoteError(
+            INTERNAL_ERROR, f"the server has more than {MAX_REQUESTS_AT_ONCE} questions at once"
+        )
     return requests
 
 
 def _get_url(request: Raw) -> str | None:
     params = _get_params(request)
-    url = params.get("url") if params.get("mode") == "url" else None
-    return url if isinstance(url, str) else None
+    if params.get("mode") == "url":
+        url = params.get("url")
+    else:
+        url = None
+    if isinstance(url, str):
+        return url
+    return None
 
 
 def _ensure_elicitation_id(request: Raw) -> Raw:
@@ -179,7 +240,9 @@ def _ensure_elicitation_id(request: Raw) -> Raw:
 
 def _get_params(request: Raw) -> Raw:
     params = request.get("params")
-    return cast(Raw, params) if isinstance(params, dict) else {}
+    if isinstance(params, dict):
+        return cast(Raw, params)
+    return {}
 
 
 async def _request_all(requests: Mapping[str, Raw], relay: Relay) -> dict[str, Raw]:

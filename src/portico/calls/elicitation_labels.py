@@ -1,10 +1,13 @@
-"""Questions of servers as a person may be shown them: with the asking server's name, and nothing hidden. Pure.
+"""Questions of servers as a person may be shown them: with the asking server's name, and nothing
+hidden. Pure.
 
-A question is elicitation, sampling or a request for roots, in either era: a request on a stream, an answer that is
+A question is elicitation, sampling or a request for roots, in either era: a request on a stream, an
+answer that is
 `input_required`, or the error that asks for a visit (-32042). Each gets the name that the configuration has for its
-server, in front of its text and in `_meta` (`portico/server`), and loses control, escape, bidirectional and invisible
-characters. Values that have to come back as they are (names of properties, values of enumerations) are never changed:
-a question where one of them has such characters is refused, as is one that is too large or sends to no web address.
+server, in front of its text and in `_meta` (`portico/server`), and loses control, escape,
+bidirectional and invisible characters. Values that have to come back as they are (names of
+properties, values of enumerations) are never changed: a question where one of them has such
+characters is refused, as is one that is too large or sends to no web address.
 """
 
 import re
@@ -13,7 +16,12 @@ from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
-from portico.calls.elicitation import MAX_REQUESTS_AT_ONCE, SendCall, call_with_elicitation, is_input_required
+from portico.calls.elicitation import (
+    MAX_REQUESTS_AT_ONCE,
+    SendCall,
+    call_with_elicitation,
+    is_input_required,
+)
 from portico.catalog.visible_text import sanitize_text
 from portico.errors import INVALID_PARAMS, RemoteError
 from portico.upstream.backend import Raw, Relay
@@ -37,7 +45,8 @@ MAX_VALUES = 2_000
 """Values in one question, at any depth."""
 MAX_DEPTH = 50
 
-_ELICITATION, _SAMPLING = "elicitation/create", "sampling/createMessage"
+_ELICITATION = "elicitation/create"
+_SAMPLING = "sampling/createMessage"
 _EXACT_KEYS = frozenset({"enum", "const", "required", "elicitationId", "mode"})
 _BINARY_KEYS = frozenset({"data", "blob"})
 _CAPTION_KEYS = frozenset({"title", "description", "enumNames"})
@@ -50,7 +59,8 @@ _LIKE_A_LABEL = re.compile(r"^(?=[^\w\n]{0,8}[\w-]{1,40} asks(?::| you to open )
 
 
 class LabelledRelay:
-    """The way back to a caller for one server: what that asks is labelled, what it tells is cleaned."""
+    """The way back to a caller for one server: what that asks is labelled, what it tells is
+    cleaned."""
 
     def __init__(self, server: str, relay: Relay) -> None:
         self._server = server
@@ -83,7 +93,12 @@ class LabelledRelay:
 
 
 async def call_with_labelled_elicitation(
-    server: str, call: SendCall, extra: Mapping[str, Any], relay: Relay | None, *, is_multi_round: bool
+    server: str,
+    call: SendCall,
+    extra: Mapping[str, Any],
+    relay: Relay | None,
+    *,
+    is_multi_round: bool,
 ) -> Raw:
     """`settled`, with what the server asks in its answer or its refusal labelled. `relay` labels the rest itself."""
     try:
@@ -92,7 +107,9 @@ async def call_with_labelled_elicitation(
         if error.code != URL_ELICITATION_REQUIRED:
             raise
         raise label_url_refusal(server, error) from error
-    return label_result(server, result) if is_input_required(result) else result
+    if is_input_required(result):
+        return label_result(server, result)
+    return result
 
 
 def label_result(server: str, result: Raw) -> Raw:
@@ -101,28 +118,42 @@ def label_result(server: str, result: Raw) -> Raw:
     if not isinstance(requests, dict) or len(cast(Raw, requests)) > MAX_REQUESTS_AT_ONCE:
         return result  # whoever reads it refuses it
     _check_size(requests, MAX_SAMPLING_CHARS)
-    labelled = {_check_visible(key): _label_input_request(server, one) for key, one in cast(Raw, requests).items()}
+    labelled = {
+        _check_visible(key): _label_input_request(server, one)
+        for key, one in cast(Raw, requests).items()
+    }
     return {**result, "inputRequests": labelled}
 
 
 def label_url_refusal(server: str, error: RemoteError) -> RemoteError:
     """Label the addresses that have to be visited before a server answers."""
     data = error.data
-    listed: Any = cast(Raw, data).get("elicitations") if isinstance(data, dict) else None
+    if isinstance(data, dict):
+        listed: Any = cast(Raw, data).get("elicitations")
+    else:
+        listed = None
     message = sanitize_text(error.message[:MAX_MESSAGE_CHARS])
     if not isinstance(listed, list):
         return RemoteError(error.code, message)
     _check_size(listed, MAX_FORM_CHARS)
-    visits = [cast(Raw, one) for one in cast("list[Any]", listed) if isinstance(one, dict)][:MAX_REQUESTS_AT_ONCE]
-    labelled = [label_client_request(server, _ELICITATION, {**visit, "mode": "url"}) for visit in visits]
+    visits = [cast(Raw, one) for one in cast("list[Any]", listed) if isinstance(one, dict)][
+        :MAX_REQUESTS_AT_ONCE
+    ]
+    labelled = [
+        label_client_request(server, _ELICITATION, {**visit, "mode": "url"}) for visit in visits
+    ]
     return RemoteError(error.code, message, {"elicitations": labelled})
 
 
 def label_client_request(server: str, method: str, params: Raw) -> Raw:
-    """Return a question's params as its client may show them; raises RemoteError where it cannot be shown."""
+    """Return a question's params as its client may show them; raises RemoteError where it cannot be
+    shown."""
     _check_size(params, MAX_SAMPLING_CHARS if method == _SAMPLING else MAX_FORM_CHARS)
     meta = params.get("_meta")
-    own: Raw = cast(Raw, meta) if isinstance(meta, dict) else {}
+    if isinstance(meta, dict):
+        own: Raw = cast(Raw, meta)
+    else:
+        own = {}
     marked: Raw = {
         **{key: value for key, value in own.items() if not key.startswith("portico/")},
         SERVER_META_KEY: server,
@@ -142,7 +173,10 @@ def _label_input_request(server: str, request: Any) -> Any:
         return request
     one = cast(Raw, request)
     params = one.get("params")
-    given = cast(Raw, params) if isinstance(params, dict) else {}
+    if isinstance(params, dict):
+        given = cast(Raw, params)
+    else:
+        given = {}
     return {**one, "params": label_client_request(server, str(one.get("method")), given)}
 
 
@@ -160,7 +194,8 @@ def _label_elicitation(server: str, params: Raw) -> Raw:
 
 
 def _format_message(label: str, message: Any) -> str:
-    """A message after its label; one of several lines as a quotation, so that none of them passes for a label."""
+    """A message after its label; one of several lines as a quotation, so that none of them passes
+    for a label."""
     text = _BLANK_LINES.sub("\n\n", sanitize_text(message)).strip()
     text = _truncate(_WIDE_GAP.sub("   ", text), MAX_MESSAGE_CHARS)
     if "\n" not in text:
@@ -182,7 +217,10 @@ def _label_sampling(server: str, params: Raw) -> Raw:
 
 def _label_first_text(label: str, messages: Any) -> bool:
     for message in cast("list[Any]", messages) if isinstance(messages, list) else ():
-        content = cast(Raw, message).get("content") if isinstance(message, dict) else None
+        if isinstance(message, dict):
+            content = cast(Raw, message).get("content")
+        else:
+            content = None
         for block in cast("list[Any]", content) if isinstance(content, list) else [content]:
             if isinstance(block, dict) and isinstance(block.get("text"), str):
                 block["text"] = f"{label} {block['text']}"
@@ -191,8 +229,11 @@ def _label_first_text(label: str, messages: Any) -> bool:
 
 
 def _check_size(value: Any, max_chars: int) -> None:
-    """Raise RemoteError for what is too large or too deep; the first that looks at a question, and it stops early."""
-    parts, chars, binary = 0, 0, 0
+    """Raise RemoteError for what is too large or too deep; the first that looks at a question, and
+    it stops early."""
+    parts = 0
+    chars = 0
+    binary = 0
     level: list[tuple[str, Any]] = [("", value)]
     for _ in range(MAX_DEPTH):
         below: list[tuple[str, Any]] = []
@@ -218,7 +259,8 @@ def _check_size(value: Any, max_chars: int) -> None:
 
 
 def _clean(value: Any, key: str = "") -> Any:
-    """A copy without hidden characters; raises RemoteError where they are in what must not be changed."""
+    """A copy without hidden characters; raises RemoteError where they are in what must not be
+    changed."""
     if isinstance(value, dict):
         return {_check_visible(name): _clean(one, name) for name, one in cast(Raw, value).items()}
     if isinstance(value, list):
@@ -232,7 +274,9 @@ def _clean(value: Any, key: str = "") -> Any:
     text = sanitize_text(value)
     if key in _CAPTION_KEYS:
         text = _truncate(text, MAX_CAPTION_CHARS)
-    return _LIKE_A_LABEL.sub("> ", text) if key in _PROSE_KEYS else text
+    if key in _PROSE_KEYS:
+        return _LIKE_A_LABEL.sub("> ", text)
+    return text
 
 
 def _check_visible(value: str) -> str:
@@ -259,10 +303,18 @@ def _check_url(url: Any) -> tuple[str, str]:
         host = (parts.hostname or "").rstrip(".")
         if len(host) <= 253 and not host.isascii():
             host = host.encode("idna").decode()
-        port = f":{parts.port}" if parts.port is not None else ""
+        if parts.port is not None:
+            port = f":{parts.port}"
+        else:
+            port = ""
     except ValueError:
         raise _build_refusal("it sends to an address that cannot be read") from None
-    if parts.scheme not in ("http", "https") or not host or not host.isascii() or set("@%") & set(parts.netloc):
+    if (
+        parts.scheme not in ("http", "https")
+        or not host
+        or not host.isascii()
+        or set("@%") & set(parts.netloc)
+    ):
         raise _build_refusal("it sends to something else than a plain http or https address")
     if url.isascii():
         return url, host
@@ -270,12 +322,16 @@ def _check_url(url: Any) -> tuple[str, str]:
 
 
 def _to_ascii_url(parts: SplitResult, netloc: str) -> str:
-    path, query, fragment = (quote(part, safe=string.punctuation) for part in (parts.path, parts.query, parts.fragment))
+    path, query, fragment = (
+        quote(part, safe=string.punctuation) for part in (parts.path, parts.query, parts.fragment)
+    )
     return SplitResult(parts.scheme, netloc, path, query, fragment).geturl()
 
 
 def _truncate(text: str, max_chars: int) -> str:
-    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+    if len(text) <= max_chars:
+        return text
+    return f"{text[: max_chars - 1]}…"
 
 
 def _build_refusal(reason: str) -> RemoteError:

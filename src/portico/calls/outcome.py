@@ -6,7 +6,11 @@ from typing import Any
 
 from portico.errors import PorticoError
 
-OK, TOOL_ERROR, INPUT_REQUIRED, CANCELLED, INTERNAL = "ok", "tool_error", "input_required", "cancelled", "internal"
+OK = "ok"
+TOOL_ERROR = "tool_error"
+INPUT_REQUIRED = "input_required"
+CANCELLED = "cancelled"
+INTERNAL = "internal"
 """Else it is the kind of the error."""
 SUCCESSFUL = (OK, INPUT_REQUIRED)
 
@@ -15,11 +19,15 @@ def get_outcome(result: Mapping[str, Any]) -> str:
     """How a call ended that has an answer."""
     if result.get("isError"):
         return TOOL_ERROR
-    return OK if result.get("resultType", "complete") == "complete" else INPUT_REQUIRED
+    if result.get("resultType", "complete") == "complete":
+        return OK
+    return INPUT_REQUIRED
 
 
 def get_error_kind(error: BaseException) -> str:
     """How a call ended that has none."""
     if isinstance(error, asyncio.CancelledError):
         return CANCELLED
-    return error.kind if isinstance(error, PorticoError) else INTERNAL
+    if isinstance(error, PorticoError):
+        return error.kind
+    return INTERNAL

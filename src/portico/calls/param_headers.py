@@ -22,4 +22,6 @@ def build_param_headers(tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str
 def _get_header_map(tool: Tool) -> Mapping[tuple[str, ...], str]:
     from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 
-    return {} if find_invalid_x_mcp_header(tool.input_schema) else x_mcp_header_map(tool.input_schema)
+    if find_invalid_x_mcp_header(tool.input_schema):
+        return {}
+    return x_mcp_header_map(tool.input_schema)

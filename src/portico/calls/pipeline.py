@@ -1,10 +1,11 @@
 """The one pipeline: every call of a tool, whoever makes it, goes this way and no other.
 
-The definition as it is now → arguments that fit, repaired where that is certain → cache → the server's limits → the
-server, once more where it was lost and the tool may run twice → is it what the tool declares → learn → record → the
-audit log, before anybody has the answer.
+The definition as it is now → arguments that fit, repaired where that is certain → cache → the
+server's limits → the server, once more where it was lost and the tool may run twice → is it what
+the tool declares → learn → record → the audit log, before anybody has the answer.
 
-The answer is the upstream's result object, untouched; whatever there is to say of it is in its `_meta` (`marks`).
+The answer is the upstream's result object, untouched; whatever there is to say of it is in its
+`_meta` (`marks`).
 """
 
 import asyncio
@@ -18,9 +19,22 @@ from portico.calls.context import DEFAULT_CONTEXT, CallContext
 from portico.calls.definition_tracker import DefinitionTracker, looks_like_schema_mismatch
 from portico.calls.elicitation import MULTI_ROUND_METHODS
 from portico.calls.elicitation_labels import call_with_labelled_elicitation
-from portico.calls.outcome import CANCELLED, INTERNAL, SUCCESSFUL, TOOL_ERROR, get_error_kind, get_outcome
+from portico.calls.outcome import (
+    CANCELLED,
+    INTERNAL,
+    SUCCESSFUL,
+    TOOL_ERROR,
+    get_error_kind,
+    get_outcome,
+)
 from portico.calls.param_headers import build_param_headers
-from portico.calls.retry import DEFAULT_RETRY_RULE, RetryRule, compute_backoff, mark_possibly_executed, should_retry
+from portico.calls.retry import (
+    DEFAULT_RETRY_RULE,
+    RetryRule,
+    compute_backoff,
+    mark_possibly_executed,
+    should_retry,
+)
 from portico.calls.server_limiter import Limit, ServerLimiter
 from portico.calls.validation import find_mismatches, is_valid, repair_or_raise
 from portico.catalog.tool import Tool
@@ -81,7 +95,8 @@ class _CallState:
         self.attempts = 1
         self.is_mismatched = False
         self.started_at = time.perf_counter()
-        """Since when the tool is at work: a server that has to be started first is no slower for it."""
+        """Since when the tool is at work: a server that has to be started first is no slower for
+        it."""
         self.duration_s: float | None = None
 
     def prepare_arguments(self, arguments: Any) -> Raw:
@@ -99,7 +114,9 @@ class _CallState:
     @property
     def elapsed_s(self) -> float:
         """Seconds, until now or until it was done."""
-        return self.duration_s if self.duration_s is not None else time.perf_counter() - self.started_at
+        if self.duration_s is not None:
+            return self.duration_s
+        return time.perf_counter() - self.started_at
 
 
 class CallPipeline:
@@ -123,8 +140,8 @@ class CallPipeline:
         """`timeouts` are how long each server may be silent, `longest` how long any call may take in all.
 
         `cache` keeps answers, `shapes` learns what they look like, `limits` and `retries` are by server, as are the
-        keys of a client's `_meta` that go there too (`client_meta`); `changes` notices other definitions, `audit`
-        writes down every call; each is optional.
+        keys of a client's `_meta` that go there too (`client_meta`); `changes` notices other
+        definitions, `audit` writes down every call; each is optional.
         """
         self.audit = audit
         """May be replaced by another, or none, at any time."""
@@ -135,7 +152,9 @@ class CallPipeline:
         self._cache = cache
         self._shapes = shapes
         self._limiters = {
-            server: ServerLimiter(server, limit) for server, limit in limits.items() if not limit.is_unlimited
+            server: ServerLimiter(server, limit)
+            for server, limit in limits.items()
+            if not limit.is_unlimited
         }
         self._limits = limits
         self._retries = retries
@@ -150,11 +169,21 @@ class CallPipeline:
         client_meta: Mapping[str, tuple[str, ...]] = _NO_CLIENT_META,
     ) -> None:
         """Go by these from now on; who stands in a line whose limits stay keeps its place."""
-        self._timeouts, self._retries = timeouts, retries
+        self._timeouts = timeouts
+        self._retries = retries
         self._client_meta = client_meta
-        kept = {server: gate for server, gate in self._limiters.items() if limits.get(server) == self._limits[server]}
-        made = {server: ServerLimiter(server, limit) for server, limit in limits.items() if not limit.is_unlimited}
-        self._limiters, self._limits = {**made, **kept}, limits
+        kept = {
+            server: gate
+            for server, gate in self._limiters.items()
+            if limits.get(server) == self._limits[server]
+        }
+        made = {
+            server: ServerLimiter(server, limit)
+            for server, limit in limits.items()
+            if not limit.is_unlimited
+        }
+        self._limiters = {**made, **kept}
+        self._limits = limits
 
     async def call(self, tool: Tool, arguments: Any, context: CallContext = DEFAULT_CONTEXT) -> Raw:
         """Run a tool and return its raw result.
@@ -162,7 +191,9 @@ class CallPipeline:
         Raises InvalidArguments, DefinitionChanged, BackendUnavailable (and its kinds), RemoteError.
         """
         with start_tool_span(tool.address, tool.hash, context.extra.get("_meta")) as span:
-            work = _CallState(self._changes.get_current(tool) if self._changes else tool, arguments, tool.hash)
+            work = _CallState(
+                self._changes.get_current(tool) if self._changes else tool, arguments, tool.hash
+            )
             try:
                 result = await self._execute(work, arguments, context)
                 work.outcome = get_outcome(result)
@@ -192,11 +223,18 @@ class CallPipeline:
                 result = await self._call_server(state, given, context)
             else:
                 result = await self._cache.get_or_call(
-                    state.tool, given, context.caller, lambda: self._call_server(state, given, context)
+                    state.tool,
+                    given,
+                    context.caller,
+                    lambda: self._call_server(state, given, context),
                 )
                 state.is_cached = get_cache_age(result) is not None
             state.finish()
-            if result.get("isError") and self._changes is not None and looks_like_schema_mismatch(result):
+            if (
+                result.get("isError")
+                and self._changes is not None
+                and looks_like_schema_mismatch(result)
+            ):
                 await self._refresh_definition(state, self._changes)
             return self._mark_result(state, result, context)
         except RemoteError as error:
@@ -208,12 +246,27 @@ class CallPipeline:
 
     def _record_outcome(self, state: _CallState, context: CallContext, span: Span) -> None:
         """Tell everybody how it went; the audit log has it, too, when this returns."""
-        tool, outcome, seconds = state.tool, state.outcome, state.elapsed_s
-        cancelled, ok = outcome == CANCELLED, outcome in SUCCESSFUL
+        tool = state.tool
+        outcome = state.outcome
+        seconds = state.elapsed_s
+        cancelled = outcome == CANCELLED
+        ok = outcome in SUCCESSFUL
         if state.is_validated:
-            error = "" if ok or cancelled else outcome
+            if ok or cancelled:
+                error = ""
+            else:
+                error = outcome
             self._bus.publish(
-                ToolCalled(tool.address, tool.hash, seconds, ok, context.caller, cancelled, state.is_cached, error)
+                ToolCalled(
+                    tool.address,
+                    tool.hash,
+                    seconds,
+                    ok,
+                    context.caller,
+                    cancelled,
+                    state.is_cached,
+                    error,
+                )
             )
         else:
             self._bus.publish(CallRefused(tool.address, outcome))
@@ -235,21 +288,35 @@ class CallPipeline:
                 )
             )
 
-    async def record_refusal(self, name: str, arguments: Any, context: CallContext, error: BaseException) -> None:
-        """Write down a call that came to nothing before there was a tool to run: there is none of that name."""
+    async def record_refusal(
+        self, name: str, arguments: Any, context: CallContext, error: BaseException
+    ) -> None:
+        """Write down a call that came to nothing before there was a tool to run: there is none of
+        that name."""
         if self.audit is not None:
             self.audit.write(
-                AuditEntry(name, "", arguments, get_error_kind(error), context.caller, context.via, attempts=0)
+                AuditEntry(
+                    name,
+                    "",
+                    arguments,
+                    get_error_kind(error),
+                    context.caller,
+                    context.via,
+                    attempts=0,
+                )
             )
             await self.audit.wait_for_sync()
 
     async def request(
         self, server: str, method: str, params: Raw | None, context: CallContext = DEFAULT_CONTEXT
     ) -> Raw:
-        """Any other request to one server: resources, prompts, completion, a tool that it does not list."""
+        """Any other request to one server: resources, prompts, completion, a tool that it does not
+        list."""
         if self.audit is None:
             return await self._request_with_elicitation(server, method, params, context)
-        audit, outcome, started = self.audit, INTERNAL, time.perf_counter()
+        audit = self.audit
+        outcome = INTERNAL
+        started = time.perf_counter()
         try:
             result = await self._request_with_elicitation(server, method, params, context)
             outcome = get_outcome(result)
@@ -258,7 +325,11 @@ class CallPipeline:
             raise
         finally:
             seconds = time.perf_counter() - started
-            audit.write(make_request_entry(server, method, params or {}, outcome, context.caller, context.via, seconds))
+            audit.write(
+                make_request_entry(
+                    server, method, params or {}, outcome, context.caller, context.via, seconds
+                )
+            )
             if outcome != CANCELLED:
                 await audit.wait_for_sync()
         return result
@@ -277,25 +348,43 @@ class CallPipeline:
             server, send, params, context.relay, is_multi_round=context.is_multi_round
         )
 
-    async def _send_request(self, server: str, method: str, params: Raw | None, context: CallContext) -> Raw:
-        upstream, named = self._get_upstream(server), params.get("name") if params else None
+    async def _send_request(
+        self, server: str, method: str, params: Raw | None, context: CallContext
+    ) -> Raw:
+        upstream = self._get_upstream(server)
+        if params:
+            named = params.get("name")
+        else:
+            named = None
         with start_upstream_span(
             method, named if isinstance(named, str) else "", server, upstream.backend.kind
         ) as span:
-            sent = inject_meta(span, self._filter_params(server, params)) if params is not None else None
-            ask = RequestOptions(self._timeouts.get(server), context.relay, inject_headers(span, {}), self._max_call_s)
+            if params is not None:
+                sent = inject_meta(span, self._filter_params(server, params))
+            else:
+                sent = None
+            ask = RequestOptions(
+                self._timeouts.get(server),
+                context.relay,
+                inject_headers(span, {}),
+                self._max_call_s,
+            )
             return await upstream.request(method, sent, ask, context.caller.instance_key)
 
     # --- the way there
 
     def _prepare_arguments(self, state: _CallState, arguments: Any, context: CallContext) -> Raw:
         if self._changes is not None:
-            self._changes.check_unchanged(state.initial_hash, state.tool, context.caller, context.via)
+            self._changes.check_unchanged(
+                state.initial_hash, state.tool, context.caller, context.via
+            )
         try:
             return state.prepare_arguments(arguments)
         except InvalidArguments as error:
             if news := self._describe_change(state, context):
-                raise InvalidArguments(error.message, problems=error.problems, advice=news) from error
+                raise InvalidArguments(
+                    error.message, problems=error.problems, advice=news
+                ) from error
             raise
 
     async def _call_server(self, state: _CallState, arguments: Raw, context: CallContext) -> Raw:
@@ -306,12 +395,16 @@ class CallPipeline:
         await upstream.ensure_started(context.caller.instance_key)
         if waited and self._changes is not None:
             await self._changes.wait_for_listing(server)
-        gate, spent = self._limiters.get(server), context.queued_s
+        gate = self._limiters.get(server)
+        spent = context.queued_s
         if gate is not None:
             arrived = time.perf_counter()
-            with upstream.in_use(context.caller.instance_key):  # its instance must not go for another's while it waits
+            with upstream.in_use(
+                context.caller.instance_key
+            ):  # its instance must not go for another's while it waits
                 await gate.acquire(
-                    _reduce_timeout(self._get_queue_timeout(server), context.queued_s), context.caller.owner
+                    _reduce_timeout(self._get_queue_timeout(server), context.queued_s),
+                    context.caller.owner,
                 )
             spent += time.perf_counter() - arrived
         try:
@@ -323,13 +416,21 @@ class CallPipeline:
             state.started_at = time.perf_counter()
 
             def send(extra: Mapping[str, Any]) -> Awaitable[Raw]:
-                given = context if extra is context.extra else replace(context, extra=extra)
+                if extra is context.extra:
+                    given = context
+                else:
+                    given = replace(context, extra=extra)
                 return self._send_with_retries(upstream, state, arguments, given, spent)
 
-            # Between two rounds of questions nothing is asked of it, and it is still at work for this caller.
+            # Between two rounds of questions nothing is asked of it, and it is still at work for
+            # this caller.
             with upstream.in_use(context.caller.instance_key):
                 answer = await call_with_labelled_elicitation(
-                    server, send, context.extra, context.relay, is_multi_round=context.is_multi_round
+                    server,
+                    send,
+                    context.extra,
+                    context.relay,
+                    is_multi_round=context.is_multi_round,
                 )
             result = strip_marks(answer)
         finally:
@@ -343,20 +444,31 @@ class CallPipeline:
         return result
 
     async def _send_with_retries(
-        self, upstream: Upstream, state: _CallState, arguments: Raw, context: CallContext, spent_s: float
+        self,
+        upstream: Upstream,
+        state: _CallState,
+        arguments: Raw,
+        context: CallContext,
+        spent_s: float,
     ) -> Raw:
         tool = state.tool
         extra = self._filter_params(tool.server, context.extra)
         params: Raw = {**extra, "name": tool.upstream_name, "arguments": arguments}
         headers = build_param_headers(tool, arguments)
-        silence, longest = self._timeouts.get(tool.server), self._max_call_s
+        silence = self._timeouts.get(tool.server)
+        longest = self._max_call_s
         while True:
             there = upstream.get_connection(context.caller.instance_key) is not None
             try:
-                with start_upstream_span("tools/call", tool.upstream_name, tool.server, upstream.backend.kind) as span:
+                with start_upstream_span(
+                    "tools/call", tool.upstream_name, tool.server, upstream.backend.kind
+                ) as span:
                     sent = inject_headers(span, headers)
                     ask = RequestOptions(
-                        _reduce_timeout(silence, spent_s), context.relay, sent, _reduce_timeout(longest, spent_s)
+                        _reduce_timeout(silence, spent_s),
+                        context.relay,
+                        sent,
+                        _reduce_timeout(longest, spent_s),
                     )
                     if span.is_recording():
                         span.set_attributes(_build_connection_attributes(upstream, context, state))
@@ -386,11 +498,17 @@ class CallPipeline:
         return upstream
 
     def _filter_params(self, server: str, params: Mapping[str, Any]) -> Raw:
-        return filter_for_server(params, self._client_meta.get(server, ())) if "_meta" in params else dict(params)
+        if "_meta" in params:
+            return filter_for_server(params, self._client_meta.get(server, ()))
+        return dict(params)
 
     def _get_queue_timeout(self, server: str) -> float | None:
-        bounds = [bound for bound in (self._timeouts.get(server), self._max_call_s) if bound is not None]
-        return min(bounds) if bounds else None
+        bounds = [
+            bound for bound in (self._timeouts.get(server), self._max_call_s) if bound is not None
+        ]
+        if bounds:
+            return min(bounds)
+        return None
 
     # --- what there is to say
 
@@ -403,30 +521,40 @@ class CallPipeline:
         marks: Raw = {}
         if state.repair_notes:
             marks[REPAIRED] = list(state.repair_notes)
-        if self._changes is not None and (was := self._changes.take_unseen_change(context.caller, state.tool)):
+        if self._changes is not None and (
+            was := self._changes.take_unseen_change(context.caller, state.tool)
+        ):
             found = self._changes.compare_to_hash(was, state.tool)
             marks[CHANGED] = {
                 "tool": state.tool.address, "hash": state.tool.hash, "was": was, "changes": list(found.notes)
             }  # fmt: skip
-        return add_marks(result, marks) if marks else result
+        if marks:
+            return add_marks(result, marks)
+        return result
 
     def _describe_change(self, state: _CallState, context: CallContext) -> str:
-        return (
-            self._changes.describe_change(state.initial_hash, state.tool, context.caller)
-            if self._changes is not None
-            else ""
-        )
+        if self._changes is not None:
+            return self._changes.describe_change(state.initial_hash, state.tool, context.caller)
+        return ""
 
 
-def _build_connection_attributes(upstream: Upstream, context: CallContext, state: _CallState) -> dict[str, str | int]:
+def _build_connection_attributes(
+    upstream: Upstream, context: CallContext, state: _CallState
+) -> dict[str, str | int]:
     talk = upstream.get_connection(context.caller.instance_key)
-    hello = (
-        {"mcp.protocol.version": talk.initialize_info.protocol_version, "portico.era": talk.initialize_info.era}
-        if talk
-        else {}
-    )
+    if talk:
+        hello = {
+            "mcp.protocol.version": talk.initialize_info.protocol_version,
+            "portico.era": talk.initialize_info.era,
+        }
+    else:
+        hello = {}
     return {**hello, "portico.attempt": state.attempts}
 
 
 def _reduce_timeout(timeout_s: float | None, spent_s: float) -> float | None:
-    return None if timeout_s is None else max(_MIN_TIMEOUT_S, timeout_s - spent_s) if spent_s else timeout_s
+    if timeout_s is None:
+        return None
+    if spent_s:
+        return max(_MIN_TIMEOUT_S, timeout_s - spent_s)
+    return timeout_s

@@ -1,9 +1,10 @@
 """Arguments that do not fit, made to fit where only one thing can have been meant. Pure.
 
-A number or a yes in quotation marks, one value where a list is wanted, JSON text for what it says, the empty table of
-Lua for a list, another case of an enumerated word, `null` for what may be left out, a parameter in another spelling of
-its own name. Where two readings are possible nothing is done. What comes of it is held against the whole schema
-again, and the caller is told the problems that are left. Nothing of the caller's own is changed: a repair is a copy.
+A number or a yes in quotation marks, one value where a list is wanted, JSON text for what it says,
+the empty table of Lua for a list, another case of an enumerated word, `null` for what may be left
+out, a parameter in another spelling of its own name. Where two readings are possible nothing is
+done. What comes of it is held against the whole schema again, and the caller is told the problems
+that are left. Nothing of the caller's own is changed: a repair is a copy.
 """
 
 import re
@@ -50,7 +51,8 @@ class Repair:
 
 
 def repair_arguments(schema: Schema, arguments: Any) -> Repair | None:
-    """What must have been meant by arguments that do not fit, as far as that is certain; None where nothing is.
+    """What must have been meant by arguments that do not fit, as far as that is certain; None where
+    nothing is.
 
     What comes of it need not fit either.
     """
@@ -111,16 +113,22 @@ class _ArgumentRepairer:
     def add_note(self, path: str, text: str) -> None:
         self.notes.append(f"{path}: {text}" if path else text)
 
-    def repair_value(self, schema: Any, value: Any, path: str, depth: int, *, in_list: bool = False) -> Any:
+    def repair_value(
+        self, schema: Any, value: Any, path: str, depth: int, *, in_list: bool = False
+    ) -> Any:
         """A value as it must have been meant; `listed`: it stands in a list."""
         self._left -= 1
         if self._left <= 0 or depth > MAX_DEPTH:
             raise _RepairTooCostly
         if not isinstance(schema, dict):
             return value
-        return self._repair_by_rules(self._collect_rules(cast("Schema", schema)), value, path, depth, in_list=in_list)
+        return self._repair_by_rules(
+            self._collect_rules(cast("Schema", schema)), value, path, depth, in_list=in_list
+        )
 
-    def _repair_by_rules(self, rules: _ValueRules, value: Any, path: str, depth: int, *, in_list: bool) -> Any:
+    def _repair_by_rules(
+        self, rules: _ValueRules, value: Any, path: str, depth: int, *, in_list: bool
+    ) -> Any:
         kinds, words = _get_allowed(rules)
         if kinds is not None and not self._has_type(value, kinds):
             found = self._convert(rules, kinds, words, value, in_list=in_list)
@@ -152,7 +160,12 @@ class _ArgumentRepairer:
         kind = _get_type(value)
         if kind in types or (kind == "integer" and "number" in types):
             return True
-        return kind == "number" and "integer" in types and not self._strict and float(value).is_integer()
+        return (
+            kind == "number"
+            and "integer" in types
+            and not self._strict
+            and float(value).is_integer()
+        )
 
     def _convert(
         self,
@@ -163,13 +176,18 @@ class _ArgumentRepairer:
         *,
         in_list: bool,
     ) -> Any:
-        if allowed_values is not None and (found := _find_enum_value(allowed_values, value)) is not _ABSENT:
+        if (
+            allowed_values is not None
+            and (found := _find_enum_value(allowed_values, value)) is not _ABSENT
+        ):
             return found
         found = [
             *_list_scalar_readings(value, types),
             *self._list_container_readings(rules, types, value, in_list=in_list),
         ]
-        return found[0] if len(found) == 1 else _ABSENT
+        if len(found) == 1:
+            return found[0]
+        return _ABSENT
 
     def _list_container_readings(
         self, rules: _ValueRules, types: frozenset[str], value: Any, *, in_list: bool
@@ -185,11 +203,19 @@ class _ArgumentRepairer:
             return [[]]
         # A list of lists may want one row or many, and a text with commas may be several values.
         items = [rule.items for rule in (rules, *rules.choices) if isinstance(rule.items, dict)]
-        inner = self._collect_rules(cast("Schema", items[0])) if len(items) == 1 else None
-        of = _get_allowed(inner)[0] if inner else None
+        if len(items) == 1:
+            inner = self._collect_rules(cast("Schema", items[0]))
+        else:
+            inner = None
+        if inner:
+            of = _get_allowed(inner)[0]
+        else:
+            of = None
         if in_list or (of is not None and "array" in of):
             return []
-        if isinstance(value, str) and _is_ambiguous(value, allows_strings=of is None or "string" in of):
+        if isinstance(value, str) and _is_ambiguous(
+            value, allows_strings=of is None or "string" in of
+        ):
             return []
         return [[value]]
 
@@ -202,15 +228,23 @@ class _ArgumentRepairer:
 
     # --- an object
 
-    def _repair_object(self, rules: _ValueRules, value: dict[str, Any], path: str, depth: int) -> dict[str, Any]:
+    def _repair_object(
+        self, rules: _ValueRules, value: dict[str, Any], path: str, depth: int
+    ) -> dict[str, Any]:
         meant: dict[str, Any] = {}
         renamed = self._match_names(rules, value)
         for name, one in value.items():
-            place = f"{path}.{name}" if path else name
+            if path:
+                place = f"{path}.{name}"
+            else:
+                place = name
             own = renamed.get(name, name)
             if own != name:
                 self.add_note(place[:MAX_NAME_CHARS], f"taken for {quote_text(own, 60)}")
-                place = f"{path}.{own}" if path else own
+                if path:
+                    place = f"{path}.{own}"
+                else:
+                    place = own
             schema = rules.properties.get(own, rules.additional)
             place = place[:MAX_NAME_CHARS]
             if (
@@ -227,7 +261,11 @@ class _ArgumentRepairer:
     def _match_names(self, rules: _ValueRules, value: Mapping[str, Any]) -> dict[str, str]:
         """Given names that are a parameter's own in another spelling."""
         unknown = [name for name in value if name not in rules.properties]
-        wanted = [name for name in (rules.properties if rules.is_closed else rules.required) if name not in value]
+        wanted = [
+            name
+            for name in (rules.properties if rules.is_closed else rules.required)
+            if name not in value
+        ]
         if not unknown or not wanted or len(unknown) > _MAX_UNKNOWN_NAMES:
             return {}
         by_spelling: dict[str, list[str]] = {}
@@ -246,38 +284,50 @@ class _ArgumentRepairer:
         if not isinstance(schema, dict):
             return False
         kinds, words = _get_allowed(self._collect_rules(cast("Schema", schema)))
-        return (kinds is not None and "null" not in kinds) or (words is not None and not _is_among(None, words))
+        return (kinds is not None and "null" not in kinds) or (
+            words is not None and not _is_among(None, words)
+        )
 
     # --- what a schema says
 
     def _choose_branch(self, rules: _ValueRules, value: Any) -> _ValueRules:
         """With the one choice that a container of this type can be; without any where several can."""
         kind = _get_type(value)
-        able = [one for one in rules.choices if (kinds := _get_allowed(one)[0]) is None or kind in kinds]
-        return (
-            _merge_rules(_drop_choices(rules), able[0])
-            if len(able) == 1 and not able[0].choices
-            else _drop_choices(rules)
-        )
+        able = [
+            one for one in rules.choices if (kinds := _get_allowed(one)[0]) is None or kind in kinds
+        ]
+        if len(able) == 1 and not able[0].choices:
+            return _merge_rules(_drop_choices(rules), able[0])
+        return _drop_choices(rules)
 
     def _collect_rules(self, schema: Schema, depth: int = 0) -> _ValueRules:
         self._left -= 1
         if depth > MAX_DEPTH or self._left <= 0:
             raise _RepairTooCostly
         own = _read_own_rules(schema)
-        compared = len(own.required) + len(own.allowed_values or ()) + len(own.properties) * own.is_closed
+        compared = (
+            len(own.required) + len(own.allowed_values or ()) + len(own.properties) * own.is_closed
+        )
         self._spend(len(own.properties) + _COMPARE_COST * compared)
         for part in self._list_subschemas(schema):
             own = _merge_rules(own, self._collect_rules(part, depth + 1))
         branches = schema.get("anyOf", schema.get("oneOf"))
         if isinstance(branches, list):
-            choices = tuple(self._collect_rules(one, depth + 1) for one in branches if isinstance(one, dict))
-            own = _merge_rules(own, _ValueRules(choices=choices if len(choices) == len(branches) else (_ValueRules(),)))
+            choices = tuple(
+                self._collect_rules(one, depth + 1) for one in branches if isinstance(one, dict)
+            )
+            own = _merge_rules(
+                own,
+                _ValueRules(choices=choices if len(choices) == len(branches) else (_ValueRules(),)),
+            )
         return own
 
     def _list_subschemas(self, schema: Schema) -> list[Schema]:
         every = schema.get("allOf")
-        parts = [one for one in every if isinstance(one, dict)] if isinstance(every, list) else []
+        if isinstance(every, list):
+            parts = [one for one in every if isinstance(one, dict)]
+        else:
+            parts = []
         if isinstance(pointer := schema.get("$ref"), str) and isinstance(
             to := resolve_pointer(pointer, self._root), dict
         ):
@@ -287,15 +337,31 @@ class _ArgumentRepairer:
 
 def _read_own_rules(schema: Schema) -> _ValueRules:
     kind = schema.get("type")
-    named = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else None
-    kinds = frozenset(one for one in named if isinstance(one, str)) if named else None
+    if isinstance(kind, str):
+        named = [kind]
+    elif isinstance(kind, list):
+        named = kind
+    else:
+        named = None
+    if named:
+        kinds = frozenset(one for one in named if isinstance(one, str))
+    else:
+        kinds = None
     words = schema.get("enum")
-    properties, required, others = schema.get("properties"), schema.get("required"), schema.get("additionalProperties")
+    properties = schema.get("properties")
+    required = schema.get("required")
+    others = schema.get("additionalProperties")
     return _ValueRules(
         kinds if kinds and kinds <= _JSON_TYPES else None,
-        tuple(words) if isinstance(words, list) else (schema["const"],) if "const" in schema else None,
+        tuple(words)
+        if isinstance(words, list)
+        else (schema["const"],)
+        if "const" in schema
+        else None,
         properties if isinstance(properties, dict) else {},
-        frozenset(one for one in required if isinstance(one, str)) if isinstance(required, list) else frozenset(),
+        frozenset(one for one in required if isinstance(one, str))
+        if isinstance(required, list)
+        else frozenset(),
         others is False and "patternProperties" not in schema,
         others if isinstance(others, dict) else None,
         schema.get("items"),
@@ -303,7 +369,10 @@ def _read_own_rules(schema: Schema) -> _ValueRules:
 
 
 def _merge_rules(one: _ValueRules, other: _ValueRules) -> _ValueRules:
-    kinds = one.types & other.types if one.types is not None and other.types is not None else one.types or other.types
+    if one.types is not None and other.types is not None:
+        kinds = one.types & other.types
+    else:
+        kinds = one.types or other.types
     return _ValueRules(
         kinds,
         one.allowed_values if one.allowed_values is not None else other.allowed_values,
@@ -312,7 +381,11 @@ def _merge_rules(one: _ValueRules, other: _ValueRules) -> _ValueRules:
         one.is_closed or other.is_closed,
         one.additional if one.additional is not None else other.additional,
         one.items if one.items is not None else other.items,
-        one.choices if not other.choices else other.choices if not one.choices else (_ValueRules(),),
+        one.choices
+        if not other.choices
+        else other.choices
+        if not one.choices
+        else (_ValueRules(),),
     )
 
 
@@ -330,14 +403,20 @@ def _drop_choices(rules: _ValueRules) -> _ValueRules:
 
 def _get_allowed(rules: _ValueRules) -> tuple[frozenset[str] | None, tuple[Any, ...] | None]:
     """The types and the values that a value may have, whichever choice it is."""
-    kinds, words = rules.types, rules.allowed_values
+    kinds = rules.types
+    words = rules.allowed_values
     if rules.choices:
         each = [_get_allowed(one) for one in rules.choices]
         if all(one[0] is not None for one in each):
             of_choices = frozenset[str]().union(*(one[0] or () for one in each))
-            kinds = of_choices if kinds is None else kinds & of_choices
+            if kinds is None:
+                kinds = of_choices
+            else:
+                kinds = kinds & of_choices
         if words is None and all(one[1] is not None or one[0] == _NULL_ONLY for one in each):
-            words = tuple(word for one in each for word in (one[1] if one[1] is not None else (None,)))
+            words = tuple(
+                word for one in each for word in (one[1] if one[1] is not None else (None,))
+            )
     if kinds is None and words:
         kinds = frozenset(_get_type(word) for word in words)
     return kinds, words
@@ -355,7 +434,11 @@ def _get_type(value: Any) -> str:
         return "integer"
     if isinstance(value, float):
         return "number"
-    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "array"
+    return "object"
 
 
 def _list_scalar_readings(value: Any, types: frozenset[str]) -> list[Any]:
@@ -368,11 +451,21 @@ def _list_scalar_readings(value: Any, types: frozenset[str]) -> list[Any]:
             whole = number.is_integer() and abs(number) <= MAX_EXACT_INTEGER
             if whole and (said.lstrip("-").isdigit() or "integer" in types):
                 return [int(number)]
-            return [number] if "number" in types and abs(number) <= MAX_EXACT_INTEGER else []
-    elif isinstance(value, float) and "integer" in types and value.is_integer() and abs(value) <= MAX_EXACT_INTEGER:
+            if "number" in types and abs(number) <= MAX_EXACT_INTEGER:
+                return [number]
+            return []
+    elif (
+        isinstance(value, float)
+        and "integer" in types
+        and value.is_integer()
+        and abs(value) <= MAX_EXACT_INTEGER
+    ):
         return [int(value)]
     elif (
-        isinstance(value, int) and not isinstance(value, bool) and "string" in types and abs(value) <= MAX_EXACT_INTEGER
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and "string" in types
+        and abs(value) <= MAX_EXACT_INTEGER
     ):
         return [str(value)]
     return []
@@ -380,7 +473,10 @@ def _list_scalar_readings(value: Any, types: frozenset[str]) -> list[Any]:
 
 def _is_among(value: Any, allowed_values: tuple[Any, ...]) -> bool:
     # 1, 1.0 and true are equal in Python, and only the first two in JSON.
-    return any(value == word and isinstance(value, bool) == isinstance(word, bool) for word in allowed_values)
+    return any(
+        value == word and isinstance(value, bool) == isinstance(word, bool)
+        for word in allowed_values
+    )
 
 
 def _find_enum_value(allowed_values: tuple[Any, ...], value: Any) -> Any:
@@ -388,14 +484,26 @@ def _find_enum_value(allowed_values: tuple[Any, ...], value: Any) -> Any:
     if isinstance(value, dict | list) or value is None:
         return _ABSENT
     said = _normalize_spelling(value)
-    alike = [one for one in allowed_values if one is not None and _normalize_spelling(one) == said] if said else ()
-    return alike[0] if len(alike) == 1 else _ABSENT
+    if said:
+        alike = [
+            one for one in allowed_values if one is not None and _normalize_spelling(one) == said
+        ]
+    else:
+        alike = ()
+    if len(alike) == 1:
+        return alike[0]
+    return _ABSENT
 
 
 def _normalize_spelling(value: Any) -> str:
     """A word without case and without what stands between its parts."""
-    text = value if isinstance(value, str) else to_literal(value)
-    return _WORD_SEPARATOR.sub("", text.strip()).casefold() if len(text) <= MAX_NAME_CHARS else ""
+    if isinstance(value, str):
+        text = value
+    else:
+        text = to_literal(value)
+    if len(text) <= MAX_NAME_CHARS:
+        return _WORD_SEPARATOR.sub("", text.strip()).casefold()
+    return ""
 
 
 def _parse_container(text: str) -> Any:
@@ -408,21 +516,32 @@ def _parse_container(text: str) -> Any:
 
 
 def _is_ambiguous(text: str, *, allows_strings: bool) -> bool:
-    """Whether a text need not be the one value of a list: it may be several, none, or JSON of something else."""
-    if allows_strings and (_LIST_SEPARATOR.search(text) or text.strip().lower() in ("", "null", "none")):
+    """Whether a text need not be the one value of a list: it may be several, none, or JSON of
+    something else."""
+    if allows_strings and (
+        _LIST_SEPARATOR.search(text) or text.strip().lower() in ("", "null", "none")
+    ):
         return True
     read = _parse_container(text)
     return read is not None and (allows_strings or not read)
 
 
 def _describe_repair(before: Any, after: Any) -> str:
-    if isinstance(after, list | dict) and isinstance(before, str) and before.lstrip()[:1] in ("[", "{"):
+    if (
+        isinstance(after, list | dict)
+        and isinstance(before, str)
+        and before.lstrip()[:1] in ("[", "{")
+    ):
         return f"JSON text read as {'a list' if isinstance(after, list) else 'an object'}"
     if isinstance(after, list):
-        return "one value made a list" if after else "an empty object read as an empty list"
+        if after:
+            return "one value made a list"
+        return "an empty object read as an empty list"
     return f"{_shorten(before)} read as {_shorten(after)}"
 
 
 def _shorten(value: Any) -> str:
     text = to_literal(value)
-    return text if len(text) <= 60 else f"{text[:40]}…{text[-10:]}"
+    if len(text) <= 60:
+        return text
+    return f"{text[:40]}…{text[-10:]}"

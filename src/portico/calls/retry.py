@@ -1,8 +1,8 @@
 """Whether a call that failed is made again. Pure.
 
-Only where the conversation with the server was lost, and only a tool that may run twice: one that says it is read-only
-or idempotent, or that the configuration names; any tool where the server cannot have begun. A server that is slow, busy
-or says no has answered.
+Only where the conversation with the server was lost, and only a tool that may run twice: one that
+says it is read-only or idempotent, or that the configuration names; any tool where the server
+cannot have begun. A server that is slow, busy or says no has answered.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ from typing import Any
 from portico.catalog.tool import Tool
 from portico.errors import BackendBusy, BackendTimeout, BackendUnavailable, PorticoError
 
-FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.1, 2.0
+FIRST_BACKOFF_S = 0.1
+MAX_BACKOFF_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,31 @@ DEFAULT_RETRY_RULE = RetryRule()
 
 def should_retry(rule: RetryRule, tool: Tool, error: PorticoError, attempt: int) -> bool:
     """Whether the call that failed at this attempt (1 is the first) is made again."""
-    if attempt > rule.times or not error.retryable or isinstance(error, BackendTimeout | BackendBusy):
+    if (
+        attempt > rule.times
+        or not error.retryable
+        or isinstance(error, BackendTimeout | BackendBusy)
+    ):
         return False
-    return rule.can_run_twice(tool) or (isinstance(error, BackendUnavailable) and not error.may_have_begun)
+    return rule.can_run_twice(tool) or (
+        isinstance(error, BackendUnavailable) and not error.may_have_begun
+    )
 
 
 def mark_possibly_executed(rule: RetryRule, tool: Tool, error: BackendUnavailable) -> None:
-    """Say of a failure that the tool may have run all the same, where running it twice is not harmless."""
-    if isinstance(error, BackendBusy) or not (error.was_sent and error.may_have_begun) or rule.can_run_twice(tool):
+    """Say of a failure that the tool may have run all the same, where running it twice is not
+    harmless."""
+    if (
+        isinstance(error, BackendBusy)
+        or not (error.was_sent and error.may_have_begun)
+        or rule.can_run_twice(tool)
+    ):
         return
     error.retryable = False
-    patient = " A longer wait is this server's timeouts.call_s." if isinstance(error, BackendTimeout) else ""
+    if isinstance(error, BackendTimeout):
+        patient = " A longer wait is this server's timeouts.call_s."
+    else:
+        patient = ""
     error.advice = f"It may have run: find out before you call it again.{patient}"
 
 

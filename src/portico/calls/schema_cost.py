@@ -1,9 +1,9 @@
 """Count the work of checking a value against a JSON Schema before it is done. Pure.
 
-A validator holds the interpreter's lock until it has finished. A few lines of schema (nested `anyOf`, shared
-references, recursion) can apply to one value millions of times, and a schema may come from a hostile server as a value
-may come from a hostile client. The number of checks is at most the number of values times the *peak*: the most
-subschemas that apply to any one of them.
+A validator holds the interpreter's lock until it has finished. A few lines of schema (nested
+`anyOf`, shared references, recursion) can apply to one value millions of times, and a schema may
+come from a hostile server as a value may come from a hostile client. The number of checks is at
+most the number of values times the *peak*: the most subschemas that apply to any one of them.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,8 @@ class ValueSize:
     """The size of a JSON value."""
 
     values: int
-    """Nodes; an integer beyond 64 bits counts as many as comparing it takes, with all others of them too."""
+    """Nodes; an integer beyond 64 bits counts as many as comparing it takes, with all others of
+    them too."""
     chars: int
     """Characters of its strings and keys."""
     levels: int
@@ -42,7 +43,10 @@ class ValueSize:
 
 def measure_value(value: Any, max_values: int = MAX_VALUES) -> ValueSize:
     """Count a value's nodes, characters and levels, up to where there are more than `most` nodes."""
-    values, chars, levels, long = 1, 0, 0, 0
+    values = 1
+    chars = 0
+    levels = 0
+    long = 0
     pending: list[Any] = [value]
     while pending and values <= max_values:
         level: list[Any] = []
@@ -81,7 +85,8 @@ class PeakCounter:
         self._recursive = False
         self._unlimited_peak: int | None = None
         self._peaks: dict[int, int] = {}
-        """Of a recursive schema, by levels: one that is too much to count is not counted with every call."""
+        """Of a recursive schema, by levels: one that is too much to count is not counted with every
+        call."""
 
     def count_peak(self, levels: int) -> int:
         """The peak for values with so many levels; MAX_PEAK or more where it is too much to count."""
@@ -152,7 +157,9 @@ class PeakCounter:
         if isinstance(names := schema.get("required"), list):
             checks += len(names)
         for key in _REQUIRING_KEYWORDS:
-            checks += sum(len(names) for names in _get_values(schema.get(key)) if isinstance(names, list))
+            checks += sum(
+                len(names) for names in _get_values(schema.get(key)) if isinstance(names, list)
+            )
         if isinstance(properties := schema.get("properties"), dict):
             checks += len(properties) // 8
         for key in _QUOTED_KEYWORDS:
@@ -161,7 +168,9 @@ class PeakCounter:
                 size = measure_value(schema[key])
                 checks += size.values // 8 + size.chars // 1_000
         if isinstance(choices := schema.get("enum"), list):
-            checks += sum(measure_value(one).values for one in choices if isinstance(one, dict | list))
+            checks += sum(
+                measure_value(one).values for one in choices if isinstance(one, dict | list)
+            )
         if isinstance(divisor := schema.get("multipleOf"), float) and not divisor.is_integer():
             checks += _FRACTION_CHECKS
         return checks
@@ -226,7 +235,9 @@ def _iter_in_place_subschemas(schema: dict[str, Any], root: dict[str, Any]) -> I
     yield from (schema[key] for key in _SINGLE_KEYWORDS if key in schema)
     for key in _MAP_KEYWORDS:
         yield from _get_values(schema.get(key))
-    if any(key in schema for key in _DYNAMIC_REFERENCES) or (schema is not root and "$id" in schema):
+    if any(key in schema for key in _DYNAMIC_REFERENCES) or (
+        schema is not root and "$id" in schema
+    ):
         raise _TooCostlyError  # what they refer to depends on where they are met
     if isinstance(pointer := schema.get("$ref"), str):
         if pointer != "#" and not pointer.startswith("#/"):
@@ -235,11 +246,17 @@ def _iter_in_place_subschemas(schema: dict[str, Any], root: dict[str, Any]) -> I
 
 
 def _get_values(node: Any) -> list[Any]:
-    return list(cast("dict[str, Any]", node).values()) if isinstance(node, dict) else []
+    if isinstance(node, dict):
+        return list(cast("dict[str, Any]", node).values())
+    return []
 
 
 def _get_items(node: Any) -> list[Any]:
-    return cast("list[Any]", node) if isinstance(node, list) else [node] if isinstance(node, dict) else []
+    if isinstance(node, list):
+        return cast("list[Any]", node)
+    if isinstance(node, dict):
+        return [node]
+    return []
 
 
 def find_patterns(schema: Any) -> Iterator[str]:

@@ -1,9 +1,10 @@
-"""How many calls a server gets at once, and how many in a second; whoever is too many waits in line.
+"""How many calls a server gets at once, and how many in a second; whoever is too many waits in
+line.
 
-Callers take turns, and each of them is served in the order of its calls: a script that calls a server two hundred times
-holds up nobody else by more than one call. A line that is too long turns callers away at once, and waiting takes from
-the time the call may take in all. A server without limits has no gate, and a gate with room lets a call through without
-waiting.
+Callers take turns, and each of them is served in the order of its calls: a script that calls a
+server two hundred times holds up nobody else by more than one call. A line that is too long turns
+callers away at once, and waiting takes from the time the call may take in all. A server without
+limits has no gate, and a gate with room lets a call through without waiting.
 """
 
 import time
@@ -18,7 +19,9 @@ __all__ = ["Limit", "ServerLimiter"]
 class ServerLimiter:
     """One server's. One event loop's own."""
 
-    def __init__(self, server: str, limit: Limit, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, server: str, limit: Limit, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._server = server
         self._limiter = FairLimiter(limit, clock=clock)
 

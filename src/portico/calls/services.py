@@ -43,7 +43,8 @@ class CallServices:
     ) -> Self:
         """A pipeline over these servers; those that are not configured have no limits."""
         cache = ResultCache(_build_cache_rules(servers), _list_isolated(upstreams))
-        changes, shapes = DefinitionTracker(catalog, syncs), LearnedShapes(store=store)
+        changes = DefinitionTracker(catalog, syncs)
+        shapes = LearnedShapes(store=store)
         bus.subscribe(cache.handle_event, CatalogChanged)
         bus.subscribe(changes.handle_event, ToolsFound, ToolsShown, CatalogChanged)
         if audit is not None:
@@ -64,9 +65,13 @@ class CallServices:
         return cls(calls, cache, shapes, max_call_s)
 
     def configure(
-        self, servers: Mapping[str, BackendConfig], upstreams: Mapping[str, Upstream], replaced: Iterable[str]
+        self,
+        servers: Mapping[str, BackendConfig],
+        upstreams: Mapping[str, Upstream],
+        replaced: Iterable[str],
     ) -> None:
-        """Go by what these servers' configuration says from now on; answers of those that were replaced are dropped."""
+        """Go by what these servers' configuration says from now on; answers of those that were
+        replaced are dropped."""
         for server in replaced:
             self.cache.invalidate(server)
         self.cache.configure(_build_cache_rules(servers), _list_isolated(upstreams))
@@ -79,7 +84,9 @@ class CallServices:
 
 
 def _build_cache_rules(servers: Mapping[str, BackendConfig]) -> dict[str, CacheRule]:
-    return {name: CacheRule(server.cache.ttl_s, server.cache.tools) for name, server in servers.items()}
+    return {
+        name: CacheRule(server.cache.ttl_s, server.cache.tools) for name, server in servers.items()
+    }
 
 
 def _list_isolated(upstreams: Mapping[str, Upstream]) -> list[str]:

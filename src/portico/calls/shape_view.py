@@ -1,6 +1,7 @@
 """`view="shape"`: a tool is really called, and only the structure of what it answers is told.
 
-Looking at a structure must not change anything, so a tool that does not say it is read-only needs the caller's word.
+Looking at a structure must not change anything, so a tool that does not say it is read-only needs
+the caller's word.
 """
 
 import asyncio
@@ -35,7 +36,8 @@ async def call_for_shape(
     confirm: bool = False,
     count: Callable[[str], int],
 ) -> Raw:
-    """Call a tool and answer with the shape of its result; raises InvalidArguments and what a call raises."""
+    """Call a tool and answer with the shape of its result; raises InvalidArguments and what a call
+    raises."""
     if not confirm and not is_read_only(tool):
         raise InvalidArguments(
             f'{tool.address} is not known to be read-only, and view="shape" really calls it',
@@ -48,17 +50,29 @@ async def call_for_shape(
     async with release_later(result):
         text = await asyncio.to_thread(describe_result, tool.address, result, count)
     told: Raw = {"content": [build_text_block(text)]}
-    return add_marks(told, marks) if (marks := get_marks(result)) else told
+    if marks := get_marks(result):
+        return add_marks(told, marks)
+    return told
 
 
 def describe_result(address: str, result: Raw, count: Callable[[str], int]) -> str:
-    """What a result is made of, in at most 600 tokens. Blocks for as long as a large one takes to be walked through."""
+    """What a result is made of, in at most 600 tokens. Blocks for as long as a large one takes to
+    be walked through."""
     value = _sample_value(result)
     content = result.get("content")
-    blocks: list[Any] = content if isinstance(content, list) else []
-    kinds = sorted({to_one_line(str(block.get("type")))[:20] for block in blocks if isinstance(block, dict)})[:8]
+    if isinstance(content, list):
+        blocks: list[Any] = content
+    else:
+        blocks = []
+    kinds = sorted(
+        {to_one_line(str(block.get("type")))[:20] for block in blocks if isinstance(block, dict)}
+    )[:8]
     first = f"{to_one_line(address)[:120]} answers with {format_size(estimate_size(result, 2**40))}"
-    first += f" ({len(blocks)} blocks: {', '.join(kinds)})" if len(blocks) > 1 or kinds not in ([], ["text"]) else ""
+    first += (
+        f" ({len(blocks)} blocks: {', '.join(kinds)})"
+        if len(blocks) > 1 or kinds not in ([], ["text"])
+        else ""
+    )
     if value is None:
         return f"{first}."
     shape = infer_shape(value)
@@ -74,13 +88,22 @@ def _sample_value(result: Raw) -> Any:
         return extract_value(result)
     structured = result.get("structuredContent")
     content = result.get("content")
-    blocks: list[Any] = content if isinstance(content, list) else []
-    texts = [block["text"] for block in blocks if isinstance(block, dict) and isinstance(block.get("text"), str)]
+    if isinstance(content, list):
+        blocks: list[Any] = content
+    else:
+        blocks = []
+    texts = [
+        block["text"]
+        for block in blocks
+        if isinstance(block, dict) and isinstance(block.get("text"), str)
+    ]
     sampler = ValueSampler()
     try:
         if structured is None and len(texts) != 1:
             return extract_value(result)
-        for _ in sampler.watch(to_parts(structured) if structured is not None else decode_parts(texts[0])):
+        for _ in sampler.watch(
+            to_parts(structured) if structured is not None else decode_parts(texts[0])
+        ):
             pass
     except ValueError:
         return texts[0]

@@ -1,7 +1,9 @@
-"""Check arguments against a tool's schema, and answers against what it declares. Compiled once per definition.
+"""Check arguments against a tool's schema, and answers against what it declares. Compiled once per
+definition.
 
-A schema that cannot be compiled (a broken `$ref`, an unknown draft) or is too large checks nothing: the upstream is
-then the judge, as it would be without a gateway. So it is for a value that would take too many checks, and for a
+A schema that cannot be compiled (a broken `$ref`, an unknown draft) or is too large checks nothing:
+the upstream is then the judge, as it would be without a gateway. So it is for a value that would
+take too many checks, and for a
 `pattern` that would take too long or needs backtracking. What is wrong is explained as far as that is cheap. All of
 this is counted before it is done (`schema_cost`). Remote references are never fetched.
 """
@@ -16,7 +18,14 @@ import jsonschema_rs
 
 from portico.calls.argument_names import suggest_names
 from portico.calls.repair import Repair, repair_arguments
-from portico.calls.schema_cost import MAX_PEAK, MAX_VALUES, PeakCounter, ValueSize, find_patterns, measure_value
+from portico.calls.schema_cost import (
+    MAX_PEAK,
+    MAX_VALUES,
+    PeakCounter,
+    ValueSize,
+    find_patterns,
+    measure_value,
+)
 from portico.catalog.tool import Tool
 from portico.errors import InvalidArguments
 from portico.json_text import json_codec
@@ -56,7 +65,8 @@ def is_valid(tool: Tool, arguments: Any) -> bool:
 
 
 def is_valid_for_schema(schema: Mapping[str, Any], value: Any) -> bool:
-    """Whether a value fits a part of a schema, or that cannot be told: not every part can be read alone."""
+    """Whether a value fits a part of a schema, or that cannot be told: not every part can be read
+    alone."""
     blob = json_codec.dumps({"inputSchema": dict(schema)})
     checker = _find_validator("", blob, "inputSchema")
     return checker is None or checker.is_valid(value)
@@ -67,7 +77,9 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
     checker = _find_validator(tool.hash, tool.blob, "inputSchema")
     if checker is None or checker.is_valid(arguments):
         return
-    problems = (*suggest_names(tool.input_schema, arguments), *checker.explain(arguments))[:MAX_PROBLEMS]
+    problems = (*suggest_names(tool.input_schema, arguments), *checker.explain(arguments))[
+        :MAX_PROBLEMS
+    ]
     raise InvalidArguments(
         f"the arguments do not fit {tool.address}: " + "; ".join(problems),
         problems=problems,
@@ -76,7 +88,8 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
 
 
 def repair_or_raise(tool: Tool, arguments: Any) -> Repair:
-    """What must have been meant by arguments that do not fit; raises InvalidArguments where that is not certain."""
+    """What must have been meant by arguments that do not fit; raises InvalidArguments where that is
+    not certain."""
     try:
         repair = repair_arguments(tool.input_schema, arguments)
     except ValueError:
@@ -95,14 +108,21 @@ def repair_or_raise(tool: Tool, arguments: Any) -> Repair:
 
 
 def find_mismatches(tool: Tool, result: Raw) -> tuple[str, ...]:
-    """How a result differs from what its tool declares to answer; nothing where that is not known, or too large."""
+    """How a result differs from what its tool declares to answer; nothing where that is not known,
+    or too large."""
     checker = _find_validator(tool.hash, tool.blob, "outputSchema")
-    if checker is None or result.get("isError") or result.get("resultType", "complete") != "complete":
+    if (
+        checker is None
+        or result.get("isError")
+        or result.get("resultType", "complete") != "complete"
+    ):
         return ()
     structured = result.get("structuredContent")
     if structured is None:
         return ("there is no structured content, though the tool declares some",)
-    return () if checker.is_valid(structured) else checker.explain(structured)
+    if checker.is_valid(structured):
+        return ()
+    return checker.explain(structured)
 
 
 class _SchemaValidator:
@@ -115,7 +135,10 @@ class _SchemaValidator:
         self._names_have_patterns = b'"patternProperties"' in blob
         self._peaks = PeakCounter(schema)
         matches = patterns or b'"format"' in blob
-        self._patterns = PeakCounter(schema, patterns_only=True) if matches else None
+        if matches:
+            self._patterns = PeakCounter(schema, patterns_only=True)
+        else:
+            self._patterns = None
         self._states = 1  # a format takes no longer than that
         self._strict: Any = None
         self._lenient: Any = None
@@ -124,10 +147,15 @@ class _SchemaValidator:
         if not patterns:
             self._strict = _compile_schema(schema)
             return
-        can_compile = patterns <= MAX_PATTERNS and estimate_compilation(find_patterns(schema)) <= MAX_COMPILE_US
+        can_compile = (
+            patterns <= MAX_PATTERNS
+            and estimate_compilation(find_patterns(schema)) <= MAX_COMPILE_US
+        )
         for size, states in _PATTERN_STATES.items() if can_compile else ():
             try:
-                self._strict = _compile_schema(schema, pattern_options=jsonschema_rs.RegexOptions(size))
+                self._strict = _compile_schema(
+                    schema, pattern_options=jsonschema_rs.RegexOptions(size)
+                )
             except ValueError:
                 continue
             self._states = states
@@ -156,16 +184,25 @@ class _SchemaValidator:
             if peak <= MAX_ERRORS:
                 part = _shrink(value, MAX_ERRORS // peak, MAX_COPIED_CHARS // peak)
                 validator = self._choose_validator(size)
-                errors = validator.iter_errors(part) if validator is not None else ()
-                certain = (_format_problem(error) for error in errors if _is_certain(error, value, part))
+                if validator is not None:
+                    errors = validator.iter_errors(part)
+                else:
+                    errors = ()
+                certain = (
+                    _format_problem(error) for error in errors if _is_certain(error, value, part)
+                )
                 found = tuple(islice(certain, MAX_PROBLEMS))
         except (ValueError, RecursionError) as error:
             found = (str(error)[:MAX_PROBLEM_CHARS],)
         return found or ("they do not fit its schema; they are too large, or it is, to say where",)
 
     def _choose_validator(self, size: ValueSize) -> Any | None:
-        """The validator with patterns and formats, or where these take too long one without, or None."""
-        patterns = self._patterns.count_peak(size.levels) if self._patterns is not None else 0
+        """The validator with patterns and formats, or where these take too long one without, or
+        None."""
+        if self._patterns is not None:
+            patterns = self._patterns.count_peak(size.levels)
+        else:
+            patterns = 0
         if self._strict is not None and size.chars * patterns * self._states <= MAX_PATTERN_STEPS:
             return self._strict
         if self._lenient is None:
@@ -176,13 +213,17 @@ class _SchemaValidator:
         # What a schema says of other members depends on the patterns of their names.
         if self._names_have_patterns:
             return None
-        return _compile_schema(self._schema, keywords={"pattern": _AcceptingKeyword}, validate_formats=False)
+        return _compile_schema(
+            self._schema, keywords={"pattern": _AcceptingKeyword}, validate_formats=False
+        )
 
 
 class _AcceptingKeyword:
     """A keyword that accepts everything."""
 
-    def __init__(self, parent_schema: dict[str, Any], value: Any, schema_path: list[str | int]) -> None:
+    def __init__(
+        self, parent_schema: dict[str, Any], value: Any, schema_path: list[str | int]
+    ) -> None:
         pass
 
     def validate(self, instance: Any) -> None:
@@ -205,7 +246,8 @@ def _refuse_reference(uri: str) -> NoReturn:
 
 
 def _shrink(value: Any, values: int, chars: int) -> Any:
-    """Return the value, or a copy that is no larger than this: without the last items, members and characters.
+    """Return the value, or a copy that is no larger than this: without the last items, members and
+    characters.
 
     What stays whole is the same object.
     """
@@ -235,13 +277,16 @@ def _shrink(value: Any, values: int, chars: int) -> Any:
             values -= used.values
             chars -= used.chars
         return kept
-    return value[:MAX_PROBLEM_CHARS] if isinstance(value, str) else 0
+    if isinstance(value, str):
+        return value[:MAX_PROBLEM_CHARS]
+    return 0
 
 
 def _is_certain(error: jsonschema_rs.ValidationError, value: Any, part: Any) -> bool:
     """Whether an error of a part is one of the whole value: nothing that it is about was left out."""
     for step in error.instance_path:
-        value, part = value[step], part[step]
+        value = value[step]
+        part = part[step]
     if value is part:
         return True
     if isinstance(value, dict | list) and len(cast("list[Any]", value)) != len(part):
@@ -252,21 +297,28 @@ def _is_certain(error: jsonschema_rs.ValidationError, value: Any, part: Any) -> 
 def _format_problem(error: jsonschema_rs.ValidationError) -> str:
     path = ".".join(str(step) for step in error.instance_path)
     message = error.message
-    if len(message) > MAX_PROBLEM_CHARS:  # it quotes the value first and says what is wrong with it last
+    if (
+        len(message) > MAX_PROBLEM_CHARS
+    ):  # it quotes the value first and says what is wrong with it last
         message = f"{message[: MAX_PROBLEM_CHARS // 2]} … {message[-MAX_PROBLEM_CHARS // 2 :]}"
-    return f"{path}: {message}" if path else message
+    if path:
+        return f"{path}: {message}"
+    return message
 
 
 class _ValidatorCache:
     """The compiled schemas that were used last: one takes 30 times as much memory as its text."""
 
     def __init__(self) -> None:
-        self._validators: OrderedDict[tuple[str, bytes, str], _SchemaValidator | None] = OrderedDict()
+        self._validators: OrderedDict[tuple[str, bytes, str], _SchemaValidator | None] = (
+            OrderedDict()
+        )
         self._bytes = 0
         self._lock = Lock()
 
     def find(self, key: str, blob: bytes, member: str) -> _SchemaValidator | None:
-        """Compile a member of the definition `blob`, or take what was compiled; None where it cannot be used."""
+        """Compile a member of the definition `blob`, or take what was compiled; None where it
+        cannot be used."""
         if len(blob) > MAX_SCHEMA_BYTES:
             return None
         place = (key, blob, member)
@@ -291,6 +343,8 @@ _find_validator = _ValidatorCache().find
 def _build_validator(blob: bytes, member: str) -> _SchemaValidator | None:
     try:
         schema = json_codec.loads(blob).get(member)
-        return _SchemaValidator(schema, blob) if isinstance(schema, dict) else None
+        if isinstance(schema, dict):
+            return _SchemaValidator(schema, blob)
+        return None
     except (ValueError, TypeError, AttributeError, RecursionError, jsonschema_rs.ReferencingError):
         return None

@@ -1,8 +1,9 @@
-"""Names: `server.tool`, identifiers for scripts, flat names for the full exposure, and a forgiving resolver. Pure.
+"""Names: `server.tool`, identifiers for scripts, flat names for the full exposure, and a forgiving
+resolver. Pure.
 
-The server is the key in the config and has no dot, so the first dot splits. Every place that takes a name also takes
-the identifier form, `::`, `:`, `/` and `__` as separators, a client's `mcp__` prefix, another case, and a bare tool
-name while it is unique.
+The server is the key in the config and has no dot, so the first dot splits. Every place that takes
+a name also takes the identifier form, `::`, `:`, `/` and `__` as separators, a client's `mcp__`
+prefix, another case, and a bare tool name while it is unique.
 """
 
 import hashlib
@@ -38,15 +39,22 @@ _JAVASCRIPT = (
     " function if implements import in instanceof interface let new null package private protected public return static"
     " super switch this throw true try typeof undefined var void while with yield"
 )
-SCRIPT_BUILTINS = frozenset({"result", "store", "load", "print", "search_tools", "describe_tools", "call_tool"})
+SCRIPT_BUILTINS = frozenset(
+    {"result", "store", "load", "print", "search_tools", "describe_tools", "call_tool"}
+)
 """What scripts find of ours: no server goes by these names there."""
-RESERVED_WORDS = frozenset({*keyword.kwlist, *keyword.softkwlist, *_LUA.split(), *_JAVASCRIPT.split()})
+RESERVED_WORDS = frozenset(
+    {*keyword.kwlist, *keyword.softkwlist, *_LUA.split(), *_JAVASCRIPT.split()}
+)
 
 
 def to_identifier(name: str) -> str:
-    """A name as a legal identifier in every script language: `data-server` → `data_server`, `while` → `_while`."""
+    """A name as a legal identifier in every script language: `data-server` → `data_server`, `while`
+    → `_while`."""
     word = _NOT_WORD.sub("_", name) or "_"
-    return f"_{word}" if word[0].isdigit() or word in RESERVED_WORDS else word
+    if word[0].isdigit() or word in RESERVED_WORDS:
+        return f"_{word}"
+    return word
 
 
 def is_identifier(name: str) -> bool:
@@ -55,13 +63,17 @@ def is_identifier(name: str) -> bool:
 
 
 def assign_identifiers(names: Iterable[str], reserved: Collection[str] = ()) -> dict[str, str]:
-    """Identifier → name, collision-free and independent of the order given; `ours` are words that are taken."""
+    """Identifier → name, collision-free and independent of the order given; `ours` are words that
+    are taken."""
     every = set(names)
     words = sorted(name for name in every if is_identifier(name))
     taken = {word: word for word in words if word not in reserved}
     for name in (*(word for word in words if word in reserved), *sorted(every.difference(words))):
         word = to_identifier(name)
-        word = f"_{word}" if word in reserved else word
+        if word in reserved:
+            word = f"_{word}"
+        else:
+            word = word
         while word in taken:
             word = f"{word}_{_hash_name(name)}"
         taken[word] = name
@@ -72,11 +84,14 @@ def make_flat_name(server: str, tool: str) -> str:
     """`server__tool` in at most 64 characters of `[A-Za-z0-9_-]`; what does not fit ends in a hash."""
     name = f"{server}__{tool}"
     legal = _NOT_FLAT.sub("_", name)
-    return name if legal == name and len(name) <= FLAT_NAME_CHARS else _append_hash(legal, name)
+    if legal == name and len(name) <= FLAT_NAME_CHARS:
+        return name
+    return _append_hash(legal, name)
 
 
 def assign_flat_names(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Flat name → server and name, collision-free: `a` with `b__c` and `a__b` with `c` are two tools."""
+    """Flat name → server and name, collision-free: `a` with `b__c` and `a__b` with `c` are two
+    tools."""
     taken: dict[str, tuple[str, str]] = {}
     for server, name in pairs:
         flat = make_flat_name(server, name)
@@ -100,14 +115,18 @@ def _hash_name(name: str) -> str:
 def find_nearest_names(name: str, names: Iterable[str], limit: int = 5) -> tuple[str, ...]:
     """The names most like a wrong one."""
     known = list(islice(names, MAX_COMPARED))
-    folded = PackedNames.pack_folded([each[:MAX_NAME_CHARS] for each in known]).unpack() if known else []
+    if known:
+        folded = PackedNames.pack_folded([each[:MAX_NAME_CHARS] for each in known]).unpack()
+    else:
+        folded = []
     return _rank_nearest([(name, folded, 1.0)], known, limit)
 
 
 def _rank_nearest(
     guesses: Iterable[tuple[str, Sequence[str], float]], names: Sequence[str], limit: int
 ) -> tuple[str, ...]:
-    """The best over several guesses: what was written, every name folded for comparison, and how much that counts."""
+    """The best over several guesses: what was written, every name folded for comparison, and how
+    much that counts."""
     from rapidfuzz import fuzz, process  # only a wrong name needs it
 
     likeness: dict[str, float] = {}
@@ -145,24 +164,34 @@ class AddressResolver:
                 + ", ".join(map(sanitize_text, several[:8]))
                 + (" …" if len(several) > 8 else ""),
             )
-        near = self._find_nearest(name) if len(name) <= MAX_NAME_CHARS else ()
+        if len(name) <= MAX_NAME_CHARS:
+            near = self._find_nearest(name)
+        else:
+            near = ()
         raise UnknownName(
             f"there is no tool {quote_text(name)} here",
             nearest=near,
-            advice=f"Did you mean {', '.join(map(sanitize_text, near))}?" if near else "Use search_tools to find one.",
+            advice=f"Did you mean {', '.join(map(sanitize_text, near))}?"
+            if near
+            else "Use search_tools to find one.",
         )
 
     def find(self, name: str) -> tuple[str, ...]:
         """Every address that `name` can mean."""
         if name in self.addresses:
             return (name,)
-        return self._interpret(name.strip()) if len(name) <= MAX_NAME_CHARS else ()
+        if len(name) <= MAX_NAME_CHARS:
+            return self._interpret(name.strip())
+        return ()
 
     def _find_nearest(self, name: str) -> tuple[str, ...]:
-        wholes, tools = self._folded_addresses.unpack(), self._folded_tool_names.unpack()
+        wholes = self._folded_addresses.unpack()
+        tools = self._folded_tool_names.unpack()
         # The right tool of a wrong server is worth less than a tool that is nearly spelt so.
         parts = [(tool, tools, 0.9) for _, tool in split_name(name)][:MAX_GUESSES]
-        return _rank_nearest([(name, wholes, 1.0), *(parts or [(name, tools, 1.0)])], self._names, 5)
+        return _rank_nearest(
+            [(name, wholes, 1.0), *(parts or [(name, tools, 1.0)])], self._names, 5
+        )
 
     def _interpret(self, name: str) -> tuple[str, ...]:
         """What a name can mean: the first reading that finds anything, the most literal first."""
@@ -185,12 +214,22 @@ class AddressResolver:
         """The addresses in whose places the line stands."""
         found = (self._names[place] for place in packed.find_positions(line))
         # A tool whose name has no letter is found by that name only, not by its server's.
-        return (address for address in found if packed is not self._folded_addresses or fold(address.partition(".")[2]))
+        return (
+            address
+            for address in found
+            if packed is not self._folded_addresses or fold(address.partition(".")[2])
+        )
 
     def _find_in_server(self, server: str, tool: str) -> Iterator[str]:
         """The addresses of a tool in the servers of a name, both folded."""
-        named = self._folded_servers.get(server, ()) if tool else ()
-        places = self._folded_tool_names.find_positions(tool) if named else ()
+        if tool:
+            named = self._folded_servers.get(server, ())
+        else:
+            named = ()
+        if named:
+            places = self._folded_tool_names.find_positions(tool)
+        else:
+            places = ()
         found = (self._names[place] for place in places)
         return (address for address in found if address.partition(".")[0] in named)
 
@@ -202,7 +241,9 @@ class AddressResolver:
         if name not in self._tool_identifiers:
             self._tool_identifiers[name] = assign_identifiers(self._list_tools(name))
         found = self._tool_identifiers[name].get(tool)
-        return f"{name}.{found}" if found is not None else ""
+        if found is not None:
+            return f"{name}.{found}"
+        return ""
 
     def _list_tools(self, server: str) -> list[str]:
         start = f"{server}."
@@ -247,7 +288,8 @@ def split_name(name: str) -> Iterator[tuple[str, str]]:
     for separator in _SEPARATORS if len(name) <= MAX_NAME_CHARS else ():
         at = name.find(separator)
         while at >= 0:
-            server, tool = name[:at], name[at + len(separator) :]
+            server = name[:at]
+            tool = name[at + len(separator) :]
             if server and tool:
                 yield server, tool
             at = name.find(separator, at + 1)

@@ -1,4 +1,5 @@
-"""Which category each tool is in: what the config says, else what the server's tags say, else what the words say. Pure.
+"""Which category each tool is in: what the config says, else what the server's tags say, else what
+the words say. Pure.
 
 Nothing depends on the order of the tools, nor on anything outside the server.
 """
@@ -32,7 +33,9 @@ _MAX_SUGGESTED = 40
 """Categories that are named where none is near."""
 
 _BY_KEY = {category.key: category for category in TAXONOMY}
-_BY_NAME = {fold(name): category.key for category in TAXONOMY for name in (category.key, category.title)}
+_BY_NAME = {
+    fold(name): category.key for category in TAXONOMY for name in (category.key, category.title)
+}
 _BY_SYNONYM = {**{fold(name): key for name, key in SYNONYMS.items()}, **_BY_NAME}
 _NOT_SLUG = re.compile(r"[^\w]+|_+")
 
@@ -40,7 +43,11 @@ _NOT_SLUG = re.compile(r"[^\w]+|_+")
 def assign_categories(entry: ServerEntry) -> Mapping[str, str]:
     """The category of each tool of a server."""
     whole = _normalize_category(entry.category) or _get_tag_category(entry.tags)
-    moved = {name: key for name in entry.tools if (key := _get_configured_category(name, entry.categories))}
+    moved = {
+        name: key
+        for name in entry.tools
+        if (key := _get_configured_category(name, entry.categories))
+    }
     if whole or len(moved) == len(entry.tools):
         return {name: moved.get(name, whole) for name in entry.tools}
     names = sorted(entry.tools)
@@ -66,12 +73,16 @@ def to_category(key: str) -> Category:
 
 
 def resolve_category(name: str, known_keys: Iterable[str]) -> str:
-    """The known category a name means, by key, title or synonym; raises UnknownName with the nearest."""
+    """The known category a name means, by key, title or synonym; raises UnknownName with the
+    nearest."""
     keys = list(known_keys)
     if name in keys:
         return name
     folded = fold(name)
-    here = {**{fold(to_category(key).title): key for key in keys}, **{fold(key): key for key in keys}}
+    here = {
+        **{fold(to_category(key).title): key for key in keys},
+        **{fold(key): key for key in keys},
+    }
     if folded and (found := here.get(folded)):
         return found
     if (ours := _BY_SYNONYM.get(folded)) and ours in keys:
@@ -87,16 +98,25 @@ def resolve_category(name: str, known_keys: Iterable[str]) -> str:
 
 
 def compose_introduction(entry: ServerEntry) -> str:
-    """How a server presents itself, beside its name: what the config says of it, then what it says itself."""
+    """How a server presents itself, beside its name: what the config says of it, then what it says
+    itself."""
     said = entry.initialize_info
-    own = extract_introduction({"serverInfo": said.server_info, "instructions": said.instructions}) if said else ""
+    if said:
+        own = extract_introduction(
+            {"serverInfo": said.server_info, "instructions": said.instructions}
+        )
+    else:
+        own = ""
     return " ".join(filter(None, (entry.title, entry.description, own)))[:MAX_INTRODUCTION]
 
 
 def extract_introduction(initialize_result: Mapping[str, Any]) -> str:
     """How a server presents itself in its answer to `initialize`."""
     info = initialize_result.get("serverInfo")
-    parts = [info.get(key) for key in ("name", "title", "description")] if isinstance(info, Mapping) else []
+    if isinstance(info, Mapping):
+        parts = [info.get(key) for key in ("name", "title", "description")]
+    else:
+        parts = []
     parts.append(initialize_result.get("instructions"))
     return " ".join(part for part in parts if isinstance(part, str) and part)
 
@@ -105,7 +125,14 @@ def _get_configured_category(tool: str, moves: Mapping[str, str]) -> str:
     """What the config says of one tool: its name before any pattern, patterns in their order."""
     if tool in moves:
         return _normalize_category(moves[tool])
-    return next((_normalize_category(name) for pattern, name in moves.items() if fnmatchcase(tool, pattern)), "")
+    return next(
+        (
+            _normalize_category(name)
+            for pattern, name in moves.items()
+            if fnmatchcase(tool, pattern)
+        ),
+        "",
+    )
 
 
 def _normalize_category(name: str) -> str:
@@ -120,4 +147,6 @@ def _get_tag_category(tags: Sequence[str]) -> str:
 
 
 def _to_slug(name: str) -> str:
-    return _NOT_SLUG.sub("-", sanitize_text(name).strip().casefold()).strip("-")[:MAX_KEY].rstrip("-")
+    return (
+        _NOT_SLUG.sub("-", sanitize_text(name).strip().casefold()).strip("-")[:MAX_KEY].rstrip("-")
+    )

@@ -1,9 +1,11 @@
-"""Which category a server's tools are in by their words. Pure; the weights of words are data of the package.
+"""Which category a server's tools are in by their words. Pure; the weights of words are data of the
+package.
 
-A server's tools usually belong together, so a tool is judged by its server (name, introduction, all its tools), by the
-tools whose names begin as its own, and by its own words; it stands apart only where these speak clearly. Each is a
-softmax over weighted words, made by `training/categories` from labelled tools and from words chosen by hand. There is
-no encoder in it, so the answer is the same whether one is installed, still loading or missing.
+A server's tools usually belong together, so a tool is judged by its server (name, introduction, all
+its tools), by the tools whose names begin as its own, and by its own words; it stands apart only
+where these speak clearly. Each is a softmax over weighted words, made by `training/categories` from
+labelled tools and from words chosen by hand. There is no encoder in it, so the answer is the same
+whether one is installed, still loading or missing.
 """
 
 import math
@@ -30,17 +32,20 @@ WeightedTexts = Sequence[tuple[str, int]]
 
 WEIGHTS_FILE = "taxonomy.json"
 MAX_DESCRIPTION = 600
-"""What a tool is for stands at the beginning; the rest is arguments and cautions, and speaks for nothing."""
+"""What a tool is for stands at the beginning; the rest is arguments and cautions, and speaks for
+nothing."""
 MAX_INTRODUCTION = 1_000
 _NAME_WEIGHT = 2
 _SERVER_NAME_WEIGHT = 3
 _INTRODUCTION_WEIGHT = 0.7
 """What a server's introduction counts beside the mean of its tools."""
-_FAMILY_WEIGHT, _TOOL_WEIGHT = 0.8, 0.4
+_FAMILY_WEIGHT = 0.8
+_TOOL_WEIGHT = 0.4
 """What the words of a tool's family and its own count beside its server's."""
-_SERVER_FLOOR, _FLOOR = -4.0, -8.0
-"""How much, at most, a server speaks against a category, and a family or tool does: a server that is all about one
-thing may still have a few tools for another."""
+_SERVER_FLOOR = -4.0
+_FLOOR = -8.0
+"""How much, at most, a server speaks against a category, and a family or tool does: a server that
+is all about one thing may still have a few tools for another."""
 _MIN_PROBABILITY = 0.3
 """Below this probability nobody should rely on the answer."""
 _MIN_FAMILY_SIZE = 3
@@ -53,8 +58,10 @@ _TOOL_VERBS = """
 _VERBS = frozenset(map(stem, _TOOL_VERBS.split()))
 """What tools of every kind begin with: no family's name."""
 _KEYS = tuple(category.key for category in TAXONOMY)
-_FIRST, _ZERO = 35, 80
-"""Weights are printable characters: from `#` (-45) over `P` (0) to `}` (+45), without the two that JSON escapes."""
+_FIRST = 35
+_ZERO = 80
+"""Weights are printable characters: from `#` (-45) over `P` (0) to `}` (+45), without the two that
+JSON escapes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,16 +80,24 @@ class WordWeights:
             numbers = chain.from_iterable(map(self._find_numbers, extract_words(text)))
             counts.update(chain.from_iterable(repeat(tuple(numbers), times)))
         at = np.fromiter(counts, dtype=np.intp, count=len(counts))
-        worth = np.array([1 + math.log(count) for count in counts.values()], dtype=np.float32) * self.rarity[at]
+        worth = (
+            np.array([1 + math.log(count) for count in counts.values()], dtype=np.float32)
+            * self.rarity[at]
+        )
         length = float(np.sqrt(worth @ worth))
         return at, worth / length if length else worth
 
     @cached_property
     def _find_numbers(self) -> Callable[[str], tuple[int, ...]]:
-        """The numbers of a word's terms, as far as they are known; remembered, because catalogs repeat themselves."""
+        """The numbers of a word's terms, as far as they are known; remembered, because catalogs
+        repeat themselves."""
 
         def find_numbers(word: str) -> tuple[int, ...]:
-            return tuple(self.word_numbers[term] for term in extract_word_terms(word) if term in self.word_numbers)
+            return tuple(
+                self.word_numbers[term]
+                for term in extract_word_terms(word)
+                if term in self.word_numbers
+            )
 
         return lru_cache(maxsize=_CACHE_SIZE)(find_numbers)
 
@@ -91,7 +106,9 @@ class WordWeights:
         return log_softmax(vector @ self.weights)
 
 
-def classify_tools(weights: WordWeights, server: str, introduction: str, tools: Sequence[ToolText]) -> list[str]:
+def classify_tools(
+    weights: WordWeights, server: str, introduction: str, tools: Sequence[ToolText]
+) -> list[str]:
     """The category of each tool by its words, its family's and its server's."""
     if not tools:
         return []
@@ -110,10 +127,15 @@ def classify_tools(weights: WordWeights, server: str, introduction: str, tools: 
 
 
 def group_name_families(names: Sequence[str]) -> list[list[int]]:
-    """The places of names that begin alike, after what all begin with: `jira_…` and `confluence_…` of one server."""
-    parts = [[part for word in extract_words(name) for part in split_word(word).parts] for name in names]
+    """The places of names that begin alike, after what all begin with: `jira_…` and `confluence_…`
+    of one server."""
+    parts = [
+        [part for word in extract_words(name) for part in split_word(word).parts] for name in names
+    ]
     shared = 0
-    while len(parts) > 1 and all(len(it) > shared + 1 and it[shared] == parts[0][shared] for it in parts):
+    while len(parts) > 1 and all(
+        len(it) > shared + 1 and it[shared] == parts[0][shared] for it in parts
+    ):
         shared += 1
     found: dict[str, list[int]] = {}
     for place, it in enumerate(parts):
@@ -142,7 +164,9 @@ def _add_vectors(vectors: Iterable[SparseVector], width: int) -> NDArray[np.floa
 
 def _normalize(vector: NDArray[np.float64]) -> NDArray[np.float64]:
     length = np.sqrt(vector @ vector)
-    return vector / length if length else vector
+    if length:
+        return vector / length
+    return vector
 
 
 def count_tool_terms(name: str, title: str, description: str) -> Counter[str]:
@@ -165,7 +189,10 @@ def _weigh_server_texts(name: str, introduction: str) -> WeightedTexts:
 
 def _count_terms(texts: WeightedTexts) -> Counter[str]:
     return Counter(
-        term for text, times in texts for word in extract_words(text) * times for term in extract_word_terms(word)
+        term
+        for text, times in texts
+        for word in extract_words(text) * times
+        for term in extract_word_terms(word)
     )
 
 

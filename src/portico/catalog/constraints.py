@@ -25,16 +25,31 @@ def describe_constraints(schema: Mapping[str, Any], kind: str) -> Iterator[str]:
         if isinstance(schema.get(key), str):
             yield sanitize_text(schema[key])
     for kinds, low_key, high_key, unit in _RANGES:
-        low, high = schema.get(low_key), schema.get(high_key)
-        low, high = None if low == -_SAFE_INTEGER else low, None if high == _SAFE_INTEGER else high
+        low = schema.get(low_key)
+        high = schema.get(high_key)
+        if low == -_SAFE_INTEGER:
+            low = None
+        else:
+            low = low
+        if high == _SAFE_INTEGER:
+            high = None
+        else:
+            high = high
         if kind in kinds and (low is not None or high is not None):
             if low is None or high is None:
                 yield f"≥{to_literal(low)}{unit}" if high is None else f"≤{to_literal(high)}{unit}"
             else:
-                yield f"{to_literal(low)}..{to_literal(high)}{unit}" if low != high else f"{to_literal(low)}{unit}"
+                yield (
+                    f"{to_literal(low)}..{to_literal(high)}{unit}"
+                    if low != high
+                    else f"{to_literal(low)}{unit}"
+                )
     for key, form in _LABELLED.items():
         # Draft 4 wrote a bound's exclusiveness as a flag beside it.
-        value = schema.get(key[9:].lower()) if schema.get(key) is True else schema.get(key)
+        if schema.get(key) is True:
+            value = schema.get(key[9:].lower())
+        else:
+            value = schema.get(key)
         if value is not None and value is not False:
             yield form.format(to_literal(value))
     if isinstance(schema.get("pattern"), str):
@@ -44,7 +59,12 @@ def describe_constraints(schema: Mapping[str, Any], kind: str) -> Iterator[str]:
         yield "enum []"
     yield from (f"{key} {to_literal(schema[key])}" for key in _RAW if key in schema)
     all_of = schema.get("allOf")
-    rules = cast("list[Any]", all_of) if isinstance(all_of, list) else []
+    if isinstance(all_of, list):
+        rules = cast("list[Any]", all_of)
+    else:
+        rules = []
     for rule in (schema, *rules):
         if isinstance(rule, dict) and "if" in rule:
-            yield " ".join(f"{key} {to_literal(rule[key])}" for key in ("if", "then", "else") if key in rule)
+            yield " ".join(
+                f"{key} {to_literal(rule[key])}" for key in ("if", "then", "else") if key in rule
+            )

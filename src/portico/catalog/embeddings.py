@@ -1,4 +1,5 @@
-"""Brings every tool its vector: from the file where one is kept, else from the encoder, in the background.
+"""Brings every tool its vector: from the file where one is kept, else from the encoder, in the
+background.
 
 Search works all the while: a tool without a vector is found by its words.
 """
@@ -38,17 +39,26 @@ class Embeddings:
         return snapshot.index.unencoded_count
 
     def generate_vectors(self, snapshot: Snapshot) -> Iterator[Mapping[str, Vector]]:
-        """Vectors of tools that have none, by address, a batch at a time: first all that are kept. Blocks."""
+        """Vectors of tools that have none, by address, a batch at a time: first all that are kept.
+        Blocks."""
         texts = {
-            name: {address: compose_tool_text(tool) for address, tool in _select_tools(snapshot.servers[name], ids)}
+            name: {
+                address: compose_tool_text(tool)
+                for address, tool in _select_tools(snapshot.servers[name], ids)
+            }
             for name, ids in snapshot.index.list_unencoded_by_group().items()
         }
-        keys = {address: compute_text_key(text) for mine in texts.values() for address, text in mine.items()}
+        keys = {
+            address: compute_text_key(text)
+            for mine in texts.values()
+            for address, text in mine.items()
+        }
         kept = self._vector_file.find(set(keys.values()))
         if kept:
             yield {address: kept[key] for address, key in keys.items() if key in kept}
         missing = _interleave_servers(
-            {it: text for it, text in mine.items() if keys[it] not in kept} for mine in texts.values()
+            {it: text for it, text in mine.items() if keys[it] not in kept}
+            for mine in texts.values()
         )
         with suppress(EncoderUnavailable):
             for start in range(0, len(missing), _BATCH):
@@ -56,8 +66,11 @@ class Embeddings:
                     return
                 yield self._encode_batch(dict(missing[start : start + _BATCH]), keys)
 
-    def _encode_batch(self, texts: Mapping[str, str], keys: Mapping[str, str]) -> Mapping[str, Vector]:
-        """A batch, or what there was time for; all that was done is kept, also if the encoder fails at the next."""
+    def _encode_batch(
+        self, texts: Mapping[str, str], keys: Mapping[str, str]
+    ) -> Mapping[str, Vector]:
+        """A batch, or what there was time for; all that was done is kept, also if the encoder fails
+        at the next."""
         threads = max(1, (os.cpu_count() or 2) // 2)
         vectors: dict[str, Vector] = {}
         try:
@@ -72,7 +85,8 @@ class Embeddings:
 
 
 def gather_batches(batches: Iterator[Mapping[str, Vector]], seconds: float) -> Mapping[str, Vector]:
-    """What is brought from now until `wait` seconds have passed, at least one batch; nothing at the end. Blocks."""
+    """What is brought from now until `wait` seconds have passed, at least one batch; nothing at the
+    end. Blocks."""
     vectors: dict[str, Vector] = {}
     until = time.monotonic() + seconds
     for batch in batches:
@@ -93,12 +107,19 @@ def add_vectors(current: Snapshot, earlier: Snapshot, vectors: Mapping[str, Vect
 def _has_unchanged_tool(snapshot: Snapshot, tool: Tool) -> bool:
     """Whether the tool is there and says what it said."""
     entry = snapshot.servers.get(tool.server)
-    return entry is not None and tool.name in entry.tools and entry.tools[tool.name].hash == tool.hash
+    return (
+        entry is not None and tool.name in entry.tools and entry.tools[tool.name].hash == tool.hash
+    )
 
 
 def _interleave_servers(servers: Iterable[Mapping[str, str]]) -> list[tuple[str, str]]:
-    """Everybody's first, then everybody's second: a server of thousands does not make the others wait."""
-    turns = [(turn, item) for texts in sorted(servers, key=len) for turn, item in enumerate(texts.items())]
+    """Everybody's first, then everybody's second: a server of thousands does not make the others
+    wait."""
+    turns = [
+        (turn, item)
+        for texts in sorted(servers, key=len)
+        for turn, item in enumerate(texts.items())
+    ]
     return [item for _, item in sorted(turns, key=lambda it: it[0])]
 
 

@@ -1,4 +1,5 @@
-"""What a server offers in its three forms: a fresh listing, a manifest on disk, an entry of the catalog. Pure."""
+"""What a server offers in its three forms: a fresh listing, a manifest on disk, an entry of the
+catalog. Pure."""
 
 import logging
 import time
@@ -47,18 +48,28 @@ def create_unlisted_entry(source: ServerSource) -> ServerEntry:
 def build_manifest(source: ServerSource, listing: ServerListing) -> Manifest:
     """What is kept of a listing."""
     rows = tuple(
-        # A copy, because it is kept: the encoder of JSON leaves its buffer four times as large as what it wrote.
+        # A copy, because it is kept: the encoder of JSON leaves its buffer four times as large as
+        # what it wrote.
         ToolRow(entry.name, compute_hash(entry.blob), bytes(memoryview(entry.blob)), entry.warnings)
         for entry in listing.tools
     )
     hello = {**vars(listing.initialize_info), "warnings": listing.warnings}
     try:
-        head, offers = encode_json(hello), encode_json(vars(listing.offers))
+        head = encode_json(hello)
+        offers = encode_json(vars(listing.offers))
     except ValueError as error:
         # Its tools are as good as any; only the next start has to ask for them again.
         logger.warning("what %s says about itself cannot be kept: %s", source.name, error)
         head = offers = b""
-    return Manifest(source.name, source.fingerprint, listing.initialize_info.era, head, offers, rows, time.time())
+    return Manifest(
+        source.name,
+        source.fingerprint,
+        listing.initialize_info.era,
+        head,
+        offers,
+        rows,
+        time.time(),
+    )
 
 
 def build_entry(source: ServerSource, listing: ServerListing, manifest: Manifest) -> ServerEntry:
@@ -80,7 +91,11 @@ def restore_entry(source: ServerSource, manifest: Manifest | None) -> ServerEntr
     try:
         return _parse_manifest(source, manifest)
     except (ValueError, TypeError, AttributeError) as error:
-        logger.warning("what is remembered of %s cannot be read (%s): it will be listed again", source.name, error)
+        logger.warning(
+            "what is remembered of %s cannot be read (%s): it will be listed again",
+            source.name,
+            error,
+        )
         return create_unlisted_entry(source)
 
 
@@ -103,15 +118,22 @@ def _build_tools(source: ServerSource, rows: Iterable[ToolRow]) -> dict[str, Too
     names = _assign_names({name: source.rules.get_exposed_name(name) for name in kept})
     tools: dict[str, Tool] = {}
     for upstream_name, name in names.items():
-        row, wanted = kept[upstream_name], source.rules.get_exposed_name(upstream_name)
-        refused = () if name == wanted else (f"it cannot be renamed {wanted!r}: another tool has that name",)
+        row = kept[upstream_name]
+        wanted = source.rules.get_exposed_name(upstream_name)
+        if name == wanted:
+            refused = ()
+        else:
+            refused = (f"it cannot be renamed {wanted!r}: another tool has that name",)
         warnings = (*row.warnings, *refused)
-        tools[name] = Tool(source.name, name, upstream_name, row.definition, row.hash, warnings, source.tags)
+        tools[name] = Tool(
+            source.name, name, upstream_name, row.definition, row.hash, warnings, source.tags
+        )
     return tools
 
 
 def _assign_names(wanted: Mapping[str, str]) -> dict[str, str]:
-    """Upstream name → name here. A new name that is somebody's already is not given: no tool may hide another."""
+    """Upstream name → name here. A new name that is somebody's already is not given: no tool may
+    hide another."""
     names = dict(wanted)
     while len(set(names.values())) < len(names):
         taken = Counter(names.values())
@@ -121,7 +143,8 @@ def _assign_names(wanted: Mapping[str, str]) -> dict[str, str]:
 
 def compare_entries(before: ServerEntry, after: ServerEntry) -> CatalogChanged:
     """What changed about a server's offer."""
-    old, new = before.tools, after.tools
+    old = before.tools
+    new = after.tools
     address: Callable[[str], str] = lambda name: f"{after.name}.{name}"  # noqa: E731
     changed = [name for name in new if name in old and new[name].hash != old[name].hash]
     return CatalogChanged(

@@ -1,4 +1,5 @@
-"""Gives memory back after large work: what Python freed, the C library keeps for itself unless it is asked."""
+"""Gives memory back after large work: what Python freed, the C library keeps for itself unless it
+is asked."""
 
 import ctypes
 import sys
@@ -7,7 +8,8 @@ from functools import cache
 
 
 def trim_heap() -> None:
-    """Return what is free to the system, where there is a way to (Linux with glibc); takes milliseconds. Blocks."""
+    """Return what is free to the system, where there is a way to (Linux with glibc); takes
+    milliseconds. Blocks."""
     if (trim := _find_malloc_trim()) is not None:
         trim(0)
 

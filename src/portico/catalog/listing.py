@@ -1,7 +1,7 @@
 """Asks a server for everything it offers, page by page, and saves what can be saved.
 
-One malformed entry never costs its siblings: it is kept with a warning when it can still be named, dropped with a
-warning when it cannot.
+One malformed entry never costs its siblings: it is kept with a warning when it can still be named,
+dropped with a warning when it cannot.
 """
 
 import asyncio
@@ -22,12 +22,14 @@ MAX_LIST_CHARS = 16 * 1024**2
 """Characters of one list: beyond it no further page is asked for, and no further entry kept."""
 MAX_WARNINGS = 50
 MAX_PART_BYTES = 128 * 1024
-"""Bytes of one part of a definition (a schema, annotations); the largest schema of 5,700 real tools has 76 kB."""
+"""Bytes of one part of a definition (a schema, annotations); the largest schema of 5,700 real tools
+has 76 kB."""
 MAX_DESCRIPTION = 32 * 1024
 """Characters of a description; the longest real one has 18,000."""
 MAX_NAME = 1_024
 MAX_LIST_TIME_FACTOR = 10
-"""How often the time of one page a whole list may take: a server can answer each of a thousand pages in time."""
+"""How often the time of one page a whole list may take: a server can answer each of a thousand
+pages in time."""
 LARGE_LISTING_ITEMS = 500
 """Entries that take longer to look through than the event loop may stand still."""
 LARGE_LISTING_BYTES = 256 * 1024
@@ -66,16 +68,24 @@ class ServerListing:
     def is_large(self) -> bool:
         """Whether it takes longer to take in than the event loop may stand still."""
         offers = self.offers
-        entries = len(self.tools) + len(offers.resources) + len(offers.templates) + len(offers.prompts)
-        return entries > LARGE_LISTING_ITEMS or sum(len(tool.blob) for tool in self.tools) > LARGE_LISTING_BYTES
+        entries = (
+            len(self.tools) + len(offers.resources) + len(offers.templates) + len(offers.prompts)
+        )
+        return (
+            entries > LARGE_LISTING_ITEMS
+            or sum(len(tool.blob) for tool in self.tools) > LARGE_LISTING_BYTES
+        )
 
 
 async def fetch_listing(connection: Connection, timeout: float) -> ServerListing:
-    """List a server whole. Raises when its tools cannot be listed; the lesser lists only leave a warning."""
+    """List a server whole. Raises when its tools cannot be listed; the lesser lists only leave a
+    warning."""
     hello = connection.initialize_info
     warnings: list[str] = []
     # Tools are asked for even when undeclared: some servers forget to declare them.
-    listed = await _fetch_pages(connection, "tools/list", "tools", timeout, required="tools" in hello.capabilities)
+    listed = await _fetch_pages(
+        connection, "tools/list", "tools", timeout, required="tools" in hello.capabilities
+    )
     tools, notes = await asyncio.to_thread(_salvage_and_free, listed)
     warnings += notes
     lesser: dict[str, tuple[Raw, ...]] = {"resources": (), "resourceTemplates": (), "prompts": ()}
@@ -98,10 +108,17 @@ async def fetch_listing(connection: Connection, timeout: float) -> ServerListing
         warnings += notes
     offers = ServerOffers(lesser["resources"], lesser["resourceTemplates"], lesser["prompts"])
     more = len(warnings) - MAX_WARNINGS
-    return ServerListing(hello, tools, offers, (*warnings[:MAX_WARNINGS], *((f"and {more} more",) if more > 0 else ())))
+    return ServerListing(
+        hello,
+        tools,
+        offers,
+        (*warnings[:MAX_WARNINGS], *((f"and {more} more",) if more > 0 else ())),
+    )
 
 
-async def _fetch_pages(connection: Connection, method: str, key: str, timeout: float, *, required: bool) -> list[Any]:
+async def _fetch_pages(
+    connection: Connection, method: str, key: str, timeout: float, *, required: bool
+) -> list[Any]:
     items: list[Any] = []
     size = 0
     seen: set[str] = set()
@@ -123,7 +140,12 @@ async def _fetch_pages(connection: Connection, method: str, key: str, timeout: f
         if not isinstance(cursor, str) or not cursor:
             break
         # A server whose cursors never end, or go round, gives us what it gave so far.
-        if cursor in seen or len(items) >= MAX_ITEMS or size >= MAX_LIST_CHARS or time.monotonic() > until:
+        if (
+            cursor in seen
+            or len(items) >= MAX_ITEMS
+            or size >= MAX_LIST_CHARS
+            or time.monotonic() > until
+        ):
             break
         seen.add(cursor)
     return items
@@ -150,13 +172,20 @@ def salvage_tools(items: Iterable[Any]) -> tuple[tuple[ListedTool, ...], tuple[s
     size = 0
     for position, item in enumerate(items):
         if len(kept) >= MAX_ITEMS or size >= MAX_LIST_CHARS:
-            dropped.append(f"tools from the {position + 1}th on were left out: there are too many, or too large ones")
+            dropped.append(
+                f"tools from the {position + 1}th on were left out: there are too many, or too large ones"
+            )
             break
-        name = item.get("name") if isinstance(item, Mapping) else None
+        if isinstance(item, Mapping):
+            name = item.get("name")
+        else:
+            name = None
         if not isinstance(name, str) or not name.strip():
             dropped.append(f"tool {position + 1} has no name and was left out")
         elif len(name) > MAX_NAME:
-            dropped.append(f"tool {position + 1} has a name of {len(name)} characters and was left out")
+            dropped.append(
+                f"tool {position + 1} has a name of {len(name)} characters and was left out"
+            )
         elif _find_problem(name):
             dropped.append(f"tool {position + 1} has a name that is no text and was left out")
         elif name in kept:
@@ -171,10 +200,14 @@ def _build_listed_tool(definition: Raw) -> ListedTool:
     """A tool with every part of its definition that can be kept."""
     definition, notes = _shorten_description(definition)
     try:
-        return ListedTool(definition["name"], _encode_part(definition), (*notes, *_list_flaws(definition)))
+        return ListedTool(
+            definition["name"], _encode_part(definition), (*notes, *_list_flaws(definition))
+        )
     except ValueError:
         pass
-    lost = {key: reason for key, value in definition.items() if (reason := _find_problem({key: value}))}
+    lost = {
+        key: reason for key, value in definition.items() if (reason := _find_problem({key: value}))
+    }
     rest = {key: value for key, value in definition.items() if key not in lost}
     notes += tuple(f"{key[:MAX_NAME]!r} was left out: {reason}" for key, reason in lost.items())
     return ListedTool(rest["name"], encode_json(rest), (*notes[:MAX_WARNINGS], *_list_flaws(rest)))
@@ -219,14 +252,18 @@ def _list_flaws(definition: Raw) -> tuple[str, ...]:
     return tuple(flaws)
 
 
-def _salvage_items(items: Iterable[Any], identity: str, method: str) -> tuple[tuple[Raw, ...], list[str]]:
+def _salvage_items(
+    items: Iterable[Any], identity: str, method: str
+) -> tuple[tuple[Raw, ...], list[str]]:
     """The entries of a lesser list that can be named and kept, and warnings about the others."""
     kept: list[Raw] = []
     dropped: list[str] = []
     size = 0
     for position, item in enumerate(items):
         if len(kept) >= MAX_ITEMS or size >= MAX_LIST_CHARS:
-            dropped.append(f"{method}: entries from the {position + 1}th on were left out, as too many or too large")
+            dropped.append(
+                f"{method}: entries from the {position + 1}th on were left out, as too many or too large"
+            )
             break
         if not isinstance(item, dict) or not isinstance(item.get(identity), str):
             dropped.append(f"entry {position + 1} of {method} has no {identity} and was left out")

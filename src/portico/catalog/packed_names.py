@@ -1,4 +1,5 @@
-"""Names without case and punctuation, thousands of them as one text: small, soon made, searched by line. Pure."""
+"""Names without case and punctuation, thousands of them as one text: small, soon made, searched by
+line. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +9,10 @@ from portico.catalog.visible_text import sanitize_text
 
 _FOLD_BATCH = 1_000
 _NOT_ALNUM = re.compile(r"[\W_]+")
-_ASCII = {code: chr(code).lower() if chr(code).isalnum() or chr(code) == "\n" else None for code in range(128)}
+_ASCII = {
+    code: chr(code).lower() if chr(code).isalnum() or chr(code) == "\n" else None
+    for code in range(128)
+}
 
 
 def fold(name: str) -> str:
@@ -18,7 +22,8 @@ def fold(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PackedNames:
-    """Texts by position. One string holds them all: a table of a hundred thousand would be thirty times as large."""
+    """Texts by position. One string holds them all: a table of a hundred thousand would be thirty
+    times as large."""
 
     text: str
     """Every line begins after a line end and ends before one."""
@@ -37,18 +42,31 @@ class PackedNames:
             for place, name in enumerate(names)
             if not name.isascii() or "\x1b" in name or "\n" in name
         }
-        plain = [name if place not in odd else "" for place, name in enumerate(names)] if odd else names
+        if odd:
+            plain = [name if place not in odd else "" for place, name in enumerate(names)]
+        else:
+            plain = names
         # Some at a time: while they are translated, no other thread runs.
-        pieces = (plain[start : start + _FOLD_BATCH] for start in range(0, max(1, len(plain)), _FOLD_BATCH))
-        lines = [line for piece in pieces for line in "\n".join(piece).translate(_ASCII).split("\n")]
+        pieces = (
+            plain[start : start + _FOLD_BATCH]
+            for start in range(0, max(1, len(plain)), _FOLD_BATCH)
+        )
+        lines = [
+            line for piece in pieces for line in "\n".join(piece).translate(_ASCII).split("\n")
+        ]
         for place, line in odd.items():
             lines[place] = line
         return cls("\n".join(["", *lines, ""]))
 
     def find_positions(self, line: str) -> Iterator[int]:
         """Where the line stands; a blank one stands nowhere."""
-        sought, place, counted = f"\n{line}\n", 0, 0
-        at = self.text.find(sought) if line and "\n" not in line else -1
+        sought = f"\n{line}\n"
+        place = 0
+        counted = 0
+        if line and "\n" not in line:
+            at = self.text.find(sought)
+        else:
+            at = -1
         while at >= 0:
             place += self.text.count("\n", counted, at)
             counted = at

@@ -1,7 +1,8 @@
-"""Shares what is known of servers with other gateways: what one lists is on record, and the others adopt it.
+"""Shares what is known of servers with other gateways: what one lists is on record, and the others
+adopt it.
 
-Nobody waits for the record: listings show here first, and are written by a task of their own. A record that cannot be
-reached costs only the sharing.
+Nobody waits for the record: listings show here first, and are written by a task of their own. A
+record that cannot be reached costs only the sharing.
 """
 
 import asyncio
@@ -23,8 +24,8 @@ logger = logging.getLogger(__name__)
 RETRY_S = 5.0
 """How long after a failure the record is tried again."""
 CATCH_UP_BATCH = 16
-"""Servers whose manifests are read from disk again at a time, to be put on record: all at once would be as much memory
-as everything that is known."""
+"""Servers whose manifests are read from disk again at a time, to be put on record: all at once
+would be as much memory as everything that is known."""
 FINAL_WRITE_TIMEOUT_S = 3.0
 """How long the last write may take."""
 
@@ -32,7 +33,9 @@ FINAL_WRITE_TIMEOUT_S = 3.0
 class CatalogReplication:
     """One gateway's part in what all know."""
 
-    def __init__(self, catalog: Catalog, local: ManifestStore, store: GatewayStore, *, origin: str) -> None:
+    def __init__(
+        self, catalog: Catalog, local: ManifestStore, store: GatewayStore, *, origin: str
+    ) -> None:
         """`origin` tells our own news from others'."""
         self._catalog = catalog
         self._local = local
@@ -50,7 +53,9 @@ class CatalogReplication:
 
     async def run(self) -> None:
         """Catch up, then share until cancelled."""
-        following = asyncio.create_task(self._retry_until_done(self._follow), name="follow the record")
+        following = asyncio.create_task(
+            self._retry_until_done(self._follow), name="follow the record"
+        )
         try:
             await self._retry_until_done(self._catch_up)
             self.caught_up.set()
@@ -99,10 +104,15 @@ class CatalogReplication:
         fingerprints = self._catalog.fingerprints
         await self._adopt_servers(fingerprints)
         # What was listed before anybody could be told: the record leaves alone what it has.
-        servers, saved = list(fingerprints.items()), False
+        servers = list(fingerprints.items())
+        saved = False
         for at in range(0, len(servers), CATCH_UP_BATCH):
-            kept = await asyncio.to_thread(self._local.load, dict(servers[at : at + CATCH_UP_BATCH]))
-            new = [manifest for name, manifest in kept.items() if name not in self._pending_manifests]
+            kept = await asyncio.to_thread(
+                self._local.load, dict(servers[at : at + CATCH_UP_BATCH])
+            )
+            new = [
+                manifest for name, manifest in kept.items() if name not in self._pending_manifests
+            ]
             await self._save_manifests(new)
             saved = saved or bool(new)
         if saved:
@@ -112,7 +122,8 @@ class CatalogReplication:
 
     async def _synchronize(self) -> None:
         await self._write_pending()
-        news, self._changed_servers = self._changed_servers, set()
+        news = self._changed_servers
+        self._changed_servers = set()
         try:
             await self._adopt_servers(news)
         except BaseException:
@@ -120,7 +131,8 @@ class CatalogReplication:
             raise
 
     async def _write_pending(self) -> None:
-        waiting, self._pending_manifests = self._pending_manifests, {}
+        waiting = self._pending_manifests
+        self._pending_manifests = {}
         try:
             if waiting:
                 await self._save_manifests(list(waiting.values()))
@@ -135,18 +147,28 @@ class CatalogReplication:
             await self._store.save_servers(servers, origin=self._origin)
 
     async def _save_categories(self) -> None:
-        await self._store.save_categories(await asyncio.to_thread(_count_categories, self._catalog.snapshot))
+        await self._store.save_categories(
+            await asyncio.to_thread(_count_categories, self._catalog.snapshot)
+        )
 
     async def _adopt_servers(self, servers: Iterable[str]) -> None:
         known = self._catalog.snapshot.servers
-        wanted = {name: print_ for name, print_ in self._catalog.fingerprints.items() if name in set(servers)}
+        wanted = {
+            name: print_
+            for name, print_ in self._catalog.fingerprints.items()
+            if name in set(servers)
+        }
         if not wanted:
             return
-        found = await self._store.load_manifests(wanted, {name: known[name].listed_at for name in wanted})
+        found = await self._store.load_manifests(
+            wanted, {name: known[name].listed_at for name in wanted}
+        )
         # Together: one after the other, each would have the whole index built anew.
         async with asyncio.TaskGroup() as adopting:
             for manifest in found.values():
-                adopting.create_task(self._adopt_manifest(manifest), name=f"adopt {manifest.server}")
+                adopting.create_task(
+                    self._adopt_manifest(manifest), name=f"adopt {manifest.server}"
+                )
                 await asyncio.sleep(0)
 
     async def _adopt_manifest(self, manifest: Manifest) -> None:
@@ -158,17 +180,26 @@ class CatalogReplication:
 
 
 def _build_known_servers(manifests: Iterable[Manifest], snapshot: Snapshot) -> list[KnownServer]:
-    return [_build_known_server(manifest, snapshot) for manifest in manifests if manifest.server in snapshot.servers]
+    return [
+        _build_known_server(manifest, snapshot)
+        for manifest in manifests
+        if manifest.server in snapshot.servers
+    ]
 
 
 def _build_known_server(manifest: Manifest, snapshot: Snapshot) -> KnownServer:
     entry = snapshot.servers[manifest.server]
-    tools = tuple(KnownTool(tool.name, tool.hash, snapshot.get_category(tool.address)) for tool in entry.tools.values())
+    tools = tuple(
+        KnownTool(tool.name, tool.hash, snapshot.get_category(tool.address))
+        for tool in entry.tools.values()
+    )
     return KnownServer(manifest, entry.title, snapshot.main_categories[entry.name], tools)
 
 
 def _count_categories(snapshot: Snapshot) -> list[CategoryRow]:
-    tools = {key: sum(map(len, servers.values())) for key, servers in snapshot.tools_by_category.items()}
+    tools = {
+        key: sum(map(len, servers.values())) for key, servers in snapshot.tools_by_category.items()
+    }
     servers = Counter(key for key in snapshot.main_categories.values())
     return [
         CategoryRow(key, to_category(key).title, to_category(key).description, number, servers[key])

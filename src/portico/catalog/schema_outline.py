@@ -1,8 +1,8 @@
 """Reads a raw JSON Schema into a tree of parameters that can be shown.
 
-Pure functions that never raise and always end, whatever the schema holds: a reference is read once and then named,
-unions and merges are unfolded, and a keyword that has no short form is kept as its raw JSON. Validating arguments is
-not done here: the raw schema does that.
+Pure functions that never raise and always end, whatever the schema holds: a reference is read once
+and then named, unions and merges are unfolded, and a keyword that has no short form is kept as its
+raw JSON. Validating arguments is not done here: the raw schema does that.
 """
 
 import re
@@ -30,7 +30,9 @@ _MAX_NODES = 3_000
 _NOT_A_WORD = re.compile(r"[\W_]+")
 
 _SCALARS = frozenset(("string", "integer", "number", "boolean", "null"))
-_ANNOTATION_KEYS = frozenset(("title", "description", "default", "examples", "example", "enum", "const", "deprecated"))
+_ANNOTATION_KEYS = frozenset(
+    ("title", "description", "default", "examples", "example", "enum", "const", "deprecated")
+)
 _JSON_TYPES = {
     str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null"
 }  # fmt: skip
@@ -65,7 +67,8 @@ class SchemaParameter:
     """The leading items of a tuple, one by one."""
     variants: tuple["SchemaParameter", ...] = ()
     ref: str = ""
-    """What describes this one instead: a key of `Outline.types`, or `typeof a.b` for another parameter."""
+    """What describes this one instead: a key of `Outline.types`, or `typeof a.b` for another
+    parameter."""
     is_pattern: bool = False
     """`name` stands for every key that fits it (`[key]`, `[/^x-/]`)."""
 
@@ -90,7 +93,9 @@ class SchemaOutline:
 def build_outline(schema: Any) -> SchemaOutline:
     """The tree of a schema as it was listed, which may be anything."""
     reader = _SchemaReader(schema)
-    root = reader.read_parameter(reader.flatten(schema) if isinstance(schema, dict) else schema, "", True, 0)
+    root = reader.read_parameter(
+        reader.flatten(schema) if isinstance(schema, dict) else schema, "", True, 0
+    )
     reader.read_pending()
     return SchemaOutline(root, reader.types)
 
@@ -102,11 +107,13 @@ def get_input_outline(tool: Tool) -> SchemaOutline:
 
 
 def summarize_parameters(schema: Any) -> Iterator[tuple[str, bool, str]]:
-    """Top-level parameters as (name, required, short type), the required ones first; reads no deeper than that."""
+    """Top-level parameters as (name, required, short type), the required ones first; reads no
+    deeper than that."""
     if not isinstance(schema, dict):
         return
     top = _SchemaReader(schema).flatten(schema)
-    properties, required = _to_mapping(top.get("properties")), _to_names(top.get("required"))
+    properties = _to_mapping(top.get("properties"))
+    required = _to_names(top.get("required"))
     for name in [name for name in properties if name in required] + [
         name for name in required if name not in properties
     ]:
@@ -138,7 +145,9 @@ class _SchemaReader:
         if not isinstance(schema, dict):
             return SchemaParameter(name, "never" if schema is False else "any", required)
         if self._nodes_left < 0 or depth > _MAX_DEPTH:
-            return SchemaParameter(name, _detect_type(schema)[0], required, constraints=("more below: see full",))
+            return SchemaParameter(
+                name, _detect_type(schema)[0], required, constraints=("more below: see full",)
+            )
         if "allOf" in schema:
             schema = _unwrap_reference(schema) or self.flatten(schema)
         if isinstance(schema.get("$ref"), str):
@@ -147,23 +156,33 @@ class _SchemaReader:
         param = SchemaParameter(name, kind, required, nullable, *_extract_facts(schema, name, kind))
         branches = schema.get("anyOf") or schema.get("oneOf")
         if isinstance(branches, list) and branches:
-            return self._read_union(self._read_structure(param, schema, depth), schema, branches, depth)
+            return self._read_union(
+                self._read_structure(param, schema, depth), schema, branches, depth
+            )
         if kind == "union":
             shape = {key: value for key, value in schema.items() if key not in _ANNOTATION_KEYS}
-            variants = [self.read_parameter({**shape, "type": one}, "", True, depth + 1) for one in _list_types(schema)]
+            variants = [
+                self.read_parameter({**shape, "type": one}, "", True, depth + 1)
+                for one in _list_types(schema)
+            ]
             return replace(param, variants=tuple(variants))
         return self._read_structure(param, schema, depth)
 
     def read_pending(self) -> None:
-        """Read the types that were named on the way, each from its own root, so that no chain of them is too deep."""
+        """Read the types that were named on the way, each from its own root, so that no chain of
+        them is too deep."""
         while self._pending:
             label, schema = self._pending.pop(0)
             self.types[label] = self.read_parameter(schema, "", True, 0)
 
-    def flatten(self, schema: Mapping[str, Any], seen: tuple[str, ...] = (), depth: int = 0) -> dict[str, Any]:
-        """The schema with its `$ref` and `allOf` merged in; its own keys win, and `if`s stay in `allOf`."""
+    def flatten(
+        self, schema: Mapping[str, Any], seen: tuple[str, ...] = (), depth: int = 0
+    ) -> dict[str, Any]:
+        """The schema with its `$ref` and `allOf` merged in; its own keys win, and `if`s stay in
+        `allOf`."""
         self._nodes_left -= 1
-        ref, parts = schema.get("$ref"), _to_list(schema.get("allOf"))
+        ref = schema.get("$ref")
+        parts = _to_list(schema.get("allOf"))
         if (not parts and not isinstance(ref, str)) or self._nodes_left < 0 or depth > _MAX_DEPTH:
             return dict(schema)
         merged: dict[str, Any] = {}
@@ -175,10 +194,15 @@ class _SchemaReader:
                 _merge(merged, self.flatten(target, seen, depth + 1))
         for part in parts:
             if isinstance(part, dict):
-                _merge(merged, {"allOf": [part]} if "if" in part else self.flatten(part, seen, depth + 1))
+                _merge(
+                    merged,
+                    {"allOf": [part]} if "if" in part else self.flatten(part, seen, depth + 1),
+                )
         return _merge(merged, own)
 
-    def _read_reference(self, schema: Mapping[str, Any], name: str, required: bool, depth: int) -> SchemaParameter:
+    def _read_reference(
+        self, schema: Mapping[str, Any], name: str, required: bool, depth: int
+    ) -> SchemaParameter:
         ref: str = schema["$ref"]
         target = resolve_pointer(ref, self._root)
         own = {key: value for key, value in schema.items() if key != "$ref"}
@@ -191,17 +215,34 @@ class _SchemaReader:
             param = self.read_parameter({**target, **own}, name, required, depth + 1)
             self._open_references.pop()
             return replace(
-                param, description=_join_descriptions(param.description, sanitize_text(target.get("description")))
+                param,
+                description=_join_descriptions(
+                    param.description, sanitize_text(target.get("description"))
+                ),
             )
-        label = f"typeof {place}" if place else self._assign_label(ref, target)
+        if place:
+            label = f"typeof {place}"
+        else:
+            label = self._assign_label(ref, target)
         kind, nullable = _detect_type(target)
         description, _, default, examples, constraints, _ = _extract_facts(own, name, kind)
         return SchemaParameter(
-            name, kind, required, nullable, description, (), default, examples, constraints, target, ref=label
+            name,
+            kind,
+            required,
+            nullable,
+            description,
+            (),
+            default,
+            examples,
+            constraints,
+            target,
+            ref=label,
         )
 
     def _is_shown_by_name(self, ref: str, target: Mapping[str, Any], parameter_path: str) -> bool:
-        """Whether a reference is shown by name: it repeats or contains itself, and is more than a bare type."""
+        """Whether a reference is shown by name: it repeats or contains itself, and is more than a
+        bare type."""
         if ref in self._open_references:
             return True
         if self._reference_counts is None:
@@ -216,10 +257,17 @@ class _SchemaReader:
 
     def _assign_label(self, ref: str, target: Mapping[str, Any]) -> str:
         if ref not in self._labels:
-            wanted = _NOT_A_WORD.sub("_", sanitize_text(unescape_step(ref.rsplit("/", 1)[-1]))).strip("_") or "Type"
-            label, number = wanted, 2
+            wanted = (
+                _NOT_A_WORD.sub("_", sanitize_text(unescape_step(ref.rsplit("/", 1)[-1]))).strip(
+                    "_"
+                )
+                or "Type"
+            )
+            label = wanted
+            number = 2
             while label in self.types:
-                label, number = f"{wanted}{number}", number + 1
+                label = f"{wanted}{number}"
+                number = number + 1
             self._labels[ref] = label
             self.types[label] = SchemaParameter()
             self._pending.append((label, target))
@@ -228,12 +276,23 @@ class _SchemaReader:
     def _read_union(
         self, param: SchemaParameter, schema: Mapping[str, Any], branches: list[Any], depth: int
     ) -> SchemaParameter:
-        nullable, variants, needs = param.nullable, list[SchemaParameter](), list[str]()
-        base = {"type": schema["type"]} if "type" in schema else {}
+        nullable = param.nullable
+        variants = list[SchemaParameter]()
+        needs = list[str]()
+        if "type" in schema:
+            base = {"type": schema["type"]}
+        else:
+            base = {}
         for branch in branches:
-            if isinstance(branch, dict) and "required" in branch and branch.keys() <= {"required", "type", "title"}:
+            if (
+                isinstance(branch, dict)
+                and "required" in branch
+                and branch.keys() <= {"required", "type", "title"}
+            ):
                 needs.append("+".join(_to_one_line(name) for name in _to_names(branch["required"])))
-            elif isinstance(branch, dict) and (branch.get("type") == "null" or branch.get("const", 0) is None):
+            elif isinstance(branch, dict) and (
+                branch.get("type") == "null" or branch.get("const", 0) is None
+            ):
                 nullable = True
                 if branch.get("description"):
                     param = replace(
@@ -243,13 +302,19 @@ class _SchemaReader:
                         ),
                     )
             else:
-                whole = {**base, **branch} if isinstance(branch, dict) else branch
+                if isinstance(branch, dict):
+                    whole = {**base, **branch}
+                else:
+                    whole = branch
                 variants.append(self.read_parameter(whole, "", True, depth + 1))
         if needs:
             param = replace(param, constraints=(*param.constraints, "needs " + " or ".join(needs)))
         if not variants:
             return replace(param, nullable=nullable)
-        if all(one.enum and not (one.description or one.nullable) for one in variants) and not param.children:
+        if (
+            all(one.enum and not (one.description or one.nullable) for one in variants)
+            and not param.children
+        ):
             values = tuple(value for one in variants for value in one.enum)
             return replace(param, type=variants[0].type, nullable=nullable, enum=values)
         if len(variants) > 1 or param.children:
@@ -267,21 +332,31 @@ class _SchemaReader:
             constraints=tuple(dict.fromkeys((*param.constraints, *only.constraints))),
         )
 
-    def _read_structure(self, param: SchemaParameter, schema: Mapping[str, Any], depth: int) -> SchemaParameter:
+    def _read_structure(
+        self, param: SchemaParameter, schema: Mapping[str, Any], depth: int
+    ) -> SchemaParameter:
         if param.type == "object":
             return replace(param, children=tuple(self._read_children(schema, depth)))
         if param.type == "array" or "items" in schema:
-            prefix, rest = schema.get("prefixItems"), schema.get("items")
+            prefix = schema.get("prefixItems")
+            rest = schema.get("items")
             if isinstance(rest, list):
-                prefix, rest = rest, schema.get("additionalItems")
-            items = self.read_parameter(rest, "", True, depth + 1) if isinstance(rest, dict) else None
+                prefix = rest
+                rest = schema.get("additionalItems")
+            if isinstance(rest, dict):
+                items = self.read_parameter(rest, "", True, depth + 1)
+            else:
+                items = None
             return replace(
-                param, items=items, prefix=tuple(self.read_parameter(p, "", True, depth + 1) for p in _to_list(prefix))
+                param,
+                items=items,
+                prefix=tuple(self.read_parameter(p, "", True, depth + 1) for p in _to_list(prefix)),
             )
         return param
 
     def _read_children(self, schema: Mapping[str, Any], depth: int) -> Iterator[SchemaParameter]:
-        properties, required = _to_mapping(schema.get("properties")), _to_names(schema.get("required"))
+        properties = _to_mapping(schema.get("properties"))
+        required = _to_names(schema.get("required"))
         names = chain(properties, (name for name in required if name not in properties))
         for name in names:
             if self._nodes_left < 0:
@@ -289,14 +364,22 @@ class _SchemaReader:
                 return
             yield self.read_parameter(properties.get(name, True), name, name in required, depth + 1)
         for pattern, value in _to_mapping(schema.get("patternProperties")).items():
-            yield replace(self.read_parameter(value, f"[/{_to_one_line(pattern)}/]", False, depth + 1), is_pattern=True)
-        rest, keys = schema.get("additionalProperties"), schema.get("propertyNames")
+            yield replace(
+                self.read_parameter(value, f"[/{_to_one_line(pattern)}/]", False, depth + 1),
+                is_pattern=True,
+            )
+        rest = schema.get("additionalProperties")
+        keys = schema.get("propertyNames")
         if rest is True or isinstance(rest, dict):
             only = self.read_parameter(keys, "", True, depth + 1)
             limits = "|".join(map(to_literal, only.enum)) or ", ".join(only.constraints)
-            # An object that says nothing but "any keys" is shown as `object`; beside named keys it is worth a line.
+            # An object that says nothing but "any keys" is shown as `object`; beside named keys it
+            # is worth a line.
             if properties or limits or rest not in (True, {}):
-                name = f"[key: {limits}]" if limits else "[key]"
+                if limits:
+                    name = f"[key: {limits}]"
+                else:
+                    name = "[key]"
                 yield replace(self.read_parameter(rest, name, False, depth + 1), is_pattern=True)
 
 
@@ -305,27 +388,46 @@ _SchemaFacts = tuple[str, tuple[Any, ...], Any, tuple[Any, ...], tuple[str, ...]
 
 def _extract_facts(schema: Mapping[str, Any], name: str, kind: str) -> _SchemaFacts:
     """From `description` to `source`, in the order of Param's fields."""
-    description, title = sanitize_text(schema.get("description")).strip(), schema.get("title")
-    if not description and name and isinstance(title, str) and _keep_letters(title) not in _keep_letters(name):
+    description = sanitize_text(schema.get("description")).strip()
+    title = schema.get("title")
+    if (
+        not description
+        and name
+        and isinstance(title, str)
+        and _keep_letters(title) not in _keep_letters(name)
+    ):
         description = sanitize_text(title).strip()
-    enum = (schema["const"],) if "const" in schema else tuple(_to_list(schema.get("enum")))
-    examples = _to_list(schema.get("examples")) or ([schema["example"]] if "example" in schema else [])
+    if "const" in schema:
+        enum = (schema["const"],)
+    else:
+        enum = tuple(_to_list(schema.get("enum")))
+    examples = _to_list(schema.get("examples")) or (
+        [schema["example"]] if "example" in schema else []
+    )
     limits = tuple(text.replace("\n", "\\n") for text in describe_constraints(schema, kind))
     return description, enum, schema.get("default", ABSENT), tuple(examples), limits, schema
 
 
 def _detect_type(schema: Mapping[str, Any]) -> tuple[str, bool]:
     """The kind of a schema, and whether it also takes null."""
-    declared, listed = schema.get("type"), _list_types(schema)
-    nullable = schema.get("nullable") is True or (isinstance(declared, list) and "null" in declared and bool(listed))
+    declared = schema.get("type")
+    listed = _list_types(schema)
+    nullable = schema.get("nullable") is True or (
+        isinstance(declared, list) and "null" in declared and bool(listed)
+    )
     if len(listed) > 1 and not ("enum" in schema or "const" in schema):
         return "union", nullable
     if listed:
         return listed[0], nullable
-    values = [schema["const"]] if "const" in schema else _to_list(schema.get("enum"))
+    if "const" in schema:
+        values = [schema["const"]]
+    else:
+        values = _to_list(schema.get("enum"))
     if values:
         return get_json_type(values[0]), nullable
-    return next((kind for kind, keys in _TYPE_HINTS.items() if not keys.isdisjoint(schema)), "any"), nullable
+    return next(
+        (kind for kind, keys in _TYPE_HINTS.items() if not keys.isdisjoint(schema)), "any"
+    ), nullable
 
 
 def _list_types(schema: Mapping[str, Any]) -> list[str]:
@@ -343,19 +445,34 @@ def _summarize_type(schema: Any, root: Any, hops: int) -> str:
         return "any"
     if isinstance(schema.get("$ref"), str):
         return _summarize_type(resolve_pointer(schema["$ref"], root), root, hops + 1)
-    values = [schema["const"]] if "const" in schema else _to_list(schema.get("enum"))
+    if "const" in schema:
+        values = [schema["const"]]
+    else:
+        values = _to_list(schema.get("enum"))
     if values:
         text = "|".join(map(to_literal, values[:5]))
-        return text if len(values) <= 4 and len(text) <= 36 else "enum"
+        if len(values) <= 4 and len(text) <= 36:
+            return text
+        return "enum"
     parts = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
     if isinstance(parts, list) and parts and "properties" not in schema:
-        found = dict.fromkeys(_summarize_type(part, root, hops + 1) for part in parts if part != {"type": "null"})
-        return "|".join(found) if len(found) <= 3 and "any" not in found else "any"
+        found = dict.fromkeys(
+            _summarize_type(part, root, hops + 1) for part in parts if part != {"type": "null"}
+        )
+        if len(found) <= 3 and "any" not in found:
+            return "|".join(found)
+        return "any"
     kind = _detect_type(schema)[0]
     if kind == "array":
         inner = _summarize_type(schema.get("items"), root, hops + 1)
-        return "array" if inner == "any" else f"({inner})[]" if "|" in inner else f"{inner}[]"
-    return "|".join(_list_types(schema)) if kind == "union" else kind
+        if inner == "any":
+            return "array"
+        if "|" in inner:
+            return f"({inner})[]"
+        return f"{inner}[]"
+    if kind == "union":
+        return "|".join(_list_types(schema))
+    return kind
 
 
 def _unwrap_reference(schema: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -377,7 +494,11 @@ def _is_plain(schema: Mapping[str, Any]) -> bool:
     if isinstance(items, dict) and schema.get("type") == "array":
         schema = items
     kind = schema.get("type")
-    return isinstance(kind, str) and kind in _SCALARS and schema.keys().isdisjoint(("anyOf", "oneOf", "allOf", "$ref"))
+    return (
+        isinstance(kind, str)
+        and kind in _SCALARS
+        and schema.keys().isdisjoint(("anyOf", "oneOf", "allOf", "$ref"))
+    )
 
 
 def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -385,13 +506,21 @@ def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
         if key == "properties" and isinstance(value, dict) and isinstance(into.get(key), dict):
             into[key] = {**into[key], **value}
         else:
-            into[key] = [*_to_list(into.get(key)), *_to_list(value)] if key in ("required", "allOf") else value
+            into[key] = (
+                [*_to_list(into.get(key)), *_to_list(value)]
+                if key in ("required", "allOf")
+                else value
+            )
     return into
 
 
 def _join_descriptions(first: str, second: str) -> str:
     """Two descriptions of one thing."""
-    return first if second.strip() in first else f"{first} ({second.strip()})" if first else second.strip()
+    if second.strip() in first:
+        return first
+    if first:
+        return f"{first} ({second.strip()})"
+    return second.strip()
 
 
 def _to_one_line(text: str) -> str:
@@ -403,11 +532,15 @@ def _keep_letters(text: str) -> str:
 
 
 def _to_mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def _to_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []
 
 
 def _to_names(value: Any) -> dict[str, None]:

@@ -9,7 +9,9 @@ from portico.catalog.visible_text import sanitize_text
 ABSENT: Final = object()
 """No default was given; `None` is a default like any other."""
 
-_STEP_IN_PLACE = re.compile(r"/properties/([^/]*)|/(items|additionalProperties)(?=/|$)|/(?:any|one|all)Of/\d+")
+_STEP_IN_PLACE = re.compile(
+    r"/properties/([^/]*)|/(items|additionalProperties)(?=/|$)|/(?:any|one|all)Of/\d+"
+)
 
 
 def resolve_pointer(pointer: str, root: Any) -> Any:
@@ -29,9 +31,14 @@ def resolve_pointer(pointer: str, root: Any) -> Any:
 
 
 def to_parameter_path(pointer: str) -> str:
-    """A pointer into the parameters themselves as a path people read (`filter.items[].name`); "" for any other."""
-    path = _STEP_IN_PLACE.sub(lambda m: f".{unescape_step(m[1])}" if m[1] else "[]" if m[2] else "", pointer[1:])
-    return "" if "/" in path else " ".join(sanitize_text(path).split()).lstrip(".") or "root"
+    """A pointer into the parameters themselves as a path people read (`filter.items[].name`); ""
+    for any other."""
+    path = _STEP_IN_PLACE.sub(
+        lambda m: f".{unescape_step(m[1])}" if m[1] else "[]" if m[2] else "", pointer[1:]
+    )
+    if "/" in path:
+        return ""
+    return " ".join(sanitize_text(path).split()).lstrip(".") or "root"
 
 
 def unescape_step(step: str) -> str:

@@ -12,18 +12,22 @@ MAX_INSTRUCTIONS = 1_000
 
 def build_documents(entry: ServerEntry) -> Iterator[SearchDocument]:
     """One document per tool of a server."""
-    server_text, made_from, kinds = (
-        _compose_server_text(entry),
-        _compute_server_fingerprint(entry),
-        assign_categories(entry),
+    server_text = _compose_server_text(entry)
+    made_from = _compute_server_fingerprint(entry)
+    kinds = assign_categories(entry)
+    return (
+        _build_document(tool, entry, server_text, made_from, kinds[name])
+        for name, tool in entry.tools.items()
     )
-    return (_build_document(tool, entry, server_text, made_from, kinds[name]) for name, tool in entry.tools.items())
 
 
 def compute_document_hashes(entry: ServerEntry) -> dict[str, str]:
     """What `Index.holds` compares: id → hash, without reading a single definition."""
     made_from = _compute_server_fingerprint(entry)
-    return {tool.address: compute_fingerprint(tool.address, tool.hash, made_from) for tool in entry.tools.values()}
+    return {
+        tool.address: compute_fingerprint(tool.address, tool.hash, made_from)
+        for tool in entry.tools.values()
+    }
 
 
 def compose_tool_text(tool: Tool) -> str:
@@ -32,16 +36,22 @@ def compose_tool_text(tool: Tool) -> str:
 
 
 def _compose_server_text(entry: ServerEntry) -> str:
-    instructions = entry.initialize_info.instructions[:MAX_INSTRUCTIONS] if entry.initialize_info else ""
+    if entry.initialize_info:
+        instructions = entry.initialize_info.instructions[:MAX_INSTRUCTIONS]
+    else:
+        instructions = ""
     return " ".join(part for part in (entry.title, entry.description, instructions) if part)
 
 
 def _compute_server_fingerprint(entry: ServerEntry) -> str:
     """The identity of everything but the tool itself that its document is made from.
 
-    The category also follows from the server's other tools, but they are replaced together with it anyway.
+    The category also follows from the server's other tools, but they are replaced together with it
+    anyway.
     """
-    return compute_fingerprint(_compose_server_text(entry), *entry.tags, "", *collect_classification_inputs(entry))
+    return compute_fingerprint(
+        _compose_server_text(entry), *entry.tags, "", *collect_classification_inputs(entry)
+    )
 
 
 def _build_document(

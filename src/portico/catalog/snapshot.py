@@ -1,7 +1,8 @@
 """What is known now: every server, every tool, and the index over them, as one immutable value.
 
-A query reads one snapshot from beginning to end. Lookups that few queries need are made on first use and kept; where
-there are many tools, whoever is on the event loop has them made in a thread (`look_through`, `find_tool`, `load_flat`).
+A query reads one snapshot from beginning to end. Lookups that few queries need are made on first
+use and kept; where there are many tools, whoever is on the event loop has them made in a thread
+(`look_through`, `find_tool`, `load_flat`).
 """
 
 import asyncio
@@ -83,7 +84,8 @@ class ServerEntry:
         return parse_templates(template["uriTemplate"] for template in self.offers.templates)
 
     def has_resource(self, uri: str) -> bool:
-        """Whether an address is listed, percent-encoded or not, or can be made from a listed template."""
+        """Whether an address is listed, percent-encoded or not, or can be made from a listed
+        template."""
         if uri in self.resource_uris:
             return True
         if len(uri) > MAX_URI_CHARS:
@@ -92,7 +94,8 @@ class ServerEntry:
 
 
 def find_most_common(counts: Mapping[str, int]) -> str:
-    """The category with most tools, the first of the alphabet where several have; empty where there is none."""
+    """The category with most tools, the first of the alphabet where several have; empty where there
+    is none."""
     return min(counts, key=lambda key: (-counts[key], key), default="")
 
 
@@ -103,16 +106,21 @@ class ToolNames:
     tools: Mapping[str, Tool]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.tools or (isinstance(name, str) and self.find_flat_tool(name) is not None)
+        return name in self.tools or (
+            isinstance(name, str) and self.find_flat_tool(name) is not None
+        )
 
     def find_flat_tool(self, name: str) -> Tool | None:
         """The tool of a flat name."""
         # Not worth a table of all for what can be none.
-        return self.tools_by_flat_name.get(name) if self.can_be_flat(name) else None
+        if self.can_be_flat(name):
+            return self.tools_by_flat_name.get(name)
+        return None
 
     @staticmethod
     def can_be_flat(name: str) -> bool:
-        """Whether it is written like one: a whole one has both parts, one that was cut the full length."""
+        """Whether it is written like one: a whole one has both parts, one that was cut the full
+        length."""
         return "__" in name or len(name) == FLAT_NAME_CHARS
 
     @lazy_property
@@ -136,17 +144,27 @@ class Snapshot:
         entries = 0
         for server in self.servers.values():
             offers = server.offers
-            entries += len(server.tools) + len(offers.resources) + len(offers.templates) + len(offers.prompts)
+            entries += (
+                len(server.tools)
+                + len(offers.resources)
+                + len(offers.templates)
+                + len(offers.prompts)
+            )
         return entries > LARGE_LISTING_ITEMS
 
     async def run_scan(self, work: Callable[..., ScanResult], *args: Any) -> ScanResult:
-        """What `work` answers, which looks through all of this snapshot: from a thread, where that is much."""
-        return await asyncio.to_thread(work, *args) if self.is_large else work(*args)
+        """What `work` answers, which looks through all of this snapshot: from a thread, where that
+        is much."""
+        if self.is_large:
+            return await asyncio.to_thread(work, *args)
+        return work(*args)
 
     async def find_tool(self, name: str) -> Tool:
         """The tool a name means, as `tool` finds it; raises UnknownName with the nearest."""
         found = self.tools.get(name)
-        return found if found is not None else await self.run_scan(self.resolve_tool, name)
+        if found is not None:
+            return found
+        return await self.run_scan(self.resolve_tool, name)
 
     async def find_by_flat_name(self, name: str) -> Tool | None:
         """The tool of a flat name; None where there is none."""
@@ -165,8 +183,11 @@ class Snapshot:
             await self.run_scan(lambda: self.tools_by_flat_name)
 
     def prepare(self, previous: "Snapshot") -> None:
-        """Work out what nearly every question asks for, and what was asked of the snapshot before. Takes a while."""
-        for name in {"tools", "version", "main_categories"} | (_PREPARED_LOOKUPS & vars(previous).keys()):
+        """Work out what nearly every question asks for, and what was asked of the snapshot before.
+        Takes a while."""
+        for name in {"tools", "version", "main_categories"} | (
+            _PREPARED_LOOKUPS & vars(previous).keys()
+        ):
             getattr(self, name)
         if "flat" in vars(previous.tool_names):
             self.tool_names.tools_by_flat_name  # noqa: B018 - it is kept
@@ -191,13 +212,20 @@ class Snapshot:
                 (offers.templates, "uriTemplate"),
                 (offers.prompts, "name"),
             ):
-                digest.update("\0".join(item[identity] for item in items).encode(errors="surrogatepass") + b"\0\0")
+                digest.update(
+                    "\0".join(item[identity] for item in items).encode(errors="surrogatepass")
+                    + b"\0\0"
+                )
         return digest.hexdigest()
 
     @lazy_property
     def tools(self) -> dict[str, Tool]:
         """Every tool by address."""
-        return {tool.address: tool for name in sorted(self.servers) for tool in self.servers[name].tools.values()}
+        return {
+            tool.address: tool
+            for name in sorted(self.servers)
+            for tool in self.servers[name].tools.values()
+        }
 
     @lazy_property
     def unlisted_servers(self) -> tuple[str, ...]:
@@ -231,22 +259,32 @@ class Snapshot:
         for server in sorted(self.servers):
             for prompt in self.servers[server].offers.prompts:
                 prompts.setdefault((server, prompt["name"]), prompt)
-        return {flat: (server, prompts[server, name]) for flat, (server, name) in assign_flat_names(prompts).items()}
+        return {
+            flat: (server, prompts[server, name])
+            for flat, (server, name) in assign_flat_names(prompts).items()
+        }
 
     def find_addresses(self, name: str) -> tuple[str, ...]:
         """The addresses that a name can mean; none is guessed for a wrong one."""
         flat = self.tool_names.find_flat_tool(name)
-        return (flat.address,) if flat is not None else self.resolver.find(name)
+        if flat is not None:
+            return (flat.address,)
+        return self.resolver.find(name)
 
     def resolve_tool(self, name: str) -> Tool:
         """The tool a name means; raises UnknownName with the nearest."""
-        return self.tools.get(name) or self.tool_names.find_flat_tool(name) or self.tools[self.resolver.resolve(name)]
+        return (
+            self.tools.get(name)
+            or self.tool_names.find_flat_tool(name)
+            or self.tools[self.resolver.resolve(name)]
+        )
 
     def resolve_server(self, name: str) -> ServerEntry:
         """A server by name, forgiving case and separators; raises UnknownName with the nearest."""
         if entry := self.servers.get(name):
             return entry
-        spelled, folded = name.strip(), fold(name)
+        spelled = name.strip()
+        folded = fold(name)
         meant = [key for key in self.servers if folded and fold(key) == folded]
         if found := self.server_identifiers.get(spelled) or (meant[0] if len(meant) == 1 else None):
             return self.servers[found]
@@ -254,7 +292,9 @@ class Snapshot:
         raise UnknownName(
             f"there is no server {quote_text(name)} here",
             nearest=near,
-            advice=f"Did you mean {', '.join(near)}?" if near else "browse_tools without arguments lists them.",
+            advice=f"Did you mean {', '.join(near)}?"
+            if near
+            else "browse_tools without arguments lists them.",
         )
 
     def get_category(self, address: str) -> str:
@@ -263,11 +303,14 @@ class Snapshot:
 
     @lazy_property
     def tools_by_category(self) -> Mapping[str, Mapping[str, Sequence[Tool]]]:
-        """The tools of each category, by server. The one walk through all tools that categories take."""
+        """The tools of each category, by server. The one walk through all tools that categories
+        take."""
         found: dict[str, dict[str, list[Tool]]] = {}
         for name in sorted(self.servers):
             for tool in self.servers[name].tools.values():
-                found.setdefault(self.get_category(tool.address), {}).setdefault(name, []).append(tool)
+                found.setdefault(self.get_category(tool.address), {}).setdefault(name, []).append(
+                    tool
+                )
         return found
 
     @lazy_property
@@ -285,9 +328,11 @@ class Snapshot:
         return {name: find_most_common(count) for name, count in counts.items()}
 
     def with_index(self, index: Index) -> "Snapshot":
-        """The same servers with another index over them; what was worked out about the servers is kept."""
+        """The same servers with another index over them; what was worked out about the servers is
+        kept."""
         other = replace(self, index=index)
-        # Of the index, no cached property above reads anything but categories, which come with the tools.
+        # Of the index, no cached property above reads anything but categories, which come with the
+        # tools.
         other.__dict__.update({**self.__dict__, "index": index})
         return other
 
@@ -298,7 +343,11 @@ class Snapshot:
         servers = {
             name: replace(
                 entry,
-                tools={key: tool for key, tool in entry.tools.items() if scope.can_see_tool(tool.address)},
+                tools={
+                    key: tool
+                    for key, tool in entry.tools.items()
+                    if scope.can_see_tool(tool.address)
+                },
                 offers=_filter_offers(name, entry.offers, scope),
             )
             for name, entry in self.servers.items()
@@ -310,6 +359,8 @@ class Snapshot:
 def _filter_offers(server: str, offers: ServerOffers, scope: Scope) -> ServerOffers:
     return ServerOffers(
         tuple(one for one in offers.resources if scope.can_see_resource(server, one["uri"])),
-        tuple(one for one in offers.templates if scope.can_see_resource(server, one["uriTemplate"])),
+        tuple(
+            one for one in offers.templates if scope.can_see_resource(server, one["uriTemplate"])
+        ),
         tuple(one for one in offers.prompts if scope.can_see_prompt(server, one["name"])),
     )

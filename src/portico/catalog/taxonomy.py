@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 VERSION = "1-dd38c7f9"
-"""Changes whenever the same text may get another category: the second part is the digest of the weights of words."""
+"""Changes whenever the same text may get another category: the second part is the digest of the
+weights of words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +19,32 @@ class Category:
 OTHER = "other"
 
 TAXONOMY = (
-    Category("ai-models", "AI models and agents", "Asks other models, trains, evaluates and tracks them."),
+    Category(
+        "ai-models", "AI models and agents", "Asks other models, trains, evaluates and tracks them."
+    ),
     Category(
         "browser-automation",
         "Browser and app automation",
         "Drives a browser or an app: opens, clicks, fills in.",
     ),
-    Category("business", "Business, sales and marketing", "Customers, shops, advertising, web content, ERP."),
+    Category(
+        "business",
+        "Business, sales and marketing",
+        "Customers, shops, advertising, web content, ERP.",
+    ),
     Category(
         "cloud",
         "Cloud and infrastructure",
         "Accounts, containers, clusters, queues, deployments and their cost.",
     ),
-    Category("communication", "Mail, chat and social media", "Sends and reads mail, messages, calls and posts."),
-    Category("data-analysis", "Data analysis and charts", "Charts, diagrams, statistics, data sets."),
+    Category(
+        "communication",
+        "Mail, chat and social media",
+        "Sends and reads mail, messages, calls and posts.",
+    ),
+    Category(
+        "data-analysis", "Data analysis and charts", "Charts, diagrams, statistics, data sets."
+    ),
     Category(
         "databases",
         "Databases and search engines",
@@ -42,21 +55,53 @@ TAXONOMY = (
         "Developer documentation",
         "What libraries, frameworks and components say of themselves.",
     ),
-    Category("developer-tools", "Developer tools", "Runs, builds, tests, checks and releases code; packages, shells."),
+    Category(
+        "developer-tools",
+        "Developer tools",
+        "Runs, builds, tests, checks and releases code; packages, shells.",
+    ),
     Category("devices", "Home and devices", "Smart homes, sensors, machines."),
-    Category("documents", "Files and documents", "Folders, text files, PDF, word processing, spreadsheets, slides."),
+    Category(
+        "documents",
+        "Files and documents",
+        "Folders, text files, PDF, word processing, spreadsheets, slides.",
+    ),
     Category("finance", "Finance and payments", "Markets, currencies, payments, accounting."),
-    Category("maps-and-travel", "Maps, travel and weather", "Places, routes, trips, stays, weather."),
-    Category("media", "Images, video, audio and design", "Makes, edits, plays and finds media; 3D and design."),
-    Category("monitoring", "Monitoring", "Logs, metrics, traces, alerts, incidents, errors in production."),
+    Category(
+        "maps-and-travel", "Maps, travel and weather", "Places, routes, trips, stays, weather."
+    ),
+    Category(
+        "media",
+        "Images, video, audio and design",
+        "Makes, edits, plays and finds media; 3D and design.",
+    ),
+    Category(
+        "monitoring",
+        "Monitoring",
+        "Logs, metrics, traces, alerts, incidents, errors in production.",
+    ),
     Category("notes-and-memory", "Notes and memory", "Notes, wikis, what an agent remembers."),
-    Category("project-management", "Projects, tasks and calendars", "Issues, boards, to-do lists, appointments."),
-    Category("research", "Research, science and health", "Papers, encyclopedias, biology, medicine."),
-    Category("security", "Security and identity", "Permissions, secrets, vulnerabilities, taking binaries apart."),
+    Category(
+        "project-management",
+        "Projects, tasks and calendars",
+        "Issues, boards, to-do lists, appointments.",
+    ),
+    Category(
+        "research", "Research, science and health", "Papers, encyclopedias, biology, medicine."
+    ),
+    Category(
+        "security",
+        "Security and identity",
+        "Permissions, secrets, vulnerabilities, taking binaries apart.",
+    ),
     Category("utilities", "Small utilities", "Time, arithmetic, units, chance."),
     Category("version-control", "Version control", "Repositories, commits, branches, reviews."),
-    Category("web-search", "Web search and pages", "Searches the web, reads and crawls pages, news."),
-    Category("workflows", "Workflow automation", "Scheduled and chained jobs, across apps or over data."),
+    Category(
+        "web-search", "Web search and pages", "Searches the web, reads and crawls pages, news."
+    ),
+    Category(
+        "workflows", "Workflow automation", "Scheduled and chained jobs, across apps or over data."
+    ),
     Category("other", "Other", "What fits nowhere else: games, sports, food and the rest."),
 )
 

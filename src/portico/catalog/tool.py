@@ -1,8 +1,9 @@
 """A tool as its server described it: immutable, hashed, untouched.
 
-The definition is kept as the bytes it was listed with and parsed when it is used, the latest few of all tools being
-remembered: a catalog of thousands costs its text and no more, however much of it is looked at. `name` is the name
-people use (after renames), `upstream_name` the one its server answers to.
+The definition is kept as the bytes it was listed with and parsed when it is used, the latest few of
+all tools being remembered: a catalog of thousands costs its text and no more, however much of it is
+looked at. `name` is the name people use (after renames), `upstream_name` the one its server answers
+to.
 """
 
 import hashlib
@@ -14,17 +15,21 @@ from typing import Any
 from portico.json_text import json_codec
 
 MAX_DEPTH = 100
-"""Real definitions nest 26 levels. Clients give up on a whole list at 64 to 200, so one definition may not go there."""
+"""Real definitions nest 26 levels. Clients give up on a whole list at 64 to 200, so one definition
+may not go there."""
 
 _CACHE_SIZE = 256
-"""Parsed definitions: a page of search results looks at each of its own several times, and at no others."""
+"""Parsed definitions: a page of search results looks at each of its own several times, and at no
+others."""
 
 
 def encode_json(value: Any) -> bytes:
-    """JSON that can be kept, read back and shown; raises ValueError, with the reason, for what cannot."""
+    """JSON that can be kept, read back and shown; raises ValueError, with the reason, for what
+    cannot."""
     try:
         blob = json_codec.dumps(value)
-        # As many brackets as levels, at least: nearly every definition has too few to be looked at more closely.
+        # As many brackets as levels, at least: nearly every definition has too few to be looked at
+        # more closely.
         if blob.count(b"{") + blob.count(b"[") > MAX_DEPTH and _is_nested_beyond(MAX_DEPTH, value):
             raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
         if b"\\ud" in blob:
@@ -44,7 +49,11 @@ def _is_nested_beyond(depth: int, value: Any) -> bool:
 
 
 def _list_children(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, list):
+        return value
+    return ()
 
 
 def compute_hash(blob: bytes) -> str:
@@ -74,12 +83,16 @@ class Tool:
     def definition(self) -> Mapping[str, Any]:
         """The raw definition, every field the upstream sent."""
         found = _parse_definition(self.blob)
-        return found if found is not None else {"name": self.upstream_name}
+        if found is not None:
+            return found
+        return {"name": self.upstream_name}
 
     @property
     def description(self) -> str:
         value = self.definition.get("description")
-        return value if isinstance(value, str) else ""
+        if isinstance(value, str):
+            return value
+        return ""
 
     @property
     def title(self) -> str:
@@ -95,20 +108,29 @@ class Tool:
     @property
     def input_schema(self) -> Mapping[str, Any]:
         value = self.definition.get("inputSchema")
-        return value if isinstance(value, dict) else {}
+        if isinstance(value, dict):
+            return value
+        return {}
 
     @property
     def annotations(self) -> Mapping[str, Any]:
         value = self.definition.get("annotations")
-        return value if isinstance(value, dict) else {}
+        if isinstance(value, dict):
+            return value
+        return {}
 
     @property
     def is_destructive(self) -> bool:
-        """Whether it says of itself that it destroys. Most say nothing, and are not parsed to know that."""
+        """Whether it says of itself that it destroys. Most say nothing, and are not parsed to know
+        that."""
         return b'"destructiveHint"' in self.blob and self.annotations.get("destructiveHint") is True
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tool) and (self.server, self.name, self.hash) == (other.server, other.name, other.hash)
+        return isinstance(other, Tool) and (self.server, self.name, self.hash) == (
+            other.server,
+            other.name,
+            other.hash,
+        )
 
     def __hash__(self) -> int:
         return hash((self.server, self.name, self.hash))
@@ -120,7 +142,9 @@ def _parse_definition(blob: bytes) -> Mapping[str, Any] | None:
         found = json_codec.loads(blob)
     except ValueError:  # it was read from a damaged file; the next listing mends it
         return None
-    return found if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        return found
+    return None
 
 
 def make_tool(
@@ -134,4 +158,6 @@ def make_tool(
     """A tool from a definition that has a usable name."""
     blob = json_codec.dumps(definition)
     upstream_name = definition["name"]
-    return Tool(server, name or upstream_name, upstream_name, blob, compute_hash(blob), warnings, tags)
+    return Tool(
+        server, name or upstream_name, upstream_name, blob, compute_hash(blob), warnings, tags
+    )

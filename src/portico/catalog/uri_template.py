@@ -1,7 +1,8 @@
-"""URI templates (RFC 6570) as far as a gateway needs them: can an address be one of a template's? Pure and bounded.
+"""URI templates (RFC 6570) as far as a gateway needs them: can an address be one of a template's?
+Pure and bounded.
 
-An address is walked once for each part of a template, so that the work is at most its length times the parts; how much
-that may be in all is counted before it is done.
+An address is walked once for each part of a template, so that the work is at most its length times
+the parts; how much that may be in all is counted before it is done.
 """
 
 import re
@@ -45,11 +46,14 @@ class UriTemplate:
             reached = found.end()
         parts.append(text[reached:])
         kept = tuple(part for part in parts if part != "")
-        return cls(kept) if len(kept) <= MAX_PARTS else None
+        if len(kept) <= MAX_PARTS:
+            return cls(kept)
+        return None
 
     def can_match(self, uri: str) -> bool:
         """Whether the ends of an address are those of the template: the cheap part of `matches`."""
-        first, last = self.parts[0], self.parts[-1]
+        first = self.parts[0]
+        last = self.parts[-1]
         return not (isinstance(first, str) and not uri.startswith(first)) and not (
             isinstance(last, str) and not uri.endswith(last)
         )
@@ -78,7 +82,8 @@ def parse_templates(texts: Iterable[str]) -> tuple[UriTemplate, ...]:
 
 
 def matches_any(templates: Iterable[UriTemplate], uri: str) -> bool:
-    """Whether an address can be made from one of the templates; one that climbs (`..`) is made from none."""
+    """Whether an address can be made from one of the templates; one that climbs (`..`) is made from
+    none."""
     if len(uri) > MAX_URI_CHARS or has_parent_segment(uri):
         return False
     steps = 0
@@ -96,7 +101,9 @@ def matches_any(templates: Iterable[UriTemplate], uri: str) -> bool:
 def _parse_variable(operator: str, names: str) -> TemplateVariable:
     if operator in _ANY_CHARACTER or names.endswith("*"):
         return TemplateVariable("")
-    return TemplateVariable("#") if operator in ("?", "&") else TemplateVariable("/")
+    if operator in ("?", "&"):
+        return TemplateVariable("#")
+    return TemplateVariable("/")
 
 
 def _find_end_positions(uri: str, starts: set[int], stop_characters: str) -> set[int]:

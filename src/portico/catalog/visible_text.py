@@ -19,20 +19,27 @@ _TO_ESCAPE = re.compile(f"{_HIDDEN_BEYOND}|[\x7f\x85\u2028\u2029]")
 
 
 def sanitize_text(text: Any) -> str:
-    """Text as it may be shown: without control characters, escape sequences and characters that cannot be seen."""
+    """Text as it may be shown: without control characters, escape sequences and characters that
+    cannot be seen."""
     if not isinstance(text, str):
-        text = "" if text is None else to_literal(text)
+        if text is None:
+            text = ""
+        else:
+            text = to_literal(text)
     if text.isascii():
         return _HIDDEN_ASCII.sub("", text if "\r" not in text else _LINE_ENDS.sub("\n", text))
     return _HIDDEN.sub("", _LINE_ENDS.sub("\n", text))
 
 
 def to_literal(value: Any) -> str:
-    """A value as JSON, exact; characters that cannot be seen are escaped, because a caller has to send them."""
+    """A value as JSON, exact; characters that cannot be seen are escaped, because a caller has to
+    send them."""
     try:
         text = orjson.dumps(value).decode()
         exact = (text.isascii() and "\x7f" not in text) or not _TO_ESCAPE.search(text)
-        return text if exact else json.dumps(value, separators=(",", ":"))
+        if exact:
+            return text
+        return json.dumps(value, separators=(",", ":"))
     except (TypeError, ValueError):
         try:
             return json.dumps(value, default=str, separators=(",", ":"))
@@ -41,7 +48,10 @@ def to_literal(value: Any) -> str:
 
 
 def quote_text(text: str, limit: int = 80) -> str:
-    """A caller's own words in an answer: in quotation marks, escaped, and never so long that they fill it."""
+    """A caller's own words in an answer: in quotation marks, escaped, and never so long that they
+    fill it."""
     inner = repr(text[:limit])
     whole = len(text) <= limit and len(inner) <= 2 * limit
-    return inner if whole else f"{inner[: 2 * limit].rstrip(inner[-1])}…{inner[-1]}"
+    if whole:
+        return inner
+    return f"{inner[: 2 * limit].rstrip(inner[-1])}…{inner[-1]}"

@@ -19,7 +19,13 @@ from portico.adoption.discovery import DiscoveredServers
 from portico.adoption.server_costs import AdoptionCosts
 from portico.catalog.visible_text import sanitize_text
 from portico.cli.columns import Column, show_rows
-from portico.cli.exit import EXIT_FAILED, print_error, print_note, sanitize_server_text, to_error_data
+from portico.cli.exit import (
+    EXIT_FAILED,
+    print_error,
+    print_note,
+    sanitize_server_text,
+    to_error_data,
+)
 from portico.cli.screen import Screen
 from portico.errors import PorticoError
 from portico.rendering.lines import format_count
@@ -47,13 +53,21 @@ class AdoptionOutcome:
 
     @property
     def counted_servers(self) -> tuple[AdoptionCandidate, ...]:
-        """Those whose cost counts: what is in the configuration once what was chosen is, else all that can be used."""
-        left_out = ("unusable", "new") if self.chosen else ("unusable",)
-        return tuple(one for one in self.candidates if one.status not in left_out or one in self.chosen)
+        """Those whose cost counts: what is in the configuration once what was chosen is, else all
+        that can be used."""
+        if self.chosen:
+            left_out = ("unusable", "new")
+        else:
+            left_out = ("unusable",)
+        return tuple(
+            one for one in self.candidates if one.status not in left_out or one in self.chosen
+        )
 
     @property
     def direct_tokens(self) -> int:
-        return self.costs.sum_direct_tokens({one.key for one in self.counted_servers}) if self.costs else 0
+        if self.costs:
+            return self.costs.sum_direct_tokens({one.key for one in self.counted_servers})
+        return 0
 
     @property
     def clients(self) -> list[str]:
@@ -67,18 +81,27 @@ def show_nothing_found(screen: Screen, outcome: AdoptionOutcome, sources: Sequen
     if screen.as_json:
         screen.write_json(_to_data(outcome))
     _print_findings(outcome)
-    where = ", ".join(sources) if sources else "Claude, Cursor, VS Code, Windsurf, Codex, Gemini, Zed and Cline"
-    advice = "" if sources else "`portico adopt --from FILE` reads any other file; `portico demo` needs none."
+    if sources:
+        where = ", ".join(sources)
+    else:
+        where = "Claude, Cursor, VS Code, Windsurf, Codex, Gemini, Zed and Cline"
+    if sources:
+        advice = ""
+    else:
+        advice = "`portico adopt --from FILE` reads any other file; `portico demo` needs none."
     print_error(PorticoError(f"No MCP servers were found in {where}.", advice=advice))
     return EXIT_FAILED
 
 
 def show_candidates(screen: Screen, outcome: AdoptionOutcome) -> None:
     """The table, and below it whatever is odd."""
-    found, looked = outcome.candidates, outcome.scan
+    found = outcome.candidates
+    looked = outcome.scan
     doubles = sum(len(one.found_server.origins) - 1 for one in found)
     told = f"{format_count(len(found), 'server')} in {format_count(len(looked.files), 'file')}"
-    screen.write_text(told + (f" ({format_count(doubles, 'duplicate')} merged)" if doubles > 0 else "") + ":")
+    screen.write_text(
+        told + (f" ({format_count(doubles, 'duplicate')} merged)" if doubles > 0 else "") + ":"
+    )
     screen.write_text("")
     columns = (
         Column("", align_right=True, style="dim"),
@@ -101,7 +124,10 @@ def _build_rows(outcome: AdoptionOutcome) -> Iterator[tuple[str, ...]]:
     number = 0
     for one in outcome.candidates:
         number += one.status == "new"
-        bill = outcome.costs.servers.get(one.key) if outcome.costs and one.status != "unusable" else None
+        if outcome.costs and one.status != "unusable":
+            bill = outcome.costs.servers.get(one.key)
+        else:
+            bill = None
         yield (
             str(number) if one.status == "new" else "",
             sanitize_text(one.name),
@@ -121,7 +147,9 @@ def _render_remark(one: AdoptionCandidate) -> str:
         case "unusable":
             return "cannot be used"
         case "new":
-            parts = [f"${{{name}}}" for name in (*one.secrets, *one.found_server.required_variables)]
+            parts = [
+                f"${{{name}}}" for name in (*one.secrets, *one.found_server.required_variables)
+            ]
             parts += [f"named {one.found_server.original_name} there"] if is_renamed(one) else []
             parts += ["switched off"] if one.entry.get("disabled") else []
             return ", ".join(parts)
@@ -132,7 +160,10 @@ def _render_cost_line(outcome: AdoptionOutcome) -> str:
     if bills is None or not outcome.direct_tokens:
         return ""
     saved = compute_saved_share(outcome.direct_tokens, bills.gateway_tokens)
-    how = "" if bills.counter == "o200k_base" else " (estimated)"
+    if bills.counter == "o200k_base":
+        how = ""
+    else:
+        how = " (estimated)"
     line = (
         f"Connected directly they cost a client {outcome.direct_tokens:,} tokens{how} before its first word, "
         f"through Portico {bills.gateway_tokens:,}"
@@ -153,18 +184,30 @@ def _collect_remarks(outcome: AdoptionOutcome) -> Iterator[str]:
         elif one.problem:
             yield f"{one.name} lacks something: {one.problem}"
         elif bills is not None and one.key in bills.failures:
-            anyway = "; it can be adopted all the same" if one.status == "new" else ""
+            if one.status == "new":
+                anyway = "; it can be adopted all the same"
+            else:
+                anyway = ""
             yield f"{one.name} did not start: {_shorten(bills.failures[one.key])}{anyway}."
     late = [
         one.name
         for one in outcome.candidates
-        if one.is_from_project and one.status == "new" and not outcome.chosen and bills and one.key not in bills.servers
+        if one.is_from_project
+        and one.status == "new"
+        and not outcome.chosen
+        and bills
+        and one.key not in bills.servers
     ]
     late = [name for name in late if bills is None or name not in bills.failures]
     if late:
         yield f"Not started before you choose, because this folder brought them: {', '.join(late)}"
     if inherited := sorted(
-        {name for one in outcome.candidates if one.status == "new" for name in list_environment_variables(one)}
+        {
+            name
+            for one in outcome.candidates
+            if one.status == "new"
+            for name in list_environment_variables(one)
+        }
     ):
         names = ", ".join(f"${{{name}}}" for name in inherited)
         yield f"Still read from the environment, which a client may not pass on: {names}"
@@ -176,7 +219,9 @@ def _collect_remarks(outcome: AdoptionOutcome) -> Iterator[str]:
 
 def _shorten(text: str) -> str:
     line = " ".join(sanitize_server_text(text).split())
-    return line if len(line) <= _MAX_REASON_CHARS else f"{line[: _MAX_REASON_CHARS - 1]}…"
+    if len(line) <= _MAX_REASON_CHARS:
+        return line
+    return f"{line[: _MAX_REASON_CHARS - 1]}…"
 
 
 def _print_findings(outcome: AdoptionOutcome) -> None:
@@ -189,9 +234,13 @@ def show_outcome(screen: Screen, outcome: AdoptionOutcome, *, dry_run: bool = Fa
     if screen.as_json:
         screen.write_json(_to_data(outcome))
         return
-    files, path = outcome.files, outcome.existing.path
+    files = outcome.files
+    path = outcome.existing.path
     if outcome.needs_manual_edit and files is not None:
-        kept = f"Its secrets are in {files.env_path}. " if files.env is not None else ""
+        if files.env is not None:
+            kept = f"Its secrets are in {files.env_path}. "
+        else:
+            kept = ""
         advice = f"It was left as it is. {kept}Add this to it:"
         print_error(PorticoError(f"{path} cannot be added to without rewriting it.", advice=advice))
         screen.write_text(files.manual_addition)
@@ -205,7 +254,9 @@ def show_outcome(screen: Screen, outcome: AdoptionOutcome, *, dry_run: bool = Fa
             screen.write_text("Nothing was written.")
     elif dry_run:
         screen.write_text(
-            "", Text(f"--dry-run: {path} would get", style="bold"), files.manual_addition if files else ""
+            "",
+            Text(f"--dry-run: {path} would get", style="bold"),
+            files.manual_addition if files else "",
         )
     elif outcome.written:
         _show_written(screen, outcome)
@@ -222,9 +273,12 @@ def _has_new_servers(outcome: AdoptionOutcome) -> bool:
 
 
 def _show_written(screen: Screen, outcome: AdoptionOutcome) -> None:
-    files, path = outcome.files, outcome.existing.path
+    files = outcome.files
+    path = outcome.existing.path
     names = sanitize_text(", ".join(one.name for one in outcome.chosen))
-    screen.write_text("", Text(f"Adopted {format_count(len(outcome.chosen), 'server')}: {names}", style="green"))
+    screen.write_text(
+        "", Text(f"Adopted {format_count(len(outcome.chosen), 'server')}: {names}", style="green")
+    )
     screen.write_text(f"  configuration  {path}")
     if files is not None and files.env is not None:
         screen.write_text(f"  secrets        {files.env_path}  (only you can read it)")
@@ -232,8 +286,13 @@ def _show_written(screen: Screen, outcome: AdoptionOutcome) -> None:
         screen.write_text(f"  backup         {outcome.backup}")
     wanted = [name for one in outcome.chosen for name in one.found_server.required_variables]
     if wanted and files is not None:
-        screen.write_text(Text(f"Fill in {', '.join(dict.fromkeys(wanted))} there.", style="yellow"))
-    if outcome.costs is not None and (saved := outcome.direct_tokens - outcome.costs.gateway_tokens) > 0:
+        screen.write_text(
+            Text(f"Fill in {', '.join(dict.fromkeys(wanted))} there.", style="yellow")
+        )
+    if (
+        outcome.costs is not None
+        and (saved := outcome.direct_tokens - outcome.costs.gateway_tokens) > 0
+    ):
         share = compute_saved_share(outcome.direct_tokens, outcome.costs.gateway_tokens)
         told = f"Saved at the start of every conversation: {saved:,} of {outcome.direct_tokens:,} tokens ({share:.1%})."
         screen.write_text(Text(told, style="bold"))
@@ -244,17 +303,24 @@ def _render_next_step(outcome: AdoptionOutcome) -> list[str]:
     if not commands:
         return []
     first, *others = commands
-    more = f"   (or {', '.join(other.split()[2] for other in others)})" if others else ""
+    if others:
+        more = f"   (or {', '.join(other.split()[2] for other in others)})"
+    else:
+        more = ""
     return ["", f"Next: {first}{more}"]
 
 
 def _list_install_commands(outcome: AdoptionOutcome) -> list[str]:
-    config = "" if outcome.is_default_path else f" --config {outcome.existing.path}"
+    if outcome.is_default_path:
+        config = ""
+    else:
+        config = f" --config {outcome.existing.path}"
     return [f"portico install {client}{config}" for client in outcome.clients or ["CLIENT"]]
 
 
 def _to_data(outcome: AdoptionOutcome) -> dict[str, Any]:
-    files, bills = outcome.files, outcome.costs
+    files = outcome.files
+    bills = outcome.costs
     counts = bills is not None and outcome.direct_tokens
     return {
         "config": str(outcome.existing.path),
@@ -271,18 +337,29 @@ def _to_data(outcome: AdoptionOutcome) -> dict[str, Any]:
         if bills is not None and counts
         else None,
         "findings": [to_error_data(finding.to_error()) for finding in outcome.scan.findings],
-        "addition": files.manual_addition if files is not None and outcome.needs_manual_edit else None,
+        "addition": files.manual_addition
+        if files is not None and outcome.needs_manual_edit
+        else None,
         "next": _list_install_commands(outcome) if outcome.written else [],
     }
 
 
 def _to_server_data(one: AdoptionCandidate, outcome: AdoptionOutcome) -> dict[str, Any]:
     bills = outcome.costs
-    bill = bills.servers.get(one.key) if bills is not None and one.status != "unusable" else None
-    failure = bills.failures.get(one.key, "") if bills is not None else ""
+    if bills is not None and one.status != "unusable":
+        bill = bills.servers.get(one.key)
+    else:
+        bill = None
+    if bills is not None:
+        failure = bills.failures.get(one.key, "")
+    else:
+        failure = ""
     return {
         "name": one.name,
-        "from": [{"client": at.client, "file": at.file, "line": at.line} for at in one.found_server.origins],
+        "from": [
+            {"client": at.client, "file": at.file, "line": at.line}
+            for at in one.found_server.origins
+        ],
         "standing": one.status,
         "chosen": one in outcome.chosen,
         "tools": bill.tools if bill else None,

@@ -1,4 +1,5 @@
-"""The commands that move servers behind Portico and clients in front of it, as a person sees them: adopt, install."""
+"""The commands that move servers behind Portico and clients in front of it, as a person sees them:
+adopt, install."""
 
 from typing import Annotated, Literal
 
@@ -10,11 +11,18 @@ from portico.config import Exposure
 
 ScopeOption = Annotated[
     Literal["user", "project", "local"] | None,
-    Parameter(help="Which file of the client: for every folder, or of this one. Default: user, where it has one."),
+    Parameter(
+        help="Which file of the client: for every folder, or of this one. Default: user, where it has one."
+    ),
 ]
-ClientFileOption = Annotated[str | None, Parameter(help="The client's file, where it is elsewhere.")]
+ClientFileOption = Annotated[
+    str | None, Parameter(help="The client's file, where it is elsewhere.")
+]
 ClientArgument = Annotated[
-    str, Parameter(help="claude-desktop, claude-code, cursor, vscode, windsurf, codex, gemini, zed or cline.")
+    str,
+    Parameter(
+        help="claude-desktop, claude-code, cursor, vscode, windsurf, codex, gemini, zed or cline."
+    ),
 ]
 
 
@@ -22,24 +30,36 @@ def adopt(
     *,
     source: Annotated[
         list[str] | None,
-        Parameter(name="--from", help="Only this file, or the files of this client; repeat it for more."),
+        Parameter(
+            name="--from", help="Only this file, or the files of this client; repeat it for more."
+        ),
     ] = None,
-    only: Annotated[list[str] | None, Parameter(help="Only this server; repeat it for more.")] = None,
+    only: Annotated[
+        list[str] | None, Parameter(help="Only this server; repeat it for more.")
+    ] = None,
     without: Annotated[
-        list[str] | None, Parameter(name="--except", help="All but this server; repeat it for more.")
+        list[str] | None,
+        Parameter(name="--except", help="All but this server; repeat it for more."),
     ] = None,
     output: Annotated[
         str | None,
-        Parameter(name=["--output", "-o"], help="The configuration to write or add to. Default: this user's own."),
+        Parameter(
+            name=["--output", "-o"],
+            help="The configuration to write or add to. Default: this user's own.",
+        ),
     ] = None,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Adopt without asking.", show_default=False)] = False,
+    yes: Annotated[
+        bool, Parameter(name=["--yes", "-y"], help="Adopt without asking.", show_default=False)
+    ] = False,
     dry_run: Annotated[
         bool, Parameter(help="Show what would be written, and write nothing.", show_default=False)
     ] = False,
     no_start: Annotated[
         bool,
         Parameter(
-            name=["--no-start", "--offline"], help="Start no server: count only what is known.", show_default=False
+            name=["--no-start", "--offline"],
+            help="Start no server: count only what is known.",
+            show_default=False,
         ),
     ] = False,
     json: JsonOption = False,
@@ -51,7 +71,9 @@ def adopt(
         from portico.cli.commands.adopt import adopt as adopted
         from portico.cli.screen import Screen
 
-        asked = AdoptCommandOptions(source or (), output, only or (), without or (), yes, dry_run, not no_start)
+        asked = AdoptCommandOptions(
+            source or (), output, only or (), without or (), yes, dry_run, not no_start
+        )
         return adopted(asked, Screen(as_json=json))
 
     return run_to_exit_code(start_adopt, as_json=json)
@@ -61,15 +83,25 @@ def install(
     client: ClientArgument,
     /,
     *,
-    write: Annotated[bool, Parameter(help="Change the file; without it, only show how.", show_default=False)] = False,
+    write: Annotated[
+        bool, Parameter(help="Change the file; without it, only show how.", show_default=False)
+    ] = False,
     scope: ScopeOption = None,
     file: ClientFileOption = None,
     url: Annotated[
-        str | None, Parameter(help="Lead it to a running `portico serve` instead of starting one: its /mcp address.")
+        str | None,
+        Parameter(
+            help="Lead it to a running `portico serve` instead of starting one: its /mcp address."
+        ),
     ] = None,
-    exposure: Annotated[Exposure | None, Parameter(help="What it sees. Default: what suits the client.")] = None,
+    exposure: Annotated[
+        Exposure | None, Parameter(help="What it sees. Default: what suits the client.")
+    ] = None,
     replace: Annotated[
-        bool, Parameter(help="Take the servers that Portico has out of the client's file.", show_default=False)
+        bool,
+        Parameter(
+            help="Take the servers that Portico has out of the client's file.", show_default=False
+        ),
     ] = False,
     config: FilesOption = None,
     json: JsonOption = False,
@@ -99,7 +131,9 @@ def uninstall(
     client: ClientArgument,
     /,
     *,
-    dry_run: Annotated[bool, Parameter(help="Only show how its file would change.", show_default=False)] = False,
+    dry_run: Annotated[
+        bool, Parameter(help="Only show how its file would change.", show_default=False)
+    ] = False,
     scope: ScopeOption = None,
     file: ClientFileOption = None,
     json: JsonOption = False,
@@ -110,6 +144,8 @@ def uninstall(
         from portico.cli.commands import install as installing
         from portico.cli.screen import Screen
 
-        return installing.uninstall(client, scope=scope, file=file, write=not dry_run, screen=Screen(as_json=json))
+        return installing.uninstall(
+            client, scope=scope, file=file, write=not dry_run, screen=Screen(as_json=json)
+        )
 
     return run_to_exit_code(start_uninstall, as_json=json)

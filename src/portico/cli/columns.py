@@ -22,8 +22,11 @@ class Column:
     """Never broken into lines: what would be copied."""
 
 
-def show_rows(screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str]], indent: int = 0) -> None:
-    """Rows under the names of their columns; what does not fit a terminal is wrapped, to a program nothing is."""
+def show_rows(
+    screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str]], indent: int = 0
+) -> None:
+    """Rows under the names of their columns; what does not fit a terminal is wrapped, to a program
+    nothing is."""
     if screen.is_stdout_terminal:
         screen.write_text(_build_table(columns, rows))
         return

@@ -37,11 +37,9 @@ The configuration is portico.yaml or .mcp.json in this folder, else the one
 that `adopt` wrote for you, or the file that --config or PORTICO_CONFIG names.
 A client's mcpServers file will do."""
 
-_RUN_GROUP, _LOOK_GROUP, _SETUP_GROUP = (
-    Group.create_ordered("Run"),
-    Group.create_ordered("Look and call"),
-    Group.create_ordered("Set up"),
-)
+_RUN_GROUP = Group.create_ordered("Run")
+_LOOK_GROUP = Group.create_ordered("Look and call")
+_SETUP_GROUP = Group.create_ordered("Set up")
 
 app = App(
     name="portico",
@@ -52,7 +50,8 @@ app = App(
     default_parameter=Parameter(negative=""),
 )
 app.register_install_completion_command(
-    group=_SETUP_GROUP, help="Install completion for this shell (bash, zsh, fish) and start it with the shell."
+    group=_SETUP_GROUP,
+    help="Install completion for this shell (bash, zsh, fish) and start it with the shell.",
 )
 
 
@@ -63,31 +62,48 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except CycloptsError:
         return EXIT_INVALID
     except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else EXIT_OK
-    return code if isinstance(code, int) else EXIT_OK
+        if isinstance(leaving.code, int):
+            return leaving.code
+        return EXIT_OK
+    if isinstance(code, int):
+        return code
+    return EXIT_OK
 
 
 @app.command(group=_RUN_GROUP, help_epilogue="", sort_key=1)
 def serve(
     *,
     config: FilesOption = None,
-    host: Annotated[str | None, Parameter(help="Address to listen on; any but loopback needs a token.")] = None,
-    port: Annotated[int | None, Parameter(help="Port to listen on; 0 picks a free one. Default 8420.")] = None,
+    host: Annotated[
+        str | None, Parameter(help="Address to listen on; any but loopback needs a token.")
+    ] = None,
+    port: Annotated[
+        int | None, Parameter(help="Port to listen on; 0 picks a free one. Default 8420.")
+    ] = None,
     token: Annotated[
         str | None,
-        Parameter(help="Bearer token that clients must send; PORTICO_TOKEN keeps it out of the process list."),
+        Parameter(
+            help="Bearer token that clients must send; PORTICO_TOKEN keeps it out of the process list."
+        ),
     ] = None,
     exposure: Annotated[
-        Exposure | None, Parameter(help="What clients see: the meta-tools, every tool, or search and describe.")
+        Exposure | None,
+        Parameter(help="What clients see: the meta-tools, every tool, or search and describe."),
     ] = None,
     profile: Annotated[
-        list[str] | None, Parameter(name=["--profile", "-p"], help="Serve only this profile; repeat it for more.")
+        list[str] | None,
+        Parameter(name=["--profile", "-p"], help="Serve only this profile; repeat it for more."),
     ] = None,
 ) -> int:
     """Serve every server as one, over HTTP."""
     from portico.cli.commands import serve as serving
 
-    flags = {"gateway.host": host, "gateway.port": port, "gateway.token": token, "exposure": exposure}
+    flags = {
+        "gateway.host": host,
+        "gateway.port": port,
+        "gateway.token": token,
+        "exposure": exposure,
+    }
     return serving.run_serve(config or (), flags, profile or ())
 
 
@@ -97,7 +113,8 @@ def stdio(
     config: FilesOption = None,
     profile: ProfileOption = None,
     exposure: Annotated[
-        Exposure | None, Parameter(help="What it sees: the meta-tools, every tool, or search and describe.")
+        Exposure | None,
+        Parameter(help="What it sees: the meta-tools, every tool, or search and describe."),
     ] = None,
 ) -> int:
     """Serve one client on stdin and stdout, for clients that start their servers themselves."""
@@ -141,19 +158,33 @@ def restart(
 
 @app.command(group=_LOOK_GROUP, help_epilogue="", sort_key=1)
 def search(
-    *query: Annotated[str, Parameter(help="What you want to do, in your own words, or a tool's name.")],
-    server: Annotated[str | None, Parameter(name=["--server", "-s"], help="Only this server.")] = None,
-    category: Annotated[str | None, Parameter(help="Only this category; `portico browse` lists them.")] = None,
+    *query: Annotated[
+        str, Parameter(help="What you want to do, in your own words, or a tool's name.")
+    ],
+    server: Annotated[
+        str | None, Parameter(name=["--server", "-s"], help="Only this server.")
+    ] = None,
+    category: Annotated[
+        str | None, Parameter(help="Only this category; `portico browse` lists them.")
+    ] = None,
     tag: Annotated[
-        list[str] | None, Parameter(name=["--tag", "-t"], help="Only servers with this tag; repeat it to allow others.")
+        list[str] | None,
+        Parameter(
+            name=["--tag", "-t"], help="Only servers with this tag; repeat it to allow others."
+        ),
     ] = None,
     max_latency_ms: Annotated[
         float | None,
-        Parameter(help="Leave out tools that were slower so far.", validator=validators.Number(gte=0)),
+        Parameter(
+            help="Leave out tools that were slower so far.", validator=validators.Number(gte=0)
+        ),
     ] = None,
     min_success_rate: Annotated[
         float | None,
-        Parameter(help="Leave out tools that failed more often (0 … 1).", validator=validators.Number(gte=0, lte=1)),
+        Parameter(
+            help="Leave out tools that failed more often (0 … 1).",
+            validator=validators.Number(gte=0, lte=1),
+        ),
     ] = None,
     limit: Annotated[
         int | None,
@@ -166,9 +197,12 @@ def search(
     detail: Annotated[
         Literal["brief", "schema"], Parameter(help="One line a tool, or its typed parameters.")
     ] = "brief",
-    explain: Annotated[bool, Parameter(help="Tell why each tool ranks where it does.", show_default=False)] = False,
+    explain: Annotated[
+        bool, Parameter(help="Tell why each tool ranks where it does.", show_default=False)
+    ] = False,
     tool: Annotated[
-        list[str] | None, Parameter(help="With --explain: tell where this tool stands, and why; repeat it for more.")
+        list[str] | None,
+        Parameter(help="With --explain: tell where this tool stands, and why; repeat it for more."),
     ] = None,
     forget: Annotated[
         bool,
@@ -183,7 +217,8 @@ def search(
     json: JsonOption = False,
 ) -> int:
     """Find tools by what they do."""
-    given, wanted = CommonOptions(config, profile, json), " ".join(query)
+    given = CommonOptions(config, profile, json)
+    wanted = " ".join(query)
     if forget == bool(query):
         return refuse_command_line(
             "--forget takes no query" if forget else "search needs a QUERY",
@@ -194,7 +229,9 @@ def search(
     if forget:
         from portico.cli.commands import search_forget
 
-        return run_async_command(given, lambda setup, screen: search_forget.forget_learning(setup, screen, server))
+        return run_async_command(
+            given, lambda setup, screen: search_forget.forget_learning(setup, screen, server)
+        )
 
     def start_search(setup: "Setup", screen: "Screen") -> Coroutine[Any, Any, int]:
         from portico.cli.commands import search as searching
@@ -202,12 +239,21 @@ def search(
         from portico.meta_tools.search_request import DEFAULT_LIMIT, SearchRequest
 
         narrowed = (server, tuple(tag or ()), max_latency_ms, min_success_rate)
-        question = SearchRequest(wanted, *narrowed, limit=limit or DEFAULT_LIMIT, detail=detail, category=category)
+        question = SearchRequest(
+            wanted, *narrowed, limit=limit or DEFAULT_LIMIT, detail=detail, category=category
+        )
         # Whoever says how many gets as many.
-        unlikely = MAX_UNLIKELY if limit is None else None
+        if limit is None:
+            unlikely = MAX_UNLIKELY
+        else:
+            unlikely = None
         named = tuple(tool or ())
         return searching.search(
-            setup, screen, searching.SearchCommandOptions(question, unlikely, explain or bool(named), named, offline)
+            setup,
+            screen,
+            searching.SearchCommandOptions(
+                question, unlikely, explain or bool(named), named, offline
+            ),
         )
 
     return run_async_command(given, start_search)
@@ -215,7 +261,9 @@ def search(
 
 @app.command(group=_LOOK_GROUP, help_epilogue="", sort_key=2)
 def browse(
-    server: Annotated[str | None, Parameter(help="The server whose tools to list; without it, every server.")] = None,
+    server: Annotated[
+        str | None, Parameter(help="The server whose tools to list; without it, every server.")
+    ] = None,
     /,
     *,
     category: Annotated[str | None, Parameter(help="List the tools of this category.")] = None,
@@ -239,7 +287,8 @@ def describe(
     /,
     *names: Annotated[str, Parameter(help="More tools.")],
     detail: Annotated[
-        Literal["brief", "schema", "full"], Parameter(help="One line, typed parameters, or everything.")
+        Literal["brief", "schema", "full"],
+        Parameter(help="One line, typed parameters, or everything."),
     ] = "schema",
     config: FilesOption = None,
     profile: ProfileOption = None,
@@ -273,12 +322,14 @@ def call(
     from portico.cli.commands import call as calling
 
     return run_async_command(
-        CommonOptions(config, profile, json), lambda setup, screen: calling.call(setup, screen, name, arguments)
+        CommonOptions(config, profile, json),
+        lambda setup, screen: calling.call(setup, screen, name, arguments),
     )
 
 
 for _place, _command in enumerate(
-    (report_commands.status, report_commands.tokens, report_commands.usage, report_commands.tiers), 5
+    (report_commands.status, report_commands.tokens, report_commands.usage, report_commands.tiers),
+    5,
 ):
     app.command(_command, group=_LOOK_GROUP, help_epilogue="", sort_key=_place)
 
@@ -287,16 +338,26 @@ for _place, _command in enumerate(
 def audit(
     *,
     tail: Annotated[
-        int, Parameter(name=["--tail", "-n"], help="How many to show.", validator=validators.Number(gte=1))
+        int,
+        Parameter(
+            name=["--tail", "-n"], help="How many to show.", validator=validators.Number(gte=1)
+        ),
     ] = 20,
     tool: Annotated[
-        str | None, Parameter(help="Only this tool: server.tool, a tool's name, or a pattern: git.*")
+        str | None,
+        Parameter(help="Only this tool: server.tool, a tool's name, or a pattern: git.*"),
     ] = None,
     client: Annotated[str | None, Parameter(help="Only this client, as it calls itself.")] = None,
-    failed: Annotated[bool, Parameter(help="Only what did not succeed.", show_default=False)] = False,
+    failed: Annotated[
+        bool, Parameter(help="Only what did not succeed.", show_default=False)
+    ] = False,
     verify: Annotated[
         bool,
-        Parameter(help="Check that no line was changed or taken out, and show none.", negative="", show_default=False),
+        Parameter(
+            help="Check that no line was changed or taken out, and show none.",
+            negative="",
+            show_default=False,
+        ),
     ] = False,
     config: FilesOption = None,
     json: JsonOption = False,
@@ -308,17 +369,20 @@ def audit(
         from portico.cli.screen import Screen
         from portico.cli.setup import load_setup
 
-        setup, screen = load_setup(config or ()), Screen(as_json=json)
-        return (
-            log.verify_audit_log(setup, screen)
-            if verify
-            else log.show_audit_log(setup, screen, log.AuditCommandOptions(tail, tool, client, failed))
+        setup = load_setup(config or ())
+        screen = Screen(as_json=json)
+        if verify:
+            return log.verify_audit_log(setup, screen)
+        return log.show_audit_log(
+            setup, screen, log.AuditCommandOptions(tail, tool, client, failed)
         )
 
     return run_to_exit_code(start_audit, as_json=json)
 
 
-for _place, _command in enumerate((client_commands.adopt, client_commands.install, client_commands.uninstall), -3):
+for _place, _command in enumerate(
+    (client_commands.adopt, client_commands.install, client_commands.uninstall), -3
+):
     app.command(_command, group=_SETUP_GROUP, help_epilogue="", sort_key=_place)
 
 
@@ -327,9 +391,15 @@ def doctor(
     *,
     server: Annotated[
         list[str] | None,
-        Parameter(name=["--server", "-s"], help="Examine only this server; repeat it for more.", negative=""),
+        Parameter(
+            name=["--server", "-s"],
+            help="Examine only this server; repeat it for more.",
+            negative="",
+        ),
     ] = None,
-    offline: Annotated[bool, Parameter(help="Start no server and ask none.", show_default=False)] = False,
+    offline: Annotated[
+        bool, Parameter(help="Start no server and ask none.", show_default=False)
+    ] = False,
     config: FilesOption = None,
     json: JsonOption = False,
 ) -> int:
@@ -340,7 +410,9 @@ def doctor(
         from portico.cli.doctor.report import run_doctor as examined
         from portico.cli.screen import Screen
 
-        return asyncio.run(examined(DoctorOptions(config or (), server or (), offline), Screen(as_json=json)))
+        return asyncio.run(
+            examined(DoctorOptions(config or (), server or (), offline), Screen(as_json=json))
+        )
 
     return run_to_exit_code(start_doctor, as_json=json)
 
@@ -348,7 +420,9 @@ def doctor(
 @app.command(group=_SETUP_GROUP, help_epilogue="", sort_key=1, name="config")
 def show_config(
     *,
-    sources: Annotated[bool, Parameter(help="Show where each key came from.", show_default=False)] = False,
+    sources: Annotated[
+        bool, Parameter(help="Show where each key came from.", show_default=False)
+    ] = False,
     config: FilesOption = None,
     json: JsonOption = False,
 ) -> int:
@@ -365,7 +439,9 @@ def show_config(
 
 
 @app.command(group=_SETUP_GROUP, help_epilogue="", sort_key=2)
-def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="For which shell.")], /) -> int:
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="For which shell.")], /
+) -> int:
     """Print the shell's completion script."""
     print(app.generate_completion(shell=shell))  # noqa: T201 - this is the answer
     return EXIT_OK

@@ -1,7 +1,9 @@
-"""Keeps a running gateway true to its configuration file: what changed there is taken over, what is broken refused.
+"""Keeps a running gateway true to its configuration file: what changed there is taken over, what is
+broken refused.
 
-Looks at the files once a second instead of being told by the system: that costs microseconds, needs nothing beyond the
-file system, and sees every way a file is replaced (an editor's rename, a mounted folder, a link that points elsewhere).
+Looks at the files once a second instead of being told by the system: that costs microseconds, needs
+nothing beyond the file system, and sees every way a file is replaced (an editor's rename, a mounted
+folder, a link that points elsewhere).
 """
 
 import asyncio
@@ -24,10 +26,13 @@ UNCHANGED_S = 0.5
 
 @asynccontextmanager
 async def watch_changes(gateway: GatewayRuntime, setup: Setup) -> AsyncGenerator[None]:
-    """While the gateway runs: go by its files as they are, unless `watch: false` says otherwise, and hear marks."""
+    """While the gateway runs: go by its files as they are, unless `watch: false` says otherwise,
+    and hear marks."""
     tasks = {asyncio.create_task(watch_restart_marks(gateway), name="heed marks")}
     if setup.config.watch and setup.loaded.files:
-        tasks.add(asyncio.create_task(watch_config_files(gateway, setup), name="follow the configuration"))
+        tasks.add(
+            asyncio.create_task(watch_config_files(gateway, setup), name="follow the configuration")
+        )
     try:
         yield
     finally:
@@ -59,7 +64,8 @@ async def _restart_server(gateway: GatewayRuntime, name: str, requested_at: floa
 
 async def watch_config_files(gateway: GatewayRuntime, setup: Setup) -> None:
     """Follow the files of a configuration until cancelled."""
-    files, seen = setup.loaded.files, setup.signature
+    files = setup.loaded.files
+    seen = setup.signature
     while True:
         await asyncio.sleep(POLL_S)
         if compute_signature(files) == seen:
@@ -67,8 +73,10 @@ async def watch_config_files(gateway: GatewayRuntime, setup: Setup) -> None:
         seen = await _wait_until_unchanged(files)
         now = await _apply_changes(gateway, setup)
         if now is not None and now != files:
-            # Of files that were not followed yet, nobody knows whether they have changed since they were read.
-            files, seen = now, ()
+            # Of files that were not followed yet, nobody knows whether they have changed since they
+            # were read.
+            files = now
+            seen = ()
 
 
 async def _wait_until_unchanged(files: Iterable[Path]) -> Signature:
@@ -81,19 +89,23 @@ async def _wait_until_unchanged(files: Iterable[Path]) -> Signature:
 
 
 def _reload_setup(setup: Setup) -> Setup:
-    """Everything as it is now; raises ConfigError, also where a file is gone or empty: nobody means that by nothing."""
+    """Everything as it is now; raises ConfigError, also where a file is gone or empty: nobody means
+    that by nothing."""
     for file in setup.loaded.files:
         if not file.exists():
             raise ConfigError(f"{file} is gone", advice="Put it back; what runs goes on meanwhile.")
         if not file.read_bytes().strip():
-            raise ConfigError(f"{file} is empty", advice="To run without servers, write `servers: {}`.")
+            raise ConfigError(
+                f"{file} is empty", advice="To run without servers, write `servers: {}`."
+            )
     return setup.reload()
 
 
 async def _apply_changes(gateway: GatewayRuntime, setup: Setup) -> tuple[Path, ...] | None:
     """Go by the files as they are now; answers which files those are, if they can be used."""
     try:
-        again, before = await asyncio.to_thread(_reload_setup, setup), gateway.config
+        again = await asyncio.to_thread(_reload_setup, setup)
+        before = gateway.config
         # First: the servers that it starts may log what was not secret before.
         reconfigure_logging(again.config, before)
         refused = gateway.config_problem
@@ -104,7 +116,9 @@ async def _apply_changes(gateway: GatewayRuntime, setup: Setup) -> tuple[Path, .
         return None
     except Exception as error:  # whatever is wrong with a file, the gateway must not end of it
         gateway.reject_config(f"it could not be taken over: {type(error).__name__}")
-        logger.exception("the changed configuration could not be taken over, and the running one stays")
+        logger.exception(
+            "the changed configuration could not be taken over, and the running one stays"
+        )
         return None
     for warning in again.loaded.warnings:
         logger.warning("%s", warning)

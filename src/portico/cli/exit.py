@@ -1,6 +1,8 @@
-"""How a command ends: an exit code, and whatever went wrong said on stderr as advice, never as a traceback.
+"""How a command ends: an exit code, and whatever went wrong said on stderr as advice, never as a
+traceback.
 
-0 done · 1 failed · 2 the configuration or the command line cannot be used · 130 interrupted · 141 nobody reads stdout.
+0 done · 1 failed · 2 the configuration or the command line cannot be used · 130 interrupted · 141
+nobody reads stdout.
 """
 
 import contextlib
@@ -12,9 +14,20 @@ from typing import Any
 
 import orjson
 
-from portico.errors import BackendUnavailable, ConfigError, InvalidArguments, PorticoError, RemoteError, UnknownName
+from portico.errors import (
+    BackendUnavailable,
+    ConfigError,
+    InvalidArguments,
+    PorticoError,
+    RemoteError,
+    UnknownName,
+)
 
-EXIT_OK, EXIT_FAILED, EXIT_INVALID, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 0, 1, 2, 130, 141
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_INVALID = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
 DEBUG_VARIABLE = "PORTICO_DEBUG"
 CLI_ADVICE = {
     "Use search_tools to find one.": "`portico search` finds one.",
@@ -31,7 +44,9 @@ def run_to_exit_code(job: Callable[[], int], *, as_json: bool = False) -> int:
         return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except Exception as error:  # the outermost edge: people get a sentence, PORTICO_DEBUG=1 the traceback
+    except (
+        Exception
+    ) as error:  # the outermost edge: people get a sentence, PORTICO_DEBUG=1 the traceback
         cause = _unwrap_group(error)
         if isinstance(cause, BrokenPipeError):
             _discard_stdout()
@@ -41,7 +56,10 @@ def run_to_exit_code(job: Callable[[], int], *, as_json: bool = False) -> int:
 
 def report_failure(cause: Exception, *, as_json: bool = False) -> int:
     """Say what went wrong; the exit code for it."""
-    error = cause if isinstance(cause, PorticoError) else _wrap_unexpected(cause)
+    if isinstance(cause, PorticoError):
+        error = cause
+    else:
+        error = _wrap_unexpected(cause)
     if os.environ.get(DEBUG_VARIABLE):
         traceback.print_exc()
     print_error(error)
@@ -49,12 +67,15 @@ def report_failure(cause: Exception, *, as_json: bool = False) -> int:
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.buffer.write(orjson.dumps({"error": to_error_data(error)}) + b"\n")
             sys.stdout.flush()
-    return EXIT_INVALID if isinstance(error, ConfigError) else EXIT_FAILED
+    if isinstance(error, ConfigError):
+        return EXIT_INVALID
+    return EXIT_FAILED
 
 
 def print_error(error: PorticoError) -> None:
     """An error on stderr: what happened in red, what to do about it below."""
-    message, advice = _sanitize_message(error, str(error).removesuffix(f"\n{error.advice}")), _get_cli_advice(error)
+    message = _sanitize_message(error, str(error).removesuffix(f"\n{error.advice}"))
+    advice = _get_cli_advice(error)
     red, plain = ("\x1b[31m", "\x1b[0m") if can_color_stderr() else ("", "")
     with contextlib.suppress(OSError):
         print(f"{red}Error: {message}{plain}", *filter(None, [advice]), sep="\n", file=sys.stderr)  # noqa: T201
@@ -85,7 +106,9 @@ def to_error_data(error: PorticoError) -> dict[str, Any]:
 
 def can_color_stderr() -> bool:
     """Whether stderr is a terminal that may be coloured."""
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return (
+        sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
 
 
 def _unwrap_group(error: Exception) -> Exception:
@@ -103,23 +126,31 @@ def _wrap_unexpected(error: Exception) -> PorticoError:
 
 
 def sanitize_server_text(text: str) -> str:
-    """What a server wrote on stderr or answered, without secrets and without what would steer a terminal."""
+    """What a server wrote on stderr or answered, without secrets and without what would steer a
+    terminal."""
     from portico.catalog.visible_text import sanitize_text
-    from portico.config_file.mask import mask_text  # its patterns cost start-up, and broken servers are rare
+    from portico.config_file.mask import (
+        mask_text,  # its patterns cost start-up, and broken servers are rare
+    )
 
     return mask_text(sanitize_text(text))
 
 
 def sanitize_reason(state: str, text: str) -> str:
-    """Why a server is in a state. Where the configuration is why, the words are ours, and name no values."""
+    """Why a server is in a state. Where the configuration is why, the words are ours, and name no
+    values."""
     from portico.catalog.visible_text import sanitize_text
 
-    return sanitize_text(text) if state == "disabled" else sanitize_server_text(text)
+    if state == "disabled":
+        return sanitize_text(text)
+    return sanitize_server_text(text)
 
 
 def _sanitize_message(error: PorticoError, text: str) -> str:
     # Our own words are ours; these kinds repeat a server's.
-    return sanitize_server_text(text) if isinstance(error, BackendUnavailable | RemoteError) else text
+    if isinstance(error, BackendUnavailable | RemoteError):
+        return sanitize_server_text(text)
+    return text
 
 
 def _get_cli_advice(error: PorticoError) -> str:

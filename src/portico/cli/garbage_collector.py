@@ -1,4 +1,5 @@
-"""Garbage collection of `portico serve` and `portico stdio`: the only place that sets the collector.
+"""Garbage collection of `portico serve` and `portico stdio`: the only place that sets the
+collector.
 
 A full collection walks through every container with the interpreter's lock held, for half a second
 where a large answer is alive. The interpreter therefore starts none; it goes on collecting young
@@ -54,22 +55,26 @@ async def collect_garbage() -> None:
 async def _collect_until_modules_are_loaded(least: int) -> int:
     """Given the fewest allocations since the last collection; returns them as they are then.
 
-    The work on a large value may be what loads modules: the allocations of that moment tell nothing.
+    The work on a large value may be what loads modules: the allocations of that moment tell
+    nothing.
     """
     modules = len(sys.modules)
-    pause, waited = EVERY_S, 0.0
+    pause = EVERY_S
+    waited = 0.0
     while len(sys.modules) == modules:
         await asyncio.sleep(pause)
         blocks = sys.getallocatedblocks()
         least = min(least, blocks)
         if gc.get_count()[2] <= _PROMOTIONS:
-            pause, waited = EVERY_S, 0.0
+            pause = EVERY_S
+            waited = 0.0
         elif blocks > least + LARGE_BLOCKS and waited < LONGEST_S:
             pause = POLL_S
             waited += POLL_S
         else:
             began = time.perf_counter()
             gc.collect()
-            pause, waited = max(EVERY_S, (time.perf_counter() - began) / SHARE), 0.0
+            pause = max(EVERY_S, (time.perf_counter() - began) / SHARE)
+            waited = 0.0
             least = sys.getallocatedblocks()
     return least

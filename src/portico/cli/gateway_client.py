@@ -1,4 +1,5 @@
-"""Asks the gateway that runs beside this command, by REST at the configured address; there may be none."""
+"""Asks the gateway that runs beside this command, by REST at the configured address; there may be
+none."""
 
 import http.client
 import json
@@ -27,20 +28,29 @@ def build_gateway_url(config: Config) -> str:
     settings = config.gateway
     if not settings.port or not settings.api:
         return ""
-    host = "127.0.0.1" if settings.host in WILDCARD_HOSTS else settings.host
+    if settings.host in WILDCARD_HOSTS:
+        host = "127.0.0.1"
+    else:
+        host = settings.host
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 def send_request(config: Config, method: str, path: str, timeout: float) -> GatewayResponse | None:
-    """Its answer; None where nobody is there. Raises PorticoError where somebody is, who does not answer in REST."""
+    """Its answer; None where nobody is there. Raises PorticoError where somebody is, who does not
+    answer in REST."""
     there = build_gateway_url(config)
     if not there:
         return None
     token = config.gateway.token
-    headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+    if token:
+        headers = {"Authorization": f"Bearer {token.get_secret_value()}"}
+    else:
+        headers = {}
     if method != "GET":
         headers["Content-Type"] = "application/json"  # no page could send this without leave
-    connection = http.client.HTTPConnection(there.removeprefix("http://"), timeout=min(LOOKUP_TIMEOUT_S, timeout))
+    connection = http.client.HTTPConnection(
+        there.removeprefix("http://"), timeout=min(LOOKUP_TIMEOUT_S, timeout)
+    )
     try:
         connection.connect()
     except OSError:
@@ -53,7 +63,8 @@ def send_request(config: Config, method: str, path: str, timeout: float) -> Gate
         return GatewayResponse(reply.status, _parse_object(read))
     except TimeoutError:
         raise PorticoError(
-            f"the gateway at {there} did not answer within {timeout:g} s", advice="See its log, or ask again."
+            f"the gateway at {there} did not answer within {timeout:g} s",
+            advice="See its log, or ask again.",
         ) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise PorticoError(
@@ -65,12 +76,16 @@ def send_request(config: Config, method: str, path: str, timeout: float) -> Gate
 
 
 def fetch_servers(config: Config) -> dict[str, dict[str, Any]]:
-    """The servers of the gateway that runs, as it shows them; none where there is none, or it does not tell."""
+    """The servers of the gateway that runs, as it shows them; none where there is none, or it does
+    not tell."""
     found: dict[str, dict[str, Any]] = {}
     path: str | None = "/api/v1/servers?page_size=100&max_tokens=20000"
     try:
         for _ in range(MAX_PAGES):
-            reply = send_request(config, "GET", path, LOOKUP_TIMEOUT_S) if path else None
+            if path:
+                reply = send_request(config, "GET", path, LOOKUP_TIMEOUT_S)
+            else:
+                reply = None
             if reply is None or reply.status != 200:
                 break
             cards = cast("list[dict[str, Any]]", reply.body.get("servers", []))

@@ -1,4 +1,5 @@
-"""One log record → the text of its line, with nothing secret in it and nothing that could pass for another line."""
+"""One log record → the text of its line, with nothing secret in it and nothing that could pass for
+another line."""
 
 import json
 import logging
@@ -18,7 +19,8 @@ MAX_TEXT_CHARS = 16_384
 """Characters of one text in a line; a server may say anything of any length."""
 _MAX_MASKED_CHARS = 4 * MAX_TEXT_CHARS
 """Characters that are masked before a text is cut: a secret must not be cut in half first."""
-_MAX_FRAMES, _MAX_CAUSES = 50, 10
+_MAX_FRAMES = 50
+_MAX_CAUSES = 10
 _TRACEBACK_PREFIX = "  | "
 """Before each line of a traceback: none of them can be taken for the beginning of another entry."""
 _INVISIBLE = re.compile(
@@ -53,13 +55,18 @@ class LogRecordRenderer:
         if (error := _get_exception(record)) is not None:
             said["exception"] = [self._to_exception_data(one) for one in _collect_chain(error)]
         if record.stack_info:
-            said["stack"] = [self._clean(line) for line in record.stack_info.splitlines()[:_MAX_FRAMES]]
+            said["stack"] = [
+                self._clean(line) for line in record.stack_info.splitlines()[:_MAX_FRAMES]
+            ]
         # ASCII, so that no reader's idea of a line or a letter matters.
         return json.dumps(said, separators=(",", ":"))
 
     def _render_traceback(self, record: logging.LogRecord) -> Iterator[str]:
-        # Not as Python writes it: that sets in and breaks up what errors say, and a secret in it is no longer found.
-        for place, one in enumerate(_collect_chain(error) if (error := _get_exception(record)) is not None else ()):
+        # Not as Python writes it: that sets in and breaks up what errors say, and a secret in it is
+        # no longer found.
+        for place, one in enumerate(
+            _collect_chain(error) if (error := _get_exception(record)) is not None else ()
+        ):
             yield f"{_TRACEBACK_PREFIX}{'Beneath it:' if place else 'Traceback (most recent call last):'}"
             for text in traceback.format_list(_extract_frames(one.__traceback__)):
                 yield from (_TRACEBACK_PREFIX + self._clean(line) for line in text.splitlines())
@@ -75,7 +82,9 @@ class LogRecordRenderer:
             "type": type(error).__qualname__,
             "message": self._clean(_get_message(error)),
             **({"notes": notes} if notes else {}),
-            "frames": [{"file": one.filename, "line": one.lineno, "function": one.name} for one in frames],
+            "frames": [
+                {"file": one.filename, "line": one.lineno, "function": one.name} for one in frames
+            ],
         }
 
     def _clean_notes(self, error: BaseException) -> list[str]:
@@ -88,23 +97,34 @@ class LogRecordRenderer:
         told = mask_text(self._mask.apply(text[:_MAX_MASKED_CHARS]))
         if len(text) > _MAX_MASKED_CHARS:
             told = told[: -self._mask.longest_form]  # where it was cut, half a secret may be left
-        return told if len(told) <= MAX_TEXT_CHARS else f"{told[:MAX_TEXT_CHARS]}… ({len(text):,} characters)"
+        if len(told) <= MAX_TEXT_CHARS:
+            return told
+        return f"{told[:MAX_TEXT_CHARS]}… ({len(text):,} characters)"
 
 
 def escape_invisible(text: str) -> str:
-    """Text of one line, in which everything that cannot be seen, or would end the line, is written out."""
+    """Text of one line, in which everything that cannot be seen, or would end the line, is written
+    out."""
     if text.isascii() and text.isprintable():
         return text
-    return _INVISIBLE.sub(lambda found: _SHORT_ESCAPES.get(found[0]) or _escape_character(found[0]), text)
+    return _INVISIBLE.sub(
+        lambda found: _SHORT_ESCAPES.get(found[0]) or _escape_character(found[0]), text
+    )
 
 
 def _escape_character(character: str) -> str:
     point = ord(character)
-    return f"\\x{point:02x}" if point < 0x100 else f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
+    if point < 0x100:
+        return f"\\x{point:02x}"
+    if point < 0x10000:
+        return f"\\u{point:04x}"
+    return f"\\U{point:08x}"
 
 
 def _get_exception(record: logging.LogRecord) -> BaseException | None:
-    return record.exc_info[1] if record.exc_info else None
+    if record.exc_info:
+        return record.exc_info[1]
+    return None
 
 
 def _get_message(error: BaseException) -> str:
@@ -131,7 +151,9 @@ def _collect_chain(error: BaseException) -> list[BaseException]:
 
 def _extract_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
     """Where it happened, innermost last; without the values of variables."""
-    return traceback.StackSummary.extract(traceback.walk_tb(trace), limit=-_MAX_FRAMES, lookup_lines=False)
+    return traceback.StackSummary.extract(
+        traceback.walk_tb(trace), limit=-_MAX_FRAMES, lookup_lines=False
+    )
 
 
 def _get_trace_ids() -> dict[str, str]:
@@ -143,4 +165,7 @@ def _get_trace_ids() -> dict[str, str]:
     if not span.is_recording():
         return {}
     context = span.get_span_context()
-    return {"trace_id": format(context.trace_id, "032x"), "span_id": format(context.span_id, "016x")}
+    return {
+        "trace_id": format(context.trace_id, "032x"),
+        "span_id": format(context.span_id, "016x"),
+    }

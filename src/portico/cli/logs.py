@@ -1,7 +1,8 @@
 """Log lines: on stderr, for people or as an object of JSON a line, with nothing secret in them.
 
-Masked is what looks like a secret, and every secret of the configuration by its value, wherever it stands: in messages,
-in the texts of exceptions, in tracebacks. Nothing that somebody else said can begin a line of its own.
+Masked is what looks like a secret, and every secret of the configuration by its value, wherever it
+stands: in messages, in the texts of exceptions, in tracebacks. Nothing that somebody else said can
+begin a line of its own.
 """
 
 import logging
@@ -23,9 +24,11 @@ _FALLBACK_MESSAGE = "a log line could not be written"
 def configure_logging(
     level: str, quiet_loggers: Iterable[str] = (), format: LogFormat = "text", secrets: Secrets = ()
 ) -> None:
-    """Log from this level on, and from the quiet ones errors only; `secrets` are masked by their value.
+    """Log from this level on, and from the quiet ones errors only; `secrets` are masked by their
+    value.
 
-    A function is asked for them when the first line is written. May be called again, with what is secret by then.
+    A function is asked for them when the first line is written. May be called again, with what is
+    secret by then.
     """
     handler = _StderrHandler()
     handler.setFormatter(_MaskingFormatter(format, secrets))
@@ -50,7 +53,8 @@ class _StderrHandler(logging.Handler):
 
 
 class _MaskingFormatter(logging.Formatter):
-    """Formats, then masks. What it takes for that is loaded with the first line: many a gateway never writes one."""
+    """Formats, then masks. What it takes for that is loaded with the first line: many a gateway
+    never writes one."""
 
     def __init__(self, log_format: LogFormat, secrets: Secrets) -> None:
         super().__init__()
@@ -71,7 +75,9 @@ class _MaskingFormatter(logging.Formatter):
 
         given = self._secrets
         cleaning = LogRecordRenderer(given() if callable(given) else given)
-        return cleaning.render_json if self._log_format == "json" else cleaning.render_text
+        if self._log_format == "json":
+            return cleaning.render_json
+        return cleaning.render_text
 
     def _render_fallback(self, record: logging.LogRecord) -> str:
         if self._log_format == "json":

@@ -1,4 +1,5 @@
-"""The way in. What serves clients skips what only people need: `stdio` is waited for, and `serve` runs for months."""
+"""The way in. What serves clients skips what only people need: `stdio` is waited for, and `serve`
+runs for months."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["stdio"] and (options := parse_stdio_options(arguments[1:])) is not None:
         from portico.cli.commands import stdio
 
-        return stdio.run_stdio(options["config"], _get_last(options["profile"]), _get_last(options["exposure"]))
+        return stdio.run_stdio(
+            options["config"], _get_last(options["profile"]), _get_last(options["exposure"])
+        )
     if arguments[:1] == ["serve"] and (options := parse_serve_options(arguments[1:])) is not None:
         from portico.cli.commands import serve
 
@@ -37,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse_stdio_options(arguments: Sequence[str]) -> dict[str, list[str]] | None:
-    """The options of `stdio`, or None where anything needs more than a glance: help, or a mistake to explain."""
+    """The options of `stdio`, or None where anything needs more than a glance: help, or a mistake
+    to explain."""
     return _parse_plain_options(arguments, _STDIO_OPTIONS)
 
 
@@ -51,10 +55,14 @@ def parse_serve_options(arguments: Sequence[str]) -> dict[str, list[str]] | None
     if found is None:
         return None
     usable = all(port.isascii() and port.isdigit() for port in found["port"])
-    return found if usable and set(found["exposure"]) <= set(get_args(Exposure)) else None
+    if usable and set(found["exposure"]) <= set(get_args(Exposure)):
+        return found
+    return None
 
 
-def _parse_plain_options(arguments: Sequence[str], option_names: Mapping[str, str]) -> dict[str, list[str]] | None:
+def _parse_plain_options(
+    arguments: Sequence[str], option_names: Mapping[str, str]
+) -> dict[str, list[str]] | None:
     found: dict[str, list[str]] = {name: [] for name in option_names.values()}
     rest = iter(arguments)
     for argument in rest:
@@ -70,4 +78,6 @@ def _parse_plain_options(arguments: Sequence[str], option_names: Mapping[str, st
 
 
 def _get_last(values: list[str]) -> str | None:
-    return values[-1] if values else None
+    if values:
+        return values[-1]
+    return None

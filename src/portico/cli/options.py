@@ -16,15 +16,22 @@ if TYPE_CHECKING:
 
 FilesOption = Annotated[
     list[str] | None,
-    Parameter(name=["--config", "-c"], help="Configuration file; repeat it to add files, a later one wins."),
+    Parameter(
+        name=["--config", "-c"],
+        help="Configuration file; repeat it to add files, a later one wins.",
+    ),
 ]
-ProfileOption = Annotated[str | None, Parameter(name=["--profile", "-p"], help="See what this profile's clients see.")]
+ProfileOption = Annotated[
+    str | None, Parameter(name=["--profile", "-p"], help="See what this profile's clients see.")
+]
 JsonOption = Annotated[bool, Parameter(name="--json", help="Answer as JSON.", show_default=False)]
 OfflineOption = Annotated[
-    bool, Parameter(help="Start nothing: answer from what is known from last time.", show_default=False)
+    bool,
+    Parameter(help="Start nothing: answer from what is known from last time.", show_default=False),
 ]
 LimitOption = Annotated[
-    int, Parameter(name=["--limit", "-n"], help="How many to show.", validator=validators.Number(gte=1))
+    int,
+    Parameter(name=["--limit", "-n"], help="How many to show.", validator=validators.Number(gte=1)),
 ]
 
 
@@ -37,7 +44,9 @@ class CommonOptions:
     json: bool
 
 
-def run_async_command(options: CommonOptions, job: "Callable[[Setup, Screen], Coroutine[Any, Any, int]]") -> int:
+def run_async_command(
+    options: CommonOptions, job: "Callable[[Setup, Screen], Coroutine[Any, Any, int]]"
+) -> int:
     """Run one question against a gateway that exists for it alone."""
 
     def run_job() -> int:

@@ -1,4 +1,5 @@
-"""The commands that show how things stand, in figures, as a person sees them: status, tokens, usage, tiers."""
+"""The commands that show how things stand, in figures, as a person sees them: status, tokens,
+usage, tiers."""
 
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,14 +32,16 @@ def status(
     from portico.cli.commands import status as standing
 
     return run_async_command(
-        CommonOptions(config, None, json), lambda setup, screen: standing.show_status(setup, screen, offline)
+        CommonOptions(config, None, json),
+        lambda setup, screen: standing.show_status(setup, screen, offline),
     )
 
 
 def tokens(
     *,
     verify: Annotated[
-        bool, Parameter(help="Fail (exit code 1) when a tier is over its budget.", show_default=False)
+        bool,
+        Parameter(help="Fail (exit code 1) when a tier is over its budget.", show_default=False),
     ] = False,
     offline: OfflineOption = False,
     config: FilesOption = None,
@@ -56,19 +59,29 @@ def tokens(
 
 
 def usage(
-    name: Annotated[str | None, Parameter(help="A tool or a server; without it, everything that was used.")] = None,
+    name: Annotated[
+        str | None, Parameter(help="A tool or a server; without it, everything that was used.")
+    ] = None,
     /,
     *,
     calls: Annotated[bool, Parameter(help="List the latest calls.", show_default=False)] = False,
     days: Annotated[
-        float | None, Parameter(help="Only what was used in the last so many days.", validator=validators.Number(gt=0))
+        float | None,
+        Parameter(
+            help="Only what was used in the last so many days.", validator=validators.Number(gt=0)
+        ),
     ] = None,
     limit: LimitOption = 20,
     forget: Annotated[
         bool,
-        Parameter(help="Forget every call; with --server, those of that server's tools.", show_default=False),
+        Parameter(
+            help="Forget every call; with --server, those of that server's tools.",
+            show_default=False,
+        ),
     ] = False,
-    server: Annotated[str | None, Parameter(name=["--server", "-s"], help="Only this server.")] = None,
+    server: Annotated[
+        str | None, Parameter(name=["--server", "-s"], help="Only this server.")
+    ] = None,
     config: FilesOption = None,
     profile: ProfileOption = None,
     json: JsonOption = False,
@@ -78,7 +91,9 @@ def usage(
     if name is not None and server is not None:
         return refuse_command_line("NAME and --server are both given", "Keep one.")
     if forget and (name is not None or calls or days is not None or profile is not None):
-        return refuse_command_line("--forget forgets all, or with --server a server's", "Leave out what else is given.")
+        return refuse_command_line(
+            "--forget forgets all, or with --server a server's", "Leave out what else is given."
+        )
 
     def start_usage(setup: "Setup", screen: "Screen") -> Coroutine[Any, Any, int]:
         from portico.cli.commands import usage as using
@@ -93,7 +108,9 @@ def usage(
 
 def tiers(
     *,
-    recompute: Annotated[bool, Parameter(help="Compute them now, and tell what moved.", show_default=False)] = False,
+    recompute: Annotated[
+        bool, Parameter(help="Compute them now, and tell what moved.", show_default=False)
+    ] = False,
     limit: LimitOption = 20,
     offline: OfflineOption = False,
     config: FilesOption = None,

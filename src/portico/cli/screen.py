@@ -1,4 +1,5 @@
-"""Where a command writes: answers to stdout, as text or with --json as JSON; progress to stderr, on a terminal only."""
+"""Where a command writes: answers to stdout, as text or with --json as JSON; progress to stderr, on
+a terminal only."""
 
 import json
 import os
@@ -19,7 +20,8 @@ _FORCE_TERMINAL_VARIABLES = ("FORCE_COLOR", "TTY_COMPATIBLE")
 
 
 class Screen:
-    """The two streams of one command. What lays text out is loaded when somebody looks: a service is no such."""
+    """The two streams of one command. What lays text out is loaded when somebody looks: a service
+    is no such."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
@@ -59,7 +61,10 @@ class Screen:
     def write_text(self, *parts: "RenderableType") -> None:
         """The answer as text: laid out for people, to a program as it is."""
         for part in parts:
-            plain = None if self.is_stdout_terminal else _to_plain_text(part)
+            if self.is_stdout_terminal:
+                plain = None
+            else:
+                plain = _to_plain_text(part)
             if plain is None:
                 self.out.print(part)
             else:
@@ -71,9 +76,21 @@ class Screen:
         if not self.is_stderr_terminal:
             yield lambda name: None
             return
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(20),
+            MofNCompleteColumn(),
+        )
         with Progress(*columns, TimeElapsedColumn(), console=self.err, transient=True) as progress:
             left = list(dict.fromkeys(names))
             task = progress.add_task(_render_start_progress(left), total=len(left))
@@ -113,7 +130,11 @@ def _make_console(*, stderr: bool) -> "Console":
 
 def _may_be_terminal(stream: TextIO) -> bool:
     """A cheap look: what says no is right."""
-    return any(os.environ.get(name) for name in _FORCE_TERMINAL_VARIABLES) or stream.closed or stream.isatty()
+    return (
+        any(os.environ.get(name) for name in _FORCE_TERMINAL_VARIABLES)
+        or stream.closed
+        or stream.isatty()
+    )
 
 
 def _to_plain_text(part: "RenderableType") -> str | None:
@@ -122,9 +143,13 @@ def _to_plain_text(part: "RenderableType") -> str | None:
         return part
     from rich.text import Text
 
-    return part.plain if isinstance(part, Text) else None
+    if isinstance(part, Text):
+        return part.plain
+    return None
 
 
 def _render_start_progress(names: Sequence[str]) -> str:
     shown = ", ".join(names[:3])
-    return f"Starting {shown}{f' and {len(names) - 3} more' if len(names) > 3 else ''}" if names else "Ready"
+    if names:
+        return f"Starting {shown}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
+    return "Ready"

@@ -42,12 +42,18 @@ def load_setup(
     flags: Mapping[str, Any] | None = None,
     short_lived: bool = True,
 ) -> Setup:
-    """The effective configuration; `passing` commands answer and end, and their answer says what servers are down."""
+    """The effective configuration; `passing` commands answer and end, and their answer says what
+    servers are down."""
     setup = read_setup(files, profile, flags)
     config = setup.config
     answered = short_lived and setup.loaded.sources["log_level"].kind == "default"
-    quiet = ("portico.upstream", "portico.catalog") if answered else ()
-    logs.configure_logging(config.log_level, quiet, config.log_format, lambda: _collect_secrets(config))
+    if answered:
+        quiet = ("portico.upstream", "portico.catalog")
+    else:
+        quiet = ()
+    logs.configure_logging(
+        config.log_level, quiet, config.log_format, lambda: _collect_secrets(config)
+    )
     if setup.demo:
         print_note(
             f"No configuration found: using the embedded demo servers ({', '.join(config.servers)}). "
@@ -58,7 +64,9 @@ def load_setup(
     return setup
 
 
-def read_setup(files: Sequence[str] = (), profile: str | None = None, flags: Mapping[str, Any] | None = None) -> Setup:
+def read_setup(
+    files: Sequence[str] = (), profile: str | None = None, flags: Mapping[str, Any] | None = None
+) -> Setup:
     """The configuration that files, environment and flags make now; raises ConfigError."""
     loaded = load(list(files) or None, flags)
     config = loaded.config
@@ -74,7 +82,12 @@ def read_setup(files: Sequence[str] = (), profile: str | None = None, flags: Map
         own = config.profiles[profile].model_copy(update={"exposure": config.exposure})
         config = config.model_copy(update={"profiles": {**config.profiles, profile: own}})
     return Setup(
-        config, loaded, profile, demo, compute_signature(loaded.files), lambda: read_setup(files, profile, flags)
+        config,
+        loaded,
+        profile,
+        demo,
+        compute_signature(loaded.files),
+        lambda: read_setup(files, profile, flags),
     )
 
 
@@ -98,18 +111,24 @@ def _stat_file(file: Path) -> tuple[int, ...] | None:
 def reconfigure_logging(config: Config, previous: Config) -> None:
     """Log as a configuration that was taken over says; what was secret before still is."""
     logs.configure_logging(
-        config.log_level, (), config.log_format, lambda: _collect_secrets(previous) | _collect_secrets(config)
+        config.log_level,
+        (),
+        config.log_format,
+        lambda: _collect_secrets(previous) | _collect_secrets(config),
     )
 
 
 def _collect_secrets(config: Config) -> frozenset[str]:
-    from portico.config_file.secret_values import collect_secret_values  # many a gateway never logs a line
+    from portico.config_file.secret_values import (
+        collect_secret_values,  # many a gateway never logs a line
+    )
 
     return collect_secret_values(config)
 
 
 LISTING_WAIT_S = 3.0
-"""How long a command that only looks waits for the next server to be heard, before it answers without the rest."""
+"""How long a command that only looks waits for the next server to be heard, before it answers
+without the rest."""
 
 ServerSelector = Callable[[GatewayRuntime], Iterable[str]]
 """Which servers to ask before a command answers."""
@@ -117,7 +136,10 @@ ServerSelector = Callable[[GatewayRuntime], Iterable[str]]
 
 @asynccontextmanager
 async def open_gateway(
-    setup: Setup, screen: "Screen", select_servers: ServerSelector, idle_timeout: float | None = None
+    setup: Setup,
+    screen: "Screen",
+    select_servers: ServerSelector,
+    idle_timeout: float | None = None,
 ) -> AsyncGenerator[GatewayRuntime]:
     """A gateway for one answer: asks these servers, shows progress, and leaves nothing behind."""
     gateway = GatewayRuntime(setup.config)
@@ -129,9 +151,13 @@ async def open_gateway(
 
 
 async def list_servers(
-    gateway: GatewayRuntime, screen: "Screen", names: Iterable[str], idle_timeout: float | None = None
+    gateway: GatewayRuntime,
+    screen: "Screen",
+    names: Iterable[str],
+    idle_timeout: float | None = None,
 ) -> None:
-    """Start and list these servers; with patience, until none of them has been heard for so many seconds."""
+    """Start and list these servers; with patience, until none of them has been heard for so many
+    seconds."""
     waiting = list(names)
     if not waiting:
         return
@@ -154,26 +180,33 @@ async def load_record_or_raise(gateway: GatewayRuntime) -> None:
     try:
         await gateway.store.open()
     except StoreUnavailable as error:
-        raise PorticoError(f"the record of calls cannot be read: {error.message}", advice=error.advice) from error
+        raise PorticoError(
+            f"the record of calls cannot be read: {error.message}", advice=error.advice
+        ) from error
     await gateway.load_usage()
     if problem := gateway.store.problem:
         raise PorticoError(
-            f"the record of calls cannot be read: {problem}", advice="`portico status` names the database."
+            f"the record of calls cannot be read: {problem}",
+            advice="`portico status` names the database.",
         )
 
 
 def find_starting_servers(gateway: GatewayRuntime) -> list[str]:
     """Servers that were waited for in vain."""
-    return sorted(name for name, upstream in gateway.upstreams.items() if upstream.state == "starting")
+    return sorted(
+        name for name, upstream in gateway.upstreams.items() if upstream.state == "starting"
+    )
 
 
 def select_unlisted_servers(gateway: GatewayRuntime) -> list[str]:
-    """Servers whose offer is not known; functions always, because asking them costs nothing and code changes."""
+    """Servers whose offer is not known; functions always, because asking them costs nothing and
+    code changes."""
     servers = gateway.catalog.snapshot.servers
     return [
         name
         for name, upstream in gateway.upstreams.items()
-        if upstream.state != "disabled" and (upstream.backend.kind == "functions" or not servers[name].is_listed)
+        if upstream.state != "disabled"
+        and (upstream.backend.kind == "functions" or not servers[name].is_listed)
     ]
 
 

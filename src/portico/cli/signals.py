@@ -1,4 +1,5 @@
-"""How long a command lasts: until its work is done, its client has gone, or a signal asks it to stop."""
+"""How long a command lasts: until its work is done, its client has gone, or a signal asks it to
+stop."""
 
 import asyncio
 import contextlib
@@ -30,7 +31,10 @@ def handle_stop_signals(stop: Callable[[], object]) -> Generator[None]:
     """Inside a running loop: call `stop` on SIGINT and SIGTERM."""
     loop = asyncio.get_running_loop()
     if sys.platform == "win32":
-        before = {number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop)) for number in STOP_SIGNALS}
+        before = {
+            number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
+            for number in STOP_SIGNALS
+        }
         try:
             yield
         finally:
@@ -46,8 +50,11 @@ def handle_stop_signals(stop: Callable[[], object]) -> Generator[None]:
             loop.remove_signal_handler(number)
 
 
-async def run_until_stopped(work: Coroutine[Any, Any, None], drain: Callable[[], Awaitable[None]]) -> None:
-    """Do the work until it is done or a signal ends it; what it raises is raised, being stopped is no failure.
+async def run_until_stopped(
+    work: Coroutine[Any, Any, None], drain: Callable[[], Awaitable[None]]
+) -> None:
+    """Do the work until it is done or a signal ends it; what it raises is raised, being stopped is
+    no failure.
 
     A signal lets what is under way end first (`drain`); a second one does not.
     """
@@ -63,7 +70,9 @@ async def run_until_stopped(work: Coroutine[Any, Any, None], drain: Callable[[],
 class GracefulStop:
     """What a signal does: the first one drains, then ends; another ends at once."""
 
-    def __init__(self, drain: Callable[[], Awaitable[None]], stop_now: Callable[[], object]) -> None:
+    def __init__(
+        self, drain: Callable[[], Awaitable[None]], stop_now: Callable[[], object]
+    ) -> None:
         self._drain = drain
         self._stop_now = stop_now
         self._drain_task: asyncio.Task[None] | None = None

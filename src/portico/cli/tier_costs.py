@@ -1,8 +1,8 @@
 """The four tiers as clients are served them: the answers themselves, at their largest.
 
-T0 is the hot list, T1 the categories, T2 a page of summaries, T3 schemas. Meta-tools give T0 and T1 in one answer;
-resources and the side door give each its own. The worst is asked for: the category whose first page costs most, and the
-tools whose schemas do.
+T0 is the hot list, T1 the categories, T2 a page of summaries, T3 schemas. Meta-tools give T0 and T1
+in one answer; resources and the side door give each its own. The worst is asked for: the category
+whose first page costs most, and the tools whose schemas do.
 """
 
 import heapq
@@ -17,7 +17,13 @@ from portico.catalog.tool import Tool
 from portico.errors import PorticoError
 from portico.meta_tools import tool_definitions
 from portico.profiles.view import ProfileView
-from portico.rendering.listing_cost import DefinitionCosts, TierName, TierResponse, TierSize, compute_tier_sizes
+from portico.rendering.listing_cost import (
+    DefinitionCosts,
+    TierName,
+    TierResponse,
+    TierSize,
+    compute_tier_sizes,
+)
 from portico.rendering.token_count import TokenCounter
 from portico.rendering.tool import render_schema
 from portico.storage.gateway_store import GatewayStore
@@ -47,16 +53,24 @@ async def measure_channels(
         "resources": await _measure_resources(view, counter, largest),
         "REST": await _measure_rest_api(view, store, counter, largest),
     }
-    return tuple(TierChannel(name, compute_tier_sizes(served)) for name, served in measured.items() if served)
+    return tuple(
+        TierChannel(name, compute_tier_sizes(served)) for name, served in measured.items() if served
+    )
 
 
-def find_largest_tools(tools: Sequence[Tool], counter: TokenCounter, costs: DefinitionCosts) -> list[Tool]:
+def find_largest_tools(
+    tools: Sequence[Tool], counter: TokenCounter, costs: DefinitionCosts
+) -> list[Tool]:
     """The tools whose schemas cost most, as many as one answer may describe."""
     candidates = heapq.nlargest(_CANDIDATES, tools, key=costs.measure)
-    return heapq.nlargest(tool_definitions.MAX_NAMES, candidates, key=lambda tool: counter.count(render_schema(tool)))
+    return heapq.nlargest(
+        tool_definitions.MAX_NAMES, candidates, key=lambda tool: counter.count(render_schema(tool))
+    )
 
 
-async def _measure_meta_tools(view: ProfileView, counter: TokenCounter, largest: Sequence[Tool]) -> list[TierResponse]:
+async def _measure_meta_tools(
+    view: ProfileView, counter: TokenCounter, largest: Sequence[Tool]
+) -> list[TierResponse]:
     served = list[TierResponse]()
     overview = await _call_meta_tool(view, tool_definitions.BROWSE_TOOLS, {})
     if overview is not None:
@@ -65,7 +79,8 @@ async def _measure_meta_tools(view: ProfileView, counter: TokenCounter, largest:
     pages = {
         name: counter.count(page)
         for name in view.ranked_catalog.categories
-        if (page := await _call_meta_tool(view, tool_definitions.BROWSE_TOOLS, {"category": name})) is not None
+        if (page := await _call_meta_tool(view, tool_definitions.BROWSE_TOOLS, {"category": name}))
+        is not None
     }
     if pages:
         worst = max(pages, key=lambda name: pages[name])
@@ -79,8 +94,11 @@ async def _measure_meta_tools(view: ProfileView, counter: TokenCounter, largest:
     return served
 
 
-async def _measure_categories(view: ProfileView, counter: TokenCounter, overview: str) -> TierResponse:
-    """T1: in the same answer as T0, and where not all categories fit there, in the one that goes on."""
+async def _measure_categories(
+    view: ProfileView, counter: TokenCounter, overview: str
+) -> TierResponse:
+    """T1: in the same answer as T0, and where not all categories fit there, in the one that goes
+    on."""
     onwards = _NEXT_CURSOR.search(overview)
     if onwards is None or all(f"\n{name} (" in overview for name in view.ranked_catalog.categories):
         return TierResponse("T1", "the same answer", 0)
@@ -88,11 +106,15 @@ async def _measure_categories(view: ProfileView, counter: TokenCounter, overview
     return TierResponse("T1", "browse_tools(cursor=…), which goes on", counter.count(more or ""))
 
 
-async def _measure_resources(view: ProfileView, counter: TokenCounter, largest: Sequence[Tool]) -> list[TierResponse]:
+async def _measure_resources(
+    view: ProfileView, counter: TokenCounter, largest: Sequence[Tool]
+) -> list[TierResponse]:
     asked: Mapping[TierName, Sequence[str]] = {
         "T0": ("portico://hot",),
         "T1": ("portico://categories",),
-        "T2": tuple(f"portico://category/{quote(name, safe='')}" for name in view.ranked_catalog.categories),
+        "T2": tuple(
+            f"portico://category/{quote(name, safe='')}" for name in view.ranked_catalog.categories
+        ),
         "T3": tuple(f"portico://tool/{quote(tool.address, safe='.')}" for tool in largest),
     }
     return await _measure_worst(asked, lambda uri: _read_resource(view, uri), counter)
@@ -123,7 +145,9 @@ async def _measure_rest_api(
 
         async def got(path: str) -> str | None:
             response = await client.get(path)
-            return response.text if response.is_success else None
+            if response.is_success:
+                return response.text
+            return None
 
         return await _measure_worst(asked, got, counter)
 
@@ -136,7 +160,9 @@ async def _measure_worst(
     """Of each tier, the address that costs most; a tier that nothing answers for is left out."""
     served = list[TierResponse]()
     for tier, addresses in addresses_by_tier.items():
-        costs = {one: counter.count(text) for one in addresses if (text := await read(one)) is not None}
+        costs = {
+            one: counter.count(text) for one in addresses if (text := await read(one)) is not None
+        }
         if costs:
             worst = max(costs, key=lambda one: costs[one])
             served.append(TierResponse(tier, worst, costs[worst]))
@@ -151,7 +177,9 @@ async def _call_meta_tool(view: ProfileView, name: str, arguments: Mapping[str, 
         )
     except PorticoError:
         return None
-    return None if result.get("isError") else _join_texts(result.get("content"))
+    if result.get("isError"):
+        return None
+    return _join_texts(result.get("content"))
 
 
 async def _read_resource(view: ProfileView, uri: str) -> str | None:

@@ -1,7 +1,8 @@
 """What was typed after a tool's name → its arguments, read by the types of its schema. Pure.
 
 `{"a": 1}` is taken as it is. `a=1 name=x tags=red,blue filter.year=2024` is read key by key: a number where the schema
-wants one, a list from commas or a repeated key, an object from dotted keys; `key:=JSON` says exactly what is meant.
+wants one, a list from commas or a repeated key, an object from dotted keys; `key:=JSON` says
+exactly what is meant.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +56,9 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
             f"the arguments are not JSON: {error}", advice='Write them like {"key": "value"}.'
         ) from None
     if not isinstance(value, dict):
-        raise InvalidArguments("the arguments must be one JSON object", advice='Write them like {"key": "value"}.')
+        raise InvalidArguments(
+            "the arguments must be one JSON object", advice='Write them like {"key": "value"}.'
+        )
     return cast("dict[str, Any]", value)
 
 
@@ -85,7 +88,10 @@ class _SubSchema(dict[str, Any]):
 
     def __init__(self, part: Schema, root: Schema) -> None:
         super().__init__(part)
-        self.root = root.root if isinstance(root, _SubSchema) else root
+        if isinstance(root, _SubSchema):
+            self.root = root.root
+        else:
+            self.root = root
 
 
 def _collect_properties(part: Schema, root: Schema) -> dict[str, Schema]:
@@ -116,10 +122,18 @@ def _iterate_variants(part: Schema, root: Schema, depth: int = 0) -> Iterator[Sc
 def _resolve_reference(reference: Any, root: Schema) -> Schema | None:
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
-    found: Any = root.root if isinstance(root, _SubSchema) else root
+    if isinstance(root, _SubSchema):
+        found: Any = root.root
+    else:
+        found = root
     for step in reference[2:].split("/"):
-        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-    return cast(Schema, found) if isinstance(found, dict) else None
+        if isinstance(found, dict):
+            found = found.get(step.replace("~1", "/").replace("~0", "~"))
+        else:
+            found = None
+    if isinstance(found, dict):
+        return cast(Schema, found)
+    return None
 
 
 def _collect_types(part: Schema, root: Schema) -> set[str]:
@@ -127,14 +141,22 @@ def _collect_types(part: Schema, root: Schema) -> set[str]:
     types: set[str] = set()
     for one in _iterate_variants(part, root):
         declared = one.get("type")
-        types |= {declared} if isinstance(declared, str) else set(declared) if isinstance(declared, list) else set()
+        types |= (
+            {declared}
+            if isinstance(declared, str)
+            else set(declared)
+            if isinstance(declared, list)
+            else set()
+        )
         for value in [*_to_list(one.get("enum")), *([one["const"]] if "const" in one else [])]:
             types.update(_TYPES.get(type(value), ()))
     return types
 
 
 def _to_list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return []
 
 
 def _parse_values(values: list[str], part: Schema, root: Schema) -> Any:
@@ -142,14 +164,25 @@ def _parse_values(values: list[str], part: Schema, root: Schema) -> Any:
     if "array" in types and not (len(values) == 1 and values[0].lstrip().startswith("[")):
         if len(values) == 1 and types & {"string", "object"}:
             return _parse_scalar(values[0], types)
-        items = next((one["items"] for one in _iterate_variants(part, root) if isinstance(one.get("items"), dict)), {})
-        single = [item.strip() for item in values[0].split(",") if item.strip()] if len(values) == 1 else values
+        items = next(
+            (
+                one["items"]
+                for one in _iterate_variants(part, root)
+                if isinstance(one.get("items"), dict)
+            ),
+            {},
+        )
+        if len(values) == 1:
+            single = [item.strip() for item in values[0].split(",") if item.strip()]
+        else:
+            single = values
         return [_parse_scalar(item, _collect_types(items, root)) for item in single]
     return _parse_scalar(values[-1], types)
 
 
 def _parse_scalar(text: str, types: set[str]) -> Any:
-    """Text as the first of its types that it fits; text that fits none stays text, for the validation to judge."""
+    """Text as the first of its types that it fits; text that fits none stays text, for the
+    validation to judge."""
     if types == {"string"}:
         return text
     if "boolean" in types and text.lower() in ("true", "false"):
@@ -161,7 +194,9 @@ def _parse_scalar(text: str, types: set[str]) -> Any:
     if not types:
         return value
     # A string type takes what is typed literally, unless something nearer to it is allowed as well.
-    return value if types & {*_TYPES.get(type(value), ())} and not isinstance(value, str) else text
+    if types & {*_TYPES.get(type(value), ())} and not isinstance(value, str):
+        return value
+    return text
 
 
 def _set_at_path(into: dict[str, Any], path: list[str], value: Any) -> None:
@@ -169,6 +204,8 @@ def _set_at_path(into: dict[str, Any], path: list[str], value: Any) -> None:
     for section in sections:
         inner = into.setdefault(section, {})
         if not isinstance(inner, dict):
-            raise InvalidArguments(f"{section} is given both whole and in parts", advice="Keep one of them.")
+            raise InvalidArguments(
+                f"{section} is given both whole and in parts", advice="Keep one of them."
+            )
         into = cast("dict[str, Any]", inner)
     into[last] = value

@@ -15,7 +15,9 @@ def format_latency(value: float, statistics: Statistics) -> str:
         return ""
     if value >= 10_000:
         return f"{value / 1_000:,.0f} s"
-    return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
+    if value >= 10:
+        return f"{value:,.0f} ms"
+    return f"{value:.1f} ms"
 
 
 def format_success_rate(statistics: Statistics) -> str:

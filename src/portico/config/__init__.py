@@ -1,10 +1,10 @@
 """One tree of frozen models: everything that can be configured, each field with its help text.
 
-Knows nothing of files, environments or flags (`config_file` does); a `Config` built in Python is as good as a loaded
-one. The key in a file is the field's name.
+Knows nothing of files, environments or flags (`config_file` does); a `Config` built in Python is as
+good as a loaded one. The key in a file is the field's name.
 
-tree (the whole) → backend (one server) → command_tool (a program as a tool) → command_words, command_code;
-limits, keeping → section (what every part has in common)
+tree (the whole) → backend (one server) → command_tool (a program as a tool) → command_words,
+command_code; limits, keeping → section (what every part has in common)
 """
 
 from portico.config.backend import (
@@ -23,7 +23,13 @@ from portico.config.backend import (
 )
 from portico.config.command_tool import CommandArgument, CommandTool
 from portico.config.limits import CodeConfig, LimitsConfig, WorkflowConfig
-from portico.config.retention import AuditConfig, LearningConfig, LearningMode, ResultsConfig, UsageConfig
+from portico.config.retention import (
+    AuditConfig,
+    LearningConfig,
+    LearningMode,
+    ResultsConfig,
+    UsageConfig,
+)
 from portico.config.root import (
     MAX_SERVER_NAME_LENGTH,
     META_TOOLS,

@@ -1,4 +1,5 @@
-"""One server behind the gateway: how it is reached, which of its tools are kept, how long it is waited for."""
+"""One server behind the gateway: how it is reached, which of its tools are kept, how long it is
+waited for."""
 
 import hashlib
 import json
@@ -36,15 +37,22 @@ KIND_SPELLINGS: Mapping[str, BackendKind] = {
 class ToolRules(Section):
     """Which of a server's tools exist here, and under which names."""
 
-    allow: tuple[str, ...] = Field(default=("*",), description="Globs of tool names to keep; the default keeps all.")
-    deny: tuple[str, ...] = Field(default=(), description="Globs of tool names to drop; wins over `allow`.")
-    rename: dict[str, str] = Field(default={}, description="The server's own tool name → the name it has here.")
+    allow: tuple[str, ...] = Field(
+        default=("*",), description="Globs of tool names to keep; the default keeps all."
+    )
+    deny: tuple[str, ...] = Field(
+        default=(), description="Globs of tool names to drop; wins over `allow`."
+    )
+    rename: dict[str, str] = Field(
+        default={}, description="The server's own tool name → the name it has here."
+    )
     destructive: tuple[str, ...] = Field(
         default=(),
         description="Globs of tool names that a workflow asks about first, beside those that call themselves so.",
     )
     categories: dict[str, str] = Field(
-        default={}, description="Globs of tool names → the category those tools are in; the first that matches counts."
+        default={},
+        description="Globs of tool names → the category those tools are in; the first that matches counts.",
     )
 
     @field_validator("rename")
@@ -75,13 +83,17 @@ class PromptRules(Section):
     """Which of a server's prompts exist here."""
 
     allow: tuple[str, ...] | None = Field(
-        default=None, description="Globs of those to keep. Not given: all, or none where `tools` leaves some out."
+        default=None,
+        description="Globs of those to keep. Not given: all, or none where `tools` leaves some out.",
     )
-    deny: tuple[str, ...] = Field(default=(), description="Globs of those to drop; wins over `allow`.")
+    deny: tuple[str, ...] = Field(
+        default=(), description="Globs of those to drop; wins over `allow`."
+    )
 
 
 class ResourceRules(PromptRules):
-    """Which of a server's resources and resource templates exist here; globs are of the server's own URIs."""
+    """Which of a server's resources and resource templates exist here; globs are of the server's
+    own URIs."""
 
     unlisted: bool = Field(
         default=False,
@@ -93,28 +105,48 @@ class ResourceRules(PromptRules):
 class CacheConfig(Section):
     """How long answers of a server's tools are kept and given again, marked as such."""
 
-    ttl_s: float = Field(default=0, ge=0, description="Seconds, for tools that say they are read-only; 0 keeps none.")
+    ttl_s: float = Field(
+        default=0, ge=0, description="Seconds, for tools that say they are read-only; 0 keeps none."
+    )
     tools: dict[str, float] = Field(
-        default={}, description="Globs of tool names → seconds; the first that matches counts, whatever the tool says."
+        default={},
+        description="Globs of tool names → seconds; the first that matches counts, whatever the tool says.",
     )
 
 
 class Timeouts(Section):
     """How long one server is waited for, in seconds."""
 
-    start_s: float = Field(default=30, gt=0, description="Until the server has been started and has introduced itself.")
-    call_s: float = Field(default=120, gt=0, description="Until a call is answered; `limits.call_s` is the most.")
-    list_s: float = Field(default=30, gt=0, description="Until a listing (tools, resources, prompts) is answered.")
+    start_s: float = Field(
+        default=30, gt=0, description="Until the server has been started and has introduced itself."
+    )
+    call_s: float = Field(
+        default=120, gt=0, description="Until a call is answered; `limits.call_s` is the most."
+    )
+    list_s: float = Field(
+        default=30, gt=0, description="Until a listing (tools, resources, prompts) is answered."
+    )
 
 
 class ServerLimits(Section):
-    """How much one server is asked to do at once; whoever is too many waits, first come, first served."""
+    """How much one server is asked to do at once; whoever is too many waits, first come, first
+    served."""
 
-    concurrency: int = Field(default=64, ge=0, description="Calls at the same time; 0 is any number.")
-    rate_per_s: float = Field(default=0, ge=0, description="Calls that begin in a second; 0 is any number.")
-    burst: int = Field(default=1, ge=1, description="Calls that may begin at once after a pause, with `rate_per_s`.")
+    concurrency: int = Field(
+        default=64, ge=0, description="Calls at the same time; 0 is any number."
+    )
+    rate_per_s: float = Field(
+        default=0, ge=0, description="Calls that begin in a second; 0 is any number."
+    )
+    burst: int = Field(
+        default=1,
+        ge=1,
+        description="Calls that may begin at once after a pause, with `rate_per_s`.",
+    )
     queue: int = Field(
-        default=1_000, ge=0, description="Calls that may wait; more are turned away at once. Waiting is call time."
+        default=1_000,
+        ge=0,
+        description="Calls that may wait; more are turned away at once. Waiting is call time.",
     )
 
 
@@ -122,7 +154,10 @@ class RetryConfig(Section):
     """Calls that are made again when the conversation with the server was lost."""
 
     times: int = Field(
-        default=1, ge=0, le=5, description="How often, for tools that say they are read-only or idempotent; 0 is never."
+        default=1,
+        ge=0,
+        le=5,
+        description="How often, for tools that say they are read-only or idempotent; 0 is never.",
     )
     tools: tuple[str, ...] = Field(
         default=(), description="Globs of tool names that may run twice too, whatever they say."
@@ -133,21 +168,29 @@ class HealthConfig(Section):
     """How it is found out that a server which is up no longer answers."""
 
     every_s: float = Field(
-        default=30, ge=0, description="Ask it so often whether it is there, while nothing else is heard of it; 0 never."
+        default=30,
+        ge=0,
+        description="Ask it so often whether it is there, while nothing else is heard of it; 0 never.",
     )
     timeout_s: float = Field(default=10, gt=0, description="How long it may take to say so.")
     failures: int = Field(
-        default=3, ge=1, description="Questions in a row without an answer after which it is started anew."
+        default=3,
+        ge=1,
+        description="Questions in a row without an answer after which it is started anew.",
     )
 
 
 class RestartConfig(Section):
     """What happens to a server that fails: it is tried again, later and later, and then left alone."""
 
-    pause_s: float = Field(default=1, gt=0, description="The wait after the first failure; it doubles with each.")
+    pause_s: float = Field(
+        default=1, gt=0, description="The wait after the first failure; it doubles with each."
+    )
     longest_s: float = Field(default=60, gt=0, description="The longest wait.")
     tries: int = Field(
-        default=5, ge=1, description="Failures of a command within `window_s` after which it is put in quarantine."
+        default=5,
+        ge=1,
+        description="Failures of a command within `window_s` after which it is put in quarantine.",
     )
     window_s: float = Field(default=600, gt=0, description="The time in which those count.")
     quarantine_s: float = Field(
@@ -162,14 +205,18 @@ class RestartConfig(Section):
         description="Memory of a command with its children over which it is started anew; 0 is any amount.",
     )
     drain_s: float = Field(
-        default=30, ge=0, description="How long calls under way may still take when it is replaced by a new one."
+        default=30,
+        ge=0,
+        description="How long calls under way may still take when it is replaced by a new one.",
     )
 
 
 class BackendConfig(Section):
     """One server behind the gateway."""
 
-    problem: str | None = Field(default=None, **mark_internal("Why the server cannot be used; None when it can."))
+    problem: str | None = Field(
+        default=None, **mark_internal("Why the server cannot be used; None when it can.")
+    )
 
     type: BackendKind = Field(
         default="stdio",
@@ -177,16 +224,24 @@ class BackendConfig(Section):
         "the others are named after their own key. Clients' spellings (`streamable-http`, `local` …) are understood.",
     )
     title: str = Field(
-        default="", description="A name for people; the key as it was written where that had to be changed."
+        default="",
+        description="A name for people; the key as it was written where that had to be changed.",
     )
-    description: str = Field(default="", description="What the server is for, in a sentence; helps search.")
-    category: str = Field(default="", description="The category its tools are in; else its tags say, or its texts.")
+    description: str = Field(
+        default="", description="What the server is for, in a sentence; helps search."
+    )
+    category: str = Field(
+        default="", description="The category its tools are in; else its tags say, or its texts."
+    )
     tags: tuple[str, ...] = Field(
-        default=(), description="Words to find it by; the first that names a category is the one of its tools."
+        default=(),
+        description="Words to find it by; the first that names a category is the one of its tools.",
     )
     disabled: bool = Field(default=False, description="Keep the entry, ignore the server.")
 
-    command: str | None = Field(default=None, description="stdio: the program to run. No shell reads it.")
+    command: str | None = Field(
+        default=None, description="stdio: the program to run. No shell reads it."
+    )
     args: tuple[str, ...] = Field(default=(), description="stdio: its arguments.", repr=False)
     env: dict[str, str] = Field(
         default={},
@@ -211,13 +266,18 @@ class BackendConfig(Section):
     )
 
     openapi: str | None = Field(
-        default=None, description="openapi: a description of an HTTP API, URL or file; its operations are the tools."
+        default=None,
+        description="openapi: a description of an HTTP API, URL or file; its operations are the tools.",
     )
     base_url: str | None = Field(
-        default=None, description="openapi: where the API is, if not where its description says.", repr=False
+        default=None,
+        description="openapi: where the API is, if not where its description says.",
+        repr=False,
     )
     query: dict[str, str] = Field(
-        default={}, description="openapi: parameters sent in the address of every request.", repr=False
+        default={},
+        description="openapi: parameters sent in the address of every request.",
+        repr=False,
     )
 
     commands: dict[str, CommandTool] = Field(
@@ -232,11 +292,19 @@ class BackendConfig(Section):
         default=None,
         description="recorded: a listing on disk, .json or one line of a .jsonl(.gz) (`file.jsonl.gz#slug`).",
     )
-    recorded_slug: str | None = Field(default=None, description="recorded: the `slug` of the line that is this server.")
+    recorded_slug: str | None = Field(
+        default=None, description="recorded: the `slug` of the line that is this server."
+    )
 
-    tools: ToolRules = Field(default=ToolRules(), description="Which of its tools are kept, and renames.")
-    resources: ResourceRules = Field(default=ResourceRules(), description="Which of its resources are kept.")
-    prompts: PromptRules = Field(default=PromptRules(), description="Which of its prompts are kept.")
+    tools: ToolRules = Field(
+        default=ToolRules(), description="Which of its tools are kept, and renames."
+    )
+    resources: ResourceRules = Field(
+        default=ResourceRules(), description="Which of its resources are kept."
+    )
+    prompts: PromptRules = Field(
+        default=PromptRules(), description="Which of its prompts are kept."
+    )
     client_meta: tuple[str, ...] = Field(
         default=(),
         description="Globs of keys in a client's `_meta` that it gets beside those the protocol defines for servers "
@@ -244,10 +312,18 @@ class BackendConfig(Section):
     )
     timeouts: Timeouts = Field(default=Timeouts(), description="How long it is waited for.")
     cache: CacheConfig = Field(default=CacheConfig(), description="How long its answers are kept.")
-    limits: ServerLimits = Field(default=ServerLimits(), description="How much it is asked to do at once.")
-    retry: RetryConfig = Field(default=RetryConfig(), description="Which calls are made again when it was lost.")
-    health: HealthConfig = Field(default=HealthConfig(), description="How it is found out that it no longer answers.")
-    restart: RestartConfig = Field(default=RestartConfig(), description="What happens when it fails.")
+    limits: ServerLimits = Field(
+        default=ServerLimits(), description="How much it is asked to do at once."
+    )
+    retry: RetryConfig = Field(
+        default=RetryConfig(), description="Which calls are made again when it was lost."
+    )
+    health: HealthConfig = Field(
+        default=HealthConfig(), description="How it is found out that it no longer answers."
+    )
+    restart: RestartConfig = Field(
+        default=RestartConfig(), description="What happens when it fails."
+    )
     start: Literal["lazy", "boot"] = Field(
         default="lazy", description="Start it on its first call, or with the gateway."
     )
@@ -257,7 +333,9 @@ class BackendConfig(Section):
         description="Stop it after so many seconds without a call, each instance by itself; 0 keeps it.",
     )
     ttl_s: float = Field(
-        default=3600, ge=0, description="How long a listing is trusted before the server is asked again."
+        default=3600,
+        ge=0,
+        description="How long a listing is trusted before the server is asked again.",
     )
     isolation: Literal["shared", "session"] = Field(
         default="shared",
@@ -270,12 +348,18 @@ class BackendConfig(Section):
         description="With `isolation: session`: how many run at most; for one more, the longest unused goes.",
     )
     protocol: Literal["auto", "legacy", "modern"] = Field(
-        default="auto", description="The protocol era it speaks: found out, the initialize handshake, or 2026-07-28."
+        default="auto",
+        description="The protocol era it speaks: found out, the initialize handshake, or 2026-07-28.",
     )
-    roots: tuple[str, ...] = Field(default=(), description="Folders (paths, file:// URIs) told to a server that asks.")
+    roots: tuple[str, ...] = Field(
+        default=(), description="Folders (paths, file:// URIs) told to a server that asks."
+    )
 
     written: dict[str, str] = Field(
-        default={}, **mark_internal("Dotted key → text as it was written, for values that came from expansion.")
+        default={},
+        **mark_internal(
+            "Dotted key → text as it was written, for values that came from expansion."
+        ),
     )
 
     @model_validator(mode="before")
@@ -284,21 +368,34 @@ class BackendConfig(Section):
         if not isinstance(data, Mapping):
             return data
         given = dict(cast("Mapping[str, Any]", data))
-        if isinstance(given.get("recorded"), str) and "#" in given["recorded"] and not given.get("recorded_slug"):
+        if (
+            isinstance(given.get("recorded"), str)
+            and "#" in given["recorded"]
+            and not given.get("recorded_slug")
+        ):
             given["recorded"], _, given["recorded_slug"] = given["recorded"].rpartition("#")
         if given.get("type") is not None:
             given["type"] = parse_kind(given["type"]) or given["type"]
         else:
-            given["type"] = next((kinds[0] for key, kinds in TARGETS.items() if given.get(key)), "stdio")
-            if given["type"] == "http" and urlsplit(str(given["url"])).path.rstrip("/").endswith("/sse"):
+            given["type"] = next(
+                (kinds[0] for key, kinds in TARGETS.items() if given.get(key)), "stdio"
+            )
+            if given["type"] == "http" and urlsplit(str(given["url"])).path.rstrip("/").endswith(
+                "/sse"
+            ):
                 given["type"] = "sse"
         return given
 
     @field_validator("url")
     @classmethod
     def _check_url(cls, value: str | None, info: ValidationInfo) -> str | None:
-        # A server with a problem is kept to be shown; its address may be a placeholder that could not be filled in.
-        if value is not None and info.data.get("problem") is None and not re.match(r"https?://[^/\s]", value):
+        # A server with a problem is kept to be shown; its address may be a placeholder that could
+        # not be filled in.
+        if (
+            value is not None
+            and info.data.get("problem") is None
+            and not re.match(r"https?://[^/\s]", value)
+        ):
             raise ValueError("a url starts with http:// or https:// and names a host")
         return value
 
@@ -329,20 +426,34 @@ class BackendConfig(Section):
 
 def parse_kind(text: object) -> BackendKind | None:
     """The kind a client means by what it wrote for `type`."""
-    return KIND_SPELLINGS.get(re.sub(r"[-_ ]", "", text).lower()) if isinstance(text, str) else None
+    if isinstance(text, str):
+        return KIND_SPELLINGS.get(re.sub(r"[-_ ]", "", text).lower())
+    return None
 
 
 def compute_fingerprint(backend: BackendConfig) -> str:
     """Identity of what decides which tools a server offers; the key of its manifest.
 
-    Header and query values are left out (a renewed token is the same server); a recording and a description change with
-    their files.
+    Header and query values are left out (a renewed token is the same server); a recording and a
+    description change with their files.
     """
     parts: dict[str, Any] = {
         key: getattr(backend, key)
-        for key in ("type", "command", "args", "cwd", "url", "openapi", "base_url", "functions", "recorded_slug")
+        for key in (
+            "type",
+            "command",
+            "args",
+            "cwd",
+            "url",
+            "openapi",
+            "base_url",
+            "functions",
+            "recorded_slug",
+        )
     }
-    parts["commands"] = {name: tool.model_dump(mode="json") for name, tool in backend.commands.items()}
+    parts["commands"] = {
+        name: tool.model_dump(mode="json") for name, tool in backend.commands.items()
+    }
     parts["env"] = {
         name: hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         for name, value in backend.env.items()

@@ -13,7 +13,10 @@ _WINDOWS_SHELLS = ("cmd", "powershell", "pwsh")
 _INTERPRETERS: Sequence[tuple[re.Pattern[str], re.Pattern[str]]] = (
     (_SHELLS, re.compile(r"-[A-Za-z]*c|--command")),
     (re.compile(r"(?:python|pypy)[\d.]*|py"), re.compile(r"-[A-Za-z]*c")),
-    (re.compile(r"(?:perl|ruby|lua)[\d.]*|osascript|rscript|julia|elixir"), re.compile(r"-[A-Za-z]*[eE]")),
+    (
+        re.compile(r"(?:perl|ruby|lua)[\d.]*|osascript|rscript|julia|elixir"),
+        re.compile(r"-[A-Za-z]*[eE]"),
+    ),
     (re.compile(r"node|nodejs|bun|deno"), re.compile(r"-[ep]|-pe|--eval|--print|eval")),
     (re.compile(r"php"), re.compile(r"-[rBRE]")),
     (_FIRST_IS_CODE, re.compile(r"-n?e|--expression|--source")),
@@ -22,13 +25,34 @@ _INTERPRETERS: Sequence[tuple[re.Pattern[str], re.Pattern[str]]] = (
 """Program → the option whose value it runs as code."""
 _ATTACHED_CODE = re.compile(r"-[ceE]|--(?:eval|print|command|expression|source)=")
 _OPTIONS_WITH_VALUE = frozenset(
-    {"-o", "-O", "-W", "-X", "-r", "-I", "-F", "-v", "--require", "--import", "--rcfile", "--init-file"}
+    {
+        "-o",
+        "-O",
+        "-W",
+        "-X",
+        "-r",
+        "-I",
+        "-F",
+        "-v",
+        "--require",
+        "--import",
+        "--rcfile",
+        "--init-file",
+    }
 )
 """Options of theirs that are followed by a word which is no script."""
 _USER_PROGRAMS = ("su", "runuser")
-_JOINING_PROGRAMS = {"ssh": "BbcDEeFIiJLlmOopQRSWw", "slogin": "BbcDEeFIiJLlmOopQRSWw", "rsh": "l", "watch": "nq"}
-"""Programs that join their words and have a shell read them, at the other end or here; their options with a value."""
-_WRAPPER_PROGRAMS = frozenset({"sudo", "doas", "env", "nohup", "nice", "timeout", "sshpass", "setsid", "stdbuf"})
+_JOINING_PROGRAMS = {
+    "ssh": "BbcDEeFIiJLlmOopQRSWw",
+    "slogin": "BbcDEeFIiJLlmOopQRSWw",
+    "rsh": "l",
+    "watch": "nq",
+}
+"""Programs that join their words and have a shell read them, at the other end or here; their
+options with a value."""
+_WRAPPER_PROGRAMS = frozenset(
+    {"sudo", "doas", "env", "nohup", "nice", "timeout", "sshpass", "setsid", "stdbuf"}
+)
 """Programs that run another. Elsewhere such a word is more likely one that is looked for."""
 _FILE_TYPE_OPTIONS = frozenset({"-t", "--type", "-l", "--lang", "--language"})
 """After these `sh` and `py` are kinds of files."""
@@ -47,14 +71,20 @@ class InjectedCode:
 
 
 def find_injected_code(words: Sequence[WordTemplate]) -> Iterable[InjectedCode]:
-    """Arguments that a shell or an interpreter would read as code, wherever in the command it stands."""
+    """Arguments that a shell or an interpreter would read as code, wherever in the command it
+    stands."""
     for position, one in enumerate(words):
-        program, rest = get_program_name(one.literal_text or ""), words[position + 1 :]
+        program = get_program_name(one.literal_text or "")
+        rest = words[position + 1 :]
         if position and words[position - 1].literal_text in _FILE_TYPE_OPTIONS:
             continue
         if program in _WINDOWS_SHELLS:
             # Whatever follows is joined and read.
-            yield from (InjectedCode(program, name, bool(each.sole_argument)) for each in rest for name in each.names)
+            yield from (
+                InjectedCode(program, name, bool(each.sole_argument))
+                for each in rest
+                for name in each.names
+            )
             return
         if program in _JOINING_PROGRAMS and (
             not position or get_program_name(words[0].literal_text or "") in _WRAPPER_PROGRAMS
@@ -71,27 +101,40 @@ def find_injected_code(words: Sequence[WordTemplate]) -> Iterable[InjectedCode]:
 
 
 def _find_shell_words(program: str, rest: Sequence[WordTemplate]) -> Sequence[WordTemplate]:
-    """The words that a shell will read: those behind the options and, of a program that goes elsewhere, its host."""
+    """The words that a shell will read: those behind the options and, of a program that goes
+    elsewhere, its host."""
     at = 0
-    while at < len(rest) and str(rest[at].pieces[0]).startswith("-") and rest[at].literal_text != "--":
+    while (
+        at < len(rest) and str(rest[at].pieces[0]).startswith("-") and rest[at].literal_text != "--"
+    ):
         text = rest[at].literal_text or ""
         at += 2 if len(text) == 2 and text[1] in _JOINING_PROGRAMS[program] else 1
     at += at < len(rest) and rest[at].literal_text == "--"
     return rest[at + (program != "watch") :]
 
 
-def _find_after_option(program: str, options: re.Pattern[str], rest: Sequence[WordTemplate]) -> Iterable[InjectedCode]:
+def _find_after_option(
+    program: str, options: re.Pattern[str], rest: Sequence[WordTemplate]
+) -> Iterable[InjectedCode]:
     before = ""
     for each in rest:
         first = each.pieces[0]
-        if options.fullmatch(before) or (each.names and isinstance(first, str) and _ATTACHED_CODE.match(first)):
-            yield from (InjectedCode(program, name, bool(each.sole_argument)) for name in each.names)
+        if options.fullmatch(before) or (
+            each.names and isinstance(first, str) and _ATTACHED_CODE.match(first)
+        ):
+            yield from (
+                InjectedCode(program, name, bool(each.sole_argument)) for name in each.names
+            )
             return
         read_on = (
-            before in _OPTIONS_WITH_VALUE or options.fullmatch(each.literal_text or "") or program in _USER_PROGRAMS
+            before in _OPTIONS_WITH_VALUE
+            or options.fullmatch(each.literal_text or "")
+            or program in _USER_PROGRAMS
         )
         if not read_on and not (isinstance(first, str) and first.startswith("-")):
             if _FIRST_IS_CODE.fullmatch(program):
-                yield from (InjectedCode(program, name, bool(each.sole_argument)) for name in each.names)
+                yield from (
+                    InjectedCode(program, name, bool(each.sole_argument)) for name in each.names
+                )
             return  # a script: what follows is its own
         before = each.literal_text or ""

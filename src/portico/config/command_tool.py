@@ -23,17 +23,24 @@ class CommandArgument(Section):
     description: str = Field(default="", description="What it is for, in a sentence.")
     default: Any = Field(default=None, description="Its value when none is given.")
     required: bool = Field(default=False, description="Whether a call must give it.")
-    choices: tuple[Scalar, ...] = Field(default=(), description="The only values it, or an item of it, may have.")
+    choices: tuple[Scalar, ...] = Field(
+        default=(), description="The only values it, or an item of it, may have."
+    )
     pattern: str = Field(
-        default="", description="A regular expression its text, or each item's, must match from end to end."
+        default="",
+        description="A regular expression its text, or each item's, must match from end to end.",
     )
     minimum: float | None = Field(
-        default=None, description="The least it may be; of text its characters, of an array its items."
+        default=None,
+        description="The least it may be; of text its characters, of an array its items.",
     )
     maximum: float | None = Field(
-        default=None, description="The most it may be; of text its characters, of an array its items."
+        default=None,
+        description="The most it may be; of text its characters, of an array its items.",
     )
-    items: Literal["string", "integer", "number"] = Field(default="string", description="What an array holds.")
+    items: Literal["string", "integer", "number"] = Field(
+        default="string", description="What an array holds."
+    )
     flag: str = Field(
         default="",
         description="The option before its value: `--author` becomes `--author=value`, `-n` becomes `-n` and the value "
@@ -49,7 +56,11 @@ class CommandArgument(Section):
     @model_validator(mode="before")
     @classmethod
     def _expand_short_form(cls, data: Any) -> Any:
-        return {} if data is None else {"type": data} if isinstance(data, str) else data
+        if data is None:
+            return {}
+        if isinstance(data, str):
+            return {"type": data}
+        return data
 
     @field_validator("pattern")
     @classmethod
@@ -72,18 +83,24 @@ class CommandArgument(Section):
             raise ValueError("a flag begins with the option, not with the value")
         words = value.split(" ")
         if len(words) > 2 or (len(words) == 2 and "{}" not in words[1]):
-            raise ValueError("a flag is one word, or an option and a word with {} in it, where the value goes")
+            raise ValueError(
+                "a flag is one word, or an option and a word with {} in it, where the value goes"
+            )
         return value
 
     @model_validator(mode="after")
     def _convert_values(self) -> Self:
         if self.type == "boolean" and (self.choices or self.pattern or "{}" in self.flag):
-            raise ValueError("a boolean has neither choices nor a pattern, and no value behind its flag")
+            raise ValueError(
+                "a boolean has neither choices nor a pattern, and no value behind its flag"
+            )
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
             raise ValueError("its minimum is over its maximum")
         # A scalar of a file may be text where a number is meant, and the other way round.
         object.__setattr__(
-            self, "choices", tuple(convert_value(one, self.item_type, "a choice") for one in self.choices)
+            self,
+            "choices",
+            tuple(convert_value(one, self.item_type, "a choice") for one in self.choices),
         )
         if self.default is not None:
             object.__setattr__(self, "default", self._convert_default())
@@ -95,7 +112,10 @@ class CommandArgument(Section):
             if self.choices and value not in self.choices:
                 raise ValueError("the default is none of its choices")
             return value
-        given = cast("list[Any]", self.default) if isinstance(self.default, list | tuple) else [self.default]
+        if isinstance(self.default, list | tuple):
+            given = cast("list[Any]", self.default)
+        else:
+            given = [self.default]
         return [convert_value(one, self.items, "the default") for one in given]
 
     @property
@@ -106,11 +126,14 @@ class CommandArgument(Section):
     @property
     def item_type(self) -> str:
         """The type of its value, or of each of its values."""
-        return self.items if self.type == "array" else self.type
+        if self.type == "array":
+            return self.items
+        return self.type
 
 
 class CommandTool(Section):
-    """A command-line program as a tool. No shell reads it: each argument stays one word, whatever it says.
+    """A command-line program as a tool. No shell reads it: each argument stays one word, whatever
+    it says.
 
     A command alone (`uptime: uptime -p`) is the short form.
     """
@@ -121,17 +144,29 @@ class CommandTool(Section):
         "and `}}` are braces. A word whose argument is not given is left out. Arguments that no word names follow at "
         "the end, those with a flag before a `--`. Without `arguments`, each name is a required text.",
     )
-    description: str = Field(default="", description="What it does: what search finds and the agent reads.")
+    description: str = Field(
+        default="", description="What it does: what search finds and the agent reads."
+    )
     arguments: dict[str, CommandArgument] = Field(default={}, description="Its arguments by name.")
-    stdin: str = Field(default="", description="Text it is given to read; `{name}` is an argument, as in `command`.")
+    stdin: str = Field(
+        default="",
+        description="Text it is given to read; `{name}` is an argument, as in `command`.",
+    )
     output: Literal["text", "json"] = Field(default="text", description="What it prints.")
     success: tuple[int, ...] = Field(default=(0,), description="Exit codes that are no failure.")
-    read_only: bool = Field(default=False, description="It changes nothing: it may be cached and repeated.")
-    destructive: bool | None = Field(
-        default=None, description="It destroys: a workflow asks before it runs. Not said, nobody knows."
+    read_only: bool = Field(
+        default=False, description="It changes nothing: it may be cached and repeated."
     )
-    idempotent: bool = Field(default=False, description="To run it twice does no more than to run it once.")
-    open_world: bool | None = Field(default=None, description="It reaches beyond this machine. Not said, nobody knows.")
+    destructive: bool | None = Field(
+        default=None,
+        description="It destroys: a workflow asks before it runs. Not said, nobody knows.",
+    )
+    idempotent: bool = Field(
+        default=False, description="To run it twice does no more than to run it once."
+    )
+    open_world: bool | None = Field(
+        default=None, description="It reaches beyond this machine. Not said, nobody knows."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -159,7 +194,9 @@ class CommandTool(Section):
         words = self.words
         program = words[0]
         if program.names:
-            raise ValueError("the program itself may not be an argument: name it, and let its words be arguments")
+            raise ValueError(
+                "the program itself may not be an argument: name it, and let its words be arguments"
+            )
         if not (program.literal_text or "").strip():
             raise ValueError("the first word is the program, and it is empty")
         used = tuple(dict.fromkeys(name for one in (*words, self.stdin_word) for name in one.names))
@@ -172,7 +209,9 @@ class CommandTool(Section):
         for name in used:
             if name not in self.arguments:
                 known = ", ".join(self.arguments)
-                raise ValueError(f"{{{name}}} is none of its arguments ({known}); {{{{{name}}}}} is that text")
+                raise ValueError(
+                    f"{{{name}}} is none of its arguments ({known}); {{{{{name}}}}} is that text"
+                )
         for one in words:
             self._check_word(one)
         from portico.config.command_injection import (
@@ -181,12 +220,13 @@ class CommandTool(Section):
 
         for code in find_injected_code(words):
             if not code.is_whole_word and self.arguments[code.argument].is_free_text:
-                instead = (
-                    "give it a pattern or choices that leave nothing to a shell"
-                    if code.is_shell_joined
-                    else "name the program itself, or hand the value over as a word of its own behind the code, which "
-                    "has it as $1 (a shell) or sys.argv[1] (Python)"
-                )
+                if code.is_shell_joined:
+                    instead = "give it a pattern or choices that leave nothing to a shell"
+                else:
+                    instead = (
+                        "name the program itself, or hand the value over as a word of its own behind the code, which "
+                        "has it as $1 (a shell) or sys.argv[1] (Python)"
+                    )
                 raise ValueError(
                     f"{code.program} would run what a caller writes for {{{code.argument}}} as code: {instead}"
                 )
@@ -195,10 +235,14 @@ class CommandTool(Section):
     def _check_word(self, one: WordTemplate) -> None:
         several = [name for name in one.names if self.arguments[name].type == "array"]
         if len(several) > 1:
-            raise ValueError(f"one word names two arrays ({', '.join(several)}): which values belong together?")
+            raise ValueError(
+                f"one word names two arrays ({', '.join(several)}): which values belong together?"
+            )
         for name in () if one.sole_argument else one.names:
             if self.arguments[name].flag:
-                raise ValueError(f"{{{name}}} has a flag: let it be a word of its own, or take the flag away")
+                raise ValueError(
+                    f"{{{name}}} has a flag: let it be a word of its own, or take the flag away"
+                )
 
     @cached_property
     def words(self) -> tuple[WordTemplate, ...]:
@@ -223,9 +267,13 @@ def convert_value(value: Any, kind: str, what: str) -> Any:
         elif kind == "string":
             return str(value)
         elif kind == "integer":
-            return int(value) if not isinstance(value, float) or value.is_integer() else int(str(value))
+            if not isinstance(value, float) or value.is_integer():
+                return int(value)
+            return int(str(value))
         elif math.isfinite(number := float(value)):
-            return int(number) if number.is_integer() and "." not in str(value) else number
+            if number.is_integer() and "." not in str(value):
+                return int(number)
+            return number
     except (ValueError, OverflowError):
         pass
     wanted = {"string": "text, in quotes", "integer": "a whole number", "number": "a number"}

@@ -1,4 +1,5 @@
-"""The words of a command that is a tool: what is fixed in them, and which arguments they name. Pure.
+"""The words of a command that is a tool: what is fixed in them, and which arguments they name.
+Pure.
 
 `{name}` is an argument, `{{` and `}}` are braces. A word is what a program gets as one argument: no shell ever splits,
 joins or reads it.
@@ -37,20 +38,26 @@ class WordTemplate:
     @property
     def sole_argument(self) -> str:
         """The argument that is all of it; empty where there is more, or less."""
-        return self.names[0] if len(self.pieces) == 1 and self.names else ""
+        if len(self.pieces) == 1 and self.names:
+            return self.names[0]
+        return ""
 
     @property
     def literal_text(self) -> str | None:
         """Its text, where no argument is in it."""
-        return None if self.names else "".join(str(piece) for piece in self.pieces)
+        if self.names:
+            return None
+        return "".join(str(piece) for piece in self.pieces)
 
 
 def parse_word(text: str) -> WordTemplate:
     """Read one word; ValueError where a brace is neither doubled nor around a name."""
     pieces: list[str | ArgumentSlot] = []
-    plain, end = "", 0
+    plain = ""
+    end = 0
     for found in _PIECE.finditer(text):
-        plain, end = plain + text[end : found.start()], found.end()
+        plain = plain + text[end : found.start()]
+        end = found.end()
         if found[1]:
             pieces += [plain, ArgumentSlot(found[1])] if plain else [ArgumentSlot(found[1])]
             plain = ""
@@ -66,16 +73,25 @@ def parse_word(text: str) -> WordTemplate:
 
 
 def split_command_line(line: str) -> tuple[str, ...]:
-    """A command in one line → its words, as a shell would quote them; ValueError for what only a shell could do."""
+    """A command in one line → its words, as a shell would quote them; ValueError for what only a
+    shell could do."""
     reading = shlex.shlex(line, posix=True)
-    reading.whitespace_split, reading.commenters = True, ""
+    reading.whitespace_split = True
+    reading.commenters = ""
     if os.name == "nt":
         reading.escape = ""  # it separates folders there
     try:
         words = tuple(reading)
     except ValueError as error:
         raise ValueError(f"it cannot be split into words ({str(error).lower()})") from None
-    if sign := next((one for one in words if one in _SHELL_OPERATORS or one[:1] in (">", "<") or one[-1:] == ";"), ""):
+    if sign := next(
+        (
+            one
+            for one in words
+            if one in _SHELL_OPERATORS or one[:1] in (">", "<") or one[-1:] == ";"
+        ),
+        "",
+    ):
         raise ValueError(
             f"no shell reads this, and {sign} would be a word like any other: give the one program to run, or write "
             "the words as a list if that is meant"
@@ -85,4 +101,6 @@ def split_command_line(line: str) -> tuple[str, ...]:
 
 def get_program_name(text: str) -> str:
     """`/usr/bin/bash`, `C:\\…\\cmd.exe` → `bash`, `cmd`."""
-    return re.sub(r"\.(?:exe|cmd|bat|com)$", "", re.split(r"[/\\]", text)[-1], flags=re.IGNORECASE).lower()
+    return re.sub(
+        r"\.(?:exe|cmd|bat|com)$", "", re.split(r"[/\\]", text)[-1], flags=re.IGNORECASE
+    ).lower()

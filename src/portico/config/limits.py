@@ -16,29 +16,47 @@ class LimitsConfig(Section):
         description="Servers started together that nobody has called; one counts for its first 5 seconds.",
     )
     call_starts: int = Field(
-        default=16, ge=1, description="Servers started together because they were called; more wait for a place."
+        default=16,
+        ge=1,
+        description="Servers started together because they were called; more wait for a place.",
     )
-    requests: int = Field(default=512, ge=1, description="Requests of all clients that are worked on at the same time.")
+    requests: int = Field(
+        default=512,
+        ge=1,
+        description="Requests of all clients that are worked on at the same time.",
+    )
     waiting: int = Field(
-        default=1_024, ge=0, description="Requests that may wait for that; more are turned away at once."
+        default=1_024,
+        ge=0,
+        description="Requests that may wait for that; more are turned away at once.",
     )
     caller_requests: int = Field(
         default=128, ge=1, description="Requests of one client that are worked on at the same time."
     )
     caller_waiting: int = Field(
-        default=512, ge=0, description="Requests of one client that may wait for that; more are turned away at once."
+        default=512,
+        ge=0,
+        description="Requests of one client that may wait for that; more are turned away at once.",
     )
     caller_rate_per_s: float = Field(
-        default=0, ge=0, description="Requests of one client that begin in a second, in the long run; 0 is any number."
+        default=0,
+        ge=0,
+        description="Requests of one client that begin in a second, in the long run; 0 is any number.",
     )
     caller_burst: int = Field(
-        default=100, ge=1, description="Requests that it may begin at once after a pause, with `caller_rate_per_s`."
+        default=100,
+        ge=1,
+        description="Requests that it may begin at once after a pause, with `caller_rate_per_s`.",
     )
     wait_s: float = Field(
-        default=10, gt=0, description="How long a request waits for its turn before it is turned away."
+        default=10,
+        gt=0,
+        description="How long a request waits for its turn before it is turned away.",
     )
     send_s: float = Field(
-        default=60, gt=0, description="How long a client may leave unread what it is sent before it is hung up on."
+        default=60,
+        gt=0,
+        description="How long a client may leave unread what it is sent before it is hung up on.",
     )
     unread_bytes: ByteSize = Field(
         default=ByteSize(256 * 1024**2),
@@ -47,16 +65,24 @@ class LimitsConfig(Section):
         "the client that holds most of them is hung up on.",
     )
     question_s: float = Field(
-        default=600, gt=0, description="How long a server's question to a client, or its user, may stay unanswered."
+        default=600,
+        gt=0,
+        description="How long a server's question to a client, or its user, may stay unanswered.",
     )
     questions: int = Field(
-        default=256, ge=1, description="Calls that wait for their client's answer to a question at the same time."
+        default=256,
+        ge=1,
+        description="Calls that wait for their client's answer to a question at the same time.",
     )
     drain_s: float = Field(
-        default=5, ge=0, description="How long calls under way may still take when the gateway is told to stop."
+        default=5,
+        ge=0,
+        description="How long calls under way may still take when the gateway is told to stop.",
     )
     call_s: float = Field(
-        default=600, gt=0, description="Longest call in seconds, whatever a server's own `timeouts` say."
+        default=600,
+        gt=0,
+        description="Longest call in seconds, whatever a server's own `timeouts` say.",
     )
     max_request_bytes: ByteSize = Field(
         default=ByteSize(4 * 1024**2),
@@ -80,18 +106,33 @@ class CodeConfig(Section):
     """Scripts that clients send to `run_code`, and what each may take."""
 
     languages: tuple[Literal["python", "lua", "javascript", "typescript"], ...] = Field(
-        default=("python", "lua", "javascript", "typescript"), min_length=1, description="The languages that are run."
+        default=("python", "lua", "javascript", "typescript"),
+        min_length=1,
+        description="The languages that are run.",
     )
-    wall_s: float = Field(default=120, gt=0, description="Seconds in all, its calls of tools included.")
+    wall_s: float = Field(
+        default=120, gt=0, description="Seconds in all, its calls of tools included."
+    )
     cpu_s: float = Field(default=5, gt=0, description="Seconds of computing.")
-    memory: ByteSize = Field(default=ByteSize(128 * 1024**2), ge=8 * 1024**2, description="Memory of a script.")
+    memory: ByteSize = Field(
+        default=ByteSize(128 * 1024**2), ge=8 * 1024**2, description="Memory of a script."
+    )
     recursion: int = Field(
-        default=200, ge=10, le=1_000, description="Calls of functions within each other; Lua has only its own limit."
+        default=200,
+        ge=10,
+        le=1_000,
+        description="Calls of functions within each other; Lua has only its own limit.",
     )
     calls: int = Field(default=200, ge=1, description="Calls of tools.")
-    parallel: int = Field(default=16, ge=1, description="Calls of tools at the same time; more wait.")
-    output: ByteSize = Field(default=ByteSize(256 * 1024), ge=0, description="What it prints; more is dropped.")
-    answer: ByteSize = Field(default=ByteSize(4 * 1024**2), ge=1024, description="What it returns; more is an error.")
+    parallel: int = Field(
+        default=16, ge=1, description="Calls of tools at the same time; more wait."
+    )
+    output: ByteSize = Field(
+        default=ByteSize(256 * 1024), ge=0, description="What it prints; more is dropped."
+    )
+    answer: ByteSize = Field(
+        default=ByteSize(4 * 1024**2), ge=1024, description="What it returns; more is an error."
+    )
     workers: int = Field(
         default=4,
         ge=1,
@@ -108,16 +149,22 @@ class CodeConfig(Section):
         ge=0,
         description="What each client's scripts may `store` in all; 0 keeps none.",
     )
-    state_s: float = Field(default=3600, gt=0, description="How long that is kept after the last `store`.")
+    state_s: float = Field(
+        default=3600, gt=0, description="How long that is kept after the last `store`."
+    )
 
 
 class WorkflowConfig(Section):
     """Workflows that clients send to `run_workflow`, and what each may take."""
 
     steps: int = Field(default=50, ge=1, le=50, description="Steps.")
-    parallel: int = Field(default=8, ge=1, description="Calls of tools at the same time; more wait.")
+    parallel: int = Field(
+        default=8, ge=1, description="Calls of tools at the same time; more wait."
+    )
     items: int = Field(default=200, ge=1, description="Elements of one `for_each`.")
     wall_s: float = Field(
-        default=600, gt=0, description="Seconds in all; what is not over then is cancelled, and can be resumed."
+        default=600,
+        gt=0,
+        description="Seconds in all; what is not over then is cancelled, and can be resumed.",
     )
     ttl_s: float = Field(default=3600, gt=0, description="How long a run is kept, to be resumed.")

@@ -18,9 +18,13 @@ class LearningConfig(Section):
         description="Who learns together: each client by its name (and profile), all clients (`shared`), or nobody "
         "(`off`: nothing is learnt). No text of a query is kept, only hashes of its words and its vector.",
     )
-    half_life_days: float = Field(default=30, gt=0, description="After so many days, what was learnt counts half.")
+    half_life_days: float = Field(
+        default=30, gt=0, description="After so many days, what was learnt counts half."
+    )
     max_followed: int = Field(
-        default=2_000, ge=1, description="Searches and the tools called after them that each scope remembers."
+        default=2_000,
+        ge=1,
+        description="Searches and the tools called after them that each scope remembers.",
     )
     max_together: int = Field(
         default=5_000, ge=1, description="Pairs of tools used together that each scope remembers."
@@ -29,58 +33,81 @@ class LearningConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _expand_short_form(cls, data: Any) -> Any:
-        return {"scope": data} if isinstance(data, str | bool) else data
+        if isinstance(data, str | bool):
+            return {"scope": data}
+        return data
 
     @field_validator("scope", mode="before")
     @classmethod
     def _convert_boolean_scope(cls, value: Any) -> Any:
         # YAML reads a bare `off` as false, and `on` as true.
-        return {False: "off", True: "caller"}[value] if isinstance(value, bool) else value
+        if isinstance(value, bool):
+            return {False: "off", True: "caller"}[value]
+        return value
 
 
 class ResultsConfig(Section):
     """Results that were too large for an answer, kept on disk for the caller that got them."""
 
     ttl_s: float = Field(default=3600, gt=0, description="How long one is kept.")
-    total_bytes: ByteSize = Field(default=ByteSize(256 * 1024**2), ge=0, description="All together; the oldest go.")
-    result_bytes: ByteSize = Field(default=ByteSize(64 * 1024**2), ge=0, description="The largest that is kept.")
+    total_bytes: ByteSize = Field(
+        default=ByteSize(256 * 1024**2), ge=0, description="All together; the oldest go."
+    )
+    result_bytes: ByteSize = Field(
+        default=ByteSize(64 * 1024**2), ge=0, description="The largest that is kept."
+    )
     media_bytes: ByteSize = Field(
-        default=ByteSize(2 * 1024**2), ge=0, description="Images and sounds up to this size pass as they are."
+        default=ByteSize(2 * 1024**2),
+        ge=0,
+        description="Images and sounds up to this size pass as they are.",
     )
 
 
 class UsageConfig(Section):
-    """How long the record of calls is kept, never with arguments or results; `usage: off` keeps none of it."""
+    """How long the record of calls is kept, never with arguments or results; `usage: off` keeps
+    none of it."""
 
-    calls_days: float = Field(default=30, ge=0, description="Days each call is kept for; 0 keeps none.")
-    max_calls: int = Field(default=100_000, ge=0, description="Calls that are kept at most, the latest.")
+    calls_days: float = Field(
+        default=30, ge=0, description="Days each call is kept for; 0 keeps none."
+    )
+    max_calls: int = Field(
+        default=100_000, ge=0, description="Calls that are kept at most, the latest."
+    )
     daily_days: float = Field(
         default=400,
         ge=0,
         description="Days that the counts of each tool, and so its statistics, reach back.",
     )
     sessions_days: float = Field(
-        default=90, ge=0, description="Days that the tokens shown to each client session are kept for; totals stay."
+        default=90,
+        ge=0,
+        description="Days that the tokens shown to each client session are kept for; totals stay.",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _expand_switch(cls, data: Any) -> Any:
         # YAML reads a bare `off` as false.
-        return dict.fromkeys(cls.model_fields, 0) if data in (False, "off") else {} if data is True else data
+        if data in (False, "off"):
+            return dict.fromkeys(cls.model_fields, 0)
+        if data is True:
+            return {}
+        return data
 
 
 class AuditConfig(Section):
     """The log of calls, for whoever must answer for them: who, which tool, with what, how it ended.
 
-    Resources read, prompts got, subscriptions and completions are in it too, where they reach a server.
+    Resources read, prompts got, subscriptions and completions are in it too, where they reach a
+    server.
 
     `audit: off` keeps none. Each line is written before its answer leaves.
     """
 
     enabled: bool = Field(default=True, description="Keep it.")
     file: Path | None = Field(
-        default=None, description="Where; the default is `audit.jsonl` in `data_dir`. An object of JSON a line."
+        default=None,
+        description="Where; the default is `audit.jsonl` in `data_dir`. An object of JSON a line.",
     )
     arguments: Literal["hash", "redacted", "none"] = Field(
         default="hash",
@@ -88,7 +115,9 @@ class AuditConfig(Section):
         "or nothing.",
     )
     max_bytes: ByteSize = Field(
-        default=ByteSize(50 * 1024**2), ge=1024, description="How large the file grows before a new one is begun."
+        default=ByteSize(50 * 1024**2),
+        ge=1024,
+        description="How large the file grows before a new one is begun.",
     )
     files: int = Field(
         default=20,
@@ -97,11 +126,14 @@ class AuditConfig(Section):
         "million lines. A file that follows one that was dropped says so.",
     )
     sync: bool = Field(
-        default=False, description="Wait until each line is on the disk, not only with the operating system."
+        default=False,
+        description="Wait until each line is on the disk, not only with the operating system.",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _expand_switch(cls, data: Any) -> Any:
         # YAML reads a bare `off` as false.
-        return {"enabled": data in (True, "on")} if data in (True, False, "on", "off") else data
+        if data in (True, False, "on", "off"):
+            return {"enabled": data in (True, "on")}
+        return data

@@ -16,12 +16,20 @@ from portico.errors import UnknownName
 Exposure = Literal["meta", "full", "semantic", "code"]
 Prefix = Literal["always", "never"]
 MetaTool = Literal[
-    "search_tools", "browse_tools", "describe_tools", "call_tool", "run_code", "run_workflow", "read_result"
+    "search_tools",
+    "browse_tools",
+    "describe_tools",
+    "call_tool",
+    "run_code",
+    "run_workflow",
+    "read_result",
 ]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 META_TOOLS: tuple[str, ...] = get_args(MetaTool)
-_META_TOOLS_WITHOUT_CALLS = frozenset({"search_tools", "browse_tools", "describe_tools", "read_result"})
+_META_TOOLS_WITHOUT_CALLS = frozenset(
+    {"search_tools", "browse_tools", "describe_tools", "read_result"}
+)
 """Who takes `call_tool` away does not want tools called by a script either."""
 RESERVED_NAMES = frozenset({"portico"})
 MAX_SERVER_NAME_LENGTH = 40
@@ -35,23 +43,40 @@ _MISSING_INTENT = (
 class GatewayConfig(Section):
     """The HTTP door."""
 
-    host: str = Field(default="127.0.0.1", description="Address to listen on; any other than loopback needs a token.")
-    port: int = Field(default=8420, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    token: SecretStr | None = Field(default=None, description="Bearer token that clients must send.")
-    allowed_hosts: tuple[str, ...] = Field(default=(), description="Host headers accepted beside the loopback names.")
+    host: str = Field(
+        default="127.0.0.1",
+        description="Address to listen on; any other than loopback needs a token.",
+    )
+    port: int = Field(
+        default=8420, ge=0, le=65535, description="Port to listen on; 0 picks a free one."
+    )
+    token: SecretStr | None = Field(
+        default=None, description="Bearer token that clients must send."
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(), description="Host headers accepted beside the loopback names."
+    )
     allowed_origins: tuple[str, ...] = Field(
         default=(), description="Origins of web pages that may connect beside our own."
     )
-    api: bool = Field(default=True, description="Answer REST under /api as well, with the same token.")
-    metrics: bool = Field(default=True, description="Answer Prometheus under /metrics, with the same token.")
+    api: bool = Field(
+        default=True, description="Answer REST under /api as well, with the same token."
+    )
+    metrics: bool = Field(
+        default=True, description="Answer Prometheus under /metrics, with the same token."
+    )
 
 
 class Budgets(Section):
     """How many tokens an answer may have."""
 
-    discovery: int = Field(default=2000, ge=100, description="Answers of search, browse and describe.")
+    discovery: int = Field(
+        default=2000, ge=100, description="Answers of search, browse and describe."
+    )
     result: int = Field(
-        default=8000, ge=1000, description="A called tool's result; a larger one is kept, summed up and read in parts."
+        default=8000,
+        ge=1000,
+        description="A called tool's result; a larger one is kept, summed up and read in parts.",
     )
     listing: int = Field(
         default=4000,
@@ -63,18 +88,29 @@ class Budgets(Section):
 class ProfileBudgets(Section):
     """Budgets of one profile; what is not given is the gateway's."""
 
-    discovery: int | None = Field(default=None, ge=100, description="Answers of search, browse and describe.")
+    discovery: int | None = Field(
+        default=None, ge=100, description="Answers of search, browse and describe."
+    )
     result: int | None = Field(default=None, ge=1000, description="A called tool's result.")
-    listing: int | None = Field(default=None, ge=0, description="Definitions that an intent or query brings.")
+    listing: int | None = Field(
+        default=None, ge=0, description="Definitions that an intent or query brings."
+    )
 
 
 class Profile(Section):
-    """A named way in, at /mcp/p/{name} and `portico stdio --profile`; what is not given is the gateway's."""
+    """A named way in, at /mcp/p/{name} and `portico stdio --profile`; what is not given is the
+    gateway's."""
 
     exposure: Exposure | None = Field(default=None, description="What its clients see.")
-    intent: str | None = Field(default=None, description="What its clients want to do, for `semantic`.")
-    top_k: int | None = Field(default=None, ge=1, le=MAX_LISTED_TOOLS, description="How many tools that lists at most.")
-    servers: tuple[str, ...] = Field(default=("*",), description="Globs of the servers it contains.")
+    intent: str | None = Field(
+        default=None, description="What its clients want to do, for `semantic`."
+    )
+    top_k: int | None = Field(
+        default=None, ge=1, le=MAX_LISTED_TOOLS, description="How many tools that lists at most."
+    )
+    servers: tuple[str, ...] = Field(
+        default=("*",), description="Globs of the servers it contains."
+    )
     tools: tuple[str, ...] = Field(
         default=("*",), description="Globs of the tool addresses (`server.tool`) it contains."
     )
@@ -84,7 +120,8 @@ class Profile(Section):
         "whose tools it contains whole (`*`, `server.*`).",
     )
     prompts: tuple[str, ...] | None = Field(
-        default=None, description="Globs of the prompts (`server.name`) it contains. Not given: as `resources`."
+        default=None,
+        description="Globs of the prompts (`server.name`) it contains. Not given: as `resources`.",
     )
     budgets: ProfileBudgets = Field(default=ProfileBudgets(), description="Its token budgets.")
     metatools: dict[MetaTool, bool] = Field(default={}, description="Its meta-tool switches.")
@@ -119,10 +156,13 @@ def get_default_data_dir() -> Path:
 class Config(Section):
     """Everything."""
 
-    servers: dict[str, BackendConfig] = Field(default={}, description="The servers behind the gateway, by name.")
+    servers: dict[str, BackendConfig] = Field(
+        default={}, description="The servers behind the gateway, by name."
+    )
     gateway: GatewayConfig = Field(default=GatewayConfig(), description="The HTTP door.")
     intent: str | None = Field(
-        default=None, description="`semantic`: what clients want to do, in plain words; the tools for it are listed."
+        default=None,
+        description="`semantic`: what clients want to do, in plain words; the tools for it are listed.",
     )
     exposure: Exposure = Field(
         default="meta",
@@ -146,17 +186,23 @@ class Config(Section):
     profiles: dict[str, Profile] = Field(default={}, description="Named ways in, by name.")
     budgets: Budgets = Field(default=Budgets(), description="Token budgets of answers.")
     limits: LimitsConfig = Field(default=LimitsConfig(), description="What nobody may exceed.")
-    learning: LearningConfig = Field(default=LearningConfig(), description="What search learns from use.")
+    learning: LearningConfig = Field(
+        default=LearningConfig(), description="What search learns from use."
+    )
     pins: tuple[str, ...] = Field(
-        default=(), description="Addresses (`server.tool`) of tools that head the hot list, whatever their use."
+        default=(),
+        description="Addresses (`server.tool`) of tools that head the hot list, whatever their use.",
     )
     results: ResultsConfig = Field(default=ResultsConfig(), description="Large results.")
     code: CodeConfig = Field(default=CodeConfig(), description="Scripts.")
     workflow: WorkflowConfig = Field(default=WorkflowConfig(), description="Workflows.")
     usage: UsageConfig = Field(default=UsageConfig(), description="The record of calls.")
-    audit: AuditConfig = Field(default=AuditConfig(), description="The log of who called what, and how it ended.")
+    audit: AuditConfig = Field(
+        default=AuditConfig(), description="The log of who called what, and how it ended."
+    )
     watch: bool = Field(
-        default=True, description="Take a changed configuration while running: only the servers that changed restart."
+        default=True,
+        description="Take a changed configuration while running: only the servers that changed restart.",
     )
     database_url: SecretStr | None = Field(
         default=None,
@@ -169,32 +215,44 @@ class Config(Section):
         "wins over it. `portico adopt` keeps secrets there.",
     )
     data_dir: Path = Field(
-        default_factory=get_default_data_dir, description="Folder for what Portico remembers of its servers."
+        default_factory=get_default_data_dir,
+        description="Folder for what Portico remembers of its servers.",
     )
-    log_level: LogLevel = Field(default="warning", description="Least serious messages that are logged (to stderr).")
+    log_level: LogLevel = Field(
+        default="warning", description="Least serious messages that are logged (to stderr)."
+    )
     log_format: Literal["text", "json"] = Field(
         default="text", description="How log lines look: for people, or an object of JSON a line."
     )
-    written: dict[str, str] = Field(default={}, **mark_internal("As in a server, for keys outside servers."))
+    written: dict[str, str] = Field(
+        default={}, **mark_internal("As in a server, for keys outside servers.")
+    )
 
     @field_validator("log_level", mode="before")
     @classmethod
     def _lower_log_level(cls, value: Any) -> Any:
-        return {"warn": "warning"}.get(value.lower(), value.lower()) if isinstance(value, str) else value
+        if isinstance(value, str):
+            return {"warn": "warning"}.get(value.lower(), value.lower())
+        return value
 
     @field_validator("profiles")
     @classmethod
     def _check_profile_names(cls, value: dict[str, Profile]) -> dict[str, Profile]:
         for name in value:
             if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-                raise ValueError(f"{name!r} cannot be part of a URL: use 1 to 64 of A-Z a-z 0-9 _ -")
+                raise ValueError(
+                    f"{name!r} cannot be part of a URL: use 1 to 64 of A-Z a-z 0-9 _ -"
+                )
         return value
 
     @field_validator("servers")
     @classmethod
     def _check_server_names(cls, value: dict[str, BackendConfig]) -> dict[str, BackendConfig]:
         for name in value:
-            if not re.fullmatch(f"[A-Za-z0-9_-]{{1,{MAX_SERVER_NAME_LENGTH}}}", name) or name.lower() in RESERVED_NAMES:
+            if (
+                not re.fullmatch(f"[A-Za-z0-9_-]{{1,{MAX_SERVER_NAME_LENGTH}}}", name)
+                or name.lower() in RESERVED_NAMES
+            ):
                 raise ValueError(
                     f"{name!r} is no server name: use up to {MAX_SERVER_NAME_LENGTH} of A-Z a-z 0-9 _ -, not portico"
                 )
@@ -209,7 +267,9 @@ class Config(Section):
 
     @field_validator("profiles")
     @classmethod
-    def _check_profile_intents(cls, value: dict[str, Profile], info: ValidationInfo) -> dict[str, Profile]:
+    def _check_profile_intents(
+        cls, value: dict[str, Profile], info: ValidationInfo
+    ) -> dict[str, Profile]:
         for name, profile in value.items():
             intent = profile.intent or info.data.get("intent") or ""
             if profile.exposure == "semantic" and not intent.strip():
@@ -224,7 +284,10 @@ class Config(Section):
                 nearest=tuple(self.profiles),
                 advice=f"Profiles: {', '.join(self.profiles) or 'none is configured'}.",
             )
-        own = self.profiles[profile] if profile is not None else Profile()
+        if profile is not None:
+            own = self.profiles[profile]
+        else:
+            own = Profile()
         switches: dict[str, bool] = {**self.metatools, **own.metatools}
         return ResolvedProfile(
             profile,
@@ -236,7 +299,9 @@ class Config(Section):
             frozenset(
                 name
                 for name in META_TOOLS
-                if switches.get(name, switches.get("call_tool", True) or name in _META_TOOLS_WITHOUT_CALLS)
+                if switches.get(
+                    name, switches.get("call_tool", True) or name in _META_TOOLS_WITHOUT_CALLS
+                )
             ),
             (own.intent or self.intent or "").strip(),
             own.top_k or self.top_k,

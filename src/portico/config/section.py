@@ -6,9 +6,12 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """A part of the tree: frozen, closed, and silent about the values it refuses (they may be secrets)."""
+    """A part of the tree: frozen, closed, and silent about the values it refuses (they may be
+    secrets)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False
+    )
 
 
 def mark_internal(description: str) -> dict[str, Any]:

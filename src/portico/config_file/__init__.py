@@ -1,8 +1,10 @@
-"""Config files: everything that turns a file, the environment and flags into a `Config`, and a `Config` into safe text.
+"""Config files: everything that turns a file, the environment and flags into a `Config`, and a
+`Config` into safe text.
 
 `load` is the way in. file_permissions (who could have written a file) · reading, toml_reading (bytes → nodes with
-lines) → clients (their keys → ours) → gathering (placeholders filled in from the environment and env_file, plain values
-in a draft) → loading (precedence, sources) → wording (errors in our words). `masked` shows the result.
+lines) → clients (their keys → ours) → gathering (placeholders filled in from the environment and
+env_file, plain values in a draft) → loading (precedence, sources) → wording (errors in our words).
+`masked` shows the result.
 """
 
 from typing import Any
@@ -30,6 +32,8 @@ __all__ = [
 
 def mask_config(config: Config) -> dict[str, Any]:
     """The effective configuration as plain JSON values, every key, with nothing secret in it."""
-    from portico.config_file.mask import mask_config as mask  # its patterns cost start-up, and only `config` shows them
+    from portico.config_file.mask import (
+        mask_config as mask,  # its patterns cost start-up, and only `config` shows them
+    )
 
     return mask(config)

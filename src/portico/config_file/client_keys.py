@@ -1,15 +1,17 @@
 """What clients call things, as data: their keys beside ours, and the keys that are theirs alone.
 
-Read off the documentation and source of Claude Desktop and Code, VS Code, Copilot, Cursor, Windsurf, Cline, Roo, Gemini
-CLI, Codex, Zed, opencode, Continue, Goose, Kiro and LibreChat.
+Read off the documentation and source of Claude Desktop and Code, VS Code, Copilot, Cursor,
+Windsurf, Cline, Roo, Gemini CLI, Codex, Zed, opencode, Continue, Goose, Kiro and LibreChat.
 """
 
 from collections.abc import Mapping
 
 SERVER_MAPS = ("servers", "mcpServers", "mcp_servers", "context_servers", "mcp")
-"""Ours and VS Code's; nearly everybody's; Codex's; Zed's; opencode's, and VS Code's user settings (`mcp.servers`)."""
+"""Ours and VS Code's; nearly everybody's; Codex's; Zed's; opencode's, and VS Code's user settings
+(`mcp.servers`)."""
 CLIENT_ONLY_MAPS = frozenset({"context_servers", "mcp"})
-"""A file with one of these is no file of ours, even where a key beside it has a name of ours (Zed's `profiles`)."""
+"""A file with one of these is no file of ours, even where a key beside it has a name of ours (Zed's
+`profiles`)."""
 COMMENT_PREFIXES = ("x-", "$", "_", "//")
 """How keys begin that say nothing: extensions, `$schema`, `_comment`, `//`."""
 
@@ -41,7 +43,8 @@ TIMEOUT_KEYS: Mapping[str, tuple[str, float | None]] = {
     "initTimeout": ("start_s", 0.001),
     "connectionTimeout": ("start_s", 0.001),
 }
-"""Key → our timeout and its unit in seconds. Clients disagree on `timeout`: from 1000 on it is milliseconds."""
+"""Key → our timeout and its unit in seconds. Clients disagree on `timeout`: from 1000 on it is
+milliseconds."""
 MILLISECONDS_FROM = 1000
 
 UNSUPPORTED_KEYS: Mapping[str, str] = {

@@ -1,8 +1,9 @@
-"""What clients write → our own keys. A client's file loads as it is; what only its client uses is left out, and told.
+"""What clients write → our own keys. A client's file loads as it is; what only its client uses is
+left out, and told.
 
-Works on nodes, so that every line stays known, and before expansion, so that what is left out needs no variables.
-Clients differ in four ways: where in the file the servers are, what a key is called, what a value looks like, and what
-else they keep there.
+Works on nodes, so that every line stays known, and before expansion, so that what is left out needs
+no variables. Clients differ in four ways: where in the file the servers are, what a key is called,
+what a value looks like, and what else they keep there.
 """
 
 import re
@@ -55,7 +56,9 @@ def translate(root: ConfigNode, file: str) -> TranslatedFile:
     done = TranslatedFile()
     entries = root.entries
     if entries is None:
-        done.errors.append(ConfigFinding(file, root.line, "", "expected keys and values", "Begin with `servers:`."))
+        done.errors.append(
+            ConfigFinding(file, root.line, "", "expected keys and values", "Begin with `servers:`.")
+        )
         return done
     name = PurePath(file).name
     maps = {key: entries[key] for key in SERVER_MAPS if key in entries}
@@ -65,15 +68,28 @@ def translate(root: ConfigNode, file: str) -> TranslatedFile:
         and name.endswith((".json", ".jsonc"))
         and is_bare_server_map(entries)
     ):
-        maps, entries = {"": root}, {}
-    done.is_own = name.split(".")[0] == "portico" or not is_client_file(name, set(entries), set(maps))
-    others = [key for key in entries if key not in maps and not key.startswith(COMMENT_PREFIXES) and key != "inputs"]
+        maps = {"": root}
+        entries = {}
+    done.is_own = name.split(".")[0] == "portico" or not is_client_file(
+        name, set(entries), set(maps)
+    )
+    others = [
+        key
+        for key in entries
+        if key not in maps and not key.startswith(COMMENT_PREFIXES) and key != "inputs"
+    ]
     if done.is_own:
-        done.settings = {key: entries[key] for key in others if key in OWN_ROOT_KEYS or key not in Config.model_fields}
+        done.settings = {
+            key: entries[key]
+            for key in others
+            if key in OWN_ROOT_KEYS or key not in Config.model_fields
+        }
     elif others:
         shown = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
         done.warnings.append(
-            ConfigFinding(file, entries[others[0]].line, "", f"left out, a client's own settings: {shown}")
+            ConfigFinding(
+                file, entries[others[0]].line, "", f"left out, a client's own settings: {shown}"
+            )
         )
     for key, node in maps.items():
         translate_servers(done, file, key, node)
@@ -81,7 +97,8 @@ def translate(root: ConfigNode, file: str) -> TranslatedFile:
 
 
 def is_client_file(name: str, keys: set[str], maps: set[str]) -> bool:
-    """Whether a file was written for a client: no key of ours beside the servers, and something of a client's."""
+    """Whether a file was written for a client: no key of ours beside the servers, and something of
+    a client's."""
     if CLIENT_ONLY_MAPS & maps or (name.endswith(".toml") and "mcp_servers" in maps):
         return True  # Codex has `profiles` of its own
     return not (OWN_ROOT_KEYS & keys) and bool(
@@ -92,7 +109,8 @@ def is_client_file(name: str, keys: set[str], maps: set[str]) -> bool:
 def is_bare_server_map(entries: Mapping[str, ConfigNode]) -> bool:
     """Whether a file is nothing but entries (a Claude Code plugin's .mcp.json)."""
     return bool(entries) and all(
-        node.entries is not None and any(key in node.entries for key in TARGETS) for node in entries.values()
+        node.entries is not None and any(key in node.entries for key in TARGETS)
+        for node in entries.values()
     )
 
 
@@ -122,18 +140,26 @@ def translate_servers(result: TranslatedFile, file: str, key: str, node: ConfigN
     elif node.value is None:
         return
     else:
-        result.errors.append(ConfigFinding(file, node.line, key, "expected a mapping of server names to entries"))
+        result.errors.append(
+            ConfigFinding(file, node.line, key, "expected a mapping of server names to entries")
+        )
         return
     for name, entry in named:
         label = f"{key}.{name}".lstrip(".")
         if entry.entries is None and name.startswith(COMMENT_PREFIXES):
             continue
         if entry.entries is None:
-            result.errors.append(ConfigFinding(file, entry.line, label, "expected keys like command or url"))
+            result.errors.append(
+                ConfigFinding(file, entry.line, label, "expected keys like command or url")
+            )
         elif not name:
-            result.errors.append(ConfigFinding(file, entry.line, key, "a server without a name", "Add `name` to it."))
+            result.errors.append(
+                ConfigFinding(file, entry.line, key, "a server without a name", "Add `name` to it.")
+            )
         elif not result.is_own and is_portico_entry(name, entry.entries):
-            result.warnings.append(ConfigFinding(file, entry.line, label, "left out: it is Portico itself"))
+            result.warnings.append(
+                ConfigFinding(file, entry.line, label, "left out: it is Portico itself")
+            )
         else:
             translator = EntryTranslator(result, file, f"servers.{name}", entry)
             translator.translate()
@@ -144,20 +170,36 @@ def translate_servers(result: TranslatedFile, file: str, key: str, node: ConfigN
 
 def get_item_name(item: ConfigNode) -> str:
     node = (item.entries or {}).get("name")
-    return node.value if node is not None and isinstance(node.value, str) else ""
+    if node is not None and isinstance(node.value, str):
+        return node.value
+    return ""
 
 
 def is_portico_entry(name: str, entry: Mapping[str, ConfigNode]) -> bool:
-    """Whether an entry would start the gateway inside itself, as it does once a client has been told of Portico."""
-    command, args = entry.get("command"), entry.get("args")
-    words = [command.text] if command is not None else []
+    """Whether an entry would start the gateway inside itself, as it does once a client has been
+    told of Portico."""
+    command = entry.get("command")
+    args = entry.get("args")
+    if command is not None:
+        words = [command.text]
+    else:
+        words = []
     words += [item.text for item in (args.items if args is not None else None) or []]
-    program = PurePath(words[0].replace("\\", "/")).name.lower().removesuffix(".exe") if words else ""
+    if words:
+        program = PurePath(words[0].replace("\\", "/")).name.lower().removesuffix(".exe")
+    else:
+        program = ""
     return (
         name.lower() in RESERVED_NAMES
         or program == "portico"
-        or (program in ("uvx", "uv", "pipx") and any(word.split("[")[0] == "portico-mcp" for word in words))
-        or (program.startswith("python") and words[1:3] in (["-m", "portico"], ["-m", "portico.cli"]))
+        or (
+            program in ("uvx", "uv", "pipx")
+            and any(word.split("[")[0] == "portico-mcp" for word in words)
+        )
+        or (
+            program.startswith("python")
+            and words[1:3] in (["-m", "portico"], ["-m", "portico.cli"])
+        )
     )
 
 
@@ -165,7 +207,9 @@ class EntryTranslator:
     """The translation of one server's entry."""
 
     def __init__(self, result: TranslatedFile, file: str, label: str, entry: ConfigNode) -> None:
-        self.result, self.file, self.label = result, file, label
+        self.result = result
+        self.file = file
+        self.label = label
         self.client_entries = dict(entry.entries or {})
         self.own_entries: dict[str, ConfigNode] = {}
         self.line = entry.line
@@ -189,7 +233,11 @@ class EntryTranslator:
             self.warn(node.line, f"{self.label}.url", "left out, httpUrl is used")
         elif key == "tools" and node.items is not None:
             self.add_rule("allow", node)
-        elif key == "tools" and not self.result.is_own and not TOOL_RULE_KEYS & set(node.entries or {}):
+        elif (
+            key == "tools"
+            and not self.result.is_own
+            and not TOOL_RULE_KEYS & set(node.entries or {})
+        ):
             self.dropped_keys.append(key)  # Codex says there which tools need no asking
         elif key in ("env", "headers") or (special is None and key in SERVER_KEYS):
             self.set_key(key, node)
@@ -197,14 +245,17 @@ class EntryTranslator:
             special(self, key, node)
         elif key in BackendConfig.model_fields:
             self.result.errors.append(
-                ConfigFinding(self.file, node.line, f"{self.label}.{key}", "only Portico itself sets this")
+                ConfigFinding(
+                    self.file, node.line, f"{self.label}.{key}", "only Portico itself sets this"
+                )
             )
         elif key in UNSUPPORTED_KEYS:
             self.warn(node.line, f"{self.label}.{key}", UNSUPPORTED_KEYS[key])
         elif key in CLIENT_ONLY_KEYS or key.startswith(COMMENT_PREFIXES):
             self.dropped_keys.append(key)
         elif self.result.is_own or find_intended_name(key, SERVER_KEYS):
-            # Kept, so that it is refused with its nearest key: in a client's file too a misspelling is no client's key.
+            # Kept, so that it is refused with its nearest key: in a client's file too a misspelling
+            # is no client's key.
             self.set_key(key, node)
         else:
             self.dropped_keys.append(key)
@@ -216,7 +267,11 @@ class EntryTranslator:
         if key in self.own_entries and key in ("env", "headers") and node.entries is not None:
             node = ConfigNode({**(self.own_entries[key].entries or {}), **node.entries}, node.line)
         elif key in self.own_entries:
-            self.warn(node.line, f"{self.label}.{key}", f"said twice in this entry, line {node.line} is used")
+            self.warn(
+                node.line,
+                f"{self.label}.{key}",
+                f"said twice in this entry, line {node.line} is used",
+            )
         self.own_entries[key] = node
 
     def apply_rename(self, key: str, node: ConfigNode) -> None:
@@ -224,12 +279,16 @@ class EntryTranslator:
             self.own_entries.setdefault("type", ConfigNode("http", node.line, "http"))
         elif RENAMED_KEYS[key] == "title" and "title" in self.client_entries:
             return
-        elif RENAMED_KEYS[key] == "inherit_env" and any(isinstance(item.value, dict) for item in node.items or []):
+        elif RENAMED_KEYS[key] == "inherit_env" and any(
+            isinstance(item.value, dict) for item in node.items or []
+        ):
             return self.dropped_keys.append(key)
         self.set_key(RENAMED_KEYS[key], node)
 
     def add_rule(self, rule: str, node: ConfigNode) -> None:
-        rules = dict((self.own_entries["tools"].entries if "tools" in self.own_entries else None) or {})
+        rules = dict(
+            (self.own_entries["tools"].entries if "tools" in self.own_entries else None) or {}
+        )
         self.own_entries["tools"] = ConfigNode({**rules, rule: node}, node.line)
 
     def add_allow_rule(self, key: str, node: ConfigNode) -> None:
@@ -249,13 +308,17 @@ class EntryTranslator:
         target, unit = TIMEOUT_KEYS[key]
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             value = value * (unit or (0.001 if value >= MILLISECONDS_FROM else 1))
-        known = dict((self.own_entries["timeouts"].entries if "timeouts" in self.own_entries else None) or {})
+        known = dict(
+            (self.own_entries["timeouts"].entries if "timeouts" in self.own_entries else None) or {}
+        )
         known.setdefault(target, ConfigNode(value, node.line, str(value)))
         self.own_entries["timeouts"] = ConfigNode(known, node.line)
 
     def set_bearer_header(self, key: str, node: ConfigNode) -> None:
         text = f"Bearer ${{{node.text}}}"
-        self.set_key("headers", ConfigNode({"Authorization": ConfigNode(text, node.line, text)}, node.line))
+        self.set_key(
+            "headers", ConfigNode({"Authorization": ConfigNode(text, node.line, text)}, node.line)
+        )
 
     def set_headers_from_variables(self, key: str, node: ConfigNode) -> None:
         entries = {
@@ -272,7 +335,10 @@ class EntryTranslator:
     def check_kind(self) -> None:
         node = self.own_entries.get("type")
         given = [key for key in TARGETS if key in self.own_entries]
-        kind = parse_kind(node.value) if node is not None else None
+        if node is not None:
+            kind = parse_kind(node.value)
+        else:
+            kind = None
         if self.result.is_own:
             return
         if node is not None and kind is None:
@@ -282,10 +348,17 @@ class EntryTranslator:
             self.problem = self.problem or "its entry has neither command nor url"
         if len(given) > 1:
             # Clients take what fits the type, else the address.
-            keep = next((key for key in given if kind in TARGETS[key]), "url" if "url" in given else given[0])
+            keep = next(
+                (key for key in given if kind in TARGETS[key]),
+                "url" if "url" in given else given[0],
+            )
             for key in given:
                 if key != keep:
-                    self.warn(self.own_entries.pop(key).line, f"{self.label}.{key}", f"left out, {keep} is used")
+                    self.warn(
+                        self.own_entries.pop(key).line,
+                        f"{self.label}.{key}",
+                        f"left out, {keep} is used",
+                    )
 
     def normalize_command(self) -> None:
         node = self.own_entries.get("command")

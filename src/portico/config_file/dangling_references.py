@@ -9,8 +9,11 @@ from portico.config_file.findings import ConfigFinding
 from portico.config_file.names import find_nearest
 
 
-def find_dangling_references(config: Config, origins: Mapping[KeyPath, ConfigSource]) -> list[ConfigFinding]:
-    """A warning for each name of a server that no server has; none where the servers are not in the configuration."""
+def find_dangling_references(
+    config: Config, origins: Mapping[KeyPath, ConfigSource]
+) -> list[ConfigFinding]:
+    """A warning for each name of a server that no server has; none where the servers are not in the
+    configuration."""
     if not config.servers:
         return []
     findings: list[ConfigFinding] = []
@@ -18,10 +21,17 @@ def find_dangling_references(config: Config, origins: Mapping[KeyPath, ConfigSou
         if not any(fnmatchcase(server, name) for server in config.servers):
             source = find_source(origins, where)
             near = find_nearest(name, config.servers)
-            advice = f"Did you mean {near[0]}?" if near else f"Servers: {', '.join(list(config.servers)[:8])}."
+            if near:
+                advice = f"Did you mean {near[0]}?"
+            else:
+                advice = f"Servers: {', '.join(list(config.servers)[:8])}."
             findings.append(
                 ConfigFinding(
-                    source.name or source.kind, source.line, join_key_path(where), f"{name!r} matches no server", advice
+                    source.name or source.kind,
+                    source.line,
+                    join_key_path(where),
+                    f"{name!r} matches no server",
+                    advice,
                 )
             )
     return findings

@@ -1,4 +1,5 @@
-"""What has been gathered on the way to a `Config`: plain values, and for each the source it came from."""
+"""What has been gathered on the way to a `Config`: plain values, and for each the source it came
+from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,9 @@ class ConfigSource:
     line: int = 0
 
     def __str__(self) -> str:
-        return f"{self.name}:{self.line}" if self.line else f"{self.kind} {self.name}".rstrip()
+        if self.line:
+            return f"{self.name}:{self.line}"
+        return f"{self.kind} {self.name}".rstrip()
 
 
 @dataclass(slots=True)

@@ -1,4 +1,5 @@
-"""One file → plain values in the draft: placeholders filled in, paths made whole, every value with its line."""
+"""One file → plain values in the draft: placeholders filled in, paths made whole, every value with
+its line."""
 
 import os
 from collections import ChainMap
@@ -18,23 +19,44 @@ from portico.config_file.tree_reader import ConfigNode, ConfigSyntaxError, decod
 from portico.errors import ConfigError
 
 TEXT_KEYS = frozenset(
-    {"args", "base_url", "command", "cwd", "description", "env", "env_file", "functions", "headers", "inherit_env"}
+    {
+        "args",
+        "base_url",
+        "command",
+        "cwd",
+        "description",
+        "env",
+        "env_file",
+        "functions",
+        "headers",
+        "inherit_env",
+    }
     | {"openapi", "query", "recorded", "recorded_slug", "roots", "tags", "title", "token", "url"}
 )
-"""Under these keys a scalar is text, as it was written: the variable DEBUG: no is "no", a token 0123 keeps its zero."""
+"""Under these keys a scalar is text, as it was written: the variable DEBUG: no is "no", a token
+0123 keeps its zero."""
 PATH_KEYS = ("cwd", "env_file", "recorded")
 
 
 def add_file(
-    draft: ConfigDraft, path: Path, environ: Mapping[str, str], cwd: Path, unwritten: UnwrittenFiles | None = None
+    draft: ConfigDraft,
+    path: Path,
+    environ: Mapping[str, str],
+    cwd: Path,
+    unwritten: UnwrittenFiles | None = None,
 ) -> None:
     """Gather what a file says, or will say; ConfigError where it cannot be read at all."""
     unwritten = unwritten or {}
-    shown = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+    if path.is_relative_to(cwd):
+        shown = str(path.relative_to(cwd))
+    else:
+        shown = str(path)
     try:
         data = read_content(path, unwritten)
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", advice=advise_unreadable(path), file=shown) from None
+        raise ConfigError(
+            f"cannot be read: {error.strerror}", advice=advise_unreadable(path), file=shown
+        ) from None
     except WritableByOthers as error:
         raise ConfigError(error.message, advice=error.advice, file=shown) from None
     draft.files.append(path)
@@ -48,18 +70,27 @@ def add_file(
     draft.errors += told.errors
     draft.warnings += told.warnings
     places = PlaceholderFolders(find_workspace(path, cwd), cwd, Path.home())
-    base = places.workspace if path.parent.name.startswith(".") else path.parent
-    environ = merge_env_file_from_config(draft, told.settings.get("env_file"), shown, environ, places, base, unwritten)
+    if path.parent.name.startswith("."):
+        base = places.workspace
+    else:
+        base = path.parent
+    environ = merge_env_file_from_config(
+        draft, told.settings.get("env_file"), shown, environ, places, base, unwritten
+    )
     for key, node in told.settings.items():
         if node.value is not None:
-            add_setting(ValueResolver(draft, shown, (), environ, places, base, is_own_file=True), key, node)
+            add_setting(
+                ValueResolver(draft, shown, (), environ, places, base, is_own_file=True), key, node
+            )
     servers = draft.values.setdefault("servers", {})
     earlier = dict(draft.names)
     for position, (written_name, entry) in enumerate(told.servers):
         name = claim_server_name(draft, written_name, entry.line, shown, earlier)
         if name is None:
             continue
-        values = ValueResolver(draft, shown, ("servers", name), environ, places, base, is_own_file=told.is_own)
+        values = ValueResolver(
+            draft, shown, ("servers", name), environ, places, base, is_own_file=told.is_own
+        )
         servers[name] = values.resolve_server(entry, told.problems.get(position, ""))
         if name != written_name:
             servers[name].setdefault("title", written_name)
@@ -69,7 +100,12 @@ def add_setting(values: "ValueResolver", key: str, node: ConfigNode) -> None:
     draft = values.draft
     value = values.resolve_node(node, (key,))
     draft.errors += [
-        ConfigFinding(values.display_path, find_source(draft.origins, where).line, join_key_path(where), reason)
+        ConfigFinding(
+            values.display_path,
+            find_source(draft.origins, where).line,
+            join_key_path(where),
+            reason,
+        )
         for where, reason in values.problems
     ]
     if key in ("data_dir", "env_file") and isinstance(value, str):
@@ -82,24 +118,38 @@ def add_setting(values: "ValueResolver", key: str, node: ConfigNode) -> None:
     if key == "profiles" and isinstance(value, dict):
         value = {name: {} if profile is None else profile for name, profile in value.items()}
     known = draft.values.get(key)
-    draft.values[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
+    draft.values[key] = (
+        {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
+    )
     draft.values["written"] = {**draft.values.get("written", {}), **values.written}
 
 
 def claim_server_name(
-    draft: ConfigDraft, written_name: str, line: int, display_path: str, earlier_names: Mapping[str, str]
+    draft: ConfigDraft,
+    written_name: str,
+    line: int,
+    display_path: str,
+    earlier_names: Mapping[str, str],
 ) -> str | None:
     """The key a server gets; None, with an error, where it cannot have one."""
     name = to_server_key(written_name)
     key = f"servers.{written_name}"
     if name.lower() in RESERVED_NAMES:
         draft.errors.append(
-            ConfigFinding(display_path, line, key, "this name is Portico's own", "Give the server another name.")
+            ConfigFinding(
+                display_path,
+                line,
+                key,
+                "this name is Portico's own",
+                "Give the server another name.",
+            )
         )
         return None
     if name in earlier_names and name in draft.names:
         draft.warnings.append(
-            ConfigFinding(display_path, line, key, f"replaces the {earlier_names[name]!r} of an earlier file")
+            ConfigFinding(
+                display_path, line, key, f"replaces the {earlier_names[name]!r} of an earlier file"
+            )
         )
         draft.forget(("servers", name))
         del draft.names[name]
@@ -125,8 +175,13 @@ class ValueResolver:
         *,
         is_own_file: bool,
     ) -> None:
-        self.draft, self.display_path, self.key_path, self.is_own_file = draft, display_path, key_path, is_own_file
-        self.environ, self.folders, self.base = environ, folders, base
+        self.draft = draft
+        self.display_path = display_path
+        self.key_path = key_path
+        self.is_own_file = is_own_file
+        self.environ = environ
+        self.folders = folders
+        self.base = base
         self.outside_env = environ
         self.written: dict[str, str] = {}
         self.problems: list[tuple[KeyPath, str]] = []
@@ -141,14 +196,20 @@ class ValueResolver:
             }
         if node.items is not None:
             return [
-                self.resolve_node(child, (*key_path, index), as_text=as_text) for index, child in enumerate(node.items)
+                self.resolve_node(child, (*key_path, index), as_text=as_text)
+                for index, child in enumerate(node.items)
             ]
-        if node.value is None and not (as_text and node.text == "~" and isinstance(key_path[-1], int)):
+        if node.value is None and not (
+            as_text and node.text == "~" and isinstance(key_path[-1], int)
+        ):
             return None
         if not (as_text or isinstance(node.value, str)):
             return node.value
         bare = not self.is_own_file and key_path[2:3] in (("env",), ("headers",))
-        environ = self.environ if key_path[2:3] == ("env",) else self.outside_env
+        if key_path[2:3] == ("env",):
+            environ = self.environ
+        else:
+            environ = self.outside_env
         done = expand(node.text, environ, self.folders, bare=bare)
         if done.has_variables:
             self.draft.expanded.add(key_path)
@@ -170,8 +231,11 @@ class ValueResolver:
         self.draft.origins[self.key_path] = ConfigSource("file", self.display_path, entry.line)
         env = (entry.entries or {}).get("env")
         if not self.is_own_file and env is not None and env.entries:
-            # What its client leaves as it is, the server fills in from the variable it is given (mcp-remote's headers).
-            given = {name: f"${{{name}}}" for name, node in env.entries.items() if "${" not in node.text}
+            # What its client leaves as it is, the server fills in from the variable it is given
+            # (mcp-remote's headers).
+            given = {
+                name: f"${{{name}}}" for name, node in env.entries.items() if "${" not in node.text
+            }
             self.outside_env = ChainMap(dict(self.environ), given)
         values: dict[str, Any] = {
             key: self.resolve_node(node, (*self.key_path, key), as_text=key in TEXT_KEYS)
@@ -196,7 +260,9 @@ class ValueResolver:
             if values.get("disabled") is not True:
                 message = f"cannot be used: {values['problem']}"
                 self.draft.warnings.append(
-                    ConfigFinding(self.display_path, entry.line, join_key_path(self.key_path), message)
+                    ConfigFinding(
+                        self.display_path, entry.line, join_key_path(self.key_path), message
+                    )
                 )
         if self.written:
             values["written"] = self.written
@@ -213,15 +279,26 @@ class ValueResolver:
         except WritableByOthers as error:
             source = find_source(self.draft.origins, where)
             self.draft.errors.append(
-                ConfigFinding(self.display_path, source.line, join_key_path(where), error.message, error.advice)
+                ConfigFinding(
+                    self.display_path,
+                    source.line,
+                    join_key_path(where),
+                    error.message,
+                    error.advice,
+                )
             )
             return
         except (OSError, ConfigSyntaxError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error.message
+            if isinstance(error, OSError):
+                reason = error.strerror
+            else:
+                reason = error.message
             self.problems.append((where, f"{shown} cannot be read ({reason})"))
             return
         self.draft.files.append(Path(path))
-        self.draft.warnings += [ConfigFinding(shown, line, "", "left out, not KEY=VALUE") for line in odd]
+        self.draft.warnings += [
+            ConfigFinding(shown, line, "", "left out, not KEY=VALUE") for line in odd
+        ]
         env = values.get("env", {})
         if isinstance(env, dict):
             values["env"] = {**found, **env}
@@ -233,7 +310,10 @@ def pass_through(values: dict[str, Any]) -> None:
         if key in values and values[key] is None:
             del values[key]
     env = values.get("env")
-    ours = [name for name, value in env.items() if value is None] if isinstance(env, dict) else []
+    if isinstance(env, dict):
+        ours = [name for name, value in env.items() if value is None]
+    else:
+        ours = []
     if ours:
         values["env"] = {name: value for name, value in values["env"].items() if value is not None}
         known = values.get("inherit_env", [])
@@ -241,14 +321,20 @@ def pass_through(values: dict[str, Any]) -> None:
 
 
 def resolve_path(text: str, base: Path) -> str:
-    """A path as the file means it: ~ is home, relative is from the file. One with a placeholder left stays as it is."""
-    return text if "${" in text else str(base / Path(text).expanduser())
+    """A path as the file means it: ~ is home, relative is from the file. One with a placeholder
+    left stays as it is."""
+    if "${" in text:
+        return text
+    return str(base / Path(text).expanduser())
 
 
 def find_workspace(path: Path, cwd: Path) -> Path:
-    """The project of a file: the folder around .vscode or .cursor unless that is the home, else where we are."""
+    """The project of a file: the folder around .vscode or .cursor unless that is the home, else
+    where we are."""
     project = path.parent.parent
-    return project if path.parent.name.startswith(".") and project != Path.home() else cwd
+    if path.parent.name.startswith(".") and project != Path.home():
+        return project
+    return cwd
 
 
 def advise_unreadable(path: Path) -> str:
@@ -256,5 +342,9 @@ def advise_unreadable(path: Path) -> str:
         return "Name a file, not a folder."
     if not path.parent.is_dir():
         return f"There is no folder {path.parent}."
-    near = find_intended_name(path.name, [other.name for other in path.parent.iterdir() if other.is_file()])
-    return f"Did you mean {path.with_name(near)}?" if near else "Check the path, or leave it out for the usual places."
+    near = find_intended_name(
+        path.name, [other.name for other in path.parent.iterdir() if other.is_file()]
+    )
+    if near:
+        return f"Did you mean {path.with_name(near)}?"
+    return "Check the path, or leave it out for the usual places."

@@ -1,6 +1,7 @@
 """The file that `${VAR}` is filled in from beside the environment, which wins over it.
 
-One that cannot be read costs the servers that need it, and no other: it is told, and they say what they lack.
+One that cannot be read costs the servers that need it, and no other: it is told, and they say what
+they lack.
 """
 
 import errno
@@ -14,14 +15,16 @@ from portico.config_file.placeholders import PlaceholderFolders, expand, parse_e
 from portico.config_file.tree_reader import ConfigNode, ConfigSyntaxError, decode_text
 
 MAX_FILE_BYTES = 64 * 2**20
-"""Bytes: a project may name a device that never ends. A pipe is good: secrets often come through one."""
+"""Bytes: a project may name a device that never ends. A pipe is good: secrets often come through
+one."""
 ENV_FILE_VARIABLE = "PORTICO_ENV_FILE"
 UnwrittenFiles = Mapping[Path, bytes]
 """What files will hold that are not written yet."""
 
 
 def read_content(path: Path, unwritten: UnwrittenFiles) -> bytes:
-    """The bytes of a file, as it is or will be; WritableByOthers where somebody else could have written it."""
+    """The bytes of a file, as it is or will be; WritableByOthers where somebody else could have
+    written it."""
     if path in unwritten:
         return unwritten[path]
     with path.open("rb") as file:
@@ -40,7 +43,11 @@ def merge_env_file_from_environ(
     if not named:
         return environ
     return _merge_env_file(
-        draft, cwd / Path(named).expanduser(), environ, ConfigFinding(ENV_FILE_VARIABLE, 0, "", ""), unwritten
+        draft,
+        cwd / Path(named).expanduser(),
+        environ,
+        ConfigFinding(ENV_FILE_VARIABLE, 0, "", ""),
+        unwritten,
     )
 
 
@@ -53,33 +60,55 @@ def merge_env_file_from_config(
     base: Path,
     unwritten: UnwrittenFiles,
 ) -> Mapping[str, str]:
-    """The environment with the file that a configuration's own key names, unless the environment names one."""
-    if node is None or not isinstance(node.value, str) or environ.get(ENV_FILE_VARIABLE, "").strip():
+    """The environment with the file that a configuration's own key names, unless the environment
+    names one."""
+    if (
+        node is None
+        or not isinstance(node.value, str)
+        or environ.get(ENV_FILE_VARIABLE, "").strip()
+    ):
         return environ
     path = expand(node.text, environ, folders)
     if path.problems:
         return environ  # told with the key itself
     full = base / Path(path.text).expanduser()
-    return _merge_env_file(draft, full, environ, ConfigFinding(display_path, node.line, "env_file", ""), unwritten)
+    return _merge_env_file(
+        draft, full, environ, ConfigFinding(display_path, node.line, "env_file", ""), unwritten
+    )
 
 
 def _merge_env_file(
-    draft: ConfigDraft, path: Path, environ: Mapping[str, str], reference: ConfigFinding, unwritten: UnwrittenFiles
+    draft: ConfigDraft,
+    path: Path,
+    environ: Mapping[str, str],
+    reference: ConfigFinding,
+    unwritten: UnwrittenFiles,
 ) -> Mapping[str, str]:
     try:
         values, odd = parse_env_file(decode_text(read_content(path, unwritten)))
     except WritableByOthers as error:
         draft.files.append(path)
-        draft.errors.append(ConfigFinding(reference.file, reference.line, reference.key, error.message, error.advice))
+        draft.errors.append(
+            ConfigFinding(
+                reference.file, reference.line, reference.key, error.message, error.advice
+            )
+        )
         return environ
     except (OSError, ConfigSyntaxError) as error:
-        reason = (error.strerror or type(error).__name__) if isinstance(error, OSError) else error.message
+        if isinstance(error, OSError):
+            reason = error.strerror or type(error).__name__
+        else:
+            reason = error.message
         message = f"{path} cannot be read ({reason}): its variables are missing"
-        draft.warnings.append(ConfigFinding(reference.file, reference.line, reference.key, message, _advise(error)))
+        draft.warnings.append(
+            ConfigFinding(reference.file, reference.line, reference.key, message, _advise(error))
+        )
         return environ
     draft.files.append(path)
     draft.env_file_variables.update(values)
-    draft.warnings += [ConfigFinding(str(path), line, "", "left out, not KEY=VALUE") for line in odd]
+    draft.warnings += [
+        ConfigFinding(str(path), line, "", "left out, not KEY=VALUE") for line in odd
+    ]
     return {**values, **environ}
 
 

@@ -1,8 +1,10 @@
-"""Decide whether anybody but this user and root could have written a file. POSIX only; Windows is not checked.
+"""Decide whether anybody but this user and root could have written a file. POSIX only; Windows is
+not checked.
 
-As sshd's StrictModes: the file and every folder and link on the way to it belong to this user or to root, and nobody
-else may write there. Three exceptions: a folder like /tmp, whose sticky bit keeps others from replacing what is in it;
-a group that this user is alone in (files made under umask 002); and a file system that is mounted read-only.
+As sshd's StrictModes: the file and every folder and link on the way to it belong to this user or to
+root, and nobody else may write there. Three exceptions: a folder like /tmp, whose sticky bit keeps
+others from replacing what is in it; a group that this user is alone in (files made under umask
+002); and a file system that is mounted read-only.
 """
 
 import errno
@@ -12,10 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SKIP_CHECK_VARIABLE = "PORTICO_ALLOW_WRITABLE_CONFIG"
-"""Variable that switches the check off when it is 1: file systems without owners and modes show 0777 for every file."""
+"""Variable that switches the check off when it is 1: file systems without owners and modes show
+0777 for every file."""
 _MAX_LINKS = 40
 _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/self/fd/")
-"""Open files by another name: whoever started this process chose them, and no folder leads there."""
+"""Open files by another name: whoever started this process chose them, and no folder leads there.
+"""
 
 
 class WritableByOthers(Exception):
@@ -23,11 +27,13 @@ class WritableByOthers(Exception):
 
     def __init__(self, message: str, advice: str) -> None:
         super().__init__(message)
-        self.message, self.advice = message, advice
+        self.message = message
+        self.advice = advice
 
 
 def check_file(path: Path, handle: int) -> None:
-    """Raise WritableByOthers unless the open file at `path` and the way to it are this user's or root's alone."""
+    """Raise WritableByOthers unless the open file at `path` and the way to it are this user's or
+    root's alone."""
     if _is_check_disabled():
         return
     status = os.fstat(handle)
@@ -40,7 +46,8 @@ def check_file(path: Path, handle: int) -> None:
 
 
 def check_path(path: Path) -> None:
-    """Raise WritableByOthers if others could put another file in the place of `path`, which need not exist."""
+    """Raise WritableByOthers if others could put another file in the place of `path`, which need
+    not exist."""
     if _is_check_disabled():
         return
     for step, status in _walk_path(Path.cwd() / path):
@@ -114,7 +121,8 @@ def _is_own_group(path: Path, group: int) -> bool:
         found = grp.getgrgid(group)
     except KeyError:
         return False
-    # A group need not list those whose first group it is, as `users` or `staff` is everybody's: its name has to tell.
+    # A group need not list those whose first group it is, as `users` or `staff` is everybody's: its
+    # name has to tell.
     named = group == 0 or (group == user.pw_gid and found.gr_name == user.pw_name)
     return named and set(found.gr_mem) <= {user.pw_name, "root"} and not _has_access_list(path)
 

@@ -1,4 +1,5 @@
-"""Every configurable key, read off the models: help, default, variable; and what a wrong key was meant to be."""
+"""Every configurable key, read off the models: help, default, variable; and what a wrong key was
+meant to be."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,11 +48,15 @@ def iter_keys(model: type[BaseModel] = Config, path: tuple[str, ...] = ()) -> It
         if inner is not None:
             yield from iter_keys(inner, (*here, "*") if named else here)
             continue
-        text = getattr(info.annotation, "__name__", "") if isinstance(info.annotation, type) else ""
-        text = text or str(info.annotation).replace("typing.", "").replace("pathlib._local.", "").replace(
-            "pathlib.", ""
-        )
-        # Servers and profiles are named by their writers, and switches are mappings: no variable reaches those.
+        if isinstance(info.annotation, type):
+            text = getattr(info.annotation, "__name__", "")
+        else:
+            text = ""
+        text = text or str(info.annotation).replace("typing.", "").replace(
+            "pathlib._local.", ""
+        ).replace("pathlib.", "")
+        # Servers and profiles are named by their writers, and switches are mappings: no variable
+        # reaches those.
         scalar = here[0] not in ("servers", "profiles") and "dict[" not in text
         yield ConfigKey(
             here,
@@ -95,11 +100,20 @@ def suggest_key(path: Sequence[str | int]) -> str:
     """Advice for a key that does not exist: the nearest ones, or the section it belongs to."""
     name = str(path[-1])
     section = find_section(path[:-1])
-    here = list_settable_keys(section) if section is not None else []
+    if section is not None:
+        here = list_settable_keys(section)
+    else:
+        here = []
     near = find_nearest(name, here)
-    elsewhere = [key.dotted_name for key in iter_keys() if key.path[-1] == name and "*" not in key.path]
+    elsewhere = [
+        key.dotted_name for key in iter_keys() if key.path[-1] == name and "*" not in key.path
+    ]
     if elsewhere and (not near or near[0] != name):
         return f"Did you mean {elsewhere[0]}?"
     if near:
-        return f"Did you mean {near[0]}?" + (f" Also near: {', '.join(near[1:])}." if near[1:] else "")
-    return f"Keys here: {', '.join(here)}." if here else ""
+        return f"Did you mean {near[0]}?" + (
+            f" Also near: {', '.join(near[1:])}." if near[1:] else ""
+        )
+    if here:
+        return f"Keys here: {', '.join(here)}."
+    return ""

@@ -1,6 +1,8 @@
-"""Files, environment and flags → one `Config`, with the source of every key. flag > environment > file > default.
+"""Files, environment and flags → one `Config`, with the source of every key. flag > environment >
+file > default.
 
-Everything that is wrong is reported together, each with its place. A server that lacks a variable is kept with its
+Everything that is wrong is reported together, each with its place. A server that lacks a variable
+is kept with its
 `problem`, and costs no other server anything.
 """
 
@@ -56,9 +58,15 @@ def load(
     `flags` maps dotted keys (`gateway.port`) to values, None meaning not given. Of several files a later one wins.
     `unwritten` is what files will hold, to try it before it is written.
     """
-    environ = os.environ if environ is None else environ
+    if environ is None:
+        environ = os.environ
+    else:
+        environ = environ
     cwd = cwd or Path.cwd()
-    chosen = [paths] if isinstance(paths, (str, Path)) else list(paths or find_files(environ, cwd))
+    if isinstance(paths, (str, Path)):
+        chosen = [paths]
+    else:
+        chosen = list(paths or find_files(environ, cwd))
     draft = ConfigDraft()
     filled = merge_env_file_from_environ(draft, environ, cwd, unwritten or {})
     for path in chosen:
@@ -79,14 +87,23 @@ def load(
     default = ConfigSource("default")
     sources = {key.dotted_name: default for key in iter_keys() if "*" not in key.path}
     sources |= {join_key_path(where): source for where, source in draft.origins.items()}
-    first = cwd / Path(chosen[0]).expanduser() if chosen else None
+    if chosen:
+        first = cwd / Path(chosen[0]).expanduser()
+    else:
+        first = None
     return LoadedConfig(
-        config, sources, tuple(draft.warnings), first, tuple(draft.files), frozenset(draft.env_file_variables)
+        config,
+        sources,
+        tuple(draft.warnings),
+        first,
+        tuple(draft.files),
+        frozenset(draft.env_file_variables),
     )
 
 
 def find_files(environ: Mapping[str, str], cwd: Path) -> list[Path]:
-    """The files to read where none was named: $PORTICO_CONFIG, else the first that exists of the usual places."""
+    """The files to read where none was named: $PORTICO_CONFIG, else the first that exists of the
+    usual places."""
     named = environ.get("PORTICO_CONFIG")
     if named:
         return [Path(part) for part in named.split(os.pathsep) if part]
@@ -96,7 +113,9 @@ def find_files(environ: Mapping[str, str], cwd: Path) -> list[Path]:
     import platformdirs  # costs milliseconds that a project with its own file need not pay
 
     user = platformdirs.user_config_path("portico", appauthor=False) / "portico.yaml"
-    return [user] if user.is_file() else []
+    if user.is_file():
+        return [user]
+    return []
 
 
 def add_environment(draft: ConfigDraft, environ: Mapping[str, str]) -> None:
@@ -104,20 +123,34 @@ def add_environment(draft: ConfigDraft, environ: Mapping[str, str]) -> None:
     for name in sorted(name for name in environ if name.startswith("PORTICO_")):
         text = environ[name].strip()
         if name not in known:
-            near = find_intended_name(name, known) if name not in OTHER_VARIABLES else None
+            if name not in OTHER_VARIABLES:
+                near = find_intended_name(name, known)
+            else:
+                near = None
             if near:
-                draft.warnings.append(ConfigFinding(name, 0, "", "no such setting", f"Did you mean {near}?"))
+                draft.warnings.append(
+                    ConfigFinding(name, 0, "", "no such setting", f"Did you mean {near}?")
+                )
         elif name == "PORTICO_PORT" and text.startswith("tcp://"):
             # Kubernetes sets this for every pod beside a service that is named portico.
-            draft.warnings.append(ConfigFinding(name, 0, "", f"left out: {text} is a service link, no port"))
+            draft.warnings.append(
+                ConfigFinding(name, 0, "", f"left out: {text} is a service link, no port")
+            )
         elif text:
-            draft.set_value(known[name].path, parse_value(known[name], text), ConfigSource("env", name))
+            draft.set_value(
+                known[name].path, parse_value(known[name], text), ConfigSource("env", name)
+            )
 
 
 def list_environment_names(key: ConfigKey) -> list[str]:
     """The variable of a key, and for the door's keys the long form too."""
-    names = [key.environment_variable] if key.environment_variable else []
-    return [*names, "PORTICO_" + "__".join(key.path).upper()] if names and key.path[0] == "gateway" else names
+    if key.environment_variable:
+        names = [key.environment_variable]
+    else:
+        names = []
+    if names and key.path[0] == "gateway":
+        return [*names, "PORTICO_" + "__".join(key.path).upper()]
+    return names
 
 
 def add_flags(draft: ConfigDraft, flags: Mapping[str, Any]) -> None:
@@ -126,7 +159,9 @@ def add_flags(draft: ConfigDraft, flags: Mapping[str, Any]) -> None:
         if value is not None and name in known:
             draft.set_value(known[name].path, parse_value(known[name], value), ConfigSource("flag"))
         elif value is not None:
-            draft.errors.append(ConfigFinding("flag", 0, name, "no such setting", suggest_key(name.split("."))))
+            draft.errors.append(
+                ConfigFinding("flag", 0, name, "no such setting", suggest_key(name.split(".")))
+            )
 
 
 def parse_value(key: ConfigKey, value: Any) -> Any:
@@ -135,4 +170,6 @@ def parse_value(key: ConfigKey, value: Any) -> Any:
         return [item.strip() for item in value.split(",") if item.strip()]
     if key.path == ("env_file",):
         return os.path.expanduser(value)
-    return Path(value).expanduser() if key.path == ("data_dir",) else value
+    if key.path == ("data_dir",):
+        return Path(value).expanduser()
+    return value

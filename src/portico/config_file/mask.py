@@ -1,7 +1,8 @@
 """A configuration → plain values fit for eyes and logs.
 
-What may be secret is masked; what came from a variable is shown as it was written, `${VAR}`: that tells more and leaks
-nothing. Errs on the side of masking: a long random-looking argument is taken for a key even where nothing says so.
+What may be secret is masked; what came from a variable is shown as it was written, `${VAR}`: that
+tells more and leaks nothing. Errs on the side of masking: a long random-looking argument is taken
+for a key even where nothing says so.
 """
 
 import re
@@ -22,7 +23,8 @@ SECRET_NAME = re.compile(SENSITIVE, re.IGNORECASE)
 AUTH_SCHEME = re.compile(r"\b(Bearer|Basic|Token)\s+[^\s\"',;]+", re.IGNORECASE)
 USERINFO = re.compile(r"://[^/?#\s\"']*@")
 _NO_VALUE = r"Bearer\b|Basic\b|Token\b|[{\[(]|the environment variable\b"
-"""What follows a secret's name and is not its value: a scheme, more JSON, our own words about what is not set."""
+"""What follows a secret's name and is not its value: a scheme, more JSON, our own words about what
+is not set."""
 ASSIGNED_SECRET = re.compile(
     rf"""({SENSITIVE}[\w.-]{{0,60}}["']?\s*[:=]\s*["']?)(?!{_NO_VALUE})([^\s"',;&}}]+)""",
     re.IGNORECASE,
@@ -31,7 +33,8 @@ FLAG_SECRET = re.compile(
     rf"""((?<![\w-])["']?--?[\w-]{{0,40}}{SENSITIVE}[\w-]{{0,40}}(?:["'],\s*["']|\s+(?=\S*\d)))([^\s"',;-][^"',;\s]*)""",
     re.IGNORECASE,
 )
-"""`--token x1` in a command line, where a word without a digit may be prose, or in a list of arguments."""
+"""`--token x1` in a command line, where a word without a digit may be prose, or in a list of arguments.
+"""
 SECRET_SHAPES = re.compile(
     r"""(?<![A-Za-z0-9])(?:
       (?:sk|pk|rk|key|pplx|tvly|xai|gsk|ntn|secret|shpat|glpat|hf|npm|pypi|dop_v1|lin_api|figd|sntrys|rpa)[-_][A-Za-z0-9_-]{8,}
@@ -51,10 +54,14 @@ ENV_FLAGS = ("-e", "--env")
 
 def mask_config(config: Config) -> dict[str, Any]:
     """The effective configuration, every key, with nothing secret in it."""
-    plain = config.model_dump(mode="json", exclude={"written": True, "servers": {"__all__": {"written"}}})
+    plain = config.model_dump(
+        mode="json", exclude={"written": True, "servers": {"__all__": {"written"}}}
+    )
     servers = plain.pop("servers")
     shown: dict[str, Any] = {
-        "servers": {name: mask_server(servers[name], backend) for name, backend in config.servers.items()}
+        "servers": {
+            name: mask_server(servers[name], backend) for name, backend in config.servers.items()
+        }
     }
     shown |= {key: mask_value(value, key, config.written) for key, value in plain.items()}
     if config.gateway.token is not None:
@@ -81,7 +88,9 @@ def mask_server(plain: Mapping[str, Any], backend: BackendConfig) -> dict[str, A
 def mask_secret(key: str, written: Mapping[str, str]) -> str:
     """A secret's place: the variable it came from, where it came from nothing else."""
     text = written.get(key, "")
-    return text if ONLY_PLACEHOLDERS.fullmatch(text) else MASK
+    if ONLY_PLACEHOLDERS.fullmatch(text):
+        return text
+    return MASK
 
 
 def mask_value(value: Any, key: str, written: Mapping[str, str]) -> Any:
@@ -91,17 +100,24 @@ def mask_value(value: Any, key: str, written: Mapping[str, str]) -> Any:
         return [mask_value(inner, f"{key}.{index}", written) for index, inner in enumerate(value)]
     if key in written:
         return mask_text(written[key])
-    return mask_text(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return mask_text(value)
+    return value
 
 
 def mask_command(words: Sequence[str], tool: str, written: Mapping[str, str]) -> list[str]:
-    """The words of a command that is a tool; written in one line, they are told as they were written."""
+    """The words of a command that is a tool; written in one line, they are told as they were
+    written."""
     key = f"commands.{tool}"
     line = written.get(f"{key}.command", written.get(key))
     if line is not None:
-        words, written = line.split(), {}
+        words = line.split()
+        written = {}
     # A list may stand under the tool's name itself.
-    key = key if any(place.startswith(f"{key}.") and place[len(key) + 1 :].isdigit() for place in written) else ""
+    if any(place.startswith(f"{key}.") and place[len(key) + 1 :].isdigit() for place in written):
+        key = key
+    else:
+        key = ""
     shown = mask_args(words, written, key or f"commands.{tool}.command")
     # `--token {token}` is the caller's to fill in.
     return [
@@ -110,7 +126,9 @@ def mask_command(words: Sequence[str], tool: str, written: Mapping[str, str]) ->
     ]
 
 
-def mask_args(args: Sequence[str], written: Mapping[str, str], key_prefix: str = "args") -> list[str]:
+def mask_args(
+    args: Sequence[str], written: Mapping[str, str], key_prefix: str = "args"
+) -> list[str]:
     """Arguments; the one after `--token`, `-e` or `-H` is judged by that."""
     shown: list[str] = []
     before = ""
@@ -124,8 +142,15 @@ def mask_args(args: Sequence[str], written: Mapping[str, str], key_prefix: str =
                 f"{name}={MASK if not ONLY_PLACEHOLDERS.fullmatch(text[len(name) + 1 :]) else text[len(name) + 1 :]}"
             )
         elif before in HEADER_FLAGS and ":" in text:
-            shown.append(f"{text.partition(':')[0]}: {MASK}" if key not in written else mask_text(text))
-        elif before.startswith("-") and "=" not in before and SECRET_NAME.search(before) and not is_flag:
+            shown.append(
+                f"{text.partition(':')[0]}: {MASK}" if key not in written else mask_text(text)
+            )
+        elif (
+            before.startswith("-")
+            and "=" not in before
+            and SECRET_NAME.search(before)
+            and not is_flag
+        ):
             shown.append(mask_secret(key, written))
         else:
             shown.append(mask_text(text))
@@ -154,4 +179,6 @@ def mask_default(placeholder: str) -> str:
     name, sign, default = placeholder.partition(":-")
     if not sign:
         return placeholder
-    return f"{name}:-{MASK}}}" if SECRET_NAME.search(name) else f"{name}:-{mask_text(default)}"
+    if SECRET_NAME.search(name):
+        return f"{name}:-{MASK}}}"
+    return f"{name}:-{mask_text(default)}"

@@ -1,4 +1,5 @@
-"""Names: legal server keys for whatever clients call their servers, and the nearest key to a wrong one."""
+"""Names: legal server keys for whatever clients call their servers, and the nearest key to a wrong
+one."""
 
 import hashlib
 import re
@@ -21,7 +22,11 @@ def to_server_key(name: str) -> str:
     folded = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     key = re.sub(r"[^A-Za-z0-9_-]+", "_", folded).strip("_-")
     letters = sum(char.isalnum() for char in name)
-    if sum(char.isalnum() for char in key) < letters or not key or len(key) > MAX_SERVER_NAME_LENGTH:
+    if (
+        sum(char.isalnum() for char in key) < letters
+        or not key
+        or len(key) > MAX_SERVER_NAME_LENGTH
+    ):
         digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=3).hexdigest()
         key = f"{key[: MAX_SERVER_NAME_LENGTH - 7].rstrip('_-') or 'server'}-{digest}"
     return key
@@ -34,10 +39,18 @@ def find_nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> tup
 
     folded = {candidate: candidate.lower().replace("_", "") for candidate in known}
     found = process.extract(
-        name.lower().replace("_", ""), folded, scorer=OSA.normalized_similarity, score_cutoff=cutoff, limit=3
+        name.lower().replace("_", ""),
+        folded,
+        scorer=OSA.normalized_similarity,
+        score_cutoff=cutoff,
+        limit=3,
     )
     near = [candidate for _, _, candidate in found]
-    near += [candidate for candidate in folded if len(candidate) > 2 and name.lower().startswith(candidate)]
+    near += [
+        candidate
+        for candidate in folded
+        if len(candidate) > 2 and name.lower().startswith(candidate)
+    ]
     return tuple(dict.fromkeys(near))[:3]
 
 
@@ -46,5 +59,9 @@ def find_intended_name(name: str, known: Iterable[str]) -> str | None:
     from rapidfuzz import process  # as above
     from rapidfuzz.distance import OSA
 
-    found = process.extractOne(name, list(known), scorer=OSA.normalized_similarity, score_cutoff=TYPO_SIMILARITY)
-    return found[0] if found else None
+    found = process.extractOne(
+        name, list(known), scorer=OSA.normalized_similarity, score_cutoff=TYPO_SIMILARITY
+    )
+    if found:
+        return found[0]
+    return None

@@ -14,7 +14,8 @@ from pathlib import Path
 PLACEHOLDER = re.compile(r"\$\$\{|\$\{((?:[^{}]|\{[^{}]*\})*)\}")
 VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 BARE_VARIABLE = re.compile(r"((?:Bearer|Basic|Token) )?\$([A-Z_][A-Z0-9_]*)")
-"""Gemini CLI's `$VAR`, where it is the whole value; elsewhere a `$` may well be part of a password."""
+"""Gemini CLI's `$VAR`, where it is the whole value; elsewhere a `$` may well be part of a password.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ class Expansion:
     """`${…}` that name nothing and were left as they are."""
 
 
-def expand(text: str, environ: Mapping[str, str], folders: PlaceholderFolders, *, bare: bool = False) -> Expansion:
+def expand(
+    text: str, environ: Mapping[str, str], folders: PlaceholderFolders, *, bare: bool = False
+) -> Expansion:
     """Fill in every placeholder; what cannot be filled in stays as it is and is told."""
     done = Expansion(text)
     if "$" not in text:
@@ -73,7 +76,9 @@ def expand(text: str, environ: Mapping[str, str], folders: PlaceholderFolders, *
         variable = VARIABLE.fullmatch(body)
         if variable is None:
             if colon and scheme in ("command", "config", "extension"):
-                done.problems.append(f"only an editor can fill in ${{{body}}}: write the value, or ${{VAR}}")
+                done.problems.append(
+                    f"only an editor can fill in ${{{body}}}: write the value, or ${{VAR}}"
+                )
             else:
                 done.unknown_placeholders.append(match.group())
             return match.group()
@@ -84,12 +89,18 @@ def expand(text: str, environ: Mapping[str, str], folders: PlaceholderFolders, *
             return value
         if default is not None:
             return PLACEHOLDER.sub(fill, default)
-        done.problems.append(f"the environment variable {name} is not set: set it, or write ${{{name}:-default}}")
+        done.problems.append(
+            f"the environment variable {name} is not set: set it, or write ${{{name}:-default}}"
+        )
         return match.group()
 
-    whole = BARE_VARIABLE.fullmatch(text) if bare else None
+    if bare:
+        whole = BARE_VARIABLE.fullmatch(text)
+    else:
+        whole = None
     if whole is not None and whole.group(2) in environ:
-        done.text, done.has_variables = (whole.group(1) or "") + environ[whole.group(2)], True
+        done.text = (whole.group(1) or "") + environ[whole.group(2)]
+        done.has_variables = True
     else:
         done.text = PLACEHOLDER.sub(fill, text)
     return done
@@ -118,7 +129,8 @@ def parse_env_file(text: str) -> tuple[dict[str, str], list[int]]:
     """KEY=VALUE lines (comments, quotes, `export`), and the numbers of the lines that are none."""
     values: dict[str, str] = {}
     odd: list[int] = []
-    start, number = 0, 1
+    start = 0
+    number = 1
     while start < len(text):
         quoted = QUOTED_LINE.match(text, start)
         end = LINE_END.search(text, start if quoted is None else quoted.end())

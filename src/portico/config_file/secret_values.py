@@ -1,7 +1,7 @@
 """The secrets of a configuration by their values, and a mask that finds them in any text.
 
-What looks like a secret is masked wherever it stands (`masking`); a password of three plain words does not look like
-one, and is found only by whoever knows it.
+What looks like a secret is masked wherever it stands (`masking`); a password of three plain words
+does not look like one, and is found only by whoever knows it.
 """
 
 import base64
@@ -26,11 +26,16 @@ _SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Digest)\s+(\S.*)", re.IGNORE
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
 _URL_SAFE = str.maketrans("+/", "-_")
 _PATH = re.compile(r"(?:~?/|\.{1,2}/|[A-Za-z]:[\\/])")
-_HARMLESS = re.compile(r"[\d.,:_-]+|true|false|enabled|disabled|production|development|localhost", re.IGNORECASE)
+_HARMLESS = re.compile(
+    r"[\d.,:_-]+|true|false|enabled|disabled|production|development|localhost", re.IGNORECASE
+)
 
 
-def collect_secret_values(config: Config, environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """Every value of a configuration that must not be shown: tokens, passwords, headers, environments of servers."""
+def collect_secret_values(
+    config: Config, environ: Mapping[str, str] = os.environ
+) -> frozenset[str]:
+    """Every value of a configuration that must not be shown: tokens, passwords, headers,
+    environments of servers."""
     found: set[str] = set()
     if config.gateway.token is not None:
         found.add(config.gateway.token.get_secret_value())
@@ -46,7 +51,8 @@ def _iter_server_secrets(server: BackendConfig, environ: Mapping[str, str]) -> I
     yield from server.query.values()
     given = {**{name: environ.get(name, "") for name in server.inherit_env}, **server.env}
     for name, value in given.items():
-        # A folder or a number under a harmless name says nothing secret, and stands in half of all log lines.
+        # A folder or a number under a harmless name says nothing secret, and stands in half of all
+        # log lines.
         if SECRET_NAME.search(name) or not (_PATH.match(value) or _HARMLESS.fullmatch(value)):
             yield value
             yield from _iter_url_secrets(value)
@@ -66,7 +72,8 @@ def _iter_argument_secrets(args: Sequence[str], shown: Sequence[str]) -> Iterato
     for before, arg, told in zip(("", *args), args, shown, strict=False):
         if told == arg:
             continue
-        # A folder from a variable (`${HOME}/docs`) is no secret, unless its name, or its flag's, says so.
+        # A folder from a variable (`${HOME}/docs`) is no secret, unless its name, or its flag's,
+        # says so.
         if _PATH.match(arg) and MASK not in told and not SECRET_NAME.search(f"{before} {told}"):
             continue
         yield from _iter_url_secrets(arg)
@@ -96,7 +103,10 @@ class SecretMask:
         forms = {form for secret in secrets for form in _iter_forms(secret)}
         # The longest first: one may be a part of another.
         self._forms = sorted(forms, key=_get_sort_key)
-        self.longest_form = len(self._forms[0]) if self._forms else 1
+        if self._forms:
+            self.longest_form = len(self._forms[0])
+        else:
+            self.longest_form = 1
         self._by_start: dict[str, list[str]] = {}
         for form in self._forms:
             self._by_start.setdefault(form[:MIN_SECRET_LENGTH], []).append(form)
@@ -109,10 +119,13 @@ class SecretMask:
         return text
 
     def _find_candidates(self, text: str) -> Sequence[str]:
-        """The forms to look for: in a short text, of many forms, only those whose beginning is in it."""
+        """The forms to look for: in a short text, of many forms, only those whose beginning is in
+        it."""
         if len(self._forms) <= _MAX_UNINDEXED_FORMS or len(text) > _MAX_INDEXED_TEXT:
             return self._forms
-        begins = {text[at : at + MIN_SECRET_LENGTH] for at in range(len(text) - MIN_SECRET_LENGTH + 1)}
+        begins = {
+            text[at : at + MIN_SECRET_LENGTH] for at in range(len(text) - MIN_SECRET_LENGTH + 1)
+        }
         found = [form for begin in begins & self._by_start.keys() for form in self._by_start[begin]]
         return sorted(found, key=_get_sort_key)
 
@@ -127,11 +140,19 @@ def _iter_forms(secret: str) -> Iterator[str]:
         return
     bare = _SCHEME.fullmatch(whole)
     lines = [line.strip() for line in whole.splitlines()]
-    pieces = {whole, bare[1] if bare else whole, *(line for line in lines if len(line) >= _MIN_LINE_LENGTH)}
+    pieces = {
+        whole,
+        bare[1] if bare else whole,
+        *(line for line in lines if len(line) >= _MIN_LINE_LENGTH),
+    }
     for piece in pieces:
         if len(piece) >= MIN_SECRET_LENGTH:
             yield piece
-            yield from (json.dumps(piece)[1:-1], json.dumps(piece, ensure_ascii=False)[1:-1], repr(piece)[1:-1])
+            yield from (
+                json.dumps(piece)[1:-1],
+                json.dumps(piece, ensure_ascii=False)[1:-1],
+                repr(piece)[1:-1],
+            )
             data = piece.encode(errors="surrogatepass")
             yield from (repr(data)[2:-1], data.hex(), data.hex().upper())
             for encoded in (quote(data, safe=""), quote(data), quote_plus(data)):
@@ -142,12 +163,16 @@ def _iter_forms(secret: str) -> Iterator[str]:
 
 
 def _iter_base64_forms(data: bytes) -> Iterator[str]:
-    """Base64 of bytes, alone and inside of more (`user:password`): what is before them shifts every character."""
+    """Base64 of bytes, alone and inside of more (`user:password`): what is before them shifts every
+    character."""
     yield base64.b64encode(data).decode().rstrip("=")
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + data).decode()
         # A character that holds bits of what stands before or after is another each time.
-        end = encoded.find("=") - 1 if encoded.endswith("=") else len(encoded)
+        if encoded.endswith("="):
+            end = encoded.find("=") - 1
+        else:
+            end = len(encoded)
         part = encoded[(0, 2, 3)[before] : end]
         if len(part) >= MIN_SECRET_LENGTH:
             yield from (part, part.translate(_URL_SAFE))

@@ -14,7 +14,9 @@ from portico.config_file.tree_reader import MAX_DEPTH, ConfigNode, ConfigSyntaxE
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
 _PART = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 _DOTTED = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"
-_LINE = re.compile(rf"[ \t]*(?:\[\[?[ \t]*(?P<table>{_DOTTED})[ \t]*\]\]?|(?P<key>{_DOTTED})[ \t]*=)")
+_LINE = re.compile(
+    rf"[ \t]*(?:\[\[?[ \t]*(?P<table>{_DOTTED})[ \t]*\]\]?|(?P<key>{_DOTTED})[ \t]*=)"
+)
 
 TomlKeyPath = tuple[str, ...]
 
@@ -27,23 +29,35 @@ def read_toml(text: str) -> ConfigNode:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = _PLACE.search(str(error))
-        line = int(found[1]) if found and found[1] else text.count("\n") + 1
+        if found and found[1]:
+            line = int(found[1])
+        else:
+            line = text.count("\n") + 1
         message = _PLACE.sub("", str(error))
-        raise ConfigSyntaxError(line, f"not TOML: {message[:1].lower()}{message[1:]}", _advise(message)) from None
+        raise ConfigSyntaxError(
+            line, f"not TOML: {message[:1].lower()}{message[1:]}", _advise(message)
+        ) from None
     except RecursionError:
         raise ConfigSyntaxError(1, f"nested deeper than {MAX_DEPTH} levels") from None
     return _to_node(values, (), 1, _index_lines(text))
 
 
-def _to_node(value: Any, where: TomlKeyPath, line: int, lines: Mapping[TomlKeyPath, int]) -> ConfigNode:
+def _to_node(
+    value: Any, where: TomlKeyPath, line: int, lines: Mapping[TomlKeyPath, int]
+) -> ConfigNode:
     if len(where) > MAX_DEPTH:
         raise ConfigSyntaxError(line, f"nested deeper than {MAX_DEPTH} levels")
     line = lines.get(where, line)
     if isinstance(value, dict):
         entries = cast("dict[str, Any]", value)
-        return ConfigNode({key: _to_node(inner, (*where, key), line, lines) for key, inner in entries.items()}, line)
+        return ConfigNode(
+            {key: _to_node(inner, (*where, key), line, lines) for key, inner in entries.items()},
+            line,
+        )
     if isinstance(value, list):
-        return ConfigNode([_to_node(item, (*where, ""), line, lines) for item in cast("list[Any]", value)], line)
+        return ConfigNode(
+            [_to_node(item, (*where, ""), line, lines) for item in cast("list[Any]", value)], line
+        )
     if isinstance(value, bool):
         return ConfigNode(value, line, str(value).lower())
     if isinstance(value, (int, float, str)):
@@ -53,7 +67,8 @@ def _to_node(value: Any, where: TomlKeyPath, line: int, lines: Mapping[TomlKeyPa
 
 
 def _index_lines(text: str) -> dict[TomlKeyPath, int]:
-    """Where tables and keys stand; a line of a text that looks like one names a key that nobody looks up."""
+    """Where tables and keys stand; a line of a text that looks like one names a key that nobody
+    looks up."""
     found: dict[TomlKeyPath, int] = {}
     table: TomlKeyPath = ()
     for number, line in enumerate(text.split("\n"), 1):
@@ -63,7 +78,10 @@ def _index_lines(text: str) -> dict[TomlKeyPath, int]:
         path = _parse_key(match["table"] or match["key"])
         if match["table"]:
             table = path
-        where = table if match["table"] else (*table, *path)
+        if match["table"]:
+            where = table
+        else:
+            where = (*table, *path)
         if len(where) > MAX_DEPTH:
             continue  # refused with its values; each beginning of it kept here would be their square
         for length in range(1, len(where) + 1):

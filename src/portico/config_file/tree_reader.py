@@ -1,6 +1,8 @@
-"""Bytes of a file → a tree of nodes that know their lines. YAML, JSON as editors write it, and TOML.
+"""Bytes of a file → a tree of nodes that know their lines. YAML, JSON as editors write it, and
+TOML.
 
-JSON has a reader of its own: YAML's refuses the comments, tabs and `\\ud83d\\ude00` pairs that clients' files have, and
+JSON has a reader of its own: YAML's refuses the comments, tabs and `\\ud83d\\ude00` pairs that
+clients' files have, and
 `json` tells no lines. Nothing here knows what the keys mean.
 """
 
@@ -33,11 +35,15 @@ class ConfigNode:
 
     @property
     def entries(self) -> dict[str, "ConfigNode"] | None:
-        return cast("dict[str, ConfigNode]", self.value) if isinstance(self.value, dict) else None
+        if isinstance(self.value, dict):
+            return cast("dict[str, ConfigNode]", self.value)
+        return None
 
     @property
     def items(self) -> list["ConfigNode"] | None:
-        return cast("list[ConfigNode]", self.value) if isinstance(self.value, list) else None
+        if isinstance(self.value, list):
+            return cast("list[ConfigNode]", self.value)
+        return None
 
 
 class ConfigSyntaxError(Exception):
@@ -45,10 +51,14 @@ class ConfigSyntaxError(Exception):
 
     def __init__(self, line: int, message: str, advice: str = "") -> None:
         super().__init__(message)
-        self.line, self.message, self.advice = line, message, advice
+        self.line = line
+        self.message = message
+        self.advice = advice
 
 
-def read_tree(data: bytes, file: str, loader: Any = FASTEST_LOADER) -> tuple[ConfigNode | None, list[ConfigFinding]]:
+def read_tree(
+    data: bytes, file: str, loader: Any = FASTEST_LOADER
+) -> tuple[ConfigNode | None, list[ConfigFinding]]:
     """The tree of a file (None where it is empty or unreadable), and what is wrong with it."""
     findings: list[ConfigFinding] = []
     try:
@@ -62,7 +72,8 @@ def read_tree(data: bytes, file: str, loader: Any = FASTEST_LOADER) -> tuple[Con
 
             return read_toml(text), findings
         if text.lstrip()[0] in "{/":
-            # Flow YAML that is also JSON is read as JSON; what only YAML allows falls through, with YAML's errors.
+            # Flow YAML that is also JSON is read as JSON; what only YAML allows falls through, with
+            # YAML's errors.
             try:
                 return JsonReader(text, file, findings).read(), findings
             except ConfigSyntaxError:
@@ -80,7 +91,9 @@ def decode_text(data: bytes) -> str:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigSyntaxError(line, f"not {encoding} text (byte {error.start})", "Save the file as UTF-8.") from None
+        raise ConfigSyntaxError(
+            line, f"not {encoding} text (byte {error.start})", "Save the file as UTF-8."
+        ) from None
 
 
 class JsonReader:
@@ -95,10 +108,14 @@ class JsonReader:
     )
 
     def __init__(self, text: str, file: str, findings: list[ConfigFinding]) -> None:
-        self.text, self.file, self.findings = text, file, findings
+        self.text = text
+        self.file = file
+        self.findings = findings
         self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self.tokens = self.scan()
-        self.token_kind, self.token, self.position = "", "", 0
+        self.token_kind = ""
+        self.token = ""
+        self.position = 0
 
     def read(self) -> ConfigNode:
         self.advance()
@@ -108,7 +125,8 @@ class JsonReader:
         return node
 
     def scan(self) -> Iterator[tuple[str, str, int]]:
-        position, length = 0, len(self.text)
+        position = 0
+        length = len(self.text)
         while position < length:
             match = self.TOKEN.match(self.text, position)
             if match is None:
@@ -147,7 +165,10 @@ class JsonReader:
             try:
                 node = ConfigNode(json.loads(self.token), line, self.token)
             except ValueError:
-                self.fail(f"expected a value, found {self.token[:20]}", "Text stands between double quotes.")
+                self.fail(
+                    f"expected a value, found {self.token[:20]}",
+                    "Text stands between double quotes.",
+                )
         else:
             self.fail(f"expected a value, found {self.token}")
         self.advance()
@@ -159,7 +180,10 @@ class JsonReader:
         try:
             return json.loads(self.token, strict=False)
         except ValueError:
-            self.fail("a backslash that escapes nothing", r"Write \\ for a backslash (paths on Windows need it).")
+            self.fail(
+                "a backslash that escapes nothing",
+                r"Write \\ for a backslash (paths on Windows need it).",
+            )
 
     def read_mapping(self, depth: int) -> dict[str, ConfigNode]:
         entries: dict[str, ConfigNode] = {}
@@ -167,7 +191,8 @@ class JsonReader:
         while self.token != "}":
             if self.token_kind != "string":
                 self.fail(f"expected a key in double quotes, found {self.token[:20]}")
-            key, line = self.read_string(), self.get_line()
+            key = self.read_string()
+            line = self.get_line()
             self.advance()
             if self.token != ":":
                 self.fail(f"expected : after the key {key!r}, found {self.token[:20]}")
@@ -192,18 +217,22 @@ class JsonReader:
         if self.token == ",":
             self.advance()
         elif self.token != end:
-            self.fail(f"expected , or {end}, found {self.token[:20]}", "A comma may be missing before it.")
+            self.fail(
+                f"expected , or {end}, found {self.token[:20]}", "A comma may be missing before it."
+            )
 
 
 class YamlReader:
-    """YAML, with `<<` merges and aliases. Scalars keep their text: `NO` and `0123` are good values for a variable.
+    """YAML, with `<<` merges and aliases. Scalars keep their text: `NO` and `0123` are good values
+    for a variable.
 
-    Built from parser events: the library's composer recurses in C, and a file nested deeply enough takes the process
-    down with it.
+    Built from parser events: the library's composer recurses in C, and a file nested deeply enough
+    takes the process down with it.
     """
 
     def __init__(self, file: str, findings: list[ConfigFinding]) -> None:
-        self.file, self.findings = file, findings
+        self.file = file
+        self.findings = findings
         self.loader: Any = None
         self.anchors: dict[str, ConfigNode] = {}
         self.count = 0
@@ -220,7 +249,9 @@ class YamlReader:
             ) from None
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
-            raise ConfigSyntaxError(line, f"not YAML: {error.reason}", "Remove the control character.") from None
+            raise ConfigSyntaxError(
+                line, f"not YAML: {error.reason}", "Remove the control character."
+            ) from None
         finally:
             if self.loader is not None:
                 self.loader.dispose()
@@ -235,7 +266,9 @@ class YamlReader:
         after = self.loader.get_event()
         if not isinstance(after, yaml.StreamEndEvent):
             raise ConfigSyntaxError(
-                get_event_line(after), "a second document", "Keep one document; remove the --- lines."
+                get_event_line(after),
+                "a second document",
+                "Keep one document; remove the --- lines.",
             )
         return root
 
@@ -246,7 +279,9 @@ class YamlReader:
         if isinstance(event, yaml.AliasEvent):
             known = self.anchors.get(str(event.anchor))
             if known is None:
-                raise ConfigSyntaxError(line, f"*{event.anchor} names nothing written before it, or what it stands in")
+                raise ConfigSyntaxError(
+                    line, f"*{event.anchor} names nothing written before it, or what it stands in"
+                )
             return self.copy_node(known, line)
         self.count_node(line)
         if isinstance(event, yaml.MappingStartEvent):
@@ -268,14 +303,18 @@ class YamlReader:
         self.count += 1
         if self.count > MAX_NODES:
             raise ConfigSyntaxError(
-                line, f"more than {MAX_NODES} values, aliases counted", "Use fewer aliases of aliases."
+                line,
+                f"more than {MAX_NODES} values, aliases counted",
+                "Use fewer aliases of aliases.",
             )
 
     def copy_node(self, node: ConfigNode, line: int) -> ConfigNode:
         """An alias has values of its own, since they are filled in where they stand."""
         self.count_node(line)
         if node.entries is not None:
-            return ConfigNode({key: self.copy_node(child, line) for key, child in node.entries.items()}, node.line)
+            return ConfigNode(
+                {key: self.copy_node(child, line) for key, child in node.entries.items()}, node.line
+            )
         if node.items is not None:
             return ConfigNode([self.copy_node(child, line) for child in node.items], node.line)
         return ConfigNode(node.value, node.line, node.text)
@@ -301,7 +340,8 @@ class YamlReader:
         return entries
 
     def read_scalar(self, event: yaml.ScalarEvent) -> Any:
-        tag, text = self.get_tag(event), event.value
+        tag = self.get_tag(event)
+        text = event.value
         if tag in ("str", "timestamp", "value") or (tag in ("int", "float") and ":" in text):
             # YAML 1.1 reads 22:22 as a number in base sixty; nobody writing a configuration does.
             return text
@@ -321,7 +361,9 @@ class YamlReader:
     def require_plain_tag(self, event: Any, kind: str) -> None:
         if event.tag not in (None, "!", f"{YAML_TAG}{kind}"):
             raise ConfigSyntaxError(
-                get_event_line(event), f"the tag {event.tag} means nothing here", "Write the plain value."
+                get_event_line(event),
+                f"the tag {event.tag} means nothing here",
+                "Write the plain value.",
             )
 
 
@@ -330,12 +372,20 @@ def get_event_line(event: Any) -> int:
 
 
 def keep_first(
-    entries: dict[str, ConfigNode], key: str, node: ConfigNode, file: str, findings: list[ConfigFinding]
+    entries: dict[str, ConfigNode],
+    key: str,
+    node: ConfigNode,
+    file: str,
+    findings: list[ConfigFinding],
 ) -> None:
     if key in entries:
         findings.append(
             ConfigFinding(
-                file, node.line, key, f"written twice: lines {entries[key].line} and {node.line}", "Keep one of them."
+                file,
+                node.line,
+                key,
+                f"written twice: lines {entries[key].line} and {node.line}",
+                "Keep one of them.",
             )
         )
     else:

@@ -1,4 +1,5 @@
-"""What pydantic found wrong → key, message and advice in our words. Never shows a value that may be secret."""
+"""What pydantic found wrong → key, message and advice in our words. Never shows a value that may be
+secret."""
 
 from typing import Any
 
@@ -31,13 +32,17 @@ def describe_validation_error(problem: ErrorDetails, *, secret: bool) -> tuple[s
     given = problem["input"]
     if kind == "literal_error":
         allowed = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
-        near = find_nearest(given, allowed) if isinstance(given, str) else ()
+        if isinstance(given, str):
+            near = find_nearest(given, allowed)
+        else:
+            near = ()
         message = f"expected one of {', '.join(allowed)}{describe_value(given, where, secret)}"
         return key, message, f"Did you mean {near[0]}?" if near else ""
     message = problem["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
     advice = ""
     if kind in ("tuple_type", "list_type"):
-        message, advice = "expected a list", "Write one item per line, each after a dash, or [a, b]."
+        message = "expected a list"
+        advice = "Write one item per line, each after a dash, or [a, b]."
     elif kind in ("model_type", "dict_type", "model_attributes_type"):
         message = "expected keys and values"
     elif kind == "string_type":

@@ -1,13 +1,19 @@
-"""Demo: eight small servers of plain Python functions, so that Portico can be tried before anything is configured.
+"""Demo: eight small servers of plain Python functions, so that Portico can be tried before anything
+is configured.
 
-Standard library only, no network, no files. `servers` is their configuration, as a file would have it.
-calculator · text · clock · units · data · notes · colors · random (in `chance`) · offer (a function as a tool)
+Standard library only, no network, no files. `servers` is their configuration, as a file would have
+it. calculator · text · clock · units · data · notes · colors · random (in `chance`) · offer (a
+function as a tool)
 """
 
 from portico.config import BackendConfig
 
 _SERVERS = {
-    "calculator": ("calculator", "Exact arithmetic, statistics, interest and number theory.", "math"),
+    "calculator": (
+        "calculator",
+        "Exact arithmetic, statistics, interest and number theory.",
+        "math",
+    ),
     "clock": ("clock", "Dates, time zones, durations between dates and calendars.", "time"),
     "colors": ("colors", "Convert, mix, name and compare colours.", "design"),
     "data": ("data", "CSV, JSON, rows, hashes and encodings.", "data"),

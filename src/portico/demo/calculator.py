@@ -28,7 +28,9 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]
     ast.Mod: operator.mod,
 }
 
-Decimals = Annotated[int, Field(ge=0, le=100, description="Digits after the decimal point in the decimal form.")]
+Decimals = Annotated[
+    int, Field(ge=0, le=100, description="Digits after the decimal point in the decimal form.")
+]
 
 
 def evaluate(
@@ -44,12 +46,14 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluate an arithmetic expression exactly.
 
-    0.1 + 0.2 is 0.3 here: numbers are fractions, never floats. Only the square root of a number that is no square is
-    rounded, and `exact` then says so.
+    0.1 + 0.2 is 0.3 here: numbers are fractions, never floats. Only the square root of a number
+    that is no square is rounded, and `exact` then says so.
     """
     try:
         text = expression.strip()
-        value, exact = _ExpressionEvaluator(text, decimals).evaluate(ast.parse(text, mode="eval").body)
+        value, exact = _ExpressionEvaluator(text, decimals).evaluate(
+            ast.parse(text, mode="eval").body
+        )
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError(f"{expression!r} is not an arithmetic expression") from None
     except ZeroDivisionError:
@@ -73,7 +77,9 @@ class _ExpressionEvaluator:
             case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
                 # As it was written: Python has already rounded a long decimal.
                 written = ast.get_source_segment(self._text, node) or ""
-                return Fraction(number) if isinstance(number, int) else _parse_number(written)
+                if isinstance(number, int):
+                    return Fraction(number)
+                return _parse_number(written)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -self._evaluate_node(operand)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
@@ -81,9 +87,13 @@ class _ExpressionEvaluator:
             case ast.BinOp(left=left, op=ast.Pow(), right=right):
                 return _raise_to_power(self._evaluate_node(left), self._evaluate_node(right))
             case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
-                return _check_size(_OPERATORS[type(sign)](self._evaluate_node(left), self._evaluate_node(right)))
+                return _check_size(
+                    _OPERATORS[type(sign)](self._evaluate_node(left), self._evaluate_node(right))
+                )
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-                return self._call_function(name, [self._evaluate_node(argument) for argument in args])
+                return self._call_function(
+                    name, [self._evaluate_node(argument) for argument in args]
+                )
             case _:
                 raise ValueError(f"{ast.unparse(node)!r} is not part of arithmetic")
 
@@ -109,7 +119,8 @@ class _ExpressionEvaluator:
     def _compute_square_root(self, value: Fraction) -> Fraction:
         if value < 0:
             raise ValueError("the square root of a negative number is not real")
-        above, below = math.isqrt(value.numerator), math.isqrt(value.denominator)
+        above = math.isqrt(value.numerator)
+        below = math.isqrt(value.denominator)
         if above**2 == value.numerator and below**2 == value.denominator:
             return Fraction(above, below)
         self._exact = False
@@ -148,21 +159,36 @@ def _format_decimal(value: Fraction, decimals: int) -> str:
     with localcontext(Context(prec=digits, rounding=ROUND_HALF_EVEN)):
         shown = Decimal(value.numerator) / Decimal(value.denominator)
         text = format(shown.quantize(Decimal(1).scaleb(-decimals)), "f")
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text in ("-0", "") else text
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    else:
+        text = text
+    if text in ("-0", ""):
+        return "0"
+    return text
 
 
 def to_fraction(
-    number: Annotated[str, Field(max_length=100, description="A decimal such as 3.14159 or a fraction such as 6/8.")],
+    number: Annotated[
+        str,
+        Field(max_length=100, description="A decimal such as 3.14159 or a fraction such as 6/8."),
+    ],
     max_denominator: Annotated[
-        int | None, Field(ge=1, le=10**9, description="The nearest fraction with at most this denominator.")
+        int | None,
+        Field(ge=1, le=10**9, description="The nearest fraction with at most this denominator."),
     ] = None,
 ) -> dict[str, Any]:
     """Turn a decimal number into a fraction in lowest terms, or into the nearest simple one."""
     exact = _parse_number(number)
-    simple = exact.limit_denominator(max_denominator) if max_denominator else exact
+    if max_denominator:
+        simple = exact.limit_denominator(max_denominator)
+    else:
+        simple = exact
     whole, rest = divmod(abs(simple.numerator), simple.denominator)
-    mixed = f"{'-' if simple < 0 else ''}{whole} {rest}/{simple.denominator}" if whole and rest else str(simple)
+    if whole and rest:
+        mixed = f"{'-' if simple < 0 else ''}{whole} {rest}/{simple.denominator}"
+    else:
+        mixed = str(simple)
     return {"fraction": str(simple), "mixed": mixed, "error": _format_decimal(simple - exact, 15)}
 
 
@@ -173,7 +199,8 @@ def percent_change(
     """Tell by how many percent a value rose or fell, and by which factor."""
     if before == 0:
         raise ValueError("there is no percentage of zero")
-    old, new = Fraction(str(before)), Fraction(str(after))
+    old = Fraction(str(before))
+    new = Fraction(str(after))
     change = (new - old) / abs(old) * 100
     return {
         "percent": _format_decimal(change, 6),
@@ -183,14 +210,28 @@ def percent_change(
 
 
 def summarize_numbers(
-    numbers: Annotated[list[float], Field(min_length=1, max_length=10_000, description="The values.")],
-    sample: Annotated[bool, Field(description="Treat them as a sample (n−1) rather than the whole population.")] = True,
+    numbers: Annotated[
+        list[float], Field(min_length=1, max_length=10_000, description="The values.")
+    ],
+    sample: Annotated[
+        bool, Field(description="Treat them as a sample (n−1) rather than the whole population.")
+    ] = True,
 ) -> dict[str, Any]:
-    """Describe a list of numbers: count, sum, mean, median, mode, quartiles, variance and standard deviation."""
+    """Describe a list of numbers: count, sum, mean, median, mode, quartiles, variance and standard
+    deviation."""
     many = len(numbers) > 1
-    spread = statistics.variance if sample else statistics.pvariance
-    variance = spread(numbers) if many else 0.0
-    quartiles = statistics.quantiles(numbers, n=4, method="inclusive") if many else [numbers[0]] * 3
+    if sample:
+        spread = statistics.variance
+    else:
+        spread = statistics.pvariance
+    if many:
+        variance = spread(numbers)
+    else:
+        variance = 0.0
+    if many:
+        quartiles = statistics.quantiles(numbers, n=4, method="inclusive")
+    else:
+        quartiles = [numbers[0]] * 3
     return {
         "count": len(numbers),
         "sum": math.fsum(numbers),
@@ -207,9 +248,13 @@ def summarize_numbers(
 
 def compound_interest(
     principal: Annotated[float, Field(ge=0, description="What is there at the start.")],
-    annual_rate_percent: Annotated[float, Field(gt=-100, le=1000, description="Nominal interest a year, in percent.")],
+    annual_rate_percent: Annotated[
+        float, Field(gt=-100, le=1000, description="Nominal interest a year, in percent.")
+    ],
     years: Annotated[float, Field(gt=0, le=200, description="For how long.")],
-    compounds_per_year: Annotated[int, Field(ge=1, le=366, description="How often interest is added.")] = 12,
+    compounds_per_year: Annotated[
+        int, Field(ge=1, le=366, description="How often interest is added.")
+    ] = 12,
     deposit: Annotated[float, Field(description="Paid in at the end of every period.")] = 0,
 ) -> dict[str, Any]:
     """Compute what savings grow to with compound interest and regular deposits."""
@@ -219,17 +264,27 @@ def compound_interest(
     deposits = deposit * (periods if rate == 0 else (growth - 1) / rate)
     final = principal * growth + deposits
     paid = principal + deposit * periods
-    return {"final": round(final, 2), "paid_in": round(paid, 2), "interest": round(final - paid, 2), "periods": periods}
+    return {
+        "final": round(final, 2),
+        "paid_in": round(paid, 2),
+        "interest": round(final - paid, 2),
+        "periods": periods,
+    }
 
 
 def loan_payment(
     principal: Annotated[float, Field(gt=0, description="The amount borrowed.")],
-    annual_rate_percent: Annotated[float, Field(ge=0, le=1000, description="Nominal interest a year, in percent.")],
+    annual_rate_percent: Annotated[
+        float, Field(ge=0, le=1000, description="Nominal interest a year, in percent.")
+    ],
     months: Annotated[int, Field(ge=1, le=1200, description="Number of equal monthly payments.")],
 ) -> dict[str, Any]:
     """Compute the monthly payment of a loan or mortgage and what it costs in interest."""
     rate = annual_rate_percent / 1200
-    payment = principal / months if rate == 0 else principal * rate / (1 - (1 + rate) ** -months)
+    if rate == 0:
+        payment = principal / months
+    else:
+        payment = principal * rate / (1 - (1 + rate) ** -months)
     return {
         "monthly_payment": round(payment, 2),
         "total_paid": round(payment * months, 2),
@@ -242,7 +297,8 @@ def factorize(
 ) -> dict[str, Any]:
     """Split a whole number into prime factors; also tells whether it is prime."""
     factors: dict[str, int] = {}
-    rest, candidate = number, 2
+    rest = number
+    candidate = 2
     while candidate * candidate <= rest:
         while rest % candidate == 0:
             factors[str(candidate)] = factors.get(str(candidate), 0) + 1
@@ -264,7 +320,9 @@ def gcd_and_lcm(
 
 
 def convert_base(
-    number: Annotated[str, Field(max_length=300, description="The number, in `from_base`; 0x and _ are allowed.")],
+    number: Annotated[
+        str, Field(max_length=300, description="The number, in `from_base`; 0x and _ are allowed.")
+    ],
     from_base: Annotated[int, Field(ge=2, le=36, description="The base it is written in.")] = 10,
     to_base: Annotated[int, Field(ge=2, le=36, description="The base wanted.")] = 2,
 ) -> str:

@@ -1,4 +1,5 @@
-"""Chance: dice, choices and identifiers. With a seed the answer repeats; without one the system's entropy decides."""
+"""Chance: dice, choices and identifiers. With a seed the answer repeats; without one the system's
+entropy decides."""
 
 import random
 import re
@@ -25,14 +26,18 @@ def _make_generator(seed: int | None) -> random.Random:
 
 
 def roll_dice(
-    dice: Annotated[str, Field(max_length=20, description="Such as d20, 2d6 or 3d8+2.", examples=["2d6"])] = "1d6",
+    dice: Annotated[
+        str, Field(max_length=20, description="Such as d20, 2d6 or 3d8+2.", examples=["2d6"])
+    ] = "1d6",
     seed: Seed = None,
 ) -> dict[str, Any]:
     """Roll dice in the usual notation and return every die and the total."""
     found = _DICE.fullmatch(dice.replace(" ", ""))
     number, sides = (int(found[1] or 1), int(found[2])) if found else (0, 0)
     if found is None or not 1 <= number <= 100 or sides < 2:
-        raise ValueError(f"{dice!r} is not 1 to 100 dice of at least two sides; write it like 2d6 or 3d8+2")
+        raise ValueError(
+            f"{dice!r} is not 1 to 100 dice of at least two sides; write it like 2d6 or 3d8+2"
+        )
     source = _make_generator(seed)
     rolls = [source.randint(1, sides) for _ in range(number)]
     return {"rolls": rolls, "total": sum(rolls) + int(found[3] or 0)}
@@ -48,20 +53,31 @@ def random_numbers(
     """Draw random numbers from a range, both ends included."""
     low, high = (int(minimum), int(maximum)) if whole else (minimum, maximum)
     if low > high or (whole and (low != minimum or high != maximum)):
-        raise ValueError("minimum must not be above maximum, and both must be whole where whole numbers are wanted")
+        raise ValueError(
+            "minimum must not be above maximum, and both must be whole where whole numbers are wanted"
+        )
     source = _make_generator(seed)
-    return [source.randint(int(low), int(high)) if whole else source.uniform(low, high) for _ in range(count)]
+    return [
+        source.randint(int(low), int(high)) if whole else source.uniform(low, high)
+        for _ in range(count)
+    ]
 
 
 def pick_items(
-    items: Annotated[list[str], Field(min_length=1, max_length=1_000, description="What to choose from.")],
+    items: Annotated[
+        list[str], Field(min_length=1, max_length=1_000, description="What to choose from.")
+    ],
     count: Annotated[int, Field(ge=1, le=1_000, description="How many to pick.")] = 1,
-    weights: Annotated[list[float] | None, Field(description="One weight per item; default: all alike.")] = None,
+    weights: Annotated[
+        list[float] | None, Field(description="One weight per item; default: all alike.")
+    ] = None,
     repeat: Annotated[bool, Field(description="An item may be picked more than once.")] = False,
     seed: Seed = None,
 ) -> list[str]:
     """Pick random items from a list, a lottery or a raffle, optionally with weights."""
-    if weights is not None and (len(weights) != len(items) or min(weights) < 0 or sum(weights) <= 0):
+    if weights is not None and (
+        len(weights) != len(items) or min(weights) < 0 or sum(weights) <= 0
+    ):
         raise ValueError("give one weight per item, none below zero and not all zero")
     source = _make_generator(seed)
     if repeat:
@@ -91,10 +107,17 @@ def shuffle_items(
 def make_password(
     length: Annotated[int, Field(ge=8, le=128, description="Number of characters.")] = 20,
     symbols: Annotated[bool, Field(description="Use punctuation too.")] = True,
-    readable: Annotated[bool, Field(description="Leave out characters that look alike (I l 1 O 0 o).")] = True,
+    readable: Annotated[
+        bool, Field(description="Leave out characters that look alike (I l 1 O 0 o).")
+    ] = True,
 ) -> str:
     """Make a strong random password with lower case, upper case, digits and symbols."""
-    kinds = [string.ascii_lowercase, string.ascii_uppercase, string.digits, *([SYMBOLS] if symbols else [])]
+    kinds = [
+        string.ascii_lowercase,
+        string.ascii_uppercase,
+        string.digits,
+        *([SYMBOLS] if symbols else []),
+    ]
     if readable:
         kinds = ["".join(char for char in kind if char not in LOOKALIKES) for kind in kinds]
     everything = "".join(kinds)
@@ -105,7 +128,9 @@ def make_password(
 
 
 def make_uuids(
-    version: Annotated[Literal["4", "7"], Field(description="4: random; 7: begins with the time, so it sorts.")] = "4",
+    version: Annotated[
+        Literal["4", "7"], Field(description="4: random; 7: begins with the time, so it sorts.")
+    ] = "4",
     count: Annotated[int, Field(ge=1, le=100, description="How many.")] = 1,
 ) -> list[str]:
     """Make unique identifiers (UUID or GUID), version 4 or 7."""

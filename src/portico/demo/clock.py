@@ -15,7 +15,10 @@ MAX_DAYS = 366 * 200
 Day = Annotated[date, Field(description="A date as YYYY-MM-DD.")]
 Zone = Annotated[
     str,
-    Field(max_length=64, description="IANA name such as Europe/Paris, UTC, or an offset such as +05:30."),
+    Field(
+        max_length=64,
+        description="IANA name such as Europe/Paris, UTC, or an offset such as +05:30.",
+    ),
 ]
 Holidays = Annotated[list[date], Field(max_length=400, description="Dates that are not worked.")]
 
@@ -35,7 +38,10 @@ def _parse_zone(name: str) -> tzinfo:
     except (KeyError, ValueError, OSError):
         words = text.replace(" ", "_").casefold().rpartition("/")[2]
         near = sorted(zone for zone in available_timezones() if words and words in zone.casefold())
-        hint = f"; did you mean {', '.join(near[:5])}?" if near else "; list_time_zones finds names"
+        if near:
+            hint = f"; did you mean {', '.join(near[:5])}?"
+        else:
+            hint = "; list_time_zones finds names"
         raise ValueError(f"there is no time zone {name!r}{hint}") from None
 
 
@@ -53,12 +59,17 @@ def now(zone: Zone = "UTC") -> dict[str, Any]:
 
 
 def convert_time(
-    time: Annotated[datetime, Field(description="As YYYY-MM-DDTHH:MM; an offset in it wins over from_zone.")],
+    time: Annotated[
+        datetime, Field(description="As YYYY-MM-DDTHH:MM; an offset in it wins over from_zone.")
+    ],
     from_zone: Zone,
     to_zone: Zone,
 ) -> dict[str, Any]:
     """Convert a date and time from one time zone to another."""
-    moment = time if time.tzinfo else time.replace(tzinfo=_parse_zone(from_zone))
+    if time.tzinfo:
+        moment = time
+    else:
+        moment = time.replace(tzinfo=_parse_zone(from_zone))
     try:
         there = moment.astimezone(_parse_zone(to_zone))
     except OverflowError:
@@ -72,18 +83,24 @@ def convert_time(
 
 
 def list_time_zones(
-    contains: Annotated[str, Field(max_length=64, description="Part of the name, such as a city or continent.")] = "",
+    contains: Annotated[
+        str, Field(max_length=64, description="Part of the name, such as a city or continent.")
+    ] = "",
     limit: Annotated[int, Field(ge=1, le=600, description="Most names to return.")] = 50,
 ) -> list[dict[str, str]]:
     """List time zones by part of their name, with the offset they have now."""
     wanted = contains.replace(" ", "_").casefold()
     names = sorted(name for name in available_timezones() if wanted in name.casefold())
-    return [{"zone": name, "utc_offset": datetime.now(ZoneInfo(name)).strftime("%z")} for name in names[:limit]]
+    return [
+        {"zone": name, "utc_offset": datetime.now(ZoneInfo(name)).strftime("%z")}
+        for name in names[:limit]
+    ]
 
 
 def date_difference(start: Day, end: Day) -> dict[str, Any]:
     """Count the days, weeks, months and years between two dates; also how long until or since."""
-    first, last = min(start, end), max(start, end)
+    first = min(start, end)
+    last = max(start, end)
     months = (last.year - first.year) * 12 + last.month - first.month
     if _add_months(first, months) > last:
         months -= 1
@@ -107,9 +124,13 @@ def _add_months(day: date, months: int) -> date:
 
 def add_to_date(
     start: Day,
-    days: Annotated[int, Field(ge=-MAX_DAYS, le=MAX_DAYS, description="Days to add; negative goes back.")] = 0,
+    days: Annotated[
+        int, Field(ge=-MAX_DAYS, le=MAX_DAYS, description="Days to add; negative goes back.")
+    ] = 0,
     weeks: Annotated[int, Field(ge=-10_000, le=10_000, description="Weeks to add.")] = 0,
-    months: Annotated[int, Field(ge=-2_400, le=2_400, description="Months to add; the 31st becomes the last.")] = 0,
+    months: Annotated[
+        int, Field(ge=-2_400, le=2_400, description="Months to add; the 31st becomes the last.")
+    ] = 0,
     years: Annotated[int, Field(ge=-1_000, le=1_000, description="Years to add.")] = 0,
 ) -> dict[str, str]:
     """Add or subtract days, weeks, months and years to or from a date."""
@@ -121,8 +142,10 @@ def add_to_date(
 
 
 def count_business_days(start: Day, end: Day, holidays: Holidays = []) -> dict[str, int]:  # noqa: B006 - never changed
-    """Count working days (Monday to Friday, without holidays) from one date to another, both included."""
-    first, last = min(start, end), max(start, end)
+    """Count working days (Monday to Friday, without holidays) from one date to another, both
+    included."""
+    first = min(start, end)
+    last = max(start, end)
     free = {day for day in holidays if first <= day <= last and day.weekday() < 5}
     days = (last - first).days + 1
     weeks, rest = divmod(days, 7)
@@ -146,26 +169,40 @@ def describe_date(day: Day) -> dict[str, Any]:
 def month_calendar(
     year: Annotated[int, Field(ge=1, le=9999, description="The year.")],
     month: Annotated[int, Field(ge=1, le=12, description="The month, 1 to 12.")],
-    week_starts_on: Annotated[Literal["monday", "sunday"], Field(description="First day shown.")] = "monday",
+    week_starts_on: Annotated[
+        Literal["monday", "sunday"], Field(description="First day shown.")
+    ] = "monday",
 ) -> str:
     """Draw the calendar of a month as text."""
-    first = calendar.MONDAY if week_starts_on == "monday" else calendar.SUNDAY
+    if week_starts_on == "monday":
+        first = calendar.MONDAY
+    else:
+        first = calendar.SUNDAY
     return calendar.TextCalendar(first).formatmonth(year, month).rstrip()
 
 
 def unix_time(
     value: Annotated[
         float | datetime,
-        Field(description="Seconds (or milliseconds) since 1970, or a date and time to convert to them."),
+        Field(
+            description="Seconds (or milliseconds) since 1970, or a date and time to convert to them."
+        ),
     ],
     zone: Zone = "UTC",
 ) -> dict[str, Any]:
     """Convert a Unix timestamp to a date and time, or a date and time to a Unix timestamp."""
     if isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=_parse_zone(zone))
+        if value.tzinfo:
+            moment = value
+        else:
+            moment = value.replace(tzinfo=_parse_zone(zone))
     else:
-        # No date in seconds is that large before the year 5138; in milliseconds every one since 1973 is.
-        seconds = value / 1000 if abs(value) >= 1e11 else value
+        # No date in seconds is that large before the year 5138; in milliseconds every one since
+        # 1973 is.
+        if abs(value) >= 1e11:
+            seconds = value / 1000
+        else:
+            seconds = value
         try:
             moment = datetime.fromtimestamp(seconds, _parse_zone(zone))
         except (OverflowError, OSError, ValueError):

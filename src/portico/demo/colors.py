@@ -10,11 +10,16 @@ from portico.demo.tool_factory import make_read_only_tool
 
 Rgb = tuple[int, int, int]
 Form = Literal["hex", "rgb", "hsl", "hsv"]
-Scheme = Literal["complementary", "analogous", "triadic", "tetradic", "split_complementary", "shades", "tints"]
+Scheme = Literal[
+    "complementary", "analogous", "triadic", "tetradic", "split_complementary", "shades", "tints"
+]
 
 Color = Annotated[
     str,
-    Field(max_length=64, description="#1e90ff, #fff, rgb(30, 144, 255), hsl(210, 100%, 56%) or a CSS name."),
+    Field(
+        max_length=64,
+        description="#1e90ff, #fff, rgb(30, 144, 255), hsl(210, 100%, 56%) or a CSS name.",
+    ),
 ]
 
 _NAMES = {
@@ -32,7 +37,9 @@ _NAMES = {
     "rebeccapurple": "663399",
 }  # fmt: skip
 _HEX = re.compile(r"#?([0-9a-f]{3}|[0-9a-f]{6})", re.IGNORECASE)
-_FUNCTION = re.compile(r"(rgb|hsl|hsv)\(\s*(-?[\d.]+)(?:deg)?[\s,]+([\d.]+)%?[\s,]+([\d.]+)%?\s*\)", re.IGNORECASE)
+_FUNCTION = re.compile(
+    r"(rgb|hsl|hsv)\(\s*(-?[\d.]+)(?:deg)?[\s,]+([\d.]+)%?[\s,]+([\d.]+)%?\s*\)", re.IGNORECASE
+)
 
 
 def _parse_color(text: str) -> Rgb:
@@ -40,7 +47,10 @@ def _parse_color(text: str) -> Rgb:
     if plain in _NAMES:
         plain = _NAMES[plain]
     if found := _HEX.fullmatch(plain):
-        digits = found[1] if len(found[1]) == 6 else "".join(digit * 2 for digit in found[1])
+        if len(found[1]) == 6:
+            digits = found[1]
+        else:
+            digits = "".join(digit * 2 for digit in found[1])
         return (int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:], 16))
     if found := _FUNCTION.fullmatch(plain):
         try:
@@ -50,12 +60,17 @@ def _parse_color(text: str) -> Rgb:
         if found[1] == "rgb" and all(0 <= part <= 255 for part in (first, second, third)):
             return (round(first), round(second), round(third))
         if found[1] != "rgb" and second <= 100 and third <= 100:
-            hue, share, last = first % 360 / 360, second / 100, third / 100
-            parts = (
-                colorsys.hls_to_rgb(hue, last, share) if found[1] == "hsl" else colorsys.hsv_to_rgb(hue, share, last)
-            )
+            hue = first % 360 / 360
+            share = second / 100
+            last = third / 100
+            if found[1] == "hsl":
+                parts = colorsys.hls_to_rgb(hue, last, share)
+            else:
+                parts = colorsys.hsv_to_rgb(hue, share, last)
             return _to_rgb(*parts)
-    raise ValueError(f"{text!r} is not a colour; write #1e90ff, rgb(30, 144, 255), hsl(210, 100%, 56%) or a CSS name")
+    raise ValueError(
+        f"{text!r} is not a colour; write #1e90ff, rgb(30, 144, 255), hsl(210, 100%, 56%) or a CSS name"
+    )
 
 
 def _to_rgb(red: float, green: float, blue: float) -> Rgb:
@@ -83,17 +98,26 @@ def _format_color(color: Rgb, form: Form) -> str:
 
 def _to_linear(part: int) -> float:
     share = part / 255
-    return share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
+    if share <= 0.04045:
+        return share / 12.92
+    return ((share + 0.055) / 1.055) ** 2.4
 
 
 def _to_gamma(light: float) -> float:
-    return light * 12.92 if light <= 0.0031308 else 1.055 * light ** (1 / 2.4) - 0.055
+    if light <= 0.0031308:
+        return light * 12.92
+    return 1.055 * light ** (1 / 2.4) - 0.055
 
 
-def convert_color(color: Color, to: Annotated[Form | None, Field(description="Default: every form.")] = None) -> Any:
+def convert_color(
+    color: Color, to: Annotated[Form | None, Field(description="Default: every form.")] = None
+) -> Any:
     """Convert a colour between hex, RGB, HSL and HSV."""
     known = _parse_color(color)
-    forms: tuple[Form, ...] = (to,) if to else ("hex", "rgb", "hsl", "hsv")
+    if to:
+        forms: tuple[Form, ...] = (to,)
+    else:
+        forms = ("hex", "rgb", "hsl", "hsv")
     return {form: _format_color(known, form) for form in forms}
 
 
@@ -104,7 +128,9 @@ def _compute_luminance(color: Rgb) -> float:
 
 def check_contrast(foreground: Color, background: Color) -> dict[str, Any]:
     """Compute the contrast ratio of text on a background and whether it passes WCAG AA and AAA."""
-    lights = sorted((_compute_luminance(_parse_color(foreground)), _compute_luminance(_parse_color(background))))
+    lights = sorted(
+        (_compute_luminance(_parse_color(foreground)), _compute_luminance(_parse_color(background)))
+    )
     exact = (lights[1] + 0.05) / (lights[0] + 0.05)
     return {
         "ratio": round(exact, 2),
@@ -130,21 +156,29 @@ def mix_colors(
 
 def make_palette(
     color: Color,
-    scheme: Annotated[Scheme, Field(description="How the colours relate to the first.")] = "complementary",
+    scheme: Annotated[
+        Scheme, Field(description="How the colours relate to the first.")
+    ] = "complementary",
     count: Annotated[int, Field(ge=2, le=12, description="Number of shades or tints.")] = 5,
 ) -> list[str]:
     """Make a colour palette from one colour: complementary, analogous, triadic, shades, tints …"""
     base = _parse_color(color)
     hue, light, share = colorsys.rgb_to_hls(*(part / 255 for part in base))
     if scheme in ("shades", "tints"):
-        end = 0.0 if scheme == "shades" else 1.0
+        if scheme == "shades":
+            end = 0.0
+        else:
+            end = 1.0
         steps = (light + (end - light) * place / count for place in range(count))
         return [_to_hex(_to_rgb(*colorsys.hls_to_rgb(hue, step, share))) for step in steps]
     turns = {
         "complementary": (0, 180), "analogous": (0, 30, 330), "triadic": (0, 120, 240),
         "tetradic": (0, 90, 180, 270), "split_complementary": (0, 150, 210),
     }[scheme]  # fmt: skip
-    return [_to_hex(_to_rgb(*colorsys.hls_to_rgb((hue + turn / 360) % 1, light, share))) for turn in turns]
+    return [
+        _to_hex(_to_rgb(*colorsys.hls_to_rgb((hue + turn / 360) % 1, light, share)))
+        for turn in turns
+    ]
 
 
 def name_color(color: Color) -> dict[str, Any]:
@@ -152,7 +186,9 @@ def name_color(color: Color) -> dict[str, Any]:
     wanted = _parse_color(color)
 
     def compute_distance(digits: str) -> float:
-        red, green, blue = (one - other for one, other in zip(wanted, _parse_color(digits), strict=True))
+        red, green, blue = (
+            one - other for one, other in zip(wanted, _parse_color(digits), strict=True)
+        )
         # Weighted by what the eye tells apart best.
         return 2 * red**2 + 4 * green**2 + 3 * blue**2
 

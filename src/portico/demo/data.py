@@ -56,7 +56,10 @@ def csv_to_json(
         if len(line) != len(header):
             raise ValueError(f"row {number} has {len(line)} fields, the header has {len(header)}")
         rows.append(
-            {key: _parse_field(field) if guess_types else field for key, field in zip(header, line, strict=True)}
+            {
+                key: _parse_field(field) if guess_types else field
+                for key, field in zip(header, line, strict=True)
+            }
         )
     return rows
 
@@ -77,7 +80,9 @@ def _parse_field(field: str) -> Any:
 
 def json_to_csv(
     rows: Rows,
-    columns: Annotated[list[str] | None, Field(description="Which columns, in which order; default: all.")] = None,
+    columns: Annotated[
+        list[str] | None, Field(description="Which columns, in which order; default: all.")
+    ] = None,
     delimiter: Delimiter = ",",
 ) -> str:
     """Write JSON objects as CSV text with a header line."""
@@ -93,14 +98,20 @@ def json_to_csv(
 def _to_field(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def query_rows(
     rows: Rows,
-    column: Annotated[str | None, Field(description="Keep rows by the value of this column.")] = None,
+    column: Annotated[
+        str | None, Field(description="Keep rows by the value of this column.")
+    ] = None,
     compare: Annotated[Compare, Field(description="How that value is compared.")] = "=",
-    value: Annotated[str | float | bool | None, Field(description="What it is compared with.")] = None,
+    value: Annotated[
+        str | float | bool | None, Field(description="What it is compared with.")
+    ] = None,
     select: Annotated[list[str] | None, Field(description="Columns to keep; default: all.")] = None,
     sort_by: Annotated[str | None, Field(description="Column to sort by.")] = None,
     descending: Annotated[bool, Field(description="Largest first.")] = False,
@@ -125,7 +136,8 @@ def _matches(field: Any, compare: Compare, value: Any) -> bool:
         case "=" | "!=":
             return (_to_comparable(field) == _to_comparable(value)) is (compare == "=")
         case _:
-            left, right = _to_comparable(field), _to_comparable(value)
+            left = _to_comparable(field)
+            right = _to_comparable(value)
             return type(left) is type(right) and left is not None and _ORDER[compare](left, right)
 
 
@@ -136,21 +148,29 @@ def _to_comparable(value: Any) -> Any:
     if isinstance(value, int | float):
         return float(value)
     text = _to_field(value)
-    return float(text) if re.fullmatch(r"-?\d{1,300}(?:\.\d{1,300})?", text) else text
+    if re.fullmatch(r"-?\d{1,300}(?:\.\d{1,300})?", text):
+        return float(text)
+    return text
 
 
 def _to_sort_key(value: Any) -> tuple[int, Any]:
     plain = _to_comparable(value)
     if isinstance(plain, bool):
         return (0, plain)
-    return (1, plain) if isinstance(plain, float) else (3, "") if plain is None else (2, plain)
+    if isinstance(plain, float):
+        return (1, plain)
+    if plain is None:
+        return (3, "")
+    return (2, plain)
 
 
 def group_rows(
     rows: Rows,
     by: Annotated[str, Field(description="Column whose values make the groups.")],
     aggregate: Annotated[Aggregate, Field(description="What to compute for each group.")] = "count",
-    column: Annotated[str | None, Field(description="Column to compute it of; not needed for count.")] = None,
+    column: Annotated[
+        str | None, Field(description="Column to compute it of; not needed for count.")
+    ] = None,
 ) -> list[Row]:
     """Group a table by a column and count, sum or average another: a small pivot table."""
     if aggregate != "count" and column is None:
@@ -158,7 +178,10 @@ def group_rows(
     groups: dict[str, list[Any]] = {}
     for row in rows:
         groups.setdefault(_to_field(row.get(by)), []).append(row.get(column) if column else None)
-    return [{by: key, aggregate: _aggregate(aggregate, members)} for key, members in sorted(groups.items())]
+    return [
+        {by: key, aggregate: _aggregate(aggregate, members)}
+        for key, members in sorted(groups.items())
+    ]
 
 
 def _aggregate(aggregate: Aggregate, members: Sequence[Any]) -> Any:
@@ -175,31 +198,43 @@ def _aggregate(aggregate: Aggregate, members: Sequence[Any]) -> Any:
 
 def format_json(
     text: Json,
-    indent: Annotated[int, Field(ge=0, le=8, description="Spaces a level; 0 writes one compact line.")] = 2,
+    indent: Annotated[
+        int, Field(ge=0, le=8, description="Spaces a level; 0 writes one compact line.")
+    ] = 2,
     sort_keys: Annotated[bool, Field(description="Keys in alphabetical order.")] = False,
 ) -> str:
     """Check JSON text and write it indented or compact; a mistake is reported with its line."""
     value = _parse_json(text)
-    separators = (",", ":") if indent == 0 else (",", ": ")
-    return json.dumps(value, indent=indent or None, sort_keys=sort_keys, ensure_ascii=False, separators=separators)
+    if indent == 0:
+        separators = (",", ":")
+    else:
+        separators = (",", ": ")
+    return json.dumps(
+        value, indent=indent or None, sort_keys=sort_keys, ensure_ascii=False, separators=separators
+    )
 
 
 def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+        raise ValueError(
+            f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from None
     except RecursionError:
         raise ValueError("not usable: nested too deeply") from None
 
 
 def json_path(
     text: Json,
-    path: Annotated[str, Field(max_length=500, description="Such as users[0].name or users[*].name.")],
+    path: Annotated[
+        str, Field(max_length=500, description="Such as users[0].name or users[*].name.")
+    ],
 ) -> dict[str, Any]:
     """Pick a value out of JSON text by its path; [*] picks from every element of a list."""
     values = [_parse_json(text)]
-    many, done = False, ""
+    many = False
+    done = ""
     for step in _parse_path(path):
         done += f"[{step}]" if isinstance(step, int) else f".{step}"
         if step == "*":
@@ -222,7 +257,15 @@ def _parse_path(path: str) -> list[str | int]:
         if found is None:
             raise ValueError(f"{path!r} is not a path; write it like users[0].name")
         name, number, quoted, star = found.groups()
-        steps.append("*" if star else int(number) if number is not None else name if name is not None else quoted)
+        steps.append(
+            "*"
+            if star
+            else int(number)
+            if number is not None
+            else name
+            if name is not None
+            else quoted
+        )
         place = found.end()
     return steps
 
@@ -235,7 +278,9 @@ def _has_step(value: Any, step: str | int) -> bool:
 
 def _list_keys(values: Sequence[Any]) -> str:
     keys = [str(key) for value in values if isinstance(value, dict) for key in value]
-    return f"; keys there: {', '.join(keys[:10])}" if keys else ""
+    if keys:
+        return f"; keys there: {', '.join(keys[:10])}"
+    return ""
 
 
 def diff_json(
@@ -251,7 +296,10 @@ def diff_json(
 def _collect_changes(path: str, before: Any, after: Any, changes: list[dict[str, Any]]) -> None:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in [*before, *(key for key in after if key not in before)]:
-            here = f"{path}.{key}" if path else str(key)
+            if path:
+                here = f"{path}.{key}"
+            else:
+                here = str(key)
             if key not in after:
                 changes.append({"path": here, "change": "removed", "before": before[key]})
             elif key not in before:
@@ -267,7 +315,9 @@ def _collect_changes(path: str, before: Any, after: Any, changes: list[dict[str,
 
 def hash_text(
     text: Annotated[str, Field(max_length=MAX_CHARS, description="The text, hashed as UTF-8.")],
-    algorithm: Annotated[Algorithm, Field(description="md5 and sha1 are for checksums, not for secrets.")] = "sha256",
+    algorithm: Annotated[
+        Algorithm, Field(description="md5 and sha1 are for checksums, not for secrets.")
+    ] = "sha256",
 ) -> str:
     """Compute a hash or checksum of a text: SHA-256, SHA-512, MD5 and others."""
     return hashlib.new(algorithm, text.encode(), usedforsecurity=False).hexdigest()

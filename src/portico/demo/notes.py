@@ -1,4 +1,5 @@
-"""Notes: a notebook in memory, for as long as the gateway runs. The one demo server with something to lose."""
+"""Notes: a notebook in memory, for as long as the gateway runs. The one demo server with something
+to lose."""
 
 import threading
 from dataclasses import dataclass, replace
@@ -30,7 +31,10 @@ class Note:
 
     def to_summary(self) -> dict[str, Any]:
         flat = " ".join(self.body.split())
-        excerpt = flat if len(flat) <= EXCERPT_CHARS else f"{flat[:EXCERPT_CHARS]}…"
+        if len(flat) <= EXCERPT_CHARS:
+            excerpt = flat
+        else:
+            excerpt = f"{flat[:EXCERPT_CHARS]}…"
         return {"id": self.id, "title": self.title, "tags": list(self.tags), "excerpt": excerpt}
 
     def to_data(self) -> dict[str, Any]:
@@ -59,11 +63,17 @@ class Notebook:
     def list_notes(
         self,
         tag: Annotated[str | None, Field(description="Only notes with this tag.")] = None,
-        limit: Annotated[int, Field(ge=1, le=MAX_NOTES, description="Most notes to return, newest first.")] = 50,
+        limit: Annotated[
+            int, Field(ge=1, le=MAX_NOTES, description="Most notes to return, newest first.")
+        ] = 50,
     ) -> list[dict[str, Any]]:
         """List the notes, newest first, each with its title, tags and first words."""
         with self._lock:
-            found = [note for note in self._notes.values() if tag is None or tag.casefold() in _fold_tags(note.tags)]
+            found = [
+                note
+                for note in self._notes.values()
+                if tag is None or tag.casefold() in _fold_tags(note.tags)
+            ]
         return [note.to_summary() for note in sorted(found, key=lambda note: -note.id)[:limit]]
 
     def read_note(self, id: Id) -> dict[str, Any]:
@@ -72,7 +82,10 @@ class Notebook:
             return self._get_note(id).to_data()
 
     def search_notes(
-        self, query: Annotated[str, Field(min_length=1, max_length=200, description="Words that must all occur.")]
+        self,
+        query: Annotated[
+            str, Field(min_length=1, max_length=200, description="Words that must all occur.")
+        ],
     ) -> list[dict[str, Any]]:
         """Find notes that contain all of the given words in title, text or tags."""
         words = query.casefold().split()
@@ -84,14 +97,20 @@ class Notebook:
             everything = " ".join((title, note.body.casefold(), *_fold_tags(note.tags)))
             if all(word in everything for word in words):
                 found.append((sum(word in title for word in words), note))
-        return [note.to_summary() for _, note in sorted(found, key=lambda pair: (-pair[0], -pair[1].id))]
+        return [
+            note.to_summary() for _, note in sorted(found, key=lambda pair: (-pair[0], -pair[1].id))
+        ]
 
     def update_note(
         self,
         id: Id,
         title: Annotated[Title | None, Field(description="New title; default: as it is.")] = None,
-        body: Annotated[Body | None, Field(description="New text in place of the old; default: as it is.")] = None,
-        tags: Annotated[Tags | None, Field(description="New tags in place of the old; default: as they are.")] = None,
+        body: Annotated[
+            Body | None, Field(description="New text in place of the old; default: as it is.")
+        ] = None,
+        tags: Annotated[
+            Tags | None, Field(description="New tags in place of the old; default: as they are.")
+        ] = None,
     ) -> dict[str, Any]:
         """Overwrite the title, text or tags of a note."""
         with self._lock:
@@ -116,7 +135,10 @@ class Notebook:
     def _get_note(self, id: int) -> Note:
         if id not in self._notes:
             known = ", ".join(map(str, sorted(self._notes)[-10:]))
-            raise ValueError(f"there is no note {id}; " + (f"there are: {known}" if known else "the notebook is empty"))
+            raise ValueError(
+                f"there is no note {id}; "
+                + (f"there are: {known}" if known else "the notebook is empty")
+            )
         return self._notes[id]
 
 

@@ -67,16 +67,21 @@ def _build_units() -> dict[str, Unit]:
     for quantity, line in _TABLE.items():
         for entry in line.split(", "):
             name, factor, *offset = entry.split()
-            units[name] = Unit(quantity, Fraction(factor), Fraction(offset[0]) if offset else Fraction(0))
+            units[name] = Unit(
+                quantity, Fraction(factor), Fraction(offset[0]) if offset else Fraction(0)
+            )
     return units
 
 
 UNITS: Mapping[str, Unit] = _build_units()
-# Folding turns the micro sign into the Greek letter: what is looked up must have been folded the same way.
+# Folding turns the micro sign into the Greek letter: what is looked up must have been folded the
+# same way.
 _NAMES = {word.casefold(): name for word, name in _SPELLINGS.items()}
 _FOLDED = {name.casefold(): name for name in reversed(UNITS)}
 
-UnitName = Annotated[str, Field(max_length=40, description="A unit such as km, lb, gal_us, °F or mile.")]
+UnitName = Annotated[
+    str, Field(max_length=40, description="A unit such as km, lb, gal_us, °F or mile.")
+]
 
 
 def _resolve_unit(name: str) -> str:
@@ -90,7 +95,10 @@ def _resolve_unit(name: str) -> str:
         if candidate in _FOLDED:
             return _FOLDED[candidate]
     near = get_close_matches(folded, [*UNITS, *_SPELLINGS], 4, 0.6)
-    hint = f"; did you mean {', '.join(near)}?" if near else "; list_units has all"
+    if near:
+        hint = f"; did you mean {', '.join(near)}?"
+    else:
+        hint = "; list_units has all"
     raise ValueError(f"there is no unit {name!r}{hint}")
 
 
@@ -98,23 +106,37 @@ def convert_units(
     value: Annotated[float, Field(description="How many.")],
     from_unit: UnitName,
     to_unit: UnitName,
-    digits: Annotated[int, Field(ge=1, le=15, description="Significant digits in the answer.")] = 10,
+    digits: Annotated[
+        int, Field(ge=1, le=15, description="Significant digits in the answer.")
+    ] = 10,
 ) -> dict[str, Any]:
-    """Convert between units of length, mass, volume, area, speed, time, data, energy, pressure or temperature."""
-    here, there = _resolve_unit(from_unit), _resolve_unit(to_unit)
-    source, target = UNITS[here], UNITS[there]
+    """Convert between units of length, mass, volume, area, speed, time, data, energy, pressure or
+    temperature."""
+    here = _resolve_unit(from_unit)
+    there = _resolve_unit(to_unit)
+    source = UNITS[here]
+    target = UNITS[there]
     if source.quantity != target.quantity:
         raise ValueError(f"{here} measures {source.quantity}, {there} measures {target.quantity}")
     exact = (Fraction(str(value)) * source.factor + source.offset - target.offset) / target.factor
-    return {"value": float(f"{float(exact):.{digits}g}"), "unit": there, "quantity": target.quantity}
+    return {
+        "value": float(f"{float(exact):.{digits}g}"),
+        "unit": there,
+        "quantity": target.quantity,
+    }
 
 
 def list_units(
     quantity: Annotated[Quantity | None, Field(description="Only units of this quantity.")] = None,
 ) -> dict[str, list[str]]:
     """List the units that can be converted, by quantity."""
-    wanted = [quantity] if quantity else list(_TABLE)
-    return {name: [unit for unit, about in UNITS.items() if about.quantity == name] for name in wanted}
+    if quantity:
+        wanted = [quantity]
+    else:
+        wanted = list(_TABLE)
+    return {
+        name: [unit for unit, about in UNITS.items() if about.quantity == name] for name in wanted
+    }
 
 
 def compare_measures(
@@ -124,9 +146,12 @@ def compare_measures(
     second_unit: UnitName,
 ) -> dict[str, Any]:
     """Tell which of two measures in different units is larger, and by what factor."""
-    here, there = UNITS[_resolve_unit(first_unit)], UNITS[_resolve_unit(second_unit)]
+    here = UNITS[_resolve_unit(first_unit)]
+    there = UNITS[_resolve_unit(second_unit)]
     if here.quantity != there.quantity:
-        raise ValueError(f"{first_unit} measures {here.quantity}, {second_unit} measures {there.quantity}")
+        raise ValueError(
+            f"{first_unit} measures {here.quantity}, {second_unit} measures {there.quantity}"
+        )
     first = Fraction(str(first_value)) * here.factor + here.offset
     second = Fraction(str(second_value)) * there.factor + there.offset
     return {
@@ -138,13 +163,16 @@ def compare_measures(
 def format_bytes(
     size: Annotated[int, Field(ge=0, le=10**18, description="Number of bytes.")],
     standard: Annotated[
-        Literal["binary", "decimal"], Field(description="binary: KiB, MiB (1024); decimal: kB, MB (1000).")
+        Literal["binary", "decimal"],
+        Field(description="binary: KiB, MiB (1024); decimal: kB, MB (1000)."),
     ] = "binary",
 ) -> str:
     """Write a number of bytes so that people can read it, such as 1.5 GiB."""
-    step, names = (1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
+    step = 1024
+    names = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
     if standard == "decimal":
-        step, names = (1000, ("B", "kB", "MB", "GB", "TB", "PB", "EB"))
+        step = 1000
+        names = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
     place = 0
     # Rounding first: 1023.99 KiB would otherwise be shown as 1024 KiB.
     while place < len(names) - 1 and round(Decimal(size) / step**place, 2) >= step:
@@ -160,7 +188,12 @@ _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 def parse_duration(
     text: Annotated[
-        str, Field(max_length=100, description="Such as 1h30m, 2 days 4 hours, 90 min or 01:30:00.", examples=["1h30m"])
+        str,
+        Field(
+            max_length=100,
+            description="Such as 1h30m, 2 days 4 hours, 90 min or 01:30:00.",
+            examples=["1h30m"],
+        ),
     ],
 ) -> dict[str, float]:
     """Read a duration written by a person and return it in seconds, minutes and hours."""
@@ -172,12 +205,21 @@ def parse_duration(
     else:
         rest = _DURATION.sub("", plain)
         if rest.strip() or not _DURATION.search(plain):
-            raise ValueError(f"{text!r} is not a duration; write it like 1h30m, 2 days 4 hours or 01:30:00")
+            raise ValueError(
+                f"{text!r} is not a duration; write it like 1h30m, 2 days 4 hours or 01:30:00"
+            )
         seconds = Fraction(0)
         for number, unit in _DURATION.findall(plain):
-            scale = Fraction(1, 1000) if unit.startswith(("ms", "milli")) else Fraction(_SECONDS[unit[0]])
+            if unit.startswith(("ms", "milli")):
+                scale = Fraction(1, 1000)
+            else:
+                scale = Fraction(_SECONDS[unit[0]])
             seconds += Fraction(number) * scale
-    return {"seconds": float(seconds), "minutes": float(seconds / 60), "hours": float(seconds / 3600)}
+    return {
+        "seconds": float(seconds),
+        "minutes": float(seconds / 60),
+        "hours": float(seconds / 3600),
+    }
 
 
 def format_duration(
@@ -187,7 +229,9 @@ def format_duration(
     """Write a number of seconds so that people can read it, such as 2 days 4 hours."""
     rest = Fraction(str(seconds))
     if rest < 1:
-        return f"{float(rest * 1000):g} milliseconds" if rest else "0 seconds"
+        if rest:
+            return f"{float(rest * 1000):g} milliseconds"
+        return "0 seconds"
     sizes = (("week", 604_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
     first = next(place for place, (_, size) in enumerate(sizes) if rest >= size)
     shown = sizes[first : first + parts]

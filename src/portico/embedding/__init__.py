@@ -1,6 +1,8 @@
-"""Embedding: the gateway as a library, for agents written in Python. `from portico import Gateway` leads here.
+"""Embedding: the gateway as a library, for agents written in Python. `from portico import Gateway`
+leads here.
 
-The house stays as it is (`portico.app`); this is a small porch before it, at which an agent stands like any client.
+The house stays as it is (`portico.app`); this is a small porch before it, at which an agent stands
+like any client.
 
 gateway      `Gateway`: find, call, tell a model of tools and answer its calls → conversation (its life, and the door),
              offering (which names its models know)
@@ -17,4 +19,13 @@ from portico.embedding.gateway import Gateway
 from portico.embedding.results import Match, Matches, Result, ServerInfo, ToolInfo
 from portico.embedding.sync_gateway import SyncGateway
 
-__all__ = ["Format", "Gateway", "Match", "Matches", "Result", "ServerInfo", "SyncGateway", "ToolInfo"]
+__all__ = [
+    "Format",
+    "Gateway",
+    "Match",
+    "Matches",
+    "Result",
+    "ServerInfo",
+    "SyncGateway",
+    "ToolInfo",
+]

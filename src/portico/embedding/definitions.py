@@ -1,4 +1,5 @@
-"""Tool definitions in the form that each model provider takes. Pure: MCP definitions in, theirs out."""
+"""Tool definitions in the form that each model provider takes. Pure: MCP definitions in, theirs
+out."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast, get_args
@@ -8,7 +9,8 @@ from portico.errors import InvalidArguments
 from portico.upstream.backend import Raw
 
 Format = Literal["anthropic", "openai", "openai-chat", "langchain", "mcp"]
-"""`openai` is the Responses API, `openai-chat` Chat Completions; `mcp` is the protocol's own form."""
+"""`openai` is the Responses API, `openai-chat` Chat Completions; `mcp` is the protocol's own form.
+"""
 
 FORMATS: tuple[str, ...] = get_args(Format)
 DEFERRING_FORMATS = ("anthropic", "openai")
@@ -19,15 +21,20 @@ _EPHEMERAL = {"type": "ephemeral"}
 def check_format(format: str) -> Format:
     """A format there is; raises InvalidArguments for any other."""
     if format not in FORMATS:
-        raise InvalidArguments(f"there is no format {format!r}", advice=f"Formats: {', '.join(FORMATS)}.")
+        raise InvalidArguments(
+            f"there is no format {format!r}", advice=f"Formats: {', '.join(FORMATS)}."
+        )
     return cast(Format, format)
 
 
 def render_definitions(
     format: Format, definitions: Iterable[Mapping[str, Any]], deferred: frozenset[str] = frozenset()
 ) -> list[Raw]:
-    """MCP definitions in a provider's form; those named in `deferred` are loaded when its tool search finds them."""
-    make = {"anthropic": to_anthropic, "openai": to_openai, "openai-chat": to_openai_chat}.get(format, dict[str, Any])
+    """MCP definitions in a provider's form; those named in `deferred` are loaded when its tool
+    search finds them."""
+    make = {"anthropic": to_anthropic, "openai": to_openai, "openai-chat": to_openai_chat}.get(
+        format, dict[str, Any]
+    )
     made = [make(one) for one in definitions]
     return [{**one, "defer_loading": True} if one.get("name") in deferred else one for one in made]
 
@@ -53,8 +60,12 @@ def to_openai_chat(definition: Mapping[str, Any]) -> Raw:
 
 
 def add_cache_control(definitions: list[Raw]) -> list[Raw]:
-    """Anthropic definitions, of which all up to the last that is loaded at once are kept in the prompt cache."""
-    at = max((place for place, one in enumerate(definitions) if not one.get("defer_loading")), default=None)
+    """Anthropic definitions, of which all up to the last that is loaded at once are kept in the
+    prompt cache."""
+    at = max(
+        (place for place, one in enumerate(definitions) if not one.get("defer_loading")),
+        default=None,
+    )
     marked = {"cache_control": _EPHEMERAL}
     return [{**one, **marked} if place == at else one for place, one in enumerate(definitions)]
 
@@ -66,4 +77,6 @@ def _to_function(definition: Mapping[str, Any]) -> Raw:
 
 def _get_description(definition: Mapping[str, Any]) -> Raw:
     said = definition.get("description") or definition.get("title")
-    return {"description": said} if isinstance(said, str) and said else {}
+    if isinstance(said, str) and said:
+        return {"description": said}
+    return {}

@@ -1,6 +1,8 @@
-"""The gateway as an agent's author holds it: find tools, call them, and tell a model of them in its own format.
+"""The gateway as an agent's author holds it: find tools, call them, and tell a model of them in its
+own format.
 
-Every call takes the way of a client's: the same door, scope, budgets, repairs, limits, record and audit log.
+Every call takes the way of a client's: the same door, scope, budgets, repairs, limits, record and
+audit log.
 """
 
 import asyncio
@@ -28,14 +30,17 @@ Language = Literal["python", "lua", "javascript", "typescript"]
 Detail = Literal["brief", "schema", "full"]
 
 DEFAULT_CLIENT_NAME = "python"
-"""What an embedded gateway's caller is called in statistics and in the audit log, unless it has a name."""
+"""What an embedded gateway's caller is called in statistics and in the audit log, unless it has a
+name."""
 
 
 class Gateway:
-    """One gateway in this process, for one agent: `async with Gateway("portico.yaml") as gateway: …`.
+    """One gateway in this process, for one agent: `async with Gateway("portico.yaml") as gateway:
+    …`.
 
-    It installs no signal handlers, prints nothing, leaves logging as it is, and leaves no process behind. It belongs to
-    the event loop that it was opened in; `SyncGateway` is the same without one.
+    It installs no signal handlers, prints nothing, leaves logging as it is, and leaves no process
+    behind. It belongs to the event loop that it was opened in; `SyncGateway` is the same without
+    one.
     """
 
     def __init__(
@@ -60,13 +65,16 @@ class Gateway:
         - `in_memory`: remember nothing. No file is read or written, and every server is asked anew.
         - `name`: what this agent is called in statistics and in the audit log.
         """
-        self._settings = resolve_settings(config, servers, profile=profile, exposure=exposure, data_dir=data_dir)
+        self._settings = resolve_settings(
+            config, servers, profile=profile, exposure=exposure, data_dir=data_dir
+        )
         self._session = EmbeddedSession(self._settings, profile, name, in_memory=in_memory)
         self._offered_tools = OfferedTools(self._settings.exposure)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is odd about the configuration: servers that cannot be used, settings that lead nowhere."""
+        """What is odd about the configuration: servers that cannot be used, settings that lead
+        nowhere."""
         return self._settings.warnings
 
     # --- its life
@@ -75,7 +83,10 @@ class Gateway:
         return await self.open()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -89,15 +100,19 @@ class Gateway:
         await self._session.close()
 
     async def ready(self, timeout: float | None = None) -> bool:
-        """Wait until every server has been heard or has failed, for at most `timeout` seconds; whether they have."""
+        """Wait until every server has been heard or has failed, for at most `timeout` seconds;
+        whether they have."""
         return await self._session.wait_until_listed(timeout)
 
     def servers(self) -> list[ServerInfo]:
         """Every server, and how it is."""
         view = self._session.view
-        states, entries = view.profile_state.get_server_states(), view.snapshot.servers
+        states = view.profile_state.get_server_states()
+        entries = view.snapshot.servers
         return [
-            ServerInfo(name, states[name].state, states[name].reason, len(entry.tools), entry.description)
+            ServerInfo(
+                name, states[name].state, states[name].reason, len(entry.tools), entry.description
+            )
             for name, entry in sorted(entries.items())
         ]
 
@@ -114,44 +129,63 @@ class Gateway:
         min_success_rate: float | None = None,
         limit: int = 8,
     ) -> Matches:
-        """Tools that do what the query says, best first. Raises `UnknownName` for a server that is not here."""
-        question = SearchRequest(query, server, tuple(tags), max_latency_ms, min_success_rate, limit, category=category)
+        """Tools that do what the query says, best first. Raises `UnknownName` for a server that is
+        not here."""
+        question = SearchRequest(
+            query, server, tuple(tags), max_latency_ms, min_success_rate, limit, category=category
+        )
         return await self._session.search(question)
 
     async def tool(self, name: str) -> ToolInfo:
-        """One tool, with its schemas. Names are read generously; raises `UnknownName` with the nearest."""
+        """One tool, with its schemas. Names are read generously; raises `UnknownName` with the
+        nearest."""
         await self._session.wait_for_first_listing(name)
         return to_tool_info(self._session.find_tool(name))
 
     async def describe(self, *names: str, detail: Detail = "schema") -> str:
-        """One to ten tools as an agent reads them: what they do, and every parameter. Raises `UnknownName`."""
+        """One to ten tools as an agent reads them: what they do, and every parameter. Raises
+        `UnknownName`."""
         await self._session.wait_for_first_listing(*names)
         for name in names:
             self._session.find_tool(name)
         asked = {"names": list(names), "detail": detail}
         return (await self._session.call_meta_tool(tool_definitions.DESCRIBE_TOOLS, asked)).text
 
-    async def browse(self, server: str | None = None, category: str | None = None, cursor: str | None = None) -> str:
-        """Popular tools, categories and servers; or the tools of a server or category. As an agent reads it."""
+    async def browse(
+        self, server: str | None = None, category: str | None = None, cursor: str | None = None
+    ) -> str:
+        """Popular tools, categories and servers; or the tools of a server or category. As an agent
+        reads it."""
         asked = _drop_none(server=server, category=category, cursor=cursor)
         return (await self._session.call_meta_tool(tool_definitions.BROWSE_TOOLS, asked)).text
 
-    async def call(self, name: str, arguments: Mapping[str, Any] | None = None, *, whole: bool = False) -> Result:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, whole: bool = False
+    ) -> Result:
         """Run a tool. What the tool itself says went wrong is a result with `is_error`.
 
-        A result over the budget is summed up, and kept for `read_result`; `whole` gives it as it is, however large.
-        Raises `UnknownName`, `InvalidArguments` (with what the tool takes), `BackendUnavailable`, `RemoteError` …
+        A result over the budget is summed up, and kept for `read_result`; `whole` gives it as it
+        is, however large. Raises `UnknownName`, `InvalidArguments` (with what the tool takes),
+        `BackendUnavailable`, `RemoteError` …
         """
-        conversation, given = self._session, dict(arguments or {})
+        conversation = self._session
+        given = dict(arguments or {})
         if not whole:
-            return await conversation.call_meta_tool(tool_definitions.CALL_TOOL, {"name": name, "arguments": given})
+            return await conversation.call_meta_tool(
+                tool_definitions.CALL_TOOL, {"name": name, "arguments": given}
+            )
         await conversation.wait_for_first_listing(name)
         conversation.require_meta_tool(tool_definitions.CALL_TOOL)
-        flat = self._offered_tools.map_flat_names(conversation.view.snapshot)[conversation.find_tool(name).address]
+        flat = self._offered_tools.map_flat_names(conversation.view.snapshot)[
+            conversation.find_tool(name).address
+        ]
         return conversation.unwrap_result(await conversation.call_tool(flat, given), name)
 
-    async def run_code(self, code: str, language: Language | None = None, timeout_s: float | None = None) -> Result:
-        """Run a script that calls tools, in the sandbox. A script that fails is a result with `is_error`."""
+    async def run_code(
+        self, code: str, language: Language | None = None, timeout_s: float | None = None
+    ) -> Result:
+        """Run a script that calls tools, in the sandbox. A script that fails is a result with
+        `is_error`."""
         asked = _drop_none(code=code, language=language, timeout_s=timeout_s)
         return await self._session.call_meta_tool(tool_definitions.RUN_CODE, asked)
 
@@ -163,16 +197,29 @@ class Gateway:
         inputs: Mapping[str, Any] | None = None,
         resume: str | None = None,
     ) -> Result:
-        """Run steps, in parallel where they can be; an intent alone is answered with a plan of steps."""
-        listed = [dict(step) for step in steps] if steps is not None else None
-        values = dict(inputs) if inputs is not None else None
+        """Run steps, in parallel where they can be; an intent alone is answered with a plan of
+        steps."""
+        if steps is not None:
+            listed = [dict(step) for step in steps]
+        else:
+            listed = None
+        if inputs is not None:
+            values = dict(inputs)
+        else:
+            values = None
         asked = _drop_none(intent=intent, steps=listed, inputs=values, resume=resume)
         return await self._session.call_meta_tool(tool_definitions.RUN_WORKFLOW, asked)
 
     async def read_result(
-        self, result_id: str, *, path: str | None = None, grep: str | None = None, cursor: str | None = None
+        self,
+        result_id: str,
+        *,
+        path: str | None = None,
+        grep: str | None = None,
+        cursor: str | None = None,
     ) -> str:
-        """A part of a result that was too large: by JMESPath, by the lines that match, or the next page."""
+        """A part of a result that was too large: by JMESPath, by the lines that match, or the next
+        page."""
         asked = _drop_none(result_id=result_id, path=path, grep=grep, cursor=cursor)
         return (await self._session.call_meta_tool(tool_definitions.READ_RESULT, asked)).text
 
@@ -188,9 +235,11 @@ class Gateway:
         cache: bool = False,
         defer: bool = False,
     ) -> list[Any]:
-        """Definitions to pass to a model, in its provider's format; `handle` answers the calls it then makes.
+        """Definitions to pass to a model, in its provider's format; `handle` answers the calls it
+        then makes.
 
-        By default what the exposure shows: the meta-tools, through which a model finds and calls all others.
+        By default what the exposure shows: the meta-tools, through which a model finds and calls
+        all others.
 
         - `format`: `anthropic`, `openai` (Responses), `openai-chat` (Chat Completions), `langchain`, or `mcp`.
         - `names`: these tools instead; meta-tools (`read_result`) may be among them.
@@ -201,50 +250,65 @@ class Gateway:
         """
         form = definitions.check_format(format)
         if cache and form != "anthropic":
-            raise InvalidArguments(f"cache is for anthropic; {form} has no such mark", advice="Leave it out.")
+            raise InvalidArguments(
+                f"cache is for anthropic; {form} has no such mark", advice="Leave it out."
+            )
         if defer and form not in definitions.DEFERRING_FORMATS:
             raise InvalidArguments(
-                f"{form} cannot defer tools", advice=f"Formats that can: {', '.join(definitions.DEFERRING_FORMATS)}."
+                f"{form} cannot defer tools",
+                advice=f"Formats that can: {', '.join(definitions.DEFERRING_FORMATS)}.",
             )
         shown: Exposure = exposure or self._settings.exposure
-        chosen = await self._choose_definitions(None if names is None else list(names), intent or "", shown)
+        chosen = await self._choose_definitions(
+            None if names is None else list(names), intent or "", shown
+        )
         self._offered_tools.add((one["name"] for one in chosen), shown if names is None else "meta")
         if form == "langchain":
             return self._make_langchain_tools(chosen)
-        later = (
-            {one["name"] for one in chosen if one["name"] not in tool_definitions.META_TOOL_NAMES}
-            if defer
-            else set[str]()
-        )
+        if defer:
+            later = {
+                one["name"] for one in chosen if one["name"] not in tool_definitions.META_TOOL_NAMES
+            }
+        else:
+            later = set[str]()
         made = definitions.render_definitions(form, chosen, frozenset(later))
-        return definitions.add_cache_control(made) if cache else made
+        if cache:
+            return definitions.add_cache_control(made)
+        return made
 
     async def handle(self, format: Format, call: Any) -> Any:
         """Run the tool call of a model, and answer with what to give back to it.
 
-        That is a `tool_result` block for Anthropic, a `function_call_output` item for OpenAI's Responses, a message of
-        role `tool` for Chat Completions, a `ToolMessage` for LangChain. Whatever goes wrong is told to the model there.
-        Only tools are run that `tools` has told of. Raises `InvalidArguments` for what is no tool call.
+        That is a `tool_result` block for Anthropic, a `function_call_output` item for OpenAI's
+        Responses, a message of role `tool` for Chat Completions, a `ToolMessage` for LangChain.
+        Whatever goes wrong is told to the model there. Only tools are run that `tools` has told of.
+        Raises `InvalidArguments` for what is no tool call.
         """
         form = definitions.check_format(format)
         return await self._reply_to_call(form, model_calls.parse_call(form, call))
 
     async def handle_all(self, format: Format, blocks: Iterable[Any] | None) -> list[Any]:
-        """Run every tool call among the blocks of a model's answer, at the same time; the answers in their order."""
+        """Run every tool call among the blocks of a model's answer, at the same time; the answers
+        in their order."""
         form = definitions.check_format(format)
         # All are read before any is run: one that cannot be read leaves nothing half done.
-        calls = [model_calls.parse_call(form, call) for call in model_calls.filter_calls(form, blocks)]
+        calls = [
+            model_calls.parse_call(form, call) for call in model_calls.filter_calls(form, blocks)
+        ]
         return list(await asyncio.gather(*(self._reply_to_call(form, call) for call in calls)))
 
     def offers(self, name: str) -> bool:
         """Whether a model that calls this name means a tool of this gateway."""
         return self._offered_tools.has(name, self._session.view)
 
-    async def _choose_definitions(self, names: list[str] | None, intent: str, exposure: Exposure) -> list[Raw]:
+    async def _choose_definitions(
+        self, names: list[str] | None, intent: str, exposure: Exposure
+    ) -> list[Raw]:
         """MCP definitions of what a model is to be told of."""
         conversation = self._session
         view = conversation.view
-        # Before they are heard, what is told of them would change soon, and with it what providers cache.
+        # Before they are heard, what is told of them would change soon, and with it what providers
+        # cache.
         await conversation.wait_for_first_listing()
         if names is None and exposure in ("meta", "code") and not intent:
             return await conversation.list_tools(exposure=exposure)
@@ -253,23 +317,32 @@ class Gateway:
             beside = replace(view.settings, exposure=exposure).enabled_meta_tools
             listed = await conversation.list_tools(intent or view.settings.intent)
             return [
-                one for one in listed if one["name"] in beside or one["name"] not in tool_definitions.META_TOOL_NAMES
+                one
+                for one in listed
+                if one["name"] in beside or one["name"] not in tool_definitions.META_TOOL_NAMES
             ]
-        chosen = self._list_all_definitions() if names is None else await self._pick_definitions(names)
+        if names is None:
+            chosen = self._list_all_definitions()
+        else:
+            chosen = await self._pick_definitions(names)
         view.publish_shown(conversation.caller, chosen, listing=True)
         return chosen
 
     def _list_all_definitions(self) -> list[Raw]:
         snapshot = self._session.view.snapshot
-        return [self._offered_tools.make_definition(snapshot, tool) for tool in snapshot.tools.values()]
+        return [
+            self._offered_tools.make_definition(snapshot, tool) for tool in snapshot.tools.values()
+        ]
 
     async def _pick_definitions(self, names: list[str]) -> list[Raw]:
         conversation = self._session
-        view, ours = conversation.view, dict[str, Raw]()
+        view = conversation.view
+        ours = dict[str, Raw]()
         if not {*view.settings.enabled_meta_tools}.isdisjoint(names):
             ours = {one["name"]: one for one in await conversation.list_tools()}
         return [
-            ours.get(name) or self._offered_tools.make_definition(view.snapshot, conversation.find_tool(name))
+            ours.get(name)
+            or self._offered_tools.make_definition(view.snapshot, conversation.find_tool(name))
             for name in names
         ]
 
@@ -292,13 +365,20 @@ class Gateway:
         view = conversation.view
         try:
             if call.problem:
-                raise InvalidArguments(call.problem, advice="Write them again, as the tool's schema has them.")
+                raise InvalidArguments(
+                    call.problem, advice="Write them again, as the tool's schema has them."
+                )
             if not self._offered_tools.has(call.name, view):
                 there = ", ".join(self._offered_tools.list_names(view))
-                raise UnknownName(f"there is no tool {call.name!r} here", advice=f"There is: {there}.")
+                raise UnknownName(
+                    f"there is no tool {call.name!r} here", advice=f"There is: {there}."
+                )
             if call.name in view.settings.enabled_meta_tools:
-                return await conversation.call_tool(call.name, call.arguments, self._offered_tools.exposure)
-            tool, arguments = conversation.find_tool(call.name), call.arguments
+                return await conversation.call_tool(
+                    call.name, call.arguments, self._offered_tools.exposure
+                )
+            tool = conversation.find_tool(call.name)
+            arguments = call.arguments
             if real := map_real_names(tool.input_schema):
                 arguments = {real.get(key, key): value for key, value in arguments.items()}
             conversation.require_meta_tool(tool_definitions.CALL_TOOL)

@@ -1,4 +1,5 @@
-"""Tools as LangChain has them: objects that call the gateway themselves. Needs `langchain-core`, which is not ours."""
+"""Tools as LangChain has them: objects that call the gateway themselves. Needs `langchain-core`,
+which is not ours."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -18,9 +19,12 @@ SyncToolCall = Callable[[str, dict[str, Any]], Result]
 
 
 def make_tools(
-    definitions: Iterable[Mapping[str, Any]], call_async: AsyncToolCall, call_sync: SyncToolCall | None = None
+    definitions: Iterable[Mapping[str, Any]],
+    call_async: AsyncToolCall,
+    call_sync: SyncToolCall | None = None,
 ) -> list[Any]:
-    """A `StructuredTool` for each MCP definition; with `ask_now`, they can be called without a loop too."""
+    """A `StructuredTool` for each MCP definition; with `ask_now`, they can be called without a loop
+    too."""
     made = _import_library("langchain_core.tools")
 
     def to_outcome(result: Result) -> tuple[Any, Result]:
@@ -58,7 +62,8 @@ def make_tools(
 
 
 def _rename_reserved(schema: Raw) -> tuple[Raw, dict[str, str]]:
-    """A schema whose parameters LangChain leaves alone, and what those that changed are really called."""
+    """A schema whose parameters LangChain leaves alone, and what those that changed are really
+    called."""
     told = {name: name for name in schema["properties"]}
     for name in _RESERVED_PARAMETERS & told.keys():
         other = f"{name}_"
@@ -68,15 +73,26 @@ def _rename_reserved(schema: Raw) -> tuple[Raw, dict[str, str]]:
     properties = {told[name]: shape for name, shape in schema["properties"].items()}
     required = [told[name] for name in schema.get("required", ())]
     other_names = {new: name for name, new in told.items() if new != name}
-    return {**schema, "properties": properties, **({"required": required} if required else {})}, other_names
+    return {
+        **schema,
+        "properties": properties,
+        **({"required": required} if required else {}),
+    }, other_names
 
 
 def make_message(call: ModelToolCall, result: Result) -> Any:
     """A `ToolMessage` that answers a call."""
     made = _import_library("langchain_core.messages").ToolMessage
-    status = "error" if result.is_error else "success"
+    if result.is_error:
+        status = "error"
+    else:
+        status = "success"
     return made(
-        content=to_langchain_content(result), tool_call_id=call.id, name=call.name, status=status, artifact=result
+        content=to_langchain_content(result),
+        tool_call_id=call.id,
+        name=call.name,
+        status=status,
+        artifact=result,
     )
 
 

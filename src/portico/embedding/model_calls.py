@@ -1,7 +1,8 @@
 """A model's tool call, in whichever form its provider has it, as a name and arguments. Pure.
 
-Takes what the providers' libraries hand out, objects or plain dicts. A call that the model wrote wrongly is the model's
-to correct: its `problem` is answered like any error. An object that is no call at all is its caller's mistake.
+Takes what the providers' libraries hand out, objects or plain dicts. A call that the model wrote
+wrongly is the model's to correct: its `problem` is answered like any error. An object that is no
+call at all is its caller's mistake.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,10 +41,18 @@ class ModelToolCall:
 
 def parse_call(format: Format, call: Any) -> ModelToolCall:
     """What a call asks for; raises InvalidArguments for what is no call of that format."""
-    inner = _get_part(call, "function") if format == "openai-chat" else call
-    keys = {"anthropic": ("id", "input"), "openai": ("call_id", "arguments"), "langchain": ("id", "args")}
+    if format == "openai-chat":
+        inner = _get_part(call, "function")
+    else:
+        inner = call
+    keys = {
+        "anthropic": ("id", "input"),
+        "openai": ("call_id", "arguments"),
+        "langchain": ("id", "args"),
+    }
     id_key, arguments_key = keys.get(format, ("id", "arguments"))
-    name, id_ = _get_part(inner, "name"), _get_part(call, id_key)
+    name = _get_part(inner, "name")
+    id_ = _get_part(call, id_key)
     if not isinstance(name, str) or (format != "mcp" and not isinstance(id_, str)):
         raise InvalidArguments(
             f"this is no tool call in the {format} format: {type(call).__name__}",
@@ -62,7 +71,10 @@ def filter_calls(format: Format, blocks: Iterable[Any] | None) -> list[Any]:
 def _parse_arguments(raw_arguments: Any) -> tuple[dict[str, Any], str]:
     if isinstance(raw_arguments, str):
         try:
-            raw_arguments = json_codec.loads(raw_arguments.encode("utf-8", "replace")) if raw_arguments.strip() else {}
+            if raw_arguments.strip():
+                raw_arguments = json_codec.loads(raw_arguments.encode("utf-8", "replace"))
+            else:
+                raw_arguments = {}
         except ValueError as error:
             return {}, f"the arguments are not JSON ({error})"
     if raw_arguments is None:
@@ -73,4 +85,6 @@ def _parse_arguments(raw_arguments: Any) -> tuple[dict[str, Any], str]:
 
 
 def _get_part(value: Any, key: str) -> Any:
-    return cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value).get(key)
+    return getattr(value, key, None)

@@ -1,4 +1,5 @@
-"""Which tools models were told of, under which names. A model may call what it was told of, and nothing else."""
+"""Which tools models were told of, under which names. A model may call what it was told of, and
+nothing else."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -31,7 +32,9 @@ class OfferedTools:
     @property
     def exposure(self) -> Exposure:
         """`code` where models know of nothing else, else `meta`."""
-        return "code" if (self._exposures or {self._exposure}) == {"code"} else "meta"
+        if (self._exposures or {self._exposure}) == {"code"}:
+            return "code"
+        return "meta"
 
     def has(self, name: str, view: ProfileView) -> bool:
         """Whether a model may call this; before it was told of anything, what the exposure shows."""
@@ -50,10 +53,13 @@ class OfferedTools:
         return replace(view.settings, exposure=self._exposure).enabled_meta_tools
 
     def map_flat_names(self, snapshot: Snapshot) -> Mapping[str, str]:
-        """Every tool's address with the name that models call it by: 1 to 64 of A-Z a-z 0-9 _ -, unique."""
+        """Every tool's address with the name that models call it by: 1 to 64 of A-Z a-z 0-9 _ -,
+        unique."""
         if self._snapshot is not snapshot:
             self._snapshot = snapshot
-            self._flat_names = {tool.address: name for name, tool in snapshot.tools_by_flat_name.items()}
+            self._flat_names = {
+                tool.address: name for name, tool in snapshot.tools_by_flat_name.items()
+            }
         return self._flat_names
 
     def make_definition(self, snapshot: Snapshot, tool: Tool) -> Raw:

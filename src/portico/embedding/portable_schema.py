@@ -1,8 +1,9 @@
 """A tool's input schema in the form that every model provider takes. Pure.
 
-Providers refuse a whole request for one schema they cannot read. They want an object at the root, without alternatives
-there, JSON Schema 2020-12 throughout, arrays that say what is in them, and property names of plain characters. What a
-schema says beyond that is told in its description, and the gateway checks it when the tool is called.
+Providers refuse a whole request for one schema they cannot read. They want an object at the root,
+without alternatives there, JSON Schema 2020-12 throughout, arrays that say what is in them, and
+property names of plain characters. What a schema says beyond that is told in its description, and
+the gateway checks it when the tool is called.
 """
 
 import hashlib
@@ -17,8 +18,11 @@ PROPERTY_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _MAX_NAME_CHARS = 64
 _POSITION = re.compile(r"[0-9]{1,9}")
 _ALTERNATIVES = ("anyOf", "oneOf")
-_ROOT_KEYWORDS = frozenset({"properties", "required", "description", "additionalProperties", "$defs", "definitions"})
-"""What is kept of a root. Everything else either says again that it is an object, or is refused there."""
+_ROOT_KEYWORDS = frozenset(
+    {"properties", "required", "description", "additionalProperties", "$defs", "definitions"}
+)
+"""What is kept of a root. Everything else either says again that it is an object, or is refused
+there."""
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _SYNONYMS = {"float": "number", "double": "number", "int": "integer", "long": "integer", "bool": "boolean"} | {
     "str": "string", "text": "string", "date": "string", "dict": "object", "list": "array"
@@ -28,26 +32,52 @@ _SCHEMA_KEYWORDS = frozenset(
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
 _SCHEMA_LIST_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_SCHEMA_MAP_KEYWORDS = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
+_SCHEMA_MAP_KEYWORDS = frozenset(
+    {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"}
+)
 _COUNT_KEYWORDS = frozenset(
-    {"maxContains", "maxItems", "maxLength", "maxProperties", "minContains", "minItems", "minLength", "minProperties"}
+    {
+        "maxContains",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "minContains",
+        "minItems",
+        "minLength",
+        "minProperties",
+    }
 )
 _NUMBER_KEYWORDS = frozenset({"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"})
-_TEXT_KEYWORDS = frozenset({"$comment", "contentEncoding", "contentMediaType", "description", "format", "title"})
+_TEXT_KEYWORDS = frozenset(
+    {"$comment", "contentEncoding", "contentMediaType", "description", "format", "title"}
+)
 _FLAG_KEYWORDS = frozenset({"deprecated", "readOnly", "uniqueItems", "writeOnly"})
 _DROPPED_KEYWORDS = frozenset(
-    {"$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$schema", "$vocabulary", "dependencies", "id"}
+    {
+        "$anchor",
+        "$dynamicAnchor",
+        "$dynamicRef",
+        "$id",
+        "$schema",
+        "$vocabulary",
+        "dependencies",
+        "id",
+    }
 )
 _MAX_DEPTH = 60
 _MAX_ALTERNATIVES = 8
 _MAX_PARTS = 2_000
-"""Of a root. References to references, each of them twice, make thousands of millions of ten lines."""
+"""Of a root. References to references, each of them twice, make thousands of millions of ten lines.
+"""
 
 
 def make_portable(schema: Mapping[str, Any]) -> Raw:
-    """The schema as a plain object; property names that no provider takes are others (`real_names` has them back)."""
+    """The schema as a plain object; property names that no provider takes are others (`real_names`
+    has them back)."""
     root = _RootSchema(dict(schema)).merged
-    made = _clean_schema({key: value for key, value in root.items() if key in _ROOT_KEYWORDS}, schema, 0)
+    made = _clean_schema(
+        {key: value for key, value in root.items() if key in _ROOT_KEYWORDS}, schema, 0
+    )
     properties = made.get("properties", {})
     names = {name: told for told, name in map_portable_names(properties).items()}
     made["properties"] = {names[name]: value for name, value in properties.items()}
@@ -61,7 +91,11 @@ def map_real_names(schema: Mapping[str, Any]) -> dict[str, str]:
     properties: Any = root.get("properties")
     if not isinstance(properties, dict):
         return {}
-    return {told: name for told, name in map_portable_names(cast(Raw, properties)).items() if told != name}
+    return {
+        told: name
+        for told, name in map_portable_names(cast(Raw, properties)).items()
+        if told != name
+    }
 
 
 def map_portable_names(names: Iterable[str]) -> dict[str, str]:
@@ -70,9 +104,14 @@ def map_portable_names(names: Iterable[str]) -> dict[str, str]:
     taken = {name: name for name in real if PROPERTY_NAME.fullmatch(name)}
     for name in real:
         if name not in taken:
-            digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=3).hexdigest()
+            digest = hashlib.blake2b(
+                name.encode("utf-8", "surrogatepass"), digest_size=3
+            ).hexdigest()
             plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_") or "_"
-            told = plain if len(plain) <= _MAX_NAME_CHARS else f"{plain[: _MAX_NAME_CHARS - 7]}_{digest}"
+            if len(plain) <= _MAX_NAME_CHARS:
+                told = plain
+            else:
+                told = f"{plain[: _MAX_NAME_CHARS - 7]}_{digest}"
             while told in taken:
                 told = f"{told[: _MAX_NAME_CHARS - 7]}_{digest}"
                 digest = hashlib.blake2b(digest.encode(), digest_size=3).hexdigest()
@@ -84,7 +123,8 @@ def map_portable_names(names: Iterable[str]) -> dict[str, str]:
 
 
 class _RootSchema:
-    """A root without references and alternatives: what they say of properties is gathered in one object."""
+    """A root without references and alternatives: what they say of properties is gathered in one
+    object."""
 
     def __init__(self, document: Raw) -> None:
         self._document = document
@@ -92,10 +132,18 @@ class _RootSchema:
         self.merged = self._merge_schema(document, frozenset(), 0)
 
     def _merge_schema(self, schema: Raw, seen: frozenset[str], depth: int) -> Raw:
-        root = {key: value for key, value in schema.items() if key not in (*_ALTERNATIVES, "allOf", "$ref")}
+        root = {
+            key: value
+            for key, value in schema.items()
+            if key not in (*_ALTERNATIVES, "allOf", "$ref")
+        }
         parts: list[Raw] = []
         ref = schema.get("$ref")
-        if isinstance(ref, str) and ref not in seen and (found := _resolve_reference(self._document, ref)) is not None:
+        if (
+            isinstance(ref, str)
+            and ref not in seen
+            and (found := _resolve_reference(self._document, ref)) is not None
+        ):
             parts += self._merge_parts([found], seen | {ref}, depth)
         parts += self._merge_parts(_list_objects(schema.get("allOf")), seen, depth)
         for part in parts:
@@ -119,11 +167,17 @@ def _merge_all_of(one: Raw, other: Raw) -> Raw:
     """What holds where both do."""
     properties = {**_get_properties(other), **_get_properties(one)}
     required = list(dict.fromkeys([*_get_required(one), *_get_required(other)]))
-    return {**other, **one, **({"properties": properties} if properties else {}), "required": required}
+    return {
+        **other,
+        **one,
+        **({"properties": properties} if properties else {}),
+        "required": required,
+    }
 
 
 def _merge_any_of(root: Raw, alternatives: list[Raw]) -> Raw:
-    """What holds in each of several ways: their properties, of which only those are required that all require."""
+    """What holds in each of several ways: their properties, of which only those are required that
+    all require."""
     alternatives = [way for way in alternatives if _get_properties(way) or _get_required(way)]
     if not alternatives:
         return root
@@ -133,12 +187,22 @@ def _merge_any_of(root: Raw, alternatives: list[Raw]) -> Raw:
             shapes = gathered.setdefault(name, [])
             if shape not in shapes:
                 shapes.append(shape)
-    merged = {name: shapes[0] if len(shapes) == 1 else {"anyOf": shapes} for name, shapes in gathered.items()}
+    merged = {
+        name: shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+        for name, shapes in gathered.items()
+    }
     always = [
-        name for name in _get_required(alternatives[0]) if all(name in _get_required(way) for way in alternatives)
+        name
+        for name in _get_required(alternatives[0])
+        if all(name in _get_required(way) for way in alternatives)
     ]
-    needs = list(dict.fromkeys(", ".join(_get_required(way)) for way in alternatives if _get_required(way)))
-    told = [root["description"]] if isinstance(root.get("description"), str) else []
+    needs = list(
+        dict.fromkeys(", ".join(_get_required(way)) for way in alternatives if _get_required(way))
+    )
+    if isinstance(root.get("description"), str):
+        told = [root["description"]]
+    else:
+        told = []
     if len(needs) > 1:
         told.append(f"Give one of: {' | '.join(needs[:_MAX_ALTERNATIVES])}.")
     return {
@@ -158,29 +222,39 @@ def _resolve_reference(document: Raw, ref: str) -> Raw | None:
     found: Any = document
     for step in filter(None, ref[1:].split("/")):
         key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and _POSITION.fullmatch(key) and int(key) < len(cast("list[Any]", found)):
+        if (
+            isinstance(found, list)
+            and _POSITION.fullmatch(key)
+            and int(key) < len(cast("list[Any]", found))
+        ):
             found = cast("list[Any]", found)[int(key)]
         elif isinstance(found, dict):
             found = cast(Raw, found).get(key)
         else:
             return None
-    return cast(Raw, found) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        return cast(Raw, found)
+    return None
 
 
 def _list_objects(value: Any) -> list[Raw]:
-    return (
-        [cast(Raw, one) for one in cast("list[Any]", value) if isinstance(one, dict)] if isinstance(value, list) else []
-    )
+    if isinstance(value, list):
+        return [cast(Raw, one) for one in cast("list[Any]", value) if isinstance(one, dict)]
+    return []
 
 
 def _get_properties(schema: Raw) -> Raw:
     found: Any = schema.get("properties")
-    return cast(Raw, found) if isinstance(found, dict) else {}
+    if isinstance(found, dict):
+        return cast(Raw, found)
+    return {}
 
 
 def _get_required(schema: Raw) -> list[str]:
     found: Any = schema.get("required")
-    return [one for one in cast("list[Any]", found) if isinstance(one, str)] if isinstance(found, list) else []
+    if isinstance(found, list):
+        return [one for one in cast("list[Any]", found) if isinstance(one, str)]
+    return []
 
 
 # --- everything below it
@@ -202,7 +276,8 @@ def _clean_schema(schema: Any, document: Mapping[str, Any], depth: int) -> Raw:
                 made[key] = _clean_schema(value, document, depth + 1)
         elif key in _SCHEMA_LIST_KEYWORDS:
             if parts := [
-                one if isinstance(one, bool) else _clean_schema(one, document, depth + 1) for one in _to_list(value)
+                one if isinstance(one, bool) else _clean_schema(one, document, depth + 1)
+                for one in _to_list(value)
             ]:
                 made[key] = parts
         elif key in _SCHEMA_MAP_KEYWORDS:
@@ -231,7 +306,11 @@ def _modernize(schema: Raw) -> Raw:
     if isinstance(kind, str):
         given["type"] = _SYNONYMS.get(kind.lower(), kind.lower())
     elif isinstance(kind, list):
-        names = [_SYNONYMS.get(one.lower(), one.lower()) for one in cast("list[Any]", kind) if isinstance(one, str)]
+        names = [
+            _SYNONYMS.get(one.lower(), one.lower())
+            for one in cast("list[Any]", kind)
+            if isinstance(one, str)
+        ]
         given["type"] = [*dict.fromkeys(name for name in names if name in _TYPES)]
     if isinstance(given.get("items"), list):
         given["prefixItems"] = given.pop("items")
@@ -262,13 +341,17 @@ def _is_pattern(value: Any) -> bool:
 def _is_allowed(key: str, value: Any) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if key == "type":
-        return value in _TYPES if isinstance(value, str) else bool(value) and isinstance(value, list)
+        if isinstance(value, str):
+            return value in _TYPES
+        return bool(value) and isinstance(value, list)
     if key == "enum":
         return isinstance(value, list) and bool(cast("list[Any]", value))
     if key == "examples":
         return isinstance(value, list)
     if key == "required":
-        return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value))
+        return isinstance(value, list) and all(
+            isinstance(one, str) for one in cast("list[Any]", value)
+        )
     if key == "pattern":
         return _is_pattern(value)
     if key in _COUNT_KEYWORDS:
@@ -279,8 +362,12 @@ def _is_allowed(key: str, value: Any) -> bool:
         return number
     if key in _TEXT_KEYWORDS:
         return isinstance(value, str)
-    return isinstance(value, bool) if key in _FLAG_KEYWORDS else key != "dependentRequired"
+    if key in _FLAG_KEYWORDS:
+        return isinstance(value, bool)
+    return key != "dependentRequired"
 
 
 def _to_list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return []

@@ -14,7 +14,9 @@ EMPTY_RESULT_TEXT = "(the tool answered nothing)"
 """An empty text is refused by some providers, and puzzles every model."""
 
 
-def render_reply(format: Format, call: ModelToolCall, result: Result, raw: Mapping[str, Any]) -> Any:
+def render_reply(
+    format: Format, call: ModelToolCall, result: Result, raw: Mapping[str, Any]
+) -> Any:
     """What to give back to the model for its call."""
     match format:
         case "anthropic":
@@ -22,7 +24,11 @@ def render_reply(format: Format, call: ModelToolCall, result: Result, raw: Mappi
         case "openai":
             return to_openai_result(call.id, result)
         case "openai-chat":
-            return {"role": "tool", "tool_call_id": call.id, "content": _render_text_with_status(result)}
+            return {
+                "role": "tool",
+                "tool_call_id": call.id,
+                "content": _render_text_with_status(result),
+            }
         case "langchain":
             from portico.embedding.langchain import make_message
 
@@ -78,17 +84,30 @@ def to_langchain_content(result: Result) -> str | list[Raw]:
 
 def _render_text_with_status(result: Result) -> str:
     """Text alone: where there is no other sign of failure, it says so first."""
-    return f"Error: {_render_text(result)}" if result.is_error else _render_text(result)
+    if result.is_error:
+        return f"Error: {_render_text(result)}"
+    return _render_text(result)
 
 
 def _render_text(result: Result) -> str:
-    return "\n".join(filter(None, map(render_block, _list_visible_blocks(result)))) or result.text or EMPTY_RESULT_TEXT
+    return (
+        "\n".join(filter(None, map(render_block, _list_visible_blocks(result))))
+        or result.text
+        or EMPTY_RESULT_TEXT
+    )
 
 
 def _list_visible_blocks(result: Result) -> list[Mapping[str, Any]]:
-    """The content without the link to a result that was kept: its summary tells a model how to read on."""
-    return [one for one in result.content if not str(one.get("uri", "")).startswith(RESULT_URI_PREFIX)]
+    """The content without the link to a result that was kept: its summary tells a model how to read
+    on."""
+    return [
+        one for one in result.content if not str(one.get("uri", "")).startswith(RESULT_URI_PREFIX)
+    ]
 
 
 def _is_image(block: Mapping[str, Any]) -> bool:
-    return block.get("type") == "image" and block.get("mimeType") in IMAGE_TYPES and isinstance(block.get("data"), str)
+    return (
+        block.get("type") == "image"
+        and block.get("mimeType") in IMAGE_TYPES
+        and isinstance(block.get("data"), str)
+    )

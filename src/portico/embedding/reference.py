@@ -1,6 +1,8 @@
-"""The Python reference, written from signatures and docstrings: `python -m portico.embedding.reference PAGE`.
+"""The Python reference, written from signatures and docstrings: `python -m
+portico.embedding.reference PAGE`.
 
-What stands above the mark in docs/reference/python.md is written by hand; below it every public name has its entry.
+What stands above the mark in docs/reference/python.md is written by hand; below it every public
+name has its entry.
 """
 
 import inspect
@@ -64,16 +66,27 @@ def _render_dataclass(cls: type) -> Iterator[str]:
     yield inspect.getdoc(cls) or ""
     assert is_dataclass(cls)
     told = _read_field_docs(cls)
-    own = [one for one in fields(cls) if one.repr or one.name in told or one.name.endswith(("schema", "description"))]
+    own = [
+        one
+        for one in fields(cls)
+        if one.repr or one.name in told or one.name.endswith(("schema", "description"))
+    ]
     lines = [
-        _render_field(one.name, _render_type(one.type), told.get(one.name, "")) for one in own if one.name != "told"
+        _render_field(one.name, _render_type(one.type), told.get(one.name, ""))
+        for one in own
+        if one.name != "told"
     ]
     for name, member in vars(cls).items():
-        getter = member.fget if isinstance(member, property) else getattr(member, "func", None)
+        if isinstance(member, property):
+            getter = member.fget
+        else:
+            getter = getattr(member, "func", None)
         if getter is not None and not name.startswith("_"):
             lines.append(
                 _render_field(
-                    name, _render_type(inspect.get_annotations(getter).get("return", "")), inspect.getdoc(getter) or ""
+                    name,
+                    _render_type(inspect.get_annotations(getter).get("return", "")),
+                    inspect.getdoc(getter) or "",
                 )
             )
     yield "\n".join(lines)
@@ -89,7 +102,9 @@ def _read_field_docs(cls: type) -> dict[str, str]:
     for one in reversed(cls.__mro__[:-1]):
         if is_dataclass(one):
             source = inspect.getsource(one)
-            found |= dict(re.findall(r'^    (\w+): [^\n]+\n    """(.+?)"""', source, re.MULTILINE | re.DOTALL))
+            found |= dict(
+                re.findall(r'^    (\w+): [^\n]+\n    """(.+?)"""', source, re.MULTILINE | re.DOTALL)
+            )
     return found
 
 
@@ -108,18 +123,31 @@ def _render_errors() -> Iterator[str]:
 def _render_signature(name: str, function: Any) -> str:
     signature = inspect.signature(function)
     parameters = [one for one in signature.parameters.values() if one.name != "self"]
-    shown, starred = list[str](), False
+    shown = list[str]()
+    starred = False
     for one in parameters:
         if one.kind is one.KEYWORD_ONLY and not starred:
             starred = True
             if not any(before.kind is before.VAR_POSITIONAL for before in parameters):
                 shown.append("*")
-        star = "*" if one.kind is one.VAR_POSITIONAL else ""
+        if one.kind is one.VAR_POSITIONAL:
+            star = "*"
+        else:
+            star = ""
         starred = starred or bool(star)
-        default = "" if one.default is one.empty else f" = {one.default!r}"
+        if one.default is one.empty:
+            default = ""
+        else:
+            default = f" = {one.default!r}"
         shown.append(f"{star}{one.name}: {_render_type(one.annotation)}{default}")
-    returned = "" if name[0].isupper() else f" -> {_render_type(signature.return_annotation)}"
-    before = "await " if inspect.iscoroutinefunction(function) else ""
+    if name[0].isupper():
+        returned = ""
+    else:
+        returned = f" -> {_render_type(signature.return_annotation)}"
+    if inspect.iscoroutinefunction(function):
+        before = "await "
+    else:
+        before = ""
     line = f"{before}{name}({', '.join(shown)}){returned}"
     if len(line) > 100:
         line = f"{before}{name}(\n    " + ",\n    ".join(shown) + f",\n){returned}"
@@ -127,7 +155,10 @@ def _render_signature(name: str, function: Any) -> str:
 
 
 def _render_type(annotation: Any) -> str:
-    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    if isinstance(annotation, str):
+        text = annotation
+    else:
+        text = inspect.formatannotation(annotation)
     text = re.sub(r"\b(?:\w+\.)+(?=\w)", "", text).replace("Self", "Gateway") or "None"
     # Pythons differ in how they write the same.
     return re.sub(r"^Optional\[(.+)\]$", r"\1 | None", text)

@@ -1,4 +1,5 @@
-"""The gateway's refusals, which a model reads as results, as the exceptions that a program catches. Pure."""
+"""The gateway's refusals, which a model reads as results, as the exceptions that a program catches.
+Pure."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -38,18 +39,26 @@ _ERRORS_BY_KIND: Mapping[str, type[PorticoError]] = {
 
 
 def to_exception(result: Mapping[str, Any], hint: str = "") -> PorticoError | None:
-    """The error that a result stands for; None for an answer, and for an error that is the tool's own.
+    """The error that a result stands for; None for an answer, and for an error that is the tool's
+    own.
 
     `hint` is added to what the error advises where arguments were wrong.
     """
     meta = result.get("_meta")
-    facts = cast("dict[str, Any]", meta).get(ERROR_META_KEY) if isinstance(meta, dict) else None
+    if isinstance(meta, dict):
+        facts = cast("dict[str, Any]", meta).get(ERROR_META_KEY)
+    else:
+        facts = None
     if not isinstance(facts, dict):
         return None
     told = cast("dict[str, Any]", facts)
-    kind, message, advice = told["kind"], told["message"], told.get("advice", "")
+    kind = told["kind"]
+    message = told["message"]
+    advice = told.get("advice", "")
     if kind == RemoteError.kind:
-        error = RemoteError(told.get("code", INTERNAL_ERROR), message, told.get("data"), has_data="data" in told)
+        error = RemoteError(
+            told.get("code", INTERNAL_ERROR), message, told.get("data"), has_data="data" in told
+        )
         error.advice = advice
         return error
     made = _ERRORS_BY_KIND.get(kind, PorticoError)

@@ -47,7 +47,8 @@ class Matches(Sequence[Match]):
     query: str
     matches: tuple[Match, ...] = ()
     fit: str = "good"
-    """`good`, `unsure`, or `none`: nothing here seems to do that, and these are only the nearest."""
+    """`good`, `unsure`, or `none`: nothing here seems to do that, and these are only the nearest.
+    """
     told: Callable[[], str] = field(repr=False, compare=False, default=str)
 
     @cached_property
@@ -80,7 +81,8 @@ class Result:
     is_error: bool = False
     """The tool itself says that it failed. What it says is in `text`."""
     meta: Mapping[str, Any] = field(repr=False, default_factory=dict[str, Any])
-    """`_meta` of the answer: arguments that were repaired, an answer from the cache, and what its server says."""
+    """`_meta` of the answer: arguments that were repaired, an answer from the cache, and what its server says.
+    """
 
     @cached_property
     def text(self) -> str:
@@ -92,8 +94,17 @@ class Result:
     @property
     def result_id(self) -> str | None:
         """What `read_result` takes, where the answer was too large to be given whole."""
-        uris = (str(one.get("uri", "")) for one in self.content if one.get("type") == "resource_link")
-        return next((uri.removeprefix(RESULT_URI_PREFIX) for uri in uris if uri.startswith(RESULT_URI_PREFIX)), None)
+        uris = (
+            str(one.get("uri", "")) for one in self.content if one.get("type") == "resource_link"
+        )
+        return next(
+            (
+                uri.removeprefix(RESULT_URI_PREFIX)
+                for uri in uris
+                if uri.startswith(RESULT_URI_PREFIX)
+            ),
+            None,
+        )
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,8 @@ class ServerInfo:
 
     name: str
     state: str
-    """`known` from last time, `ready`, `down` … A server that is `known` starts when it is first called."""
+    """`known` from last time, `ready`, `down` … A server that is `known` starts when it is first called.
+    """
     reason: str = ""
     """Why it is in that state, where something is wrong."""
     tools: int = 0
@@ -134,8 +146,13 @@ def _get_tool_fields(tool: Tool) -> dict[str, Any]:
 
 def to_result(raw: Mapping[str, Any]) -> Result:
     """A raw MCP result."""
-    content, structured, meta = raw.get("content"), raw.get("structuredContent"), raw.get("_meta")
-    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    content = raw.get("content")
+    structured = raw.get("structuredContent")
+    meta = raw.get("_meta")
+    if isinstance(content, list):
+        blocks = cast("list[Any]", content)
+    else:
+        blocks = []
     return Result(
         tuple(cast(Raw, one) for one in blocks if isinstance(one, dict)),
         cast(Raw, structured) if isinstance(structured, dict) else None,
@@ -153,8 +170,13 @@ def render_block(block: Mapping[str, Any]) -> str:
             return f"[{block.get('name') or 'resource'}: {block.get('uri')}]"
         case "resource":
             resource = block.get("resource")
-            inner = cast(Raw, resource) if isinstance(resource, dict) else {}
-            return str(inner["text"]) if "text" in inner else f"[{inner.get('mimeType', 'data')}: {inner.get('uri')}]"
+            if isinstance(resource, dict):
+                inner = cast(Raw, resource)
+            else:
+                inner = {}
+            if "text" in inner:
+                return str(inner["text"])
+            return f"[{inner.get('mimeType', 'data')}: {inner.get('uri')}]"
         case kind:
             size = len(str(block.get("data", ""))) * 3 // 4
             return f"[{kind}, {block.get('mimeType') or 'unknown kind'}, about {size:,} bytes]"

@@ -34,7 +34,9 @@ _NULL_HANDLER = logging.NullHandler()
 class EmbeddedSession:
     """What passes between an agent and its gateway. One event loop's own."""
 
-    def __init__(self, settings: GatewaySettings, profile: str | None, name: str, *, in_memory: bool) -> None:
+    def __init__(
+        self, settings: GatewaySettings, profile: str | None, name: str, *, in_memory: bool
+    ) -> None:
         self.caller = Caller(f"embedded-{secrets.token_hex(8)}", name, profile or "")
         self._settings = settings
         self._profile = profile
@@ -48,12 +50,17 @@ class EmbeddedSession:
     async def open(self) -> None:
         """Put the house together, and let its life begin."""
         if self._runtime is not None:
-            raise PorticoError("the gateway is open already", advice="Make another one for another conversation.")
-        # So that Python's handler of last resort prints nothing where an agent has not set up logging.
+            raise PorticoError(
+                "the gateway is open already", advice="Make another one for another conversation."
+            )
+        # So that Python's handler of last resort prints nothing where an agent has not set up
+        # logging.
         logging.getLogger("portico").addHandler(_NULL_HANDLER)
         backends = self._settings.backends
         house = House(
-            self._settings.config, backends=backends, manifests=ManifestStore(None) if self._in_memory else None
+            self._settings.config,
+            backends=backends,
+            manifests=ManifestStore(None) if self._in_memory else None,
         )
         try:
             await house.__aenter__()
@@ -63,11 +70,14 @@ class EmbeddedSession:
         except BaseException:
             await house.close()
             raise
-        self._runtime, self._loop, self._opened_at = house, asyncio.get_running_loop(), time.monotonic()
+        self._runtime = house
+        self._loop = asyncio.get_running_loop()
+        self._opened_at = time.monotonic()
 
     async def close(self) -> None:
         """End it; nothing is left."""
-        house, self._runtime = self._runtime, None
+        house = self._runtime
+        self._runtime = None
         if house is not None:
             await house.close()
 
@@ -80,7 +90,10 @@ class EmbeddedSession:
     def runtime(self) -> House:
         """The house, from within its own loop; raises PorticoError from anywhere else."""
         if self._runtime is None:
-            raise PorticoError("the gateway is not open", advice="Use it inside `async with Gateway(…) as gateway:`.")
+            raise PorticoError(
+                "the gateway is not open",
+                advice="Use it inside `async with Gateway(…) as gateway:`.",
+            )
         if _get_running_loop() is not self._loop:
             raise PorticoError(
                 "the gateway was opened in another event loop",
@@ -94,11 +107,15 @@ class EmbeddedSession:
         return self.runtime.get_view(self._profile)
 
     def get_view(self, exposure: Exposure) -> ProfileView:
-        """What a model sees that is shown so much: of tools that it does not have, it should not read."""
-        return self.runtime.get_view(self._settings.code_profile) if exposure == "code" else self.view
+        """What a model sees that is shown so much: of tools that it does not have, it should not
+        read."""
+        if exposure == "code":
+            return self.runtime.get_view(self._settings.code_profile)
+        return self.view
 
     async def wait_until_listed(self, timeout: float | None) -> bool:
-        """Wait until every server has been heard or has failed, for at most so many seconds; whether they have."""
+        """Wait until every server has been heard or has failed, for at most so many seconds;
+        whether they have."""
         house = self.runtime
         try:
             async with asyncio.timeout(timeout):
@@ -120,19 +137,25 @@ class EmbeddedSession:
         """The same, and for what is new to be found by its meaning."""
         await self.wait_for_first_listing()
         catalog = self.runtime.catalog
-        if 0 < catalog.unencoded_count <= _MAX_NEW_TOOLS and (encoding := catalog.start_encoding()) is not None:
+        if (
+            0 < catalog.unencoded_count <= _MAX_NEW_TOOLS
+            and (encoding := catalog.start_encoding()) is not None
+        ):
             # Not cancelled when time is up: what it has done by then is kept.
             await asyncio.wait({encoding}, timeout=EMBEDDING_TIMEOUT_S)
 
     # --- asking
 
     def find_tool(self, name: str) -> Tool:
-        """The tool a name means; raises UnknownName with the nearest, or why nothing is known of its server."""
+        """The tool a name means; raises UnknownName with the nearest, or why nothing is known of
+        its server."""
         view = self.view
         try:
             return view.snapshot.resolve_tool(name)
         except UnknownName as error:
-            raise explain_unknown_name(error, name, view.snapshot, view.profile_state.get_server_states()) from error
+            raise explain_unknown_name(
+                error, name, view.snapshot, view.profile_state.get_server_states()
+            ) from error
 
     async def search(self, request: SearchRequest) -> Matches:
         """What a search finds, as facts; whoever learns from searches hears of it."""
@@ -140,25 +163,30 @@ class EmbeddedSession:
         view = self.view
         self.require_meta_tool(tool_definitions.SEARCH_TOOLS)
         # Its own refusals are raised: it is no model that asks.
-        visit = AdmissionTicket(self.caller.session, classify_request("tools/call", tool_definitions.SEARCH_TOOLS))
+        visit = AdmissionTicket(
+            self.caller.session, classify_request("tools/call", tool_definitions.SEARCH_TOOLS)
+        )
         found = await self._admission.run(visit, lambda _: self._run_search(view, request))
         assert isinstance(found, Matches)
         return found
 
     async def _run_search(self, view: ProfileView, request: SearchRequest) -> Matches:
-        started, bus = time.perf_counter(), self.runtime.bus
-        vector, search = await view.search_service.prepare_search(view.snapshot, request, self.caller)
+        started = time.perf_counter()
+        bus = self.runtime.bus
+        vector, search = await view.search_service.prepare_search(
+            view.snapshot, request, self.caller
+        )
         page = search_page.rank_page(search, request.limit)
-        hits, ranking, tools = page.hits, page.ranking, search.snapshot.tools
+        hits = page.hits
+        ranking = page.ranking
+        tools = search.snapshot.tools
         shown = tuple(name for hit in hits for name in (hit.id, *hit.duplicates))
         bus.publish(SearchCompleted(time.perf_counter() - started, bool(shown)))
         if shown and bus.has_subscribers(ToolsFound):
             bus.publish(ToolsFound(request.query, shown, self.caller, vector))
-        states, budget, there = (
-            view.profile_state.get_server_states(),
-            view.settings.discovery_budget,
-            view.settings.enabled_meta_tools,
-        )
+        states = view.profile_state.get_server_states()
+        budget = view.settings.discovery_budget
+        there = view.settings.enabled_meta_tools
         return Matches(
             request.query,
             tuple(to_match(tools[hit.id], round(hit.score, 4), hit.duplicates) for hit in hits),
@@ -169,36 +197,59 @@ class EmbeddedSession:
     def require_meta_tool(self, name: str) -> None:
         """Raise UnknownName for a meta-tool that is switched off."""
         if name not in self.view.settings.enabled_meta_tools:
-            raise UnknownName(f"{name} is switched off here", advice="`metatools` in the configuration has the switch.")
+            raise UnknownName(
+                f"{name} is switched off here",
+                advice="`metatools` in the configuration has the switch.",
+            )
 
     async def call_meta_tool(self, name: str, arguments: Raw) -> Result:
         """What one of the meta-tools answers; raises what it refuses."""
         self.require_meta_tool(name)
-        return self.unwrap_result(await self.call_tool(name, arguments), str(arguments.get("name", "")))
+        return self.unwrap_result(
+            await self.call_tool(name, arguments), str(arguments.get("name", ""))
+        )
 
     async def call_tool(self, name: str, arguments: Raw, exposure: Exposure = "meta") -> Raw:
-        """One call of a tool under the name that clients have it by, refusals as answers; raises PorticoError."""
+        """One call of a tool under the name that clients have it by, refusals as answers; raises
+        PorticoError."""
         if name == tool_definitions.SEARCH_TOOLS:
             await self.wait_for_embeddings()
-        view, params = self.get_view(exposure), {"name": name, "arguments": arguments}
+        view = self.get_view(exposure)
+        params = {"name": name, "arguments": arguments}
         ours = name in view.settings.enabled_meta_tools
-        visit = AdmissionTicket(self.caller.session, classify_request("tools/call", name if ours else ""), ours)
+        visit = AdmissionTicket(
+            self.caller.session, classify_request("tools/call", name if ours else ""), ours
+        )
 
         async def handle_call(waited: float) -> Raw:
-            return await view.handle("tools/call", params, CallContext(self.caller, queued_s=waited), "modern")
+            return await view.handle(
+                "tools/call", params, CallContext(self.caller, queued_s=waited), "modern"
+            )
 
         return await self._admission.run(visit, handle_call)
 
     async def list_tools(self, query: str = "", exposure: Exposure = "meta") -> list[Raw]:
         """The meta-tools and, where there is a query, what serves it best."""
-        params: Raw = {"query": query} if query else {}
-        return (await self.get_view(exposure).handle("tools/list", params, CallContext(self.caller), "modern"))["tools"]
+        if query:
+            params: Raw = {"query": query}
+        else:
+            params = {}
+        return (
+            await self.get_view(exposure).handle(
+                "tools/list", params, CallContext(self.caller), "modern"
+            )
+        )["tools"]
 
     def unwrap_result(self, raw: Raw, name: str) -> Result:
         """An answer for a program: raises what is a refusal, with what the tool of that name takes."""
         view = self.view
         try:
-            hint = render_schema_hint(view.snapshot.resolve_tool(name), view.settings.discovery_budget) if name else ""
+            if name:
+                hint = render_schema_hint(
+                    view.snapshot.resolve_tool(name), view.settings.discovery_budget
+                )
+            else:
+                hint = ""
         except UnknownName:
             hint = ""
         if (error := to_exception(raw, hint)) is not None:

@@ -1,4 +1,5 @@
-"""What an agent's author passes → a configuration, and servers that are objects. A dict is read as a file would be."""
+"""What an agent's author passes → a configuration, and servers that are objects. A dict is read as
+a file would be."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -42,7 +43,8 @@ class GatewaySettings:
     exposure: Exposure = "meta"
     """What models are shown, unless they are to be shown something else."""
     code_profile: str = ""
-    """The profile of models that are shown search, describe and scripts only: they read of no other tools."""
+    """The profile of models that are shown search, describe and scripts only: they read of no other
+    tools."""
     warnings: tuple[str, ...] = ()
     """What is odd about it: servers that cannot be used, keys that lead nowhere."""
 
@@ -55,9 +57,12 @@ def resolve_settings(
     exposure: Exposure | None,
     data_dir: "str | os.PathLike[str] | None",
 ) -> GatewaySettings:
-    """The settings that these make; raises ConfigError, and UnknownName for a profile that is not there."""
+    """The settings that these make; raises ConfigError, and UnknownName for a profile that is not
+    there."""
     backends = {
-        name: backend for name, one in (servers or {}).items() if (backend := to_backend(name, one)) is not None
+        name: backend
+        for name, one in (servers or {}).items()
+        if (backend := to_backend(name, one)) is not None
     }
     configured = {name: one for name, one in (servers or {}).items() if name not in backends}
     config, warnings = _load_config(source, configured, has_servers=servers is not None)
@@ -72,12 +77,18 @@ def resolve_settings(
             "exposure semantic needs an intent",
             advice="Configure one, or leave the exposure and pass intent to `tools`.",
         )
-    # Inside, everything can be found and called: what a model is shown of it is decided when it is told of tools.
-    profiles = {name: one.model_copy(update={"exposure": "meta"}) for name, one in config.profiles.items()}
+    # Inside, everything can be found and called: what a model is shown of it is decided when it is
+    # told of tools.
+    profiles = {
+        name: one.model_copy(update={"exposure": "meta"}) for name, one in config.profiles.items()
+    }
     in_code = f"{(profile or 'front')[:48]}-in-code"
     while in_code in profiles:
         in_code += "_"
-    own = profiles[profile] if profile is not None else Profile()
+    if profile is not None:
+        own = profiles[profile]
+    else:
+        own = Profile()
     profiles[in_code] = own.model_copy(update={"exposure": "code"})
     inside = config.model_copy(update={"exposure": "meta", "profiles": profiles})
     return GatewaySettings(inside, backends, shown, in_code, warnings)
@@ -91,7 +102,10 @@ def to_backend(name: str, server: Any) -> Backend | None:
         server = [server]
     if isinstance(server, Iterable):
         functions = cast("Iterable[Callable[..., Any] | FunctionTool]", server)
-        tools = tuple(one if isinstance(one, FunctionTool) else _make_function_tool(name, one) for one in functions)
+        tools = tuple(
+            one if isinstance(one, FunctionTool) else _make_function_tool(name, one)
+            for one in functions
+        )
         return FunctionsBackend(name, tools)
     if hasattr(server, "connect"):
         return cast(Backend, server)
@@ -105,7 +119,9 @@ def to_backend(name: str, server: Any) -> Backend | None:
 def _make_function_tool(server: str, function: Any) -> FunctionTool:
     try:
         return make_function_tool(function)
-    except Exception as error:  # the function is the user's: whatever its signature raises is the reason
+    except (
+        Exception
+    ) as error:  # the function is the user's: whatever its signature raises is the reason
         name = getattr(function, "__name__", type(function).__name__)
         raise ConfigError(
             f"servers.{server}: {name} cannot be made a tool: {type(error).__name__}: {error}",
@@ -116,48 +132,74 @@ def _make_function_tool(server: str, function: Any) -> FunctionTool:
 
 def _check_server_name(name: str, config: Config) -> None:
     if name in config.servers:
-        raise ConfigError(f"servers.{name}: the configuration has a server of this name too", advice="Rename one.")
+        raise ConfigError(
+            f"servers.{name}: the configuration has a server of this name too", advice="Rename one."
+        )
     try:
         Config.model_validate({"servers": {name: {"functions": "given"}}})
     except ValidationError as error:
-        raise ConfigError(f"servers: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        raise ConfigError(
+            f"servers: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
+        ) from None
 
 
-def _load_config(source: Any, servers: Servers, *, has_servers: bool) -> tuple[Config, tuple[str, ...]]:
-    """The configuration and what is odd about it; where nothing is given, `alone` says that servers are."""
+def _load_config(
+    source: Any, servers: Servers, *, has_servers: bool
+) -> tuple[Config, tuple[str, ...]]:
+    """The configuration and what is odd about it; where nothing is given, `alone` says that servers
+    are."""
     if isinstance(source, Mapping):
         named = cast("Mapping[str, Any]", source)
-        return load_mapping({**named, "servers": {**named.get("servers", {}), **servers}} if servers else named)
+        return load_mapping(
+            {**named, "servers": {**named.get("servers", {}), **servers}} if servers else named
+        )
     if isinstance(source, Config):
-        config, warnings = source, ()
+        config = source
+        warnings = ()
     elif source is None and has_servers:
         return load_mapping({"servers": dict(servers)})
     else:
         loaded = load(cast("str | Path | None", source))
         if loaded.path is None and not loaded.config.servers:
             raise ConfigError("no configuration was found", advice=_NO_CONFIG_ADVICE)
-        config, warnings = loaded.config, tuple(map(str, loaded.warnings))
+        config = loaded.config
+        warnings = tuple(map(str, loaded.warnings))
     if not servers:
         return config, warnings
     more, odd = load_mapping({"servers": dict(servers)})
-    return config.model_copy(update={"servers": {**config.servers, **more.servers}}), (*warnings, *odd)
+    return config.model_copy(update={"servers": {**config.servers, **more.servers}}), (
+        *warnings,
+        *odd,
+    )
 
 
 def load_mapping(mapping: Mapping[str, Any]) -> tuple[Config, tuple[str, ...]]:
-    """A configuration from plain values, read as a file in this folder: a client's own keys, `${VAR}`, variables."""
-    draft, cwd = ConfigDraft(), Path.cwd()
+    """A configuration from plain values, read as a file in this folder: a client's own keys,
+    `${VAR}`, variables."""
+    draft = ConfigDraft()
+    cwd = Path.cwd()
     told = translate(_to_node(mapping), _SOURCE_NAME)
     draft.errors += told.errors
     draft.warnings += told.warnings
     places = PlaceholderFolders(cwd, cwd, Path.home())
     for key, node in told.settings.items():
         if node.value is not None:
-            add_setting(ValueResolver(draft, _SOURCE_NAME, (), os.environ, places, cwd, is_own_file=True), key, node)
+            add_setting(
+                ValueResolver(draft, _SOURCE_NAME, (), os.environ, places, cwd, is_own_file=True),
+                key,
+                node,
+            )
     servers = draft.values.setdefault("servers", {})
     for position, (written, entry) in enumerate(told.servers):
         if (name := claim_server_name(draft, written, 0, _SOURCE_NAME, {})) is not None:
             values = ValueResolver(
-                draft, _SOURCE_NAME, ("servers", name), os.environ, places, cwd, is_own_file=told.is_own
+                draft,
+                _SOURCE_NAME,
+                ("servers", name),
+                os.environ,
+                places,
+                cwd,
+                is_own_file=told.is_own,
             )
             servers[name] = values.resolve_server(entry, told.problems.get(position, ""))
     add_environment(draft, os.environ)
@@ -180,12 +222,15 @@ def _to_node(value: Any) -> ConfigNode:
     if isinstance(value, BackendConfig):
         value = value.model_dump(exclude_unset=True, mode="json")
     if isinstance(value, Mapping):
-        return ConfigNode({str(key): _to_node(one) for key, one in cast("Mapping[Any, Any]", value).items()}, 0)
+        return ConfigNode(
+            {str(key): _to_node(one) for key, one in cast("Mapping[Any, Any]", value).items()}, 0
+        )
     if isinstance(value, list | tuple):
         return ConfigNode([_to_node(one) for one in cast("Iterable[Any]", value)], 0)
     if isinstance(value, os.PathLike):
         value = os.fspath(cast("os.PathLike[str]", value))
-    text = (
-        {None: "", True: "true", False: "false"}.get(value) if value is None or isinstance(value, bool) else str(value)
-    )
+    if value is None or isinstance(value, bool):
+        text = {None: "", True: "true", False: "false"}.get(value)
+    else:
+        text = str(value)
     return ConfigNode(value, 0, text or "")

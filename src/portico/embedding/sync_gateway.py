@@ -1,4 +1,5 @@
-"""The gateway for programs without an event loop: the same methods, on a loop in a thread of its own."""
+"""The gateway for programs without an event loop: the same methods, on a loop in a thread of its
+own."""
 
 import asyncio
 import concurrent.futures
@@ -26,8 +27,8 @@ _POLL_INTERVAL_S = 1.0
 class SyncGateway:
     """A `Gateway` whose methods wait: `with SyncGateway("portico.yaml") as gateway: …`.
 
-    Any thread may use it, several at the same time, and it may be used where an event loop runs (which it then holds
-    up). Everything is as in `Gateway`, of which it takes the arguments.
+    Any thread may use it, several at the same time, and it may be used where an event loop runs
+    (which it then holds up). Everything is as in `Gateway`, of which it takes the arguments.
     """
 
     def __init__(
@@ -64,17 +65,24 @@ class SyncGateway:
         return self.open()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
     def open(self) -> Self:
         """Begin."""
         if self._loop is not None:
-            raise PorticoError("the gateway is open already", advice="Make another one for another conversation.")
+            raise PorticoError(
+                "the gateway is open already", advice="Make another one for another conversation."
+            )
         self._loop = self._gateway.home_loop = loop = asyncio.new_event_loop()
         # A daemon: a program that forgets to close must still be able to end.
-        self._thread = threading.Thread(target=_run_loop, args=(loop,), name="portico gateway", daemon=True)
+        self._thread = threading.Thread(
+            target=_run_loop, args=(loop,), name="portico gateway", daemon=True
+        )
         self._thread.start()
         try:
             self._wait(self._gateway.open())
@@ -86,7 +94,8 @@ class SyncGateway:
     def close(self) -> None:
         """End; when this returns, nothing of it is left. Idempotent."""
         with self._close_lock:  # whoever comes second waits until it has ended, too
-            loop, thread = self._loop, self._thread
+            loop = self._loop
+            thread = self._thread
             if loop is None or thread is None:
                 return
             try:
@@ -140,15 +149,21 @@ class SyncGateway:
         """As `Gateway.describe`."""
         return self._wait(self._gateway.describe(*names, detail=detail))
 
-    def browse(self, server: str | None = None, category: str | None = None, cursor: str | None = None) -> str:
+    def browse(
+        self, server: str | None = None, category: str | None = None, cursor: str | None = None
+    ) -> str:
         """As `Gateway.browse`."""
         return self._wait(self._gateway.browse(server, category, cursor))
 
-    def call(self, name: str, arguments: Mapping[str, Any] | None = None, *, whole: bool = False) -> Result:
+    def call(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, whole: bool = False
+    ) -> Result:
         """As `Gateway.call`."""
         return self._wait(self._gateway.call(name, arguments, whole=whole))
 
-    def run_code(self, code: str, language: Language | None = None, timeout_s: float | None = None) -> Result:
+    def run_code(
+        self, code: str, language: Language | None = None, timeout_s: float | None = None
+    ) -> Result:
         """As `Gateway.run_code`."""
         return self._wait(self._gateway.run_code(code, language, timeout_s))
 
@@ -161,10 +176,17 @@ class SyncGateway:
         resume: str | None = None,
     ) -> Result:
         """As `Gateway.run_workflow`."""
-        return self._wait(self._gateway.run_workflow(steps, intent=intent, inputs=inputs, resume=resume))
+        return self._wait(
+            self._gateway.run_workflow(steps, intent=intent, inputs=inputs, resume=resume)
+        )
 
     def read_result(
-        self, result_id: str, *, path: str | None = None, grep: str | None = None, cursor: str | None = None
+        self,
+        result_id: str,
+        *,
+        path: str | None = None,
+        grep: str | None = None,
+        cursor: str | None = None,
     ) -> str:
         """As `Gateway.read_result`."""
         return self._wait(self._gateway.read_result(result_id, path=path, grep=grep, cursor=cursor))
@@ -181,7 +203,9 @@ class SyncGateway:
     ) -> list[Any]:
         """As `Gateway.tools`; LangChain's tools can then be called both ways."""
         return self._wait(
-            self._gateway.tools(format, names=names, intent=intent, exposure=exposure, cache=cache, defer=defer)
+            self._gateway.tools(
+                format, names=names, intent=intent, exposure=exposure, cache=cache, defer=defer
+            )
         )
 
     def handle(self, format: Format, call: Any) -> Any:
@@ -214,12 +238,16 @@ class _ThreadedGateway(Gateway):
         from portico.embedding import langchain
 
         async def call_async(name: str, arguments: Raw) -> Result:
-            return await asyncio.wrap_future(_submit(self.home_loop, self._call_for_model(name, arguments)))
+            return await asyncio.wrap_future(
+                _submit(self.home_loop, self._call_for_model(name, arguments))
+            )
 
         return langchain.make_tools(
             chosen_definitions,
             call_async,
-            lambda name, arguments: wait_for_result(self.home_loop, self._call_for_model(name, arguments)),
+            lambda name, arguments: wait_for_result(
+                self.home_loop, self._call_for_model(name, arguments)
+            ),
         )
 
 
@@ -241,10 +269,13 @@ def wait_for_result(loop: asyncio.AbstractEventLoop | None, work: Coroutine[Any,
         raise
 
 
-def _submit(loop: asyncio.AbstractEventLoop | None, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+def _submit(
+    loop: asyncio.AbstractEventLoop | None, work: Coroutine[Any, Any, T]
+) -> "concurrent.futures.Future[T]":
     problem = ""
     if loop is None or loop.is_closed():
-        problem, advice = "the gateway is not open", "Use it inside `with SyncGateway(…) as gateway:`."
+        problem = "the gateway is not open"
+        advice = "Use it inside `with SyncGateway(…) as gateway:`."
     elif _get_running_loop() is loop:
         problem = "a SyncGateway cannot be waited for on its own event loop"
         advice = "Make the function that uses it a plain one, not a coroutine: plain functions run in threads."
@@ -252,7 +283,8 @@ def _submit(loop: asyncio.AbstractEventLoop | None, work: Coroutine[Any, Any, T]
         try:
             return asyncio.run_coroutine_threadsafe(work, loop)
         except RuntimeError:  # closed in this moment
-            problem, advice = "the gateway was closed meanwhile", ""
+            problem = "the gateway was closed meanwhile"
+            advice = ""
     work.close()
     raise PorticoError(problem, advice=advice)
 

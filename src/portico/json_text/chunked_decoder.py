@@ -1,7 +1,8 @@
-"""Large JSON text taken in windows, so that no single step holds the interpreter's lock for long. Pure.
+"""Large JSON text taken in windows, so that no single step holds the interpreter's lock for long.
+Pure.
 
-A decoder that is given fifty megabytes at once holds that lock until it is done, and the event loop stands still even
-if it runs in another thread. Nothing here recurses, however deep a value is.
+A decoder that is given fifty megabytes at once holds that lock until it is done, and the event loop
+stands still even if it runs in another thread. Nothing here recurses, however deep a value is.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ from portico.json_text.text_join import join_text
 LARGE_BYTES = 128 * 1024
 """Bytes from which a thread is worth its while."""
 MAX_VALUES = 2_000_000
-"""JSON values of one message: a value takes up to a hundred bytes of memory, whatever it takes as text."""
+"""JSON values of one message: a value takes up to a hundred bytes of memory, whatever it takes as
+text."""
 WINDOW_CHARS = 128 * 1024
 """Characters of text that are decoded at once."""
 
@@ -30,12 +32,16 @@ _LONGEST_LITERAL = 16
 """Characters before the end of a window where an error may only mean that the window ends."""
 _NOT_JSON_START = re.compile(rb'[ \t\n\r]{0,100}[^ \t\n\r{\["0-9tfn-]')
 _SPACE = re.compile(r"[ \t\n\r]*")
-_CUT_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?\Z")
+_CUT_ESCAPE = re.compile(
+    r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?\Z"
+)
 """An escape that may go on behind the end, or be the first half of a pair."""
 _ITEM_START = re.compile(r'\{\s*"[^"\\]{0,40}"|[\["]')
 """How an item looks that is one of many."""
-_MAX_TRIES, _FIRST_PENALTY = 4, 64
-"""Ends that are tried for a run of items, and items that are taken one by one when none was right."""
+_MAX_TRIES = 4
+_FIRST_PENALTY = 64
+"""Ends that are tried for a run of items, and items that are taken one by one when none was right.
+"""
 
 
 class TooManyValues(ValueError):
@@ -44,12 +50,16 @@ class TooManyValues(ValueError):
 
 async def decode(body: bytes) -> Any:
     """The value of JSON: a small one at once, a large one in a thread; raises ValueError."""
-    return json_codec.loads(body) if len(body) < LARGE_BYTES else await asyncio.to_thread(decode_chunked, body)
+    if len(body) < LARGE_BYTES:
+        return json_codec.loads(body)
+    return await asyncio.to_thread(decode_chunked, body)
 
 
 def decode_sync(body: bytes) -> Any:
     """The value of JSON in this thread, a large one in pieces; raises ValueError."""
-    return json_codec.loads(body) if len(body) < LARGE_BYTES else decode_chunked(body)
+    if len(body) < LARGE_BYTES:
+        return json_codec.loads(body)
+    return decode_chunked(body)
 
 
 def decode_chunked(body: bytes) -> Any:
@@ -62,8 +72,12 @@ def decode_chunked(body: bytes) -> Any:
 
 
 def iter_parts(text: str) -> Iterator[JsonPart]:
-    """The parts of JSON text, each of at most a window or one string; raises ValueError where it is not JSON."""
-    at, reading, opened, runs = _skip_space(text, 0), _TextWindow(text), list[str](), _RunDecoder(text)
+    """The parts of JSON text, each of at most a window or one string; raises ValueError where it is
+    not JSON."""
+    at = _skip_space(text, 0)
+    reading = _TextWindow(text)
+    opened = list[str]()
+    runs = _RunDecoder(text)
     key: str | None = None
     while True:
         found = reading.read_value(at)
@@ -85,8 +99,12 @@ def iter_parts(text: str) -> Iterator[JsonPart]:
                 break
             if text[at : at + 1] != ",":
                 raise ValueError(f"a comma is missing at {at}")
-            after, at = at, _skip_space(text, at + 1)
-            if found is not None and (run := runs.read_run(opened[-1], found[1], after, at)) is not None:
+            after = at
+            at = _skip_space(text, at + 1)
+            if (
+                found is not None
+                and (run := runs.read_run(opened[-1], found[1], after, at)) is not None
+            ):
                 yield from run[0]
                 at = _skip_space(text, _skip_space(text, run[1]) + 1)
         key, at = _read_key(text, at) if opened[-1] == "{" else (None, at)
@@ -100,10 +118,14 @@ class _RunDecoder:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._items_to_skip, self._penalty = 0, _FIRST_PENALTY
+        self._items_to_skip = 0
+        self._penalty = _FIRST_PENALTY
 
-    def read_run(self, bracket: str, previous_end: int, comma: int, at: int) -> "tuple[list[JsonPart], int] | None":
-        """The items from `at`, and where the last of them ends; `end` and `comma` are those of the item before."""
+    def read_run(
+        self, bracket: str, previous_end: int, comma: int, at: int
+    ) -> "tuple[list[JsonPart], int] | None":
+        """The items from `at`, and where the last of them ends; `end` and `comma` are those of the
+        item before."""
         if self._items_to_skip > 0 or len(self._text) - at < WINDOW_CHARS // 4:
             self._items_to_skip -= 1
             return None
@@ -120,13 +142,19 @@ class _RunDecoder:
             stop = upto + closed
             try:
                 # What is JSON with these brackets around it are whole items, whatever the mark was.
-                value = json_codec.loads(f"{bracket}{window[:stop]}{CLOSING_BRACKETS[bracket]}".encode())
+                value = json_codec.loads(
+                    f"{bracket}{window[:stop]}{CLOSING_BRACKETS[bracket]}".encode()
+                )
             except ValueError:
                 continue
             self._penalty = _FIRST_PENALTY
-            named = value.items() if bracket == "{" else ((None, item) for item in value)
+            if bracket == "{":
+                named = value.items()
+            else:
+                named = ((None, item) for item in value)
             return [("item", name, item) for name, item in named], at + stop
-        self._items_to_skip, self._penalty = self._penalty, self._penalty * 2
+        self._items_to_skip = self._penalty
+        self._penalty = self._penalty * 2
         return None
 
 
@@ -138,7 +166,12 @@ def build_value(parts: Iterable[JsonPart]) -> Any:
         if what == "close":
             opened.pop()
             continue
-        child: Any = value if what == "item" else [] if value == "[" else {}
+        if what == "item":
+            child: Any = value
+        elif value == "[":
+            child = []
+        else:
+            child = {}
         if key is None:
             opened[-1].append(child)
         else:
@@ -169,7 +202,9 @@ def _read_key(text: str, at: int) -> tuple[str, int]:
 
 def _skip_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
-    return found.end() if found else at
+    if found:
+        return found.end()
+    return at
 
 
 def _read_string(text: str, at: int) -> tuple[str, int]:
@@ -178,7 +213,8 @@ def _read_string(text: str, at: int) -> tuple[str, int]:
     at += 1
     while at < len(text):
         piece = _trim_cut_escape(text[at : at + WINDOW_CHARS])
-        # A quotation mark of ours ends it; where one of its own comes before, the string ends there.
+        # A quotation mark of ours ends it; where one of its own comes before, the string ends
+        # there.
         value, end = _DECODER.raw_decode(f'"{piece}"')
         pieces.append(_fix_surrogates(value, piece))
         at += min(end - 1, len(piece))
@@ -190,7 +226,8 @@ def _read_string(text: str, at: int) -> tuple[str, int]:
 
 
 def _trim_cut_escape(piece: str) -> str:
-    """A piece of a string without the escape, or the half of a pair of escapes, that its end cuts in two."""
+    """A piece of a string without the escape, or the half of a pair of escapes, that its end cuts
+    in two."""
     found = _CUT_ESCAPE.search(piece, max(0, len(piece) - 12))
     while found:
         start = found.start()
@@ -201,7 +238,9 @@ def _trim_cut_escape(piece: str) -> str:
 
 
 def _fix_surrogates(value: Any, text: str) -> Any:
-    return json_codec.replace_lone_surrogates(value) if "\\ud" in text or "\\uD" in text else value
+    if "\\ud" in text or "\\uD" in text:
+        return json_codec.replace_lone_surrogates(value)
+    return value
 
 
 def _reject_constant(name: str) -> NoReturn:
@@ -215,15 +254,21 @@ class _TextWindow:
     """A part of the text, copied out, so that a decoder cannot run on for megabytes."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._start, self._window = text, 0, text[:WINDOW_CHARS]
+        self._text = text
+        self._start = 0
+        self._window = text[:WINDOW_CHARS]
 
     def read_value(self, at: int) -> tuple[Any, int] | None:
-        """The value at a place and where it ends; None for a container that is too large to be decoded at once."""
+        """The value at a place and where it ends; None for a container that is too large to be
+        decoded at once."""
         if (found := self._decode_within(at)) is None and at > self._start:
-            self._start, self._window = at, self._text[at : at + WINDOW_CHARS]
+            self._start = at
+            self._window = self._text[at : at + WINDOW_CHARS]
             found = self._decode_within(at)
         if found is None and (first := self._text[at : at + 1]) not in CLOSING_BRACKETS:
-            return _read_string(self._text, at) if first == '"' else _DECODER.raw_decode(self._text, at)
+            if first == '"':
+                return _read_string(self._text, at)
+            return _DECODER.raw_decode(self._text, at)
         return found
 
     def _decode_within(self, at: int) -> tuple[Any, int] | None:
@@ -231,7 +276,9 @@ class _TextWindow:
         try:
             value, end = _DECODER.raw_decode(self._window, start)
         except json.JSONDecodeError as error:
-            cut = error.pos >= len(self._window) - _LONGEST_LITERAL or error.msg.startswith("Unterminated string")
+            cut = error.pos >= len(self._window) - _LONGEST_LITERAL or error.msg.startswith(
+                "Unterminated string"
+            )
             if cut and self._start + len(self._window) < len(self._text):
                 return None
             raise

@@ -1,7 +1,8 @@
-"""Large values written as JSON in pieces, so that no single step holds the interpreter's lock for long. Pure.
+"""Large values written as JSON in pieces, so that no single step holds the interpreter's lock for
+long. Pure.
 
-The counterpart of `json_windows`: an encoder that is given fifty megabytes at once holds that lock until it is done.
-Nothing here recurses, however deep a value is.
+The counterpart of `json_windows`: an encoder that is given fifty megabytes at once holds that lock
+until it is done. Nothing here recurses, however deep a value is.
 """
 
 import asyncio
@@ -61,9 +62,15 @@ class _OpenContainer:
     def __init__(self, value: Any, depth: int) -> None:
         if depth >= MAX_DEPTH:
             raise TooDeep(f"it is nested more than {MAX_DEPTH} levels deep")
-        self.kind: type = dict if isinstance(value, dict) else list
+        if isinstance(value, dict):
+            self.kind: type = dict
+        else:
+            self.kind = list
         self.depth = depth
-        self.separator = b"{" if self.kind is dict else b"["
+        if self.kind is dict:
+            self.separator = b"{"
+        else:
+            self.separator = b"["
         """What is written before its next member."""
         self._members: Iterator[Any] = iter(value.items() if self.kind is dict else value)
         self._groups: list[list[Any]] = []

@@ -1,4 +1,5 @@
-"""Large values are let go of bit by bit: freeing millions of objects in one breath stops the event loop."""
+"""Large values are let go of bit by bit: freeing millions of objects in one breath stops the event
+loop."""
 
 import asyncio
 import sys
@@ -17,7 +18,8 @@ _pending_releases: set["asyncio.Task[None]"] = set()
 
 @asynccontextmanager
 async def release_later(result: dict[str, Any]) -> AsyncGenerator[None]:
-    """Work on a result in this block: its structured content is freed in a thread, a while afterwards.
+    """Work on a result in this block: its structured content is freed in a thread, a while
+    afterwards.
 
     What others still hold then is not changed.
     """

@@ -1,6 +1,8 @@
-"""JSON as it is: orjson for speed, the standard library where orjson would change or refuse a number.
+"""JSON as it is: orjson for speed, the standard library where orjson would change or refuse a
+number.
 
-orjson reads an integer beyond 64 bits as a float and does not write one at all; a relay may do neither.
+orjson reads an integer beyond 64 bits as a float and does not write one at all; a relay may do
+neither.
 """
 
 import json
@@ -18,12 +20,15 @@ _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % LONG_DIGITS)
 
 
 def loads(text: bytes) -> Any:
-    """Decode; raises ValueError on anything that is not JSON, or is nested too deeply to be passed on."""
+    """Decode; raises ValueError on anything that is not JSON, or is nested too deeply to be passed
+    on."""
     if not _has_long_number(text):
         return orjson.loads(text)
     try:
         value = json.loads(text)
-        return replace_lone_surrogates(value) if b"\\ud" in text.lower() else value
+        if b"\\ud" in text.lower():
+            return replace_lone_surrogates(value)
+        return value
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

@@ -1,8 +1,9 @@
-"""Large JSON as a stream of its parts, from a value or from text, and as lines that can be paged and searched. Pure.
+"""Large JSON as a stream of its parts, from a value or from text, and as lines that can be paged
+and searched. Pure.
 
-A part is small enough that encoding or decoding it takes well under a millisecond or two: both hold the interpreter's
-lock, so that a thread which did ten megabytes at once would stop the event loop as if it ran there. Nothing here
-recurses, however deep a value is.
+A part is small enough that encoding or decoding it takes well under a millisecond or two: both hold
+the interpreter's lock, so that a thread which did ten megabytes at once would stop the event loop
+as if it ran there. Nothing here recurses, however deep a value is.
 """
 
 import sys
@@ -44,12 +45,17 @@ _TEXT_PIECE_CHARS = 64 * 1024
 def to_parts(value: Any, key: str | None = None, *, ordered: bool = False) -> Iterator[JsonPart]:
     """A value's parts: heavy containers are opened, light ones are items.
 
-    With `ordered`, the fields of opened objects come in the order of their names, unless they are very many.
+    With `ordered`, the fields of opened objects come in the order of their names, unless they are
+    very many.
     """
     opened: list[Iterator[tuple[str | None, Any]]] = [iter(((key, value),))]
     while opened:
         for name, child in opened[-1]:
-            if isinstance(child, _CONTAINERS) and child and estimate_size(child, MAX_LINE_CHARS) >= MAX_LINE_CHARS:
+            if (
+                isinstance(child, _CONTAINERS)
+                and child
+                and estimate_size(child, MAX_LINE_CHARS) >= MAX_LINE_CHARS
+            ):
                 yield "open", name, "[" if isinstance(child, list) else "{"
                 opened.append(_iter_children(child, ordered))
                 break
@@ -70,7 +76,8 @@ def _iter_children(container: Any, ordered: bool) -> Iterator[tuple[str | None, 
 
 
 def decode_parts(text: str) -> Iterator[JsonPart]:
-    """The parts of JSON text, without the whole value ever being in memory; raises ValueError where it is not JSON."""
+    """The parts of JSON text, without the whole value ever being in memory; raises ValueError where
+    it is not JSON."""
     for part in iter_parts(text):
         if part[0] == "item":
             yield from to_parts(part[2], part[1])
@@ -79,7 +86,8 @@ def decode_parts(text: str) -> Iterator[JsonPart]:
 
 
 def dismantle(values: list[Any], *, shared: bool = True) -> None:
-    """Take the values in a list apart, so that they are freed bit by bit and not in one long breath.
+    """Take the values in a list apart, so that they are freed bit by bit and not in one long
+    breath.
 
     Without `shared`, what somebody else holds is left as it is.
     """
@@ -150,8 +158,13 @@ def encode_lines(stream: Iterable[JsonPart]) -> Iterator[str]:
         if key is None and what == "item" and not isinstance(value, str):
             before += encode_value(value)  # there may be a million of them
             continue
-        named = () if key is None else chain(_encode_pieces(key, encode_value), (": ",))
-        for piece in chain(named, (value,) if what == "open" else _encode_pieces(value, encode_value)):
+        if key is None:
+            named = ()
+        else:
+            named = chain(_encode_pieces(key, encode_value), (": ",))
+        for piece in chain(
+            named, (value,) if what == "open" else _encode_pieces(value, encode_value)
+        ):
             if len(before) >= _TEXT_PIECE_CHARS:
                 yield before
                 before = ""

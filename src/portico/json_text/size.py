@@ -1,7 +1,9 @@
-"""Count the values of JSON text before it is decoded, and the characters of a value before it is encoded. Pure.
+"""Count the values of JSON text before it is decoded, and the characters of a value before it is
+encoded. Pure.
 
-Decoding takes up to a microsecond and a hundred bytes a value: four megabytes of text take 5 ms, four megabytes of
-empty lists more than a second. What is counted is what separates values (commas, brackets) outside of strings.
+Decoding takes up to a microsecond and a hundred bytes a value: four megabytes of text take 5 ms,
+four megabytes of empty lists more than a second. What is counted is what separates values (commas,
+brackets) outside of strings.
 """
 
 import re
@@ -22,7 +24,8 @@ _KEYS_PER_STEP = 16_384
 
 
 def has_more_values(body: bytes, limit: int) -> bool:
-    """Whether JSON text has more values than `most`, give or take one a container; any other text has whatever."""
+    """Whether JSON text has more values than `most`, give or take one a container; any other text
+    has whatever."""
     if len(body) <= limit or sum(map(_count_separators, _iter_slices(body))) <= limit:
         return False
     values = 0
@@ -62,7 +65,8 @@ def estimate_size(value: Any, limit: int) -> int:
     while pending and total < limit:
         one = pending.pop()
         children: Collection[Any] = ()
-        # Before they are looked at: a million children must not be walked to learn that they are many.
+        # Before they are looked at: a million children must not be walked to learn that they are
+        # many.
         if isinstance(one, dict):
             total += 2 + 4 * len(one)
             if total < limit:
@@ -72,7 +76,10 @@ def estimate_size(value: Any, limit: int) -> int:
                 children = one.values()
         elif isinstance(one, list):
             total += 2 + 2 * len(one)
-            children = one if total < limit else ()
+            if total < limit:
+                children = one
+            else:
+                children = ()
         if len(children) > _KEYS_PER_STEP:
             total += _weigh_many(children, limit - total)
             continue
@@ -94,7 +101,8 @@ def estimate_size(value: Any, limit: int) -> int:
 def _weigh_many(children: Collection[Any], stop: int) -> int:
     """The weight of a container's children, in portions.
 
-    Of millions at once, `estimate_size` would make a list that one collection of garbage takes long to walk through.
+    Of millions at once, `estimate_size` would make a list that one collection of garbage takes long
+    to walk through.
     """
     total = 0
     rest = iter(children)

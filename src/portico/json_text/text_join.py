@@ -12,7 +12,10 @@ from typing import Any
 
 LONG = 2 * 1024**2
 """Characters from which text is joined in steps."""
-_ASCII, _LATIN_1, _TWO_BYTES, _FOUR_BYTES = 0x7F, 0xFF, 0xFFFF, 0x10FFFF
+_ASCII = 0x7F
+_LATIN_1 = 0xFF
+_TWO_BYTES = 0xFFFF
+_FOUR_BYTES = 0x10FFFF
 """The last characters of the four ways in which CPython stores text.
 
 It has to be the narrowest that fits: texts that are stored differently are never equal.
@@ -46,7 +49,9 @@ def _find_width(piece: str) -> int:
         piece.encode("latin-1")
     except UnicodeEncodeError:
         pairs = len(piece.encode("utf-16-le", "surrogatepass")) > 2 * len(piece)
-        return _FOUR_BYTES if pairs else _TWO_BYTES
+        if pairs:
+            return _FOUR_BYTES
+        return _TWO_BYTES
     return _LATIN_1
 
 
@@ -63,7 +68,9 @@ def _load_functions() -> tuple[Any, ...] | None:
         import ctypes  # it costs start-up
     except ImportError:
         return None
-    address, size, value = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.py_object
+    address = ctypes.c_void_p
+    size = ctypes.c_ssize_t
+    value = ctypes.py_object
     interface = ctypes.pythonapi
     create = ctypes.PYFUNCTYPE(address, size, ctypes.c_uint32)(("PyUnicode_New", interface))
     copying = ctypes.PYFUNCTYPE(size, address, size, value, size, size)

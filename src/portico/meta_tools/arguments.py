@@ -13,11 +13,13 @@ from portico.upstream.backend import Raw
 
 MAX_UNKNOWN_NAMED = 5
 MAX_JSON_VALUES = 25_000
-"""JSON values of a text that is read as what it says: it was one value when the request's were counted."""
+"""JSON values of a text that is read as what it says: it was one value when the request's were
+counted."""
 
 
 def check_arguments(name: str, arguments: Any) -> Raw:
-    """A meta-tool's arguments, forgiving what models get wrong: JSON text for an object, one name for a list."""
+    """A meta-tool's arguments, forgiving what models get wrong: JSON text for an object, one name
+    for a list."""
     if not isinstance(arguments, dict):
         raise InvalidArguments(f"the arguments of {name} must be an object")
     known = get_parameters(name)
@@ -25,7 +27,11 @@ def check_arguments(name: str, arguments: Any) -> Raw:
     given: Raw = {key: value for key, value in arguments.items() if value is not None}
     unknown = [key for key in given if key not in properties]
     problems = [f"{quote_text(key, 40)} is not a parameter" for key in unknown[:MAX_UNKNOWN_NAMED]]
-    problems += [f"nor are {len(unknown) - MAX_UNKNOWN_NAMED} more"] if len(unknown) > MAX_UNKNOWN_NAMED else []
+    problems += (
+        [f"nor are {len(unknown) - MAX_UNKNOWN_NAMED} more"]
+        if len(unknown) > MAX_UNKNOWN_NAMED
+        else []
+    )
     problems += [f"{key} is missing" for key in known["required"] if key not in given]
     for key in properties.keys() & given.keys():
         value, problem = _repair_value(properties[key], given[key])
@@ -41,17 +47,24 @@ def check_arguments(name: str, arguments: Any) -> Raw:
 def _repair_value(schema: Raw, value: Any) -> tuple[Any, str]:
     kind: str = schema["type"]
     if isinstance(value, str) and kind in ("object", "array", "integer", "number", "boolean"):
-        if len(value) > MAX_JSON_VALUES and has_more_values(value.encode(errors="replace"), MAX_JSON_VALUES):
+        if len(value) > MAX_JSON_VALUES and has_more_values(
+            value.encode(errors="replace"), MAX_JSON_VALUES
+        ):
             return value, f"has more than {MAX_JSON_VALUES:,} JSON values"
         with contextlib.suppress(orjson.JSONDecodeError):
             read = orjson.loads(value)
             # One name is a name, whatever it looks like: there are tools called `123` and `true`.
-            value = read if kind != "array" or isinstance(read, list) else value
+            if kind != "array" or isinstance(read, list):
+                value = read
+            else:
+                value = value
     if kind == "array" and not isinstance(value, list):
         value = [value]
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not isinstance(value, _PYTHON_TYPES[kind]) or (kind in ("integer", "number") and isinstance(value, bool)):
+    if not isinstance(value, _PYTHON_TYPES[kind]) or (
+        kind in ("integer", "number") and isinstance(value, bool)
+    ):
         return value, f"must be {_TYPE_PHRASES[kind]}"
     if kind == "number":
         return value, _check_bounds(schema, value)
@@ -70,8 +83,11 @@ def _repair_value(schema: Raw, value: Any) -> tuple[Any, str]:
 
 def _check_bounds(schema: Raw, value: Any) -> str:
     """Said, and not corrected: 95 for a share of 0.95 is not meant as 1."""
-    low, high = schema["minimum"], schema["maximum"]
-    return "" if low <= value <= high else f"must be between {low:,} and {high:,}"
+    low = schema["minimum"]
+    high = schema["maximum"]
+    if low <= value <= high:
+        return ""
+    return f"must be between {low:,} and {high:,}"
 
 
 _PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {

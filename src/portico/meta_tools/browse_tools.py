@@ -1,7 +1,9 @@
-"""Browsing what is there, and why a name leads nowhere. Pure: a question and the shelves in, text out.
+"""Browsing what is there, and why a name leads nowhere. Pure: a question and the shelves in, text
+out.
 
-Every answer fits its budget, says what was left out and how to get it, and none is a dead end. One entry is always
-shown, whole, however small the budget: a schema that is cut would be a lie, and an empty page a dead end.
+Every answer fits its budget, says what was left out and how to get it, and none is a dead end. One
+entry is always shown, whole, however small the budget: a schema that is cut would be a lie, and an
+empty page a dead end.
 """
 
 import time
@@ -37,10 +39,16 @@ PAGE_SIZE = 50
 _MAX_NAMED_SERVERS = 3
 
 
-def render_overview(ranked_catalog: RankedCatalog, states: ServerStates, budget: int, cursor: str | None = None) -> str:
+def render_overview(
+    ranked_catalog: RankedCatalog, states: ServerStates, budget: int, cursor: str | None = None
+) -> str:
     """Tools to start with, the categories, and every server with its number of tools and its state."""
-    snapshot, question = ranked_catalog.snapshot, "overview"
-    offset = cursors.decode(cursor, question, ranked_catalog.version) if cursor else 0
+    snapshot = ranked_catalog.snapshot
+    question = "overview"
+    if cursor:
+        offset = cursors.decode(cursor, question, ranked_catalog.version)
+    else:
+        offset = 0
     head = [_render_size(ranked_catalog)]
     if not offset and ranked_catalog.hot_list.tools:
         heading = _render_hot_heading(ranked_catalog)
@@ -48,10 +56,14 @@ def render_overview(ranked_catalog: RankedCatalog, states: ServerStates, budget:
         head += [
             heading,
             *pack(
-                (render_brief(tool) for tool in ranked_catalog.hot_list.tools), budget // 3 - count_tokens(heading)
+                (render_brief(tool) for tool in ranked_catalog.hot_list.tools),
+                budget // 3 - count_tokens(heading),
             ).texts,
         ]
-    entries = [*ranked_catalog.categories.values(), *(snapshot.servers[name] for name in sorted(snapshot.servers))]
+    entries = [
+        *ranked_catalog.categories.values(),
+        *(snapshot.servers[name] for name in sorted(snapshot.servers)),
+    ]
     kinds = len(ranked_catalog.categories)
     foot = "Next: browse_tools(category=…) or (server=…), or search_tools(query=…)."
 
@@ -62,32 +74,44 @@ def render_overview(ranked_catalog: RankedCatalog, states: ServerStates, budget:
         )
         said = " and ".join(format_count(number, one, many) for number, one, many in left if number)
         after = cursors.encode(question, ranked_catalog.version, reached)
-        return [f'{said} more: browse_tools(cursor="{after}")'] if said else []
+        if said:
+            return [f'{said} more: browse_tools(cursor="{after}")']
+        return []
 
     def render_entries() -> Iterator[str]:
         for place, one in enumerate(entries[offset:], offset):
-            heading = "Categories:\n" if place == offset < kinds else "Servers:\n" if place in (offset, kinds) else ""
+            if place == offset < kinds:
+                heading = "Categories:\n"
+            elif place in (offset, kinds):
+                heading = "Servers:\n"
+            else:
+                heading = ""
             yield heading + (
-                render_category_line(one) if isinstance(one, RankedCategory) else render_server_line(one, states)
+                render_category_line(one)
+                if isinstance(one, RankedCategory)
+                else render_server_line(one, states)
             )
 
-    packed = pack(render_entries(), compute_remaining_tokens(budget, *head, *render_more(offset), foot))
+    packed = pack(
+        render_entries(), compute_remaining_tokens(budget, *head, *render_more(offset), foot)
+    )
     return "\n".join([*head, *packed.texts, *render_more(offset + len(packed.texts)), foot])
 
 
 def _render_hot_heading(ranked_catalog: RankedCatalog) -> str:
     hot = ranked_catalog.hot_list
     pinned = hot.basis == "use" and hot.tools[0].address in ranked_catalog.pins
-    return "Pinned, then most used tools:" if pinned else HOT_LIST_HEADINGS[hot.basis]
+    if pinned:
+        return "Pinned, then most used tools:"
+    return HOT_LIST_HEADINGS[hot.basis]
 
 
 def _render_size(ranked_catalog: RankedCatalog) -> str:
     snapshot = ranked_catalog.snapshot
-    inside = (
-        f" in {format_count(len(ranked_catalog.categories), 'category', 'categories')}"
-        if ranked_catalog.categories
-        else ""
-    )
+    if ranked_catalog.categories:
+        inside = f" in {format_count(len(ranked_catalog.categories), 'category', 'categories')}"
+    else:
+        inside = ""
     return f"{format_count(len(snapshot.tools), 'tool')} on {format_count(len(snapshot.servers), 'server')}{inside}."
 
 
@@ -110,20 +134,35 @@ def browse(
     cursor: str | None = None,
 ) -> str:
     """The tools of a server, of a category, or of both, hottest first, a page at a time."""
-    entry = ranked_catalog.snapshot.resolve_server(server) if server else None
-    shelf = ranked_catalog.find_category(category) if category else None
-    tools, arguments = _select_tools(ranked_catalog, entry, shelf), _render_arguments(entry, shelf)
+    if server:
+        entry = ranked_catalog.snapshot.resolve_server(server)
+    else:
+        entry = None
+    if category:
+        shelf = ranked_catalog.find_category(category)
+    else:
+        shelf = None
+    tools = _select_tools(ranked_catalog, entry, shelf)
+    arguments = _render_arguments(entry, shelf)
     question = f"browse\0{arguments}"
-    offset = cursors.decode(cursor, question, ranked_catalog.version) if cursor else 0
+    if cursor:
+        offset = cursors.decode(cursor, question, ranked_catalog.version)
+    else:
+        offset = 0
     head = _render_header(ranked_catalog, entry, shelf, states, budget, is_first_page=not offset)
-    also = list(_render_other_offers(entry)) if entry and not shelf else []
+    if entry and not shelf:
+        also = list(_render_other_offers(entry))
+    else:
+        also = []
     if not tools:
         return "\n".join([*head, *_explain_no_tools(ranked_catalog, entry, shelf), *also])
 
     def render_footer(reached: int) -> list[str]:
         left = len(tools) - reached
         after = cursors.encode(question, ranked_catalog.version, reached)
-        return [f'{left:,} more: browse_tools({arguments}, cursor="{after}")'] if left else also
+        if left:
+            return [f'{left:,} more: browse_tools({arguments}, cursor="{after}")']
+        return also
 
     page = (render_brief(tool) for tool in tools[offset : offset + page_size])
     packed = pack(page, compute_remaining_tokens(budget, *head, *render_footer(offset), *also))
@@ -134,12 +173,19 @@ def _select_tools(
     ranked_catalog: RankedCatalog, entry: ServerEntry | None, ranked_category: RankedCategory | None
 ) -> tuple[Tool, ...]:
     if ranked_category is None:
-        return ranked_catalog.list_server_tools(entry.name) if entry else ()
-    return tuple(tool for tool in ranked_category.tools if entry is None or tool.server == entry.name)
+        if entry:
+            return ranked_catalog.list_server_tools(entry.name)
+        return ()
+    return tuple(
+        tool for tool in ranked_category.tools if entry is None or tool.server == entry.name
+    )
 
 
 def _render_arguments(entry: ServerEntry | None, ranked_category: RankedCategory | None) -> str:
-    given = {"server": entry.name if entry else "", "category": ranked_category.category.key if ranked_category else ""}
+    given = {
+        "server": entry.name if entry else "",
+        "category": ranked_category.category.key if ranked_category else "",
+    }
     return ", ".join(f'{key}="{value}"' for key, value in given.items() if value)
 
 
@@ -155,7 +201,10 @@ def _render_header(
     head: list[str] = []
     if ranked_category:
         kind = ranked_category.category
-        about = f" {kind.description}" if kind.description and is_first_page else ""
+        if kind.description and is_first_page:
+            about = f" {kind.description}"
+        else:
+            about = ""
         size = f"{format_count(len(ranked_category.tools), 'tool')} on {format_count(len(ranked_category.servers), 'server')}"
         head.append(f"{kind.key}: {size}. {kind.title}.{about}")
     if entry:
@@ -167,11 +216,16 @@ def _render_header(
 
 def _introduce_server(snapshot: Snapshot, entry: ServerEntry, budget: int) -> Iterator[str]:
     """What a server's line has no room for."""
-    version = (
-        to_short_line(str(entry.initialize_info.server_info.get("version", "")), 20) if entry.initialize_info else ""
-    )
+    if entry.initialize_info:
+        version = to_short_line(str(entry.initialize_info.server_info.get("version", "")), 20)
+    else:
+        version = ""
     category = snapshot.main_categories[entry.name]
-    facts = {"version": version, "category": category, "tags": ", ".join(map(sanitize_text, entry.tags))}
+    facts = {
+        "version": version,
+        "category": category,
+        "tags": ", ".join(map(sanitize_text, entry.tags)),
+    }
     if said := "; ".join(f"{key} {value}" for key, value in facts.items() if value):
         yield f"{to_short_line(said, budget // 20)}."
     if entry.initialize_info and entry.initialize_info.instructions:
@@ -188,23 +242,30 @@ def _explain_no_tools(
 ) -> Iterator[str]:
     """Why a server shows no tool, and where its tools are."""
     if entry and ranked_category and entry.tools:
-        kinds = sorted({ranked_catalog.snapshot.get_category(tool.address) for tool in entry.tools.values()})
+        kinds = sorted(
+            {ranked_catalog.snapshot.get_category(tool.address) for tool in entry.tools.values()}
+        )
         yield f"None of its tools is in {ranked_category.category.key}; they are in {', '.join(kinds)}."
 
 
-def explain_unknown_name(error: UnknownName, name: str, snapshot: Snapshot, states: ServerStates) -> PorticoError:
-    """Why a name leads nowhere: a tool of a server that could not be listed yet is not a tool that does not exist."""
+def explain_unknown_name(
+    error: UnknownName, name: str, snapshot: Snapshot, states: ServerStates
+) -> PorticoError:
+    """Why a name leads nowhere: a tool of a server that could not be listed yet is not a tool that
+    does not exist."""
     meant = {fold(server) for server, _ in split_name(name)}
     for entry in snapshot.servers.values():
         if not entry.is_listed and fold(entry.name) in meant:
             state = states.get(entry.name, ServerState("configured"))
             if state.state not in TROUBLED_STATES:
                 return BackendUnavailable(
-                    f"{entry.name} is {state.state}: its tools are not listed yet", advice="Try again shortly."
+                    f"{entry.name} is {state.state}: its tools are not listed yet",
+                    advice="Try again shortly.",
                 )
-            since = (
-                f" since {time.strftime('%H:%M:%S', time.localtime(state.state_since))}" if state.state_since else ""
-            )
+            if state.state_since:
+                since = f" since {time.strftime('%H:%M:%S', time.localtime(state.state_since))}"
+            else:
+                since = ""
             return BackendUnavailable(
                 f"{entry.name} is known but unavailable{since}: {to_short_line(state.reason, 60)}",
                 advice="Its tools are not known, because it could never be listed.",
@@ -215,4 +276,6 @@ def explain_unknown_name(error: UnknownName, name: str, snapshot: Snapshot, stat
 def render_schema_hint(tool: Tool, budget: int) -> str:
     """The parameters of a tool whose call went wrong."""
     body = render_schema(tool)
-    return body if count_tokens(body) <= budget else render_brief(tool)
+    if count_tokens(body) <= budget:
+        return body
+    return render_brief(tool)

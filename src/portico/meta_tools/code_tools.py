@@ -1,4 +1,5 @@
-"""The meta-tools that do more than one call: scripts and workflows, from checked arguments to an answer that fits."""
+"""The meta-tools that do more than one call: scripts and workflows, from checked arguments to an
+answer that fits."""
 
 import asyncio
 import importlib
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 _REPORT_MODULE = "portico.rendering.workflow_report"
 _RUN_CODE_TOOL, _RUN_WORKFLOW_TOOL = (
-    make_tool("portico", {"name": name}) for name in (tool_definitions.RUN_CODE, tool_definitions.RUN_WORKFLOW)
+    make_tool("portico", {"name": name})
+    for name in (tool_definitions.RUN_CODE, tool_definitions.RUN_WORKFLOW)
 )
 
 
@@ -48,33 +50,47 @@ class CodeTools:
 
     async def run_code(self, arguments: Raw, context: CallContext) -> Raw:
         """Run a script."""
-        face, code = self._profile_state.settings, arguments["code"]
+        face = self._profile_state.settings
+        code = arguments["code"]
         language: Any = arguments.get("language", face.languages[0])
         if self._runtimes is None or language not in face.languages:
-            raise InvalidArguments(f"{language} is not run here", advice=f"Languages: {', '.join(face.languages)}.")
+            raise InvalidArguments(
+                f"{language} is not run here", advice=f"Languages: {', '.join(face.languages)}."
+            )
         inside = ScriptBuiltins(self._profile_state, self._search_service, context.caller)
         around = ScriptContext(
-            self._profile_state.snapshot, inside.list_functions(), lambda tool: f"It takes: {render_schema(tool)}"
+            self._profile_state.snapshot,
+            inside.list_functions(),
+            lambda tool: f"It takes: {render_schema(tool)}",
         )
-        ran = await self._runtimes.run_script(code, language, around, context, arguments.get("timeout_s"))
-        return await self._fit_result(_RUN_CODE_TOOL, script_report.make_script_result(ran, code), context)
+        ran = await self._runtimes.run_script(
+            code, language, around, context, arguments.get("timeout_s")
+        )
+        return await self._fit_result(
+            _RUN_CODE_TOOL, script_report.make_script_result(ran, code), context
+        )
 
     async def run_workflow(self, arguments: Raw, context: CallContext) -> Raw:
         """Run a workflow, go on with one, or plan one."""
         if self._runtimes is None:
             raise InvalidArguments("no workflows are run here")
-        # Imported for the first who needs it, in a thread: it takes longer than the event loop may stand still.
+        # Imported for the first who needs it, in a thread: it takes longer than the event loop may
+        # stand still.
         if _REPORT_MODULE not in sys.modules:
             await asyncio.to_thread(importlib.import_module, _REPORT_MODULE)
         from portico.rendering import workflow_report as telling
         from portico.workflows.runner import WorkflowRequest
 
-        steps, intent, inputs = arguments.get("steps"), arguments.get("intent", ""), arguments.get("inputs") or {}
-        snapshot, budget = self._profile_state.snapshot, self._profile_state.settings.result_budget
+        steps = arguments.get("steps")
+        intent = arguments.get("intent", "")
+        inputs = arguments.get("inputs") or {}
+        snapshot = self._profile_state.snapshot
+        budget = self._profile_state.settings.result_budget
         if steps is None and not arguments.get("resume"):
             if not intent.strip():
                 raise InvalidArguments(
-                    "there is nothing to run", advice="Pass steps, or an intent for a plan, or resume for a run."
+                    "there is nothing to run",
+                    advice="Pass steps, or an intent for a plan, or resume for a run.",
                 )
             plan = await self._runtimes.plan_workflow(
                 intent, snapshot, self._make_tool_finder(context), context.caller, inputs

@@ -1,6 +1,7 @@
 """Tools described by name, in brief, typed or whole, within a budget. Pure.
 
-What does not fit one answer is given in parts, the most needed first; a cursor continues, and nothing is lost.
+What does not fit one answer is given in parts, the most needed first; a cursor continues, and
+nothing is lost.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,9 +29,11 @@ MIN_FULL_BUDGET = 8_000
 CONTINUATION_MARK = "… "
 """Stands before a part that begins inside a line."""
 MAX_RENDERED_BYTES = 128 * 1024
-"""Bytes of the definitions that are rendered for one answer; the first tool is, whatever its size."""
+"""Bytes of the definitions that are rendered for one answer; the first tool is, whatever its size.
+"""
 _MIN_PART_TOKENS = 40
-"""A part has at least so many tokens, however little a budget leaves: what is asked again and again must end."""
+"""A part has at least so many tokens, however little a budget leaves: what is asked again and again
+must end."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,9 @@ class ResolvedNames:
     """What is to be said of each name that means nothing."""
 
 
-def resolve_names(snapshot: Snapshot, names: Sequence[str], states: ServerStates | None = None) -> ResolvedNames:
+def resolve_names(
+    snapshot: Snapshot, names: Sequence[str], states: ServerStates | None = None
+) -> ResolvedNames:
     """The tools that these names mean. Compares wrong ones with every tool's."""
     tools: dict[str, Tool] = {}
     wrong: list[str] = []
@@ -67,10 +72,20 @@ def describe(
     get_details: GetDetails | None = None,
 ) -> tuple[str, bool]:
     """The tools asked for, and whether at least one was found. A wrong name costs only itself."""
-    budget = max(budget, MIN_FULL_BUDGET) if detail == "full" else budget
-    named = names if isinstance(names, ResolvedNames) else resolve_names(snapshot, names, states)
-    tools, wrong = named.tools, named.problems
-    bodies = {address: _render(tool, detail, get_details) for address, tool in choose_rendered(tools).items()}
+    if detail == "full":
+        budget = max(budget, MIN_FULL_BUDGET)
+    else:
+        budget = budget
+    if isinstance(names, ResolvedNames):
+        named = names
+    else:
+        named = resolve_names(snapshot, names, states)
+    tools = named.tools
+    wrong = named.problems
+    bodies = {
+        address: _render(tool, detail, get_details)
+        for address, tool in choose_rendered(tools).items()
+    }
     if cursor and tools:
         return _continue_tool(bodies, cursor, snapshot.version, detail, budget), True
     notes = [*pack(wrong, budget // 2).texts]
@@ -79,12 +94,22 @@ def describe(
     costs = {address: count_tokens(body) + 1 for address, body in bodies.items()}
     fit = _take_fitting(bodies, costs, compute_remaining_tokens(budget, *notes))
     if len(fit) < len(tools):
-        fit = _take_fitting(bodies, costs, compute_remaining_tokens(budget, *notes, _render_left_out(tools)))
+        fit = _take_fitting(
+            bodies, costs, compute_remaining_tokens(budget, *notes, _render_left_out(tools))
+        )
         if not fit:
             first = next(iter(bodies))
-            others = [_render_left_out(tools.keys() - {first})] if len(tools) > 1 else []
+            if len(tools) > 1:
+                others = [_render_left_out(tools.keys() - {first})]
+            else:
+                others = []
             fit[first] = _render_part(
-                bodies[first], 0, first, snapshot.version, detail, compute_remaining_tokens(budget, *notes, *others)
+                bodies[first],
+                0,
+                first,
+                snapshot.version,
+                detail,
+                compute_remaining_tokens(budget, *notes, *others),
             )
         if len(fit) < len(tools):
             notes.append(_render_left_out(address for address in tools if address not in fit))
@@ -125,19 +150,28 @@ def _render_left_out(names: Iterable[str]) -> str:
 # --- parts
 
 
-def _continue_tool(bodies: Mapping[str, str], cursor: str, version: str, detail: Detail, budget: int) -> str:
+def _continue_tool(
+    bodies: Mapping[str, str], cursor: str, version: str, detail: Detail, budget: int
+) -> str:
     if len(bodies) != 1:
-        raise StaleCursor("a cursor continues one tool", advice="Name the one tool that the cursor came with.")
+        raise StaleCursor(
+            "a cursor continues one tool", advice="Name the one tool that the cursor came with."
+        )
     ((address, body),) = bodies.items()
     left = cursors.decode(cursor, _make_cursor_key(address, detail), version)
     head = f"{render_addresses((address,))}, continued:"
     start = max(0, len(body) - left)
     # A part that begins inside a line must not look like a line of ours.
-    mark = "" if not start or body[start - 1] == "\n" else CONTINUATION_MARK
+    if not start or body[start - 1] == "\n":
+        mark = ""
+    else:
+        mark = CONTINUATION_MARK
     return f"{head}\n{mark}{_render_part(body, start, address, version, detail, compute_remaining_tokens(budget, head, mark))}"
 
 
-def _render_part(body: str, start: int, address: str, version: str, detail: Detail, max_tokens: int) -> str:
+def _render_part(
+    body: str, start: int, address: str, version: str, detail: Detail, max_tokens: int
+) -> str:
     """As much of a body as fits, and how to get the rest."""
     if count_tokens(body[start:]) <= max_tokens:
         return body[start:]
@@ -152,10 +186,14 @@ _NEWLINE = "\n"
 
 
 def _render_continuation(body: str, end: int, address: str, version: str, detail: Detail) -> str:
-    """What is left, and the call that continues. The cursor counts from the end: what use changes stands before it."""
+    """What is left, and the call that continues. The cursor counts from the end: what use changes
+    stands before it."""
     cursor = cursors.encode(_make_cursor_key(address, detail), version, len(body) - end)
     line = body[body.rfind("\n", 0, end) + 1 :].split("\n", 1)[0]
-    within = "" if not end or body[end - 1] == "\n" else " (inside a line)"
+    if not end or body[end - 1] == "\n":
+        within = ""
+    else:
+        within = " (inside a line)"
     where = clip_line(line.split(" — ", 1)[0].split(": ", 1)[0].strip()[:60], 12)
     return (
         f"Left to fit, about {count_tokens(body[end:]):,} tokens from {where}{within} on: "

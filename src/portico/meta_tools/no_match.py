@@ -1,6 +1,8 @@
-"""How it is told that nothing here does what is asked: a verdict, where the nearest are, and how far it can be trusted.
+"""How it is told that nothing here does what is asked: a verdict, where the nearest are, and how
+far it can be trusted.
 
-One place for agents and people. The nearest tools are shown after it all the same: the verdict is a guess.
+One place for agents and people. The nearest tools are shown after it all the same: the verdict is a
+guess.
 """
 
 from dataclasses import dataclass
@@ -29,15 +31,22 @@ class NoMatch:
     """Tools that are not shown, but spelt like the query."""
 
 
-def detect_no_match(search: PreparedSearch, ranking: Ranking, shown_ids: tuple[str, ...]) -> NoMatch | None:
+def detect_no_match(
+    search: PreparedSearch, ranking: Ranking, shown_ids: tuple[str, ...]
+) -> NoMatch | None:
     """What to say before the hits of a search that nothing fits; None where something does."""
     if not ranking.is_weak:
         return None
     servers = search.snapshot.servers
     near = tuple(servers[name] for name in ranking.nearest_groups[:MAX_SERVERS] if name in servers)
     # One word may be a name that was spelt wrong; a sentence is like some name only by chance.
-    alike = find_similar_names(search) if len(search.request.query.split()) == 1 else []
-    return NoMatch(render_verdict(search), near, tuple(name for name in alike if name not in shown_ids))
+    if len(search.request.query.split()) == 1:
+        alike = find_similar_names(search)
+    else:
+        alike = []
+    return NoMatch(
+        render_verdict(search), near, tuple(name for name in alike if name not in shown_ids)
+    )
 
 
 def render_verdict(search: PreparedSearch) -> str:
@@ -54,28 +63,41 @@ def find_similar_names(search: PreparedSearch) -> list[str]:
     """The tools whose names are spelt most like the query."""
     snapshot = search.snapshot
     return [
-        name for name in snapshot.index.find_nearest_names(search.request.query, MAX_NEAREST) if name in snapshot.tools
+        name
+        for name in snapshot.index.find_nearest_names(search.request.query, MAX_NEAREST)
+        if name in snapshot.tools
     ]
 
 
 def render_tags(entry: ServerEntry) -> str:
     """A server's tags, for the end of its line."""
-    return f" (tags: {collapse_whitespace(sanitize_text(', '.join(entry.tags)))})" if entry.tags else ""
+    if entry.tags:
+        return f" (tags: {collapse_whitespace(sanitize_text(', '.join(entry.tags)))})"
+    return ""
 
 
 def render_words_only_note(search: PreparedSearch, *, with_reason: bool = False) -> str:
-    """That meaning was not searched, or not of every tool; empty where it was. People also want the reason."""
+    """That meaning was not searched, or not of every tool; empty where it was. People also want the
+    reason."""
     index = search.snapshot.index
     if index.encoder is None:
         return ""
     if index.encoder.problem:
-        why = f": {index.encoder.problem}" if with_reason else " here"
+        if with_reason:
+            why = f": {index.encoder.problem}"
+        else:
+            why = " here"
         return f"Only words were compared, because search by meaning is off{why}."
     waiting = count_unencoded(search)
-    return f"Of {format_count(waiting, 'tool')} only words were compared: not encoded yet." if waiting else ""
+    if waiting:
+        return f"Of {format_count(waiting, 'tool')} only words were compared: not encoded yet."
+    return ""
 
 
 def count_unencoded(search: PreparedSearch) -> int:
     """How many of the tools that are seen have no vector yet."""
-    index, tools = search.snapshot.index, search.snapshot.tools
-    return sum(address in tools for group in index.list_unencoded_by_group().values() for address in group)
+    index = search.snapshot.index
+    tools = search.snapshot.tools
+    return sum(
+        address in tools for group in index.list_unencoded_by_group().values() for address in group
+    )

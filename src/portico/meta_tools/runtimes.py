@@ -1,4 +1,5 @@
-"""What does more than one call: scripts and workflows, each imported and made when it is first needed."""
+"""What does more than one call: scripts and workflows, each imported and made when it is first
+needed."""
 
 import asyncio
 import time
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 _PLAN_WRITE_TIMEOUT_S = 2.0
 """How long the end waits for a plan to be written."""
 MAX_PENDING_PLANS = 32
-"""Plans that wait to be written. Where more come than the record takes, the next run of one of them tells it too."""
+"""Plans that wait to be written. Where more come than the record takes, the next run of one of them
+tells it too."""
 
 
 class Runtimes:
@@ -54,9 +56,14 @@ class Runtimes:
         self._store = store
         self._plan_writes: set[asyncio.Task[bool]] = set()
         self._workflow_config = config.workflow
-        self._destructive_globs = {name: server.tools.destructive for name, server in config.servers.items()}
-        # A step that is to be tried again was written so: how often calls are made again unasked does not matter.
-        self._retry_rules = {name: RetryRule(tools=server.retry.tools) for name, server in config.servers.items()}
+        self._destructive_globs = {
+            name: server.tools.destructive for name, server in config.servers.items()
+        }
+        # A step that is to be tried again was written so: how often calls are made again unasked
+        # does not matter.
+        self._retry_rules = {
+            name: RetryRule(tools=server.retry.tools) for name, server in config.servers.items()
+        }
         self.scripts = ScriptRunner.from_config(calls, config.code)
 
     @cached_property
@@ -66,7 +73,11 @@ class Runtimes:
 
         limits = WorkflowLimits(**self._workflow_config.model_dump())
         return WorkflowRunner(
-            self._calls, self._shapes, limits=limits, needs_approval=self._is_destructive, may_retry=self._can_run_twice
+            self._calls,
+            self._shapes,
+            limits=limits,
+            needs_approval=self._is_destructive,
+            may_retry=self._can_run_twice,
         )
 
     @cached_property
@@ -84,10 +95,14 @@ class Runtimes:
         timeout_s: float | None = None,
     ) -> ScriptResult:
         """Run a script; see `Scripts.run`."""
-        started, outcome = time.perf_counter(), "crash"
+        started = time.perf_counter()
+        outcome = "crash"
         try:
             ran = await self.scripts.run(code, language, script_context, context, timeout_s)
-            outcome = ran.outcome.fault.kind if ran.outcome.fault is not None else "ok"
+            if ran.outcome.fault is not None:
+                outcome = ran.outcome.fault.kind
+            else:
+                outcome = "ok"
             return ran
         except asyncio.CancelledError:
             outcome = "cancelled"
@@ -102,7 +117,8 @@ class Runtimes:
         self, request: "WorkflowRequest", snapshot: Snapshot, context: CallContext
     ) -> "WorkflowReport":
         """Run a workflow, or go on with one; see `Workflows.run`."""
-        started, outcome = time.perf_counter(), "failed"
+        started = time.perf_counter()
+        outcome = "failed"
         try:
             report = await self.workflows.run(request, snapshot, context)
             outcome = report.state
@@ -117,26 +133,36 @@ class Runtimes:
             self._bus.publish(WorkflowRan(time.perf_counter() - started, outcome))
 
     async def plan_workflow(
-        self, intent: str, snapshot: Snapshot, find: "FindTools", caller: Caller, inputs: Mapping[str, Any]
+        self,
+        intent: str,
+        snapshot: Snapshot,
+        find: "FindTools",
+        caller: Caller,
+        inputs: Mapping[str, Any],
     ) -> "PlanSuggestion":
-        """A plan for an intent and its inputs: one that worked for such an intent before, else a new one."""
+        """A plan for an intent and its inputs: one that worked for such an intent before, else a
+        new one."""
         from portico.workflows.planning.planner import apply_inputs, suggest_plan
         from portico.workflows.planning.tool_choice import make_together_score
 
         together = make_together_score(await self._learner.compute_pair_weights(caller))
-        fresh = await suggest_plan(intent, snapshot, find, shapes=self._shapes.get, together=together)
-        known = await self._plans.find_plan(self._learner.to_scope_key(caller), intent, snapshot, fresh)
+        fresh = await suggest_plan(
+            intent, snapshot, find, shapes=self._shapes.get, together=together
+        )
+        known = await self._plans.find_plan(
+            self._learner.to_scope_key(caller), intent, snapshot, fresh
+        )
         return apply_inputs(known or fresh, inputs, snapshot)
 
     def remember_plan(self, report: "WorkflowReport", snapshot: Snapshot) -> None:
         """Keep the plan of a workflow that went well, while its caller already reads the answer."""
         if not report.is_newly_finished or len(self._plan_writes) >= MAX_PENDING_PLANS:
             return
-        scope, steps = (
-            self._learner.to_scope_key(report.caller),
-            [dict(planned.step.definition) for planned in report.plan],
+        scope = self._learner.to_scope_key(report.caller)
+        steps = [dict(planned.step.definition) for planned in report.plan]
+        keeping = asyncio.create_task(
+            self._plans.remember(scope, steps, snapshot, report.intent), name="keep a plan"
         )
-        keeping = asyncio.create_task(self._plans.remember(scope, steps, snapshot, report.intent), name="keep a plan")
         self._plan_writes.add(keeping)
         keeping.add_done_callback(self._plan_writes.discard)
 

@@ -1,4 +1,5 @@
-"""What a script finds of ours beside the tools: the same search and descriptions, as data rather than as pages."""
+"""What a script finds of ours beside the tools: the same search and descriptions, as data rather
+than as pages."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -24,27 +25,48 @@ _MAX_NAMED = 5
 class ScriptBuiltins:
     """The functions of ours that one caller's scripts may call."""
 
-    def __init__(self, profile_state: "ProfileState", search_service: SearchService, caller: Caller) -> None:
+    def __init__(
+        self, profile_state: "ProfileState", search_service: SearchService, caller: Caller
+    ) -> None:
         self._profile_state = profile_state
         self._search_service = search_service
         self._caller = caller
 
     def list_functions(self) -> dict[str, Callable[..., Awaitable[Any]]]:
         """By name, as far as the caller has them outside of scripts too."""
-        ours = {tool_definitions.SEARCH_TOOLS: self.search_tools, tool_definitions.DESCRIBE_TOOLS: self.describe_tools}
-        return {name: call for name, call in ours.items() if name in self._profile_state.settings.enabled_meta_tools}
+        ours = {
+            tool_definitions.SEARCH_TOOLS: self.search_tools,
+            tool_definitions.DESCRIBE_TOOLS: self.describe_tools,
+        }
+        return {
+            name: call
+            for name, call in ours.items()
+            if name in self._profile_state.settings.enabled_meta_tools
+        }
 
-    async def search_tools(self, query: Any, limit: Any = 8, server: Any = None, category: Any = None) -> list[Any]:
+    async def search_tools(
+        self, query: Any, limit: Any = 8, server: Any = None, category: Any = None
+    ) -> list[Any]:
         """The tools that fit best, best first."""
         if isinstance(query, dict):
             given = cast("dict[str, Any]", query)
             if unknown := given.keys() - set(_SEARCH_FIELDS):
                 named = ", ".join(sorted(unknown)[:_MAX_NAMED])
-                raise InvalidArguments(f"search_tools takes {', '.join(_SEARCH_FIELDS)}, not {named}")
-            query, limit = given.get("query"), given.get("limit", limit)
-            server, category = given.get("server", server), given.get("category", category)
-        if not isinstance(query, str) or not isinstance(limit, int) or not 1 <= limit <= tool_definitions.MAX_RESULTS:
-            raise InvalidArguments(f"search_tools takes a text and a limit of 1 to {tool_definitions.MAX_RESULTS}")
+                raise InvalidArguments(
+                    f"search_tools takes {', '.join(_SEARCH_FIELDS)}, not {named}"
+                )
+            query = given.get("query")
+            limit = given.get("limit", limit)
+            server = given.get("server", server)
+            category = given.get("category", category)
+        if (
+            not isinstance(query, str)
+            or not isinstance(limit, int)
+            or not 1 <= limit <= tool_definitions.MAX_RESULTS
+        ):
+            raise InvalidArguments(
+                f"search_tools takes a text and a limit of 1 to {tool_definitions.MAX_RESULTS}"
+            )
         if not isinstance(server, str | None) or not isinstance(category, str | None):
             raise InvalidArguments("the server and the category of search_tools are names")
         snapshot = self._profile_state.snapshot
@@ -56,25 +78,39 @@ class ScriptBuiltins:
                 "name": tool.address,
                 "function": to_function_name(tool, snapshot),
                 "parameters": render_signature(tool),
-                "summary": extract_first_sentence(tool.description) or extract_first_sentence(tool.title),
+                "summary": extract_first_sentence(tool.description)
+                or extract_first_sentence(tool.title),
             }
             for tool in found
         ]
 
     async def describe_tools(self, names: Any) -> list[Any]:
         """Each tool's typed parameters, and what it returns as far as that is known."""
-        names = names.get("names") if isinstance(names, dict) else names
-        wanted: list[Any] = [names] if isinstance(names, str) else names if isinstance(names, list) else []
-        if not 1 <= len(wanted) <= tool_definitions.MAX_NAMES or not all(isinstance(name, str) for name in wanted):
+        if isinstance(names, dict):
+            names = names.get("names")
+        else:
+            names = names
+        if isinstance(names, str):
+            wanted: list[Any] = [names]
+        elif isinstance(names, list):
+            wanted = names
+        else:
+            wanted = []
+        if not 1 <= len(wanted) <= tool_definitions.MAX_NAMES or not all(
+            isinstance(name, str) for name in wanted
+        ):
             raise InvalidArguments(f"describe_tools takes 1 to {tool_definitions.MAX_NAMES} names")
-        snapshot, insight = self._profile_state.snapshot, self._profile_state.usage_data
+        snapshot = self._profile_state.snapshot
+        insight = self._profile_state.usage_data
         tools = [await snapshot.find_tool(name) for name in wanted]
         return [
             {
                 "name": tool.address,
                 "function": to_function_name(tool, snapshot),
                 "schema": render_schema(tool),
-                "returns": insight.shapes.render_line(tool, _MAX_SHAPE_TOKENS, count_tokens) if insight else "",
+                "returns": insight.shapes.render_line(tool, _MAX_SHAPE_TOKENS, count_tokens)
+                if insight
+                else "",
             }
             for tool in tools
         ]

@@ -34,20 +34,31 @@ class ExpectedToolRank:
 def rank_expected_tool(
     search: PreparedSearch, hits: Sequence[Hit], address: str, *, compares_meaning: bool
 ) -> ExpectedToolRank | None:
-    """Where a tool stands for a search whose page has these hits; None where nothing is known of it.
+    """Where a tool stands for a search whose page has these hits; None where nothing is known of
+    it.
 
     `compared` is whether the search compared meaning at all.
     """
     placement = search.find_placement(address)
     if placement is None:
         return None
-    place = next((place for place, hit in enumerate(hits, 1) if address in (hit.id, *hit.duplicates)), None)
-    with_ = hits[place - 1].id if place and hits[place - 1].id != address else None
+    place = next(
+        (place for place, hit in enumerate(hits, 1) if address in (hit.id, *hit.duplicates)), None
+    )
+    if place and hits[place - 1].id != address:
+        with_ = hits[place - 1].id
+    else:
+        with_ = None
     hidden = None
     if placement.is_filtered:
-        hidden = "filter" if address in search.snapshot.tools else "scope"
+        if address in search.snapshot.tools:
+            hidden = "filter"
+        else:
+            hidden = "scope"
     encoded = placement.hit.similarity is not None or not compares_meaning
-    return ExpectedToolRank(address, placement, place, with_, hidden, hits[-1] if hits else None, encoded)
+    return ExpectedToolRank(
+        address, placement, place, with_, hidden, hits[-1] if hits else None, encoded
+    )
 
 
 # --- as lines
@@ -55,8 +66,14 @@ def rank_expected_tool(
 
 def render_summary(search: PreparedSearch, ranking: Ranking) -> str:
     """What holds for all hits: how sure it is, what was compared, and who could be found."""
-    compared = "words and meaning" if ranking.uses_embeddings else "words only"
-    limits = f"; only tools {search.scope_text}" if search.scope_text else ""
+    if ranking.uses_embeddings:
+        compared = "words and meaning"
+    else:
+        compared = "words only"
+    if search.scope_text:
+        limits = f"; only tools {search.scope_text}"
+    else:
+        limits = ""
     return f"Confidence {ranking.confidence:.2f} (nothing fits below {ranking.weak_threshold:.2f}); compared {compared}{limits}."
 
 
@@ -73,10 +90,16 @@ def render_hit_lines(place: int, hit: Hit) -> list[str]:
 
 def render_signals(hit: Hit) -> Iterator[str]:
     """Each signal of a hit: what it says, and why."""
-    yield f"score {hit.score:.3f}" + (", because the query is its name" if hit.is_name_match else "")
+    yield f"score {hit.score:.3f}" + (
+        ", because the query is its name" if hit.is_name_match else ""
+    )
     words = ", ".join(map(_render_reason, hit.reasons))
     yield f"words {hit.lexical_score:.2f} of a perfect match" + (f": {words}" if words else "")
-    yield "meaning not compared" if hit.similarity is None else f"meaning {hit.similarity:.3f} (cosine)"
+    yield (
+        "meaning not compared"
+        if hit.similarity is None
+        else f"meaning {hit.similarity:.3f} (cosine)"
+    )
     if hit.boost is not None:
         yield f"learnt +{hit.boost.amount:.3f}: {', '.join(hit.boost.reasons)}"
     if hit.duplicates:
@@ -98,10 +121,14 @@ def _render_rank(expected: ExpectedToolRank) -> str:
     rank = f"{placement.rank:,} of {placement.total:,}"
     if expected.hidden_by:
         would = f"it would stand at {rank} without it"
-        return f"hidden by the filters; {would}" if expected.hidden_by == "filter" else f"outside the profile; {would}"
+        if expected.hidden_by == "filter":
+            return f"hidden by the filters; {would}"
+        return f"outside the profile; {would}"
     if expected.shares_place_with:
         return f"on the page, sharing place {expected.place} with {_render_address(expected.shares_place_with)}, which says the same"
-    return f"on the page, at place {expected.place}" if expected.place else f"stands at {rank}, after the page's end"
+    if expected.place:
+        return f"on the page, at place {expected.place}"
+    return f"stands at {rank}, after the page's end"
 
 
 def _explain_rank(search: PreparedSearch, rank: ExpectedToolRank) -> Iterator[str]:
@@ -112,15 +139,19 @@ def _explain_rank(search: PreparedSearch, rank: ExpectedToolRank) -> Iterator[st
     if not rank.has_vector:
         yield "it has no vector yet: only its words were compared"
     if rank.last_hit is not None and rank.place is None:
-        last, dense = (
-            rank.last_hit,
-            "" if rank.last_hit.similarity is None else f", meaning {rank.last_hit.similarity:.3f}",
-        )
+        last = rank.last_hit
+        if rank.last_hit.similarity is None:
+            dense = ""
+        else:
+            dense = f", meaning {rank.last_hit.similarity:.3f}"
         yield f"the page's last, {_render_address(last.id)}: score {last.score:.3f}, words {last.lexical_score:.2f}{dense}"
 
 
 def _render_reason(reason: MatchReason) -> str:
-    related = f"taken for {sanitize_text(reason.correction)}; " if reason.correction else ""
+    if reason.correction:
+        related = f"taken for {sanitize_text(reason.correction)}; "
+    else:
+        related = ""
     related += "a related word; " if reason.is_synonym else ""
     return f"{sanitize_text(reason.word)} ({related}{', '.join(reason.fields).replace('_', ' ')})"
 
@@ -172,7 +203,9 @@ def to_rank_data(rank: ExpectedToolRank) -> dict[str, Any]:
         "hidden_by": rank.hidden_by,
         "encoded": rank.has_vector,
         "why": to_hit_data(rank.place, rank.placement.hit),
-        "page_end": None if rank.last_hit is None else {"name": rank.last_hit.id, **to_hit_data(None, rank.last_hit)},
+        "page_end": None
+        if rank.last_hit is None
+        else {"name": rank.last_hit.id, **to_hit_data(None, rank.last_hit)},
     }
 
 

@@ -1,4 +1,5 @@
-"""What a search answers, as text. Pure: a search in, a page out that fits its budget and is no dead end.
+"""What a search answers, as text. Pure: a search in, a page out that fits its budget and is no dead
+end.
 
 One entry is always shown, whole, however small the budget.
 """
@@ -19,7 +20,12 @@ from portico.meta_tools.no_match import (
 from portico.meta_tools.search_request import PreparedSearch
 from portico.rendering import cursor as cursors
 from portico.rendering.budget import pack
-from portico.rendering.lines import ServerStates, compute_remaining_tokens, render_server_line, render_unlisted_servers
+from portico.rendering.lines import (
+    ServerStates,
+    compute_remaining_tokens,
+    render_server_line,
+    render_unlisted_servers,
+)
 from portico.rendering.tool import render_addresses, render_brief, render_schema
 from portico.search import Hit, Ranking
 
@@ -66,55 +72,100 @@ def render_search_page(
     budget: int,
     meta_tools: Collection[str] = tool_definitions.META_TOOL_NAMES,
 ) -> RenderedSearchPage:
-    """Ranked tools, or what is nearest when none fits. `there` are the meta-tools that the asker has."""
-    question, version = search.request, search.version
+    """Ranked tools, or what is nearest when none fits. `there` are the meta-tools that the asker
+    has."""
+    question = search.request
+    version = search.version
     # Without limit and detail: who goes on may want more at once, or more of each.
     identity = f"search\0{question.query}\0{search.filters}"
-    offset = cursors.decode(question.cursor, identity, version) if question.cursor else 0
+    if question.cursor:
+        offset = cursors.decode(question.cursor, identity, version)
+    else:
+        offset = 0
     found = rank_page(search, question.limit, offset)
     if not found.hits:
         return RenderedSearchPage(
-            "No more matches." if offset else _render_nothing_found(search, states, budget, meta_tools)
+            "No more matches."
+            if offset
+            else _render_nothing_found(search, states, budget, meta_tools)
         )
-    foot = [*_render_next_steps(search, found, meta_tools), *render_unlisted_servers(search.snapshot, states)]
+    foot = [
+        *_render_next_steps(search, found, meta_tools),
+        *render_unlisted_servers(search.snapshot, states),
+    ]
 
     def render_more(shown_count: int) -> list[str]:
         after = cursors.encode(identity, version, offset + shown_count)
-        return [f'More: the same search with cursor="{after}"'] if found.has_more(shown_count) else []
+        if found.has_more(shown_count):
+            return [f'More: the same search with cursor="{after}"']
+        return []
 
-    above = render_header(search, found, states, budget // 6, with_explanation=question.detail == "explain")
-    packed = pack(_render_entries(search, found), compute_remaining_tokens(budget, *above, *render_more(0), *foot))
+    above = render_header(
+        search, found, states, budget // 6, with_explanation=question.detail == "explain"
+    )
+    packed = pack(
+        _render_entries(search, found),
+        compute_remaining_tokens(budget, *above, *render_more(0), *foot),
+    )
     places = len(packed.texts)
     shown = tuple(id_ for hit in found.hits[:places] for id_ in (hit.id, *hit.duplicates))
     return RenderedSearchPage(
-        "\n".join([*above, *packed.texts, *render_more(places), *foot]), shown, found.ranking.is_weak
+        "\n".join([*above, *packed.texts, *render_more(places), *foot]),
+        shown,
+        found.ranking.is_weak,
     )
 
 
 def _render_entries(search: PreparedSearch, page: SearchPage) -> Iterator[str]:
     if search.request.detail == "explain":
         yield from (
-            search_explanation.render_hit_line(place, hit) for place, hit in enumerate(page.hits, page.offset + 1)
+            search_explanation.render_hit_line(place, hit)
+            for place, hit in enumerate(page.hits, page.offset + 1)
         )
     else:
-        show = render_brief if search.request.detail == "brief" else render_schema
+        if search.request.detail == "brief":
+            show = render_brief
+        else:
+            show = render_schema
         yield from (show(search.snapshot.tools[hit.id], hit.duplicates) for hit in page.hits)
 
 
 def render_header(
-    search: PreparedSearch, page: SearchPage, states: ServerStates, server_budget: int, *, with_explanation: bool
+    search: PreparedSearch,
+    page: SearchPage,
+    states: ServerStates,
+    server_budget: int,
+    *,
+    with_explanation: bool,
 ) -> list[str]:
-    """What comes before the tools of a page: what they are, or that nothing fits and where to look instead."""
-    query, where, ranking = quote_text(search.request.query), search.scope_text, page.ranking
-    told = detect_no_match(search, ranking, tuple(id_ for hit in page.hits for id_ in (hit.id, *hit.duplicates)))
-    why = [search_explanation.render_summary(search, ranking)] if with_explanation else []
+    """What comes before the tools of a page: what they are, or that nothing fits and where to look
+    instead."""
+    query = quote_text(search.request.query)
+    where = search.scope_text
+    ranking = page.ranking
+    told = detect_no_match(
+        search, ranking, tuple(id_ for hit in page.hits for id_ in (hit.id, *hit.duplicates))
+    )
+    if with_explanation:
+        why = [search_explanation.render_summary(search, ranking)]
+    else:
+        why = []
     if told is None:
-        kind = "Possible matches (not a sure one)" if ranking.is_unsure else "Best matches"
+        if ranking.is_unsure:
+            kind = "Possible matches (not a sure one)"
+        else:
+            kind = "Best matches"
         return [f"{kind} for {query}{where and ' '}{where}:", *why]
     if page.offset:
         return [f"More that is unlikely to do {query}:", *why]
-    near = pack((render_server_line(entry, states) + render_tags(entry) for entry in told.servers), server_budget).texts
-    alike = [f"Names spelt alike: {render_addresses(told.similar_names)}"] if told.similar_names else []
+    near = pack(
+        (render_server_line(entry, states) + render_tags(entry) for entry in told.servers),
+        server_budget,
+    ).texts
+    if told.similar_names:
+        alike = [f"Names spelt alike: {render_addresses(told.similar_names)}"]
+    else:
+        alike = []
     return [
         told.verdict,
         *([f"Nearest server{'s' if len(near) > 1 else ''}:", *near] if near else []),
@@ -124,25 +175,40 @@ def render_header(
     ]
 
 
-def _render_next_steps(search: PreparedSearch, page: SearchPage, meta_tools: Collection[str]) -> list[str]:
+def _render_next_steps(
+    search: PreparedSearch, page: SearchPage, meta_tools: Collection[str]
+) -> list[str]:
     """How to go on from a page with tools."""
-    call = ["call_tool(name, arguments)"] if tool_definitions.CALL_TOOL in meta_tools else []
-    read = (
-        ["describe_tools(names)"]
-        if tool_definitions.DESCRIBE_TOOLS in meta_tools and search.request.detail != "schema"
-        else []
-    )
+    if tool_definitions.CALL_TOOL in meta_tools:
+        call = ["call_tool(name, arguments)"]
+    else:
+        call = []
+    if tool_definitions.DESCRIBE_TOOLS in meta_tools and search.request.detail != "schema":
+        read = ["describe_tools(names)"]
+    else:
+        read = []
     steps = ", or ".join([*call, *(f"{step} first" if call else step for step in read)])
-    foot = [UNMEASURED_NOTE] if search.is_unmeasured else []
+    if search.is_unmeasured:
+        foot = [UNMEASURED_NOTE]
+    else:
+        foot = []
     if not page.ranking.is_weak:
         return [*([f"Next: {steps}."] if steps else []), *foot]
-    ways = ["search without the filters"] if search.scope_text else ["try other words for the same thing"]
+    if search.scope_text:
+        ways = ["search without the filters"]
+    else:
+        ways = ["try other words for the same thing"]
     if tool_definitions.BROWSE_TOOLS in meta_tools:
-        server, kind = next(iter(page.ranking.nearest_groups), ""), search.snapshot.get_category(page.hits[0].id)
+        server = next(iter(page.ranking.nearest_groups), "")
+        kind = search.snapshot.get_category(page.hits[0].id)
         near = [f'(server="{server}")' if server else "", f'(category="{kind}")' if kind else ""]
         ways += [f"browse_tools{' or '.join(filter(None, near))}"] if any(near) else []
     only = render_words_only_note(search)
-    return [f"Next: {', or '.join(ways)}, or go on without a tool.", *([only] if only else []), *foot]
+    return [
+        f"Next: {', or '.join(ways)}, or go on without a tool.",
+        *([only] if only else []),
+        *foot,
+    ]
 
 
 def _render_nothing_found(
@@ -152,18 +218,33 @@ def _render_nothing_found(
     if not search.scope_text:
         step = "Try other words for the same thing"
     else:
-        step = "Search all servers" if search.scope_text == f"on {server}" else "Search without the filters"
+        if search.scope_text == f"on {server}":
+            step = "Search all servers"
+        else:
+            step = "Search without the filters"
     kinds = list[str]()
     if tool_definitions.BROWSE_TOOLS in meta_tools:
-        step += f', or browse_tools(server="{server}")' if server else ", or browse_tools() to see every server"
+        step += (
+            f', or browse_tools(server="{server}")'
+            if server
+            else ", or browse_tools() to see every server"
+        )
         if not search.filters.groups and (known := search.snapshot.categories):
-            kinds = [f"Categories, for browse_tools(category=…): {', '.join(known[:_MAX_CATEGORIES])}."]
+            kinds = [
+                f"Categories, for browse_tools(category=…): {', '.join(known[:_MAX_CATEGORIES])}."
+            ]
     only = render_words_only_note(search)
-    foot = [f"{step}.", *kinds, *([only] if only else []), *render_unlisted_servers(search.snapshot, states)]
+    foot = [
+        f"{step}.",
+        *kinds,
+        *([only] if only else []),
+        *render_unlisted_servers(search.snapshot, states),
+    ]
     head = [render_unmatched(search)]
     if near := find_similar_names(search):
         head.append("Nearest names:")
         head += pack(
-            (render_brief(search.snapshot.tools[name]) for name in near), compute_remaining_tokens(budget, *head, *foot)
+            (render_brief(search.snapshot.tools[name]) for name in near),
+            compute_remaining_tokens(budget, *head, *foot),
         ).texts
     return "\n".join([*head, *foot])

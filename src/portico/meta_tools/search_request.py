@@ -46,7 +46,9 @@ class SearchRequest:
         """Who may be found; raises UnknownName for a server, a category or a tag that is not there."""
         return SearchFilters(
             groups={snapshot.resolve_server(self.server).name} if self.server else None,
-            categories={resolve_category(self.category, snapshot.categories)} if self.category else (),
+            categories={resolve_category(self.category, snapshot.categories)}
+            if self.category
+            else (),
             tags=tuple(_resolve_tag(tag, snapshot) for tag in self.tags),
             max_latency_ms=self.max_latency_ms,
             min_success_rate=self.min_success_rate,
@@ -79,16 +81,28 @@ class PreparedSearch:
 
     def rank(self, limit: int, offset: int = 0) -> Ranking:
         """The addresses that match best among those the snapshot's scope sees."""
-        return self.snapshot.index.search(self.request.query, limit, offset=offset, **self._ranking_options)
+        return self.snapshot.index.search(
+            self.request.query, limit, offset=offset, **self._ranking_options
+        )
 
     def find_placement(self, address: str) -> Placement | None:
         """Where one tool stands, whether it is shown or hidden; None where nothing is known of it."""
-        return self.snapshot.index.find_placement(self.request.query, address, **self._ranking_options)
+        return self.snapshot.index.find_placement(
+            self.request.query, address, **self._ranking_options
+        )
 
     @property
     def _ranking_options(self) -> "_RankingOptions":
-        visible = None if self.snapshot.scope.is_unrestricted else self.snapshot.tools.__contains__
-        return {"filters": self.filters, "allow": visible, "boosts": self.boosts, "facts": self.facts}
+        if self.snapshot.scope.is_unrestricted:
+            visible = None
+        else:
+            visible = self.snapshot.tools.__contains__
+        return {
+            "filters": self.filters,
+            "allow": visible,
+            "boosts": self.boosts,
+            "facts": self.facts,
+        }
 
     @property
     def scope_text(self) -> str:
@@ -117,19 +131,30 @@ def _render_filters(filters: SearchFilters) -> Iterator[str]:
 
 def list_tags(snapshot: Snapshot) -> list[str]:
     """Every tag of the servers that are seen."""
-    return sorted({tag for entry in snapshot.servers.values() for tag in entry.tags}, key=str.casefold)
+    return sorted(
+        {tag for entry in snapshot.servers.values() for tag in entry.tags}, key=str.casefold
+    )
 
 
 def _resolve_tag(tag: str, snapshot: Snapshot) -> str:
-    known, meant = list_tags(snapshot), fold(tag)
+    known = list_tags(snapshot)
+    meant = fold(tag)
     alike = [one for one in known if one == tag or (meant and fold(one) == meant)]
     if alike:
-        return tag if tag in alike else alike[0]
+        if tag in alike:
+            return tag
+        return alike[0]
     if not known:
-        raise UnknownName(f"there is no tag {quote_text(tag)}: no server here has tags", advice="Leave the tags out.")
+        raise UnknownName(
+            f"there is no tag {quote_text(tag)}: no server here has tags",
+            advice="Leave the tags out.",
+        )
     near = find_nearest_names(tag, known)
     named = [*near, *(one for one in known if one not in near)]
-    rest = f" and {len(named) - _MAX_NAMED_TAGS} more" if len(named) > _MAX_NAMED_TAGS else ""
+    if len(named) > _MAX_NAMED_TAGS:
+        rest = f" and {len(named) - _MAX_NAMED_TAGS} more"
+    else:
+        rest = ""
     raise UnknownName(
         f"there is no tag {quote_text(tag)} here",
         nearest=tuple(near),

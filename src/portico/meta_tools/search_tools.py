@@ -1,4 +1,5 @@
-"""Searches on somebody's behalf: what the query means, what use has taught, and who hears of it. All that awaits."""
+"""Searches on somebody's behalf: what the query means, what use has taught, and who hears of it.
+All that awaits."""
 
 import asyncio
 import time
@@ -44,7 +45,9 @@ class SearchService:
         """A page of tools, as this caller is told; whoever learns from searches hears of it."""
         started = time.perf_counter()
         vector, search = await self.prepare_search(snapshot, request, caller)
-        found = await snapshot.run_scan(search_page.render_search_page, search, states, budget, meta_tools)
+        found = await snapshot.run_scan(
+            search_page.render_search_page, search, states, budget, meta_tools
+        )
         if self.bus is not None:
             self.bus.publish(SearchCompleted(time.perf_counter() - started, bool(found.addresses)))
         if found.addresses and self.bus is not None and self.bus.has_subscribers(ToolsFound):
@@ -57,7 +60,10 @@ class SearchService:
         """What the query means, where it can be worked out; and the search, ready to be answered."""
         filters = request.build_filters(snapshot)
         vector = await _encode_query(snapshot, request.query)
-        lifts = await self.learner.compute_boosts(caller, request.query, vector) if self.learner is not None else {}
+        if self.learner is not None:
+            lifts = await self.learner.compute_boosts(caller, request.query, vector)
+        else:
+            lifts = {}
         known = (
             merge_popularity_boosts(lifts, self.get_popularity_boosts()),
             self.get_facts(),
@@ -71,5 +77,6 @@ async def _encode_query(snapshot: Snapshot, query: str) -> Vector | None:
     ready = index.encoder is None or index.encoder.is_loaded or index.encoder.problem
     if ready and len(query) <= _LONG_QUERY_CHARS:
         return index.encode_query(query)
-    # The model is read first, which takes a second, or has much to read: everybody else is served meanwhile.
+    # The model is read first, which takes a second, or has much to read: everybody else is served
+    # meanwhile.
     return await asyncio.to_thread(index.encode_query, query)

@@ -1,7 +1,8 @@
 """The few tools an agent sees in place of thousands, as data. Byte-identical from call to call.
 
-Clients cache prompts on `tools/list`, so nothing here varies with usage, state or counts; only the capability index in
-the description of `search_tools` does, and only when the set of servers changes.
+Clients cache prompts on `tools/list`, so nothing here varies with usage, state or counts; only the
+capability index in the description of `search_tools` does, and only when the set of servers
+changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,9 +13,22 @@ from portico.scripts.sandbox.script import LANGUAGES
 from portico.upstream.backend import Raw
 from portico.workflows.limits import MAX_STEPS
 
-SEARCH_TOOLS, BROWSE_TOOLS, DESCRIBE_TOOLS = "search_tools", "browse_tools", "describe_tools"
-CALL_TOOL, RUN_CODE, RUN_WORKFLOW, READ_RESULT = "call_tool", "run_code", "run_workflow", "read_result"
-META_TOOL_NAMES = (SEARCH_TOOLS, BROWSE_TOOLS, DESCRIBE_TOOLS, CALL_TOOL, RUN_CODE, RUN_WORKFLOW, READ_RESULT)
+SEARCH_TOOLS = "search_tools"
+BROWSE_TOOLS = "browse_tools"
+DESCRIBE_TOOLS = "describe_tools"
+CALL_TOOL = "call_tool"
+RUN_CODE = "run_code"
+RUN_WORKFLOW = "run_workflow"
+READ_RESULT = "read_result"
+META_TOOL_NAMES = (
+    SEARCH_TOOLS,
+    BROWSE_TOOLS,
+    DESCRIBE_TOOLS,
+    CALL_TOOL,
+    RUN_CODE,
+    RUN_WORKFLOW,
+    READ_RESULT,
+)
 CODE_EXPOSURE_NAMES = (SEARCH_TOOLS, DESCRIBE_TOOLS, RUN_CODE)
 """What the `code` exposure shows."""
 
@@ -25,7 +39,9 @@ MAX_LATENCY_MS = 86_400_000
 MAX_PAGE = 50
 
 _ALWAYS_LOAD = {"anthropic/alwaysLoad": True}
-_OMITTED_KEYWORDS = frozenset({"minimum", "maximum", "minItems", "maxItems", "additionalProperties"})
+_OMITTED_KEYWORDS = frozenset(
+    {"minimum", "maximum", "minItems", "maxItems", "additionalProperties"}
+)
 """A mistake about these is answered with what is right; nobody pays for them before."""
 
 
@@ -43,14 +59,20 @@ class MetaToolOptions:
 def build_definitions(
     names: Iterable[str], servers: Mapping[str, str], options: MetaToolOptions | None = None
 ) -> list[Raw]:
-    """The definitions of these meta-tools, in their fixed order; `servers` are names with main categories.
+    """The definitions of these meta-tools, in their fixed order; `servers` are names with main
+    categories.
 
-    What a model need not know before it asks is left out: limits, and parameters that make no difference here.
+    What a model need not know before it asks is left out: limits, and parameters that make no
+    difference here.
     """
-    wanted, there = set(names), options or MetaToolOptions()
+    wanted = set(names)
+    there = options or MetaToolOptions()
     shown = [_to_listed_definition(tool, there) for tool in _TOOLS if tool["name"] in wanted]
     index = build_capability_index(servers)
-    return [_introduce_search(tool, wanted, index) if tool["name"] == SEARCH_TOOLS else tool for tool in shown]
+    return [
+        _introduce_search(tool, wanted, index) if tool["name"] == SEARCH_TOOLS else tool
+        for tool in shown
+    ]
 
 
 def get_parameters(name: str) -> Raw:
@@ -74,10 +96,16 @@ def _to_listed_definition(tool: Raw, options: MetaToolOptions) -> Raw:
 
 
 def _introduce_search(search: Raw, meta_tools: set[str], index: str) -> Raw:
-    """The search tool with what to do next, as far as there is a tool for it, and with who is behind it."""
+    """The search tool with what to do next, as far as there is a tool for it, and with who is
+    behind it."""
     steps = {CALL_TOOL: "call_tool", DESCRIBE_TOOLS: "describe_tools"}
     then = " or ".join(step for name, step in steps.items() if name in meta_tools)
-    return {**search, "description": " ".join(filter(None, (search["description"], then and f"Then {then}.", index)))}
+    return {
+        **search,
+        "description": " ".join(
+            filter(None, (search["description"], then and f"Then {then}.", index))
+        ),
+    }
 
 
 def _make_string_schema(description: str) -> Raw:
@@ -101,8 +129,18 @@ def _make_definition(
     }
 
 
-_READ_ONLY: Raw = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
-_UNRESTRICTED: Raw = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+_READ_ONLY: Raw = {
+    "readOnlyHint": True,
+    "destructiveHint": False,
+    "idempotentHint": True,
+    "openWorldHint": False,
+}
+_UNRESTRICTED: Raw = {
+    "readOnlyHint": False,
+    "destructiveHint": True,
+    "idempotentHint": False,
+    "openWorldHint": True,
+}
 _STRING: Raw = {"type": "string"}
 
 _TOOLS: tuple[Raw, ...] = (
@@ -112,7 +150,9 @@ _TOOLS: tuple[Raw, ...] = (
         "Find tools by what they do, over every connected server. The tools you see are only the way in: search before "
         "saying that something cannot be done.",
         {
-            "query": _make_string_schema("What you want to do, in your own words, or a tool's name."),
+            "query": _make_string_schema(
+                "What you want to do, in your own words, or a tool's name."
+            ),
             "server": _STRING,
             "category": _STRING,
             "tags": {
@@ -215,7 +255,12 @@ _TOOLS: tuple[Raw, ...] = (
         "${id.path} is a step's result (JMESPath), ${inputs.x} an input. intent alone: a plan to pass back.",
         {
             "intent": _STRING,
-            "steps": {"type": "array", "items": {"type": "object"}, "minItems": 1, "maxItems": MAX_STEPS},
+            "steps": {
+                "type": "array",
+                "items": {"type": "object"},
+                "minItems": 1,
+                "maxItems": MAX_STEPS,
+            },
             "inputs": {"type": "object"},
             "resume": _make_string_schema("A run to continue or approve."),
             "run": {"type": "boolean", "description": "Run the plan at once if it only reads."},

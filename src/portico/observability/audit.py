@@ -1,9 +1,10 @@
-"""The audit log: one line for every call, and for every other request of a client that reaches a server, written
-before its answer leaves.
+"""The audit log: one line for every call, and for every other request of a client that reaches a
+server, written before its answer leaves.
 
-Who, by what way, which tool, with what, how it ended. Of arguments there is a keyed hash, or their values with
-everything secret masked, or nothing; of results there is nothing. A call is answered even if its line cannot be
-written: that is logged, shown as `trouble`, and the next line that can be written says how many are missing.
+Who, by what way, which tool, with what, how it ended. Of arguments there is a keyed hash, or their
+values with everything secret masked, or nothing; of results there is nothing. A call is answered
+even if its line cannot be written: that is logged, shown as `trouble`, and the next line that can
+be written says how many are missing.
 """
 
 import asyncio
@@ -37,7 +38,8 @@ MAX_DEPTH = 8
 MAX_VALUES = 500
 """What is kept of redacted arguments at most; beyond it stands `…`."""
 MIN_SECRET_CHARS = 4
-"""Shorter values of the configuration are words rather than secrets, and would mask half of every text."""
+"""Shorter values of the configuration are words rather than secrets, and would mask half of every
+text."""
 LOG_INTERVAL_S = 60.0
 
 
@@ -60,22 +62,45 @@ class AuditEntry(NamedTuple):
     destructive: bool = False
     """The tool says of itself that it destroys."""
     method: str = ""
-    """What was asked where it is no call of a tool: `resources/read`, `prompts/get` …; `tool` is then what of."""
+    """What was asked where it is no call of a tool: `resources/read`, `prompts/get` …; `tool` is
+    then what of."""
     server: str = ""
     """The server that was asked that."""
 
 
 def make_request_entry(
-    server: str, method: str, params: Mapping[str, Any], outcome: str, caller: Caller, via: str, seconds: float
+    server: str,
+    method: str,
+    params: Mapping[str, Any],
+    outcome: str,
+    caller: Caller,
+    via: str,
+    seconds: float,
 ) -> AuditEntry:
     """A request to one server that is no call of a tool in the catalog."""
     if method == "tools/call":  # of a tool that its server does not list
-        return AuditEntry(f"{server}.{params.get('name')}", "", params.get("arguments"), outcome, caller, via, seconds)
+        return AuditEntry(
+            f"{server}.{params.get('name')}",
+            "",
+            params.get("arguments"),
+            outcome,
+            caller,
+            via,
+            seconds,
+        )
     about: Any = params.get("ref", params)
-    named: Any = (about.get("uri") or about.get("name")) if isinstance(about, Mapping) else ""
+    if isinstance(about, Mapping):
+        named: Any = about.get("uri") or about.get("name")
+    else:
+        named = ""
     given = {key: value for key, value in params.items() if key != "_meta"}
-    target = named if isinstance(named, str) else ""
-    return AuditEntry(target, "", given, outcome, caller, "request", seconds, method=method, server=server)
+    if isinstance(named, str):
+        target = named
+    else:
+        target = ""
+    return AuditEntry(
+        target, "", given, outcome, caller, "request", seconds, method=method, server=server
+    )
 
 
 class AuditLog:
@@ -99,17 +124,25 @@ class AuditLog:
         self._key = b""
         self._chain: AuditChain | None = None
         self._arguments = arguments
-        self._secrets = tuple(sorted({one for one in secrets if len(one) >= MIN_SECRET_CHARS}, key=len, reverse=True))
+        self._secrets = tuple(
+            sorted({one for one in secrets if len(one) >= MIN_SECRET_CHARS}, key=len, reverse=True)
+        )
         self._lost_lines = 0
         self._logged_at = float("-inf")
 
     @classmethod
-    def from_settings(cls, settings: Settings, data_dir: Path, secrets: Iterable[str] = ()) -> Self | None:
+    def from_settings(
+        cls, settings: Settings, data_dir: Path, secrets: Iterable[str] = ()
+    ) -> Self | None:
         """The log that the configuration wants, if it wants one."""
         if not settings.enabled:
             return None
         return cls(
-            AuditFile(get_audit_path(settings, data_dir), max_bytes=int(settings.max_bytes), files=settings.files),
+            AuditFile(
+                get_audit_path(settings, data_dir),
+                max_bytes=int(settings.max_bytes),
+                files=settings.files,
+            ),
             lambda: load_or_create_key(data_dir / KEY_FILE),
             arguments=settings.arguments,
             secrets=secrets,
@@ -121,7 +154,8 @@ class AuditLog:
         self._write(lambda: self._make_line(entry))
 
     def write_refused_tokens(self, event: Event) -> None:
-        """Write a line for wrong tokens that were refused: subscribe it to `TokensRefused`. Never raises."""
+        """Write a line for wrong tokens that were refused: subscribe it to `TokensRefused`. Never
+        raises."""
         if isinstance(event, TokensRefused):
             line = {"at": _format_now(), "refused_tokens": event.count, "peers": dict(event.peers)}
             self._write(lambda: line)
@@ -136,7 +170,9 @@ class AuditLog:
                 self._on_recovery()
             self._append(make_line(), self._chain)
             if (dropped := self._file.take_dropped()) is not None:
-                self._append({"at": _format_now(), "dropped": _summarize_dropped(dropped)}, self._chain)
+                self._append(
+                    {"at": _format_now(), "dropped": _summarize_dropped(dropped)}, self._chain
+                )
             self.problem = ""
         except OSError as error:
             self._lost_lines += 1
@@ -163,7 +199,11 @@ class AuditLog:
         caller = entry.caller
         if entry.method:
             target = redact_arguments(entry.tool)
-            what = {"method": entry.method[:MAX_NAME_CHARS], "server": entry.server, "target": target}
+            what = {
+                "method": entry.method[:MAX_NAME_CHARS],
+                "server": entry.server,
+                "target": target,
+            }
         else:
             what = {"tool": entry.tool[:MAX_NAME_CHARS], "hash": entry.tool_hash}
         line: dict[str, Any] = {
@@ -190,15 +230,23 @@ class AuditLog:
         return line
 
     def _hash_caller(self, caller: Caller) -> str:
-        """Tells one session, or one token's holder, from another; of neither is anything to be found in it."""
+        """Tells one session, or one token's holder, from another; of neither is anything to be
+        found in it."""
         who = caller.session or caller.identity or caller.handle
-        return blake2b(who.encode(errors="surrogatepass"), key=self._key, digest_size=6).hexdigest() if who else ""
+        if who:
+            return blake2b(
+                who.encode(errors="surrogatepass"), key=self._key, digest_size=6
+            ).hexdigest()
+        return ""
 
     def _read_key(self) -> bytes:
         try:
             return self._load_key()
         except OSError as error:
-            logger.warning("the audit log's key cannot be kept, and hashes of this run compare to no other: %s", error)
+            logger.warning(
+                "the audit log's key cannot be kept, and hashes of this run compare to no other: %s",
+                error,
+            )
             return generate_key()
 
     # --- trouble
@@ -208,11 +256,16 @@ class AuditLog:
         now = time.monotonic()
         if now - self._logged_at >= LOG_INTERVAL_S:
             self._logged_at = now
-            logger.error("%s; calls go on without it (%d missing so far)", self.problem, self._lost_lines)
+            logger.error(
+                "%s; calls go on without it (%d missing so far)", self.problem, self._lost_lines
+            )
 
     def _on_recovery(self) -> None:
-        logger.warning("the audit log is written again; the lines of %d calls are missing", self._lost_lines)
-        self._lost_lines, self._logged_at = 0, float("-inf")
+        logger.warning(
+            "the audit log is written again; the lines of %d calls are missing", self._lost_lines
+        )
+        self._lost_lines = 0
+        self._logged_at = float("-inf")
 
 
 def get_audit_path(settings: Settings, data_dir: Path) -> Path:
@@ -221,7 +274,8 @@ def get_audit_path(settings: Settings, data_dir: Path) -> Path:
 
 
 def hash_arguments(arguments: Any, key: bytes) -> str:
-    """A hash of arguments that says which are the same, and to nobody without the key what they are."""
+    """A hash of arguments that says which are the same, and to nobody without the key what they
+    are."""
     try:
         body = orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
     except TypeError:
@@ -233,7 +287,8 @@ def hash_arguments(arguments: Any, key: bytes) -> str:
 
 
 def redact_arguments(arguments: Any, secrets: Iterable[str] = ()) -> Any:
-    """Arguments as they may be read: secrets masked by their names and looks, and no more than a line of them."""
+    """Arguments as they may be read: secrets masked by their names and looks, and no more than a
+    line of them."""
     return _Redactor(tuple(secrets)).redact(arguments, MAX_DEPTH)
 
 
@@ -281,7 +336,9 @@ class _Redactor:
             text = orjson.dumps(value).decode()
         except TypeError:  # beyond 64 bits
             return "…"
-        return MASK if text in self._secrets else value
+        if text in self._secrets:
+            return MASK
+        return value
 
     def _redact_text(self, text: str) -> str:
         from portico.config_file.mask import mask_text
@@ -292,14 +349,25 @@ class _Redactor:
         for secret in self._secrets:
             window = window.replace(secret, MASK)
         shown = mask_text(window)
-        return f"{shown[:MAX_TEXT_CHARS]}…" if long else shown
+        if long:
+            return f"{shown[:MAX_TEXT_CHARS]}…"
+        return shown
 
 
 def _summarize_dropped(dropped: DroppedAuditFile) -> dict[str, Any]:
-    """What a file that was dropped held: from when to when, and where its last line stood in its chain."""
+    """What a file that was dropped held: from when to when, and where its last line stood in its
+    chain."""
     first, last = (parse_line(line) for line in (dropped.first_line, dropped.last_line))
-    found = {"from": first.get("at"), "to": last.get("at"), "chain": last.get("chain"), "n": last.get("n")}
-    return {**{key: value for key, value in found.items() if value is not None}, "bytes": dropped.size}
+    found = {
+        "from": first.get("at"),
+        "to": last.get("at"),
+        "chain": last.get("chain"),
+        "n": last.get("n"),
+    }
+    return {
+        **{key: value for key, value in found.items() if value is not None},
+        "bytes": dropped.size,
+    }
 
 
 def _format_now() -> str:

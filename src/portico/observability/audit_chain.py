@@ -1,8 +1,9 @@
 """A chain of MACs through the audit log: it shows whether lines were changed, taken out or put in.
 
-A line ends in `chain` (the run of a gateway that wrote it), `n` (its number there) and `mac`: a keyed BLAKE2b of the
-MAC of the line before it in that chain, and of the line itself. Gateways that share a log each write a chain of their
-own. The first line of a chain has `after`: the MAC of the last line that there was. Pure.
+A line ends in `chain` (the run of a gateway that wrote it), `n` (its number there) and `mac`: a
+keyed BLAKE2b of the MAC of the line before it in that chain, and of the line itself. Gateways that
+share a log each write a chain of their own. The first line of a chain has `after`: the MAC of the
+last line that there was. Pure.
 """
 
 import json
@@ -17,7 +18,8 @@ from typing import Any, cast
 MAX_PROBLEMS = 20
 """Problems that are named; the others are counted."""
 _MAX_RECENT_MACS = 1_000
-"""Lines that other gateways may write between the end of the log being read and a chain's first line."""
+"""Lines that other gateways may write between the end of the log being read and a chain's first
+line."""
 _MAC_FIELD = b',"mac":"'
 
 
@@ -34,7 +36,10 @@ class AuditChain:
     @property
     def next_position(self) -> dict[str, Any]:
         """The fields of the next line that say where in the chain it stands."""
-        first = {"after": self._previous_mac} if not self._line_number else {}
+        if not self._line_number:
+            first = {"after": self._previous_mac}
+        else:
+            first = {}
         return {"chain": self._id, "n": self._line_number + 1, **first}
 
     def sign_line(self, line: bytes) -> tuple[bytes, str]:
@@ -78,12 +83,16 @@ def verify(lines: Iterable[bytes], key: bytes) -> AuditVerification:
     orphan = ""  # where the first line stands, if it says that it was written after another
     for raw in lines:
         line = parse_line(raw)
-        mac, chain, n = line.get("mac"), line.get("chain"), line.get("n")
+        mac = line.get("mac")
+        chain = line.get("chain")
+        n = line.get("n")
         if not line:
             verdict.torn_lines += 1
         elif not (isinstance(mac, str) and isinstance(chain, str) and isinstance(n, int)):
             if verdict.signed_lines:
-                verdict.add_problem(f"a line without a MAC stands after sealed ones: {line.get('at')}")
+                verdict.add_problem(
+                    f"a line without a MAC stands after sealed ones: {line.get('at')}"
+                )
             verdict.unsigned_lines += 1
         else:
             verdict.signed_lines += 1
@@ -91,7 +100,9 @@ def verify(lines: Iterable[bytes], key: bytes) -> AuditVerification:
             known, before = ends.get(chain, (0, str(line.get("after", ""))))
             if n != known + 1:
                 if chain in ends:
-                    verdict.add_problem(f"{where} follows line {known}: lines were taken out, or put in another order")
+                    verdict.add_problem(
+                        f"{where} follows line {known}: lines were taken out, or put in another order"
+                    )
                 else:
                     headless[chain] = n
             elif not compare_digest(mac, _compute_mac(key, before, _strip_mac(raw))):
@@ -105,10 +116,14 @@ def verify(lines: Iterable[bytes], key: bytes) -> AuditVerification:
             if isinstance(gone := line.get("dropped"), dict):
                 dropped = cast("dict[str, Any]", gone)
     if orphan and dropped is None:
-        verdict.add_problem(f"{orphan} was written after a line that is missing, and no full log was dropped")
+        verdict.add_problem(
+            f"{orphan} was written after a line that is missing, and no full log was dropped"
+        )
     for chain, n in headless.items():
         if dropped is None or (dropped.get("chain") == chain and dropped.get("n") != n - 1):
-            verdict.add_problem(f"lines before line {n} of chain {chain} are missing, and no full log was dropped")
+            verdict.add_problem(
+                f"lines before line {n} of chain {chain} are missing, and no full log was dropped"
+            )
     return verdict
 
 
@@ -126,4 +141,6 @@ def parse_line(raw: bytes) -> dict[str, Any]:
         line: Any = json.loads(raw)
     except ValueError:
         return {}
-    return cast("dict[str, Any]", line) if isinstance(line, dict) else {}
+    if isinstance(line, dict):
+        return cast("dict[str, Any]", line)
+    return {}

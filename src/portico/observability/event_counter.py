@@ -1,8 +1,10 @@
-"""Counts what is heard, in plain numbers: what a scrape shows of calls, searches, scripts and workflows.
+"""Counts what is heard, in plain numbers: what a scrape shows of calls, searches, scripts and
+workflows.
 
-Own sums instead of a library's: a call takes a few microseconds, and a counter behind a lock with its labels looked up
-would be a good part of that. Every sum is one event loop's own. Servers are those that are configured and kinds are
-those of our errors; whatever else comes is `other`, so that nothing from a server's wire can become a label.
+Own sums instead of a library's: a call takes a few microseconds, and a counter behind a lock with
+its labels looked up would be a good part of that. Every sum is one event loop's own. Servers are
+those that are configured and kinds are those of our errors; whatever else comes is `other`, so that
+nothing from a server's wire can become a label.
 """
 
 from bisect import bisect_left
@@ -11,11 +13,35 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from portico.errors import PorticoError
-from portico.events import CallRefused, Event, EventBus, ScriptRan, SearchCompleted, ToolCalled, WorkflowRan
+from portico.events import (
+    CallRefused,
+    Event,
+    EventBus,
+    ScriptRan,
+    SearchCompleted,
+    ToolCalled,
+    WorkflowRan,
+)
 
 OTHER_LABEL = "other"
 TOOL_ERROR = "tool_error"
-LATENCY_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+LATENCY_BOUNDS_S = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+)
 """Seconds: from a function in this process to what a client gives up on."""
 _MAX_KINDS = 32
 
@@ -58,13 +84,17 @@ class ServerCalls:
         self.kinds: dict[str, int] = {}
         """Failures, by their kind."""
         self.seconds = Histogram()
-        """Of calls that ran to their end, well or not: neither kept answers nor calls that were taken back."""
+        """Of calls that ran to their end, well or not: neither kept answers nor calls that were
+        taken back."""
 
     def copy(self) -> "ServerCalls":
         """As they are now."""
         other = ServerCalls()
-        other.ok, other.cancelled, other.cached = self.ok, self.cancelled, self.cached
-        other.kinds, other.seconds = dict(self.kinds), self.seconds.copy()
+        other.ok = self.ok
+        other.cancelled = self.cancelled
+        other.cached = self.cached
+        other.kinds = dict(self.kinds)
+        other.seconds = self.seconds.copy()
         return other
 
 
@@ -139,10 +169,15 @@ class EventCounter:
         calls.kinds[kind] = calls.kinds.get(kind, 0) + 1
 
     def _get_server_calls(self, server: str) -> ServerCalls:
-        return self.totals.calls.setdefault(server if server in self._list_servers() else OTHER_LABEL, ServerCalls())
+        return self.totals.calls.setdefault(
+            server if server in self._list_servers() else OTHER_LABEL, ServerCalls()
+        )
 
     def _classify_error(self, error: str) -> str:
-        kind = error if error in list_error_kinds() else OTHER_LABEL
+        if error in list_error_kinds():
+            kind = error
+        else:
+            kind = OTHER_LABEL
         if len(self._kind_by_error) < _MAX_KINDS:
             self._kind_by_error[error] = kind
         return kind
@@ -164,8 +199,10 @@ class EventCounter:
 
 
 def list_error_kinds() -> frozenset[str]:
-    """Every kind of failure that has a name: those of our errors, wherever they are defined, and a tool's own."""
-    found, left = {TOOL_ERROR}, [PorticoError]
+    """Every kind of failure that has a name: those of our errors, wherever they are defined, and a
+    tool's own."""
+    found = {TOOL_ERROR}
+    left = [PorticoError]
     while left:
         one = left.pop()
         found.add(one.kind)

@@ -1,4 +1,5 @@
-"""Where a gateway's gauges are read when somebody looks: functions, because what they read is in other rooms.
+"""Where a gateway's gauges are read when somebody looks: functions, because what they read is in
+other rooms.
 
 They are asked in the event loop and answer at once. What is left out is not shown.
 """
@@ -20,7 +21,8 @@ class ServerToolCounts:
 
 
 CountTools = Callable[[], Mapping[str, ServerToolCounts]]
-"""Counts one moment's offers, by server, when and where there is time: with many tools that takes a while."""
+"""Counts one moment's offers, by server, when and where there is time: with many tools that takes a
+while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class MetricSources:
     cache: Callable[[], CacheStatistics] | None = None
     results: Callable[[], StoredItems] | None = None
     workers: Callable[[], Mapping[str, tuple[int, int | None]]] | None = None
-    """By engine: sandbox processes that run a script, and those that wait for one, where that is known."""
+    """By engine: sandbox processes that run a script, and those that wait for one, where that is
+    known."""
     clients: Callable[[], Mapping[str, int]] | None = None
     """By protocol era."""
     request_load: Callable[[], RequestLoad] | None = None
@@ -69,4 +72,5 @@ class MetricSources:
     is_audit_usable: Callable[[], bool] | None = None
     """Whether every call has its line in the audit log."""
     is_config_usable: Callable[[], bool] | None = None
-    """Whether the configuration on disk is the one that is in use, as far as that can be taken while running."""
+    """Whether the configuration on disk is the one that is in use, as far as that can be taken
+    while running."""

@@ -1,10 +1,12 @@
-"""What a scrape shows: sums of what was heard since the start, and gauges that are read when somebody looks.
+"""What a scrape shows: sums of what was heard since the start, and gauges that are read when
+somebody looks.
 
 metrics = Metrics(bus, sources)              # counts from now on; one for each gateway
 body, content_type = metrics.rendered(accept)
 
-No tool is a label: with thousands of tools that would be more series than all the rest, and the record has them
-(`portico usage`, `/api/v1/calls`). What speaks Prometheus is loaded by the first scrape.
+No tool is a label: with thousands of tools that would be more series than all the rest, and the
+record has them (`portico usage`, `/api/v1/calls`). What speaks Prometheus is loaded by the first
+scrape.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,7 +15,13 @@ from dataclasses import dataclass
 from portico.events import EventBus
 from portico.observability.event_counter import EventCounter, EventTotals
 from portico.observability.event_loop_lag import EventLoopLag
-from portico.observability.metric_sources import CacheStatistics, CountTools, MetricSources, RequestLoad, StoredItems
+from portico.observability.metric_sources import (
+    CacheStatistics,
+    CountTools,
+    MetricSources,
+    RequestLoad,
+    StoredItems,
+)
 from portico.storage.rows import LedgerTotal
 from portico.upstream.lifecycle.supervisor import UpstreamStatus
 
@@ -39,7 +47,8 @@ class MetricsSnapshot:
     event_loop_lag_s: float = 0.0
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The text and its type. Takes milliseconds, the first time a tenth of a second: not for the event loop."""
+        """The text and its type. Takes milliseconds, the first time a tenth of a second: not for
+        the event loop."""
         from portico.observability.prometheus import render_metrics
 
         return render_metrics(self, openmetrics=OPENMETRICS_TYPE in accept.lower())
@@ -81,7 +90,8 @@ class Metrics:
         )
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The text and its type, for whoever asks for it in this way: OpenMetrics, or Prometheus' own."""
+        """The text and its type, for whoever asks for it in this way: OpenMetrics, or Prometheus'
+        own."""
         return self.take_snapshot().render(accept)
 
     def _list_servers(self) -> Collection[str]:

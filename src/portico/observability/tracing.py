@@ -1,9 +1,11 @@
-"""Spans, for whoever collects them: nothing is recorded, and next to nothing done, unless a provider is installed.
+"""Spans, for whoever collects them: nothing is recorded, and next to nothing done, unless a
+provider is installed.
 
-One for each request of a client, in it one for each execution of a tool, in it one for each request to a server. Names
-and attributes are those that OpenTelemetry has for MCP and for agents' tools; none holds arguments, results or URIs. A
-client that sends a trace context with its request (`traceparent` in `_meta`, else the HTTP header) finds our spans
-under its own, and a server is sent ours in the same ways. Baggage in `_meta` passes as it is, and goes nowhere else.
+One for each request of a client, in it one for each execution of a tool, in it one for each request
+to a server. Names and attributes are those that OpenTelemetry has for MCP and for agents' tools;
+none holds arguments, results or URIs. A client that sends a trace context with its request
+(`traceparent` in `_meta`, else the HTTP header) finds our spans under its own, and a server is sent
+ours in the same ways. Baggage in `_meta` passes as it is, and goes nowhere else.
 """
 
 import asyncio
@@ -56,7 +58,8 @@ _TRANSPORTS = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
 
 def is_disabled() -> bool:
     """Whether nobody collects spans."""
-    # Asking the API for its provider costs more than all the rest: it looks into the environment each time.
+    # Asking the API for its provider costs more than all the rest: it looks into the environment
+    # each time.
     return getattr(trace, "_TRACER_PROVIDER", _UNKNOWN) is None and isinstance(_TRACER, ProxyTracer)
 
 
@@ -66,13 +69,24 @@ def start_request_span(
     attributes: Mapping[str, Any],
     headers: Mapping[str, str] | None = None,
 ) -> AbstractContextManager[Span]:
-    """The span of a client's request; its parent is what the client named, in the request or beside it."""
-    meta = params.get("_meta") if params else None
+    """The span of a client's request; its parent is what the client named, in the request or beside
+    it."""
+    if params:
+        meta = params.get("_meta")
+    else:
+        meta = None
     carried = _extract_carrier(meta) or _extract_carrier(headers)
-    # Ambient may be whatever request began the session: it is told of, and not taken for the parent.
+    # Ambient may be whatever request began the session: it is told of, and not taken for the
+    # parent.
     ambient = trace.get_current_span().get_span_context()
-    target = params.get("name") if params and method in _TARGET_ATTRIBUTES else None
-    named = target[:_MAX_NAME_CHARS] if isinstance(target, str) else ""
+    if params and method in _TARGET_ATTRIBUTES:
+        target = params.get("name")
+    else:
+        target = None
+    if isinstance(target, str):
+        named = target[:_MAX_NAME_CHARS]
+    else:
+        named = ""
     span = _TRACER.start_span(
         f"{method[:_MAX_NAME_CHARS]} {named}".rstrip(),
         _W3C.extract(carried, Context()),
@@ -93,7 +107,11 @@ def start_tool_span(tool: str, tool_hash: str, meta: Any = None) -> AbstractCont
     if is_disabled():
         return _NO_SPAN
     context = None
-    if isinstance(meta, Mapping) and "traceparent" in meta and trace.get_current_span() is INVALID_SPAN:
+    if (
+        isinstance(meta, Mapping)
+        and "traceparent" in meta
+        and trace.get_current_span() is INVALID_SPAN
+    ):
         context = _W3C.extract(_extract_carrier(meta), Context())
     span = _TRACER.start_span(f"execute_tool {tool}", context)
     if span.is_recording():
@@ -109,14 +127,18 @@ def start_tool_span(tool: str, tool_hash: str, meta: Any = None) -> AbstractCont
     return _enter_span(span)
 
 
-def start_upstream_span(method: str, target: str, server: str, kind: str) -> AbstractContextManager[Span]:
+def start_upstream_span(
+    method: str, target: str, server: str, kind: str
+) -> AbstractContextManager[Span]:
     """The span of one request to a server."""
     if is_disabled():
         return _NO_SPAN
     target = target[:_MAX_NAME_CHARS]
     span = _TRACER.start_span(f"{method} {target}" if target else method, None, SpanKind.CLIENT)
     if span.is_recording():
-        span.set_attributes({"mcp.method.name": method, "portico.server": server, "portico.transport": kind})
+        span.set_attributes(
+            {"mcp.method.name": method, "portico.server": server, "portico.transport": kind}
+        )
         if transport := _TRANSPORTS.get(kind):
             span.set_attribute("network.transport", transport)
         _set_target(span, method, target)
@@ -125,7 +147,9 @@ def start_upstream_span(method: str, target: str, server: str, kind: str) -> Abs
 
 def get_current_span() -> Span:
     """The span that is being worked in, for whoever goes on with it elsewhere."""
-    return INVALID_SPAN if is_disabled() else trace.get_current_span()
+    if is_disabled():
+        return INVALID_SPAN
+    return trace.get_current_span()
 
 
 def use_span(span: Span) -> AbstractContextManager[Any]:
@@ -142,8 +166,11 @@ def mark_failed(span: Span, kind: str) -> None:
         span.set_status(Status(StatusCode.ERROR, kind))
 
 
-def set_call_attributes(span: Span, *, attempts: int, repaired: bool, mismatched: bool, cached: bool = False) -> None:
-    """How it went: asked how often, with arguments that had to be made to fit, with an answer that was not declared."""
+def set_call_attributes(
+    span: Span, *, attempts: int, repaired: bool, mismatched: bool, cached: bool = False
+) -> None:
+    """How it went: asked how often, with arguments that had to be made to fit, with an answer that
+    was not declared."""
     if span.is_recording():
         span.set_attributes(
             {
@@ -161,24 +188,34 @@ def inject_meta(span: Span, params: Raw) -> Raw:
         return params
     meta = params.get("_meta")
     # The client's state of the trace goes with its own parent, and ours has it already.
-    rest = {key: value for key, value in meta.items() if key not in _CONTEXT_KEYS} if isinstance(meta, Mapping) else {}
+    if isinstance(meta, Mapping):
+        rest = {key: value for key, value in meta.items() if key not in _CONTEXT_KEYS}
+    else:
+        rest = {}
     return {**params, "_meta": {**rest, **_make_carrier(span)}}
 
 
 def inject_headers(span: Span, headers: Mapping[str, str]) -> Mapping[str, str]:
     """The same for HTTP headers."""
-    return {**headers, **_make_carrier(span)} if span.is_recording() else headers
+    if span.is_recording():
+        return {**headers, **_make_carrier(span)}
+    return headers
 
 
 def get_trace_id(span: Span) -> str:
     """The trace that a span is recorded in; empty where it is not."""
-    return format_trace_id(span.get_span_context().trace_id) if span.is_recording() else ""
+    if span.is_recording():
+        return format_trace_id(span.get_span_context().trace_id)
+    return ""
 
 
 @contextmanager
 def _enter_span(span: Span) -> Generator[Span]:
-    """While it is the current one; one that is not recorded is it too, or what is in it would begin a new trace."""
-    with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+    """While it is the current one; one that is not recorded is it too, or what is in it would begin
+    a new trace."""
+    with trace.use_span(
+        span, end_on_exit=True, record_exception=False, set_status_on_exception=False
+    ):
         try:
             yield span
         except BaseException as error:
@@ -187,15 +224,23 @@ def _enter_span(span: Span) -> Generator[Span]:
                     span.set_attribute("rpc.response.status_code", str(code))
                 mark_failed(
                     span,
-                    str(code or getattr(error, "kind", None) or _ERROR_NAMES.get(type(error), type(error).__name__)),
+                    str(
+                        code
+                        or getattr(error, "kind", None)
+                        or _ERROR_NAMES.get(type(error), type(error).__name__)
+                    ),
                 )
             raise
 
 
 def _get_error_code(error: BaseException) -> int | None:
-    """The code of an error that came, or goes, as one of JSON-RPC; our own have theirs at the door only."""
-    kind, code = getattr(error, "kind", "remote"), getattr(error, "code", None)
-    return code if kind == "remote" and isinstance(code, int) else None
+    """The code of an error that came, or goes, as one of JSON-RPC; our own have theirs at the door
+    only."""
+    kind = getattr(error, "kind", "remote")
+    code = getattr(error, "code", None)
+    if kind == "remote" and isinstance(code, int):
+        return code
+    return None
 
 
 def _set_target(span: Span, method: str, target: str) -> None:

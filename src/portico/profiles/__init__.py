@@ -1,4 +1,5 @@
-"""One profile's view of the catalog: its answers to every MCP method about tools, resources and prompts.
+"""One profile's view of the catalog: its answers to every MCP method about tools, resources and
+prompts.
 
 view → tools, resources, prompts, completion       the gateway's own
 view → upstream_offers, namespace, result_links    those of servers, under names that tell them apart

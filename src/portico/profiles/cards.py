@@ -1,4 +1,5 @@
-"""Tools, categories and servers as data, for those who read JSON: the side door, resources, `--json`. Pure.
+"""Tools, categories and servers as data, for those who read JSON: the side door, resources,
+`--json`. Pure.
 
 A card has no key without a value: whoever reads it pays for each.
 """
@@ -28,7 +29,8 @@ def make_tool_card(tool: Tool, statistics: Statistics, standing: Standing | None
         {
             "tool": sanitize_text(tool.address),
             "params": render_signature(tool),
-            "description": extract_first_sentence(tool.description) or extract_first_sentence(tool.title),
+            "description": extract_first_sentence(tool.description)
+            or extract_first_sentence(tool.title),
             "tier": standing.tier if standing is not None and statistics.calls else None,
             **(_make_performance_figures(statistics) if statistics.calls else {}),
         }
@@ -54,11 +56,13 @@ def make_usage_card(statistics: Statistics, standing: Standing) -> Card:
 
 def _make_performance_figures(statistics: Statistics) -> Card:
     rate: Card = {"success_rate": round(statistics.success_rate, 3)}
-    return (
-        {**rate, "p50_ms": _round_ms(statistics.p50_ms), "p95_ms": _round_ms(statistics.p95_ms)}
-        if statistics.successes
-        else rate
-    )
+    if statistics.successes:
+        return {
+            **rate,
+            "p50_ms": _round_ms(statistics.p50_ms),
+            "p95_ms": _round_ms(statistics.p95_ms),
+        }
+    return rate
 
 
 def make_category_card(ranked_category: RankedCategory, max_servers: int = 5) -> Card:
@@ -71,12 +75,16 @@ def make_category_card(ranked_category: RankedCategory, max_servers: int = 5) ->
             "tools": len(ranked_category.tools),
             "servers": len(ranked_category.servers),
             "largest_servers": list(ranked_category.servers[:max_servers]),
-            "popular_tools": [sanitize_text(tool.address) for tool in ranked_category.popular_tools],
+            "popular_tools": [
+                sanitize_text(tool.address) for tool in ranked_category.popular_tools
+            ],
         }
     )
 
 
-def make_server_card(entry: ServerEntry, state: ServerState, category: str = "", *, detailed: bool = False) -> Card:
+def make_server_card(
+    entry: ServerEntry, state: ServerState, category: str = "", *, detailed: bool = False
+) -> Card:
     """A server: what it is for, how much it has and how it is; `whole` with what it says of itself."""
     hello = entry.initialize_info
     troubled = state.state in TROUBLED_STATES
@@ -98,7 +106,9 @@ def make_server_card(entry: ServerEntry, state: ServerState, category: str = "",
             "resource_templates": len(entry.offers.templates),
             "prompts": len(entry.offers.prompts),
             "protocol": hello.protocol_version if hello else "",
-            "instructions": sanitize_text(truncate_instructions(hello.instructions)) if hello else "",
+            "instructions": sanitize_text(truncate_instructions(hello.instructions))
+            if hello
+            else "",
             "listed": to_iso_time(entry.listed_at) if entry.is_listed else None,
             "warnings": [to_short_line(warning, 60) for warning in entry.warnings[:10]],
         }
@@ -107,7 +117,9 @@ def make_server_card(entry: ServerEntry, state: ServerState, category: str = "",
 
 def to_iso_time(timestamp: float) -> str:
     """A moment as text, to the second."""
-    return datetime.fromtimestamp(min(max(timestamp, 0.0), 32_503_680_000.0), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(min(max(timestamp, 0.0), 32_503_680_000.0), UTC).strftime(
+        "%Y-%m-%dT%H:%M:%SZ"
+    )
 
 
 def format_age(timestamp: float, now: float | None = None) -> str:
@@ -121,7 +133,9 @@ def format_age(timestamp: float, now: float | None = None) -> str:
 
 
 def _round_ms(value: float) -> float:
-    return round(value, 1) if value < 100 else float(round(value))
+    if value < 100:
+        return round(value, 1)
+    return float(round(value))
 
 
 def _drop_empty(card: Mapping[str, Any]) -> Card:

@@ -1,4 +1,5 @@
-"""Completion of the arguments of our own templates and prompts. Pure: what was typed in, what it may become out."""
+"""Completion of the arguments of our own templates and prompts. Pure: what was typed in, what it
+may become out."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -20,22 +21,29 @@ _OWN_TEMPLATES = frozenset(template["uriTemplate"] for template in TEMPLATES)
 
 
 def complete_argument(ranked_catalog: RankedCatalog, params: Raw) -> Raw | None:
-    """The answer to `completion/complete` about one of our templates or prompts; None for any other's."""
+    """The answer to `completion/complete` about one of our templates or prompts; None for any
+    other's."""
     reference: Raw = params.get("ref") or {}
     if reference.get("type") == "ref/prompt":
-        return _make_response([]) if reference.get("name") in PROMPTS else None
+        if reference.get("name") in PROMPTS:
+            return _make_response([])
+        return None
     if reference.get("uri") not in _OWN_TEMPLATES:
         return None
     argument: Raw = params.get("argument") or {}
-    name, typed = str(argument.get("name", "")), str(argument.get("value", ""))
+    name = str(argument.get("name", ""))
+    typed = str(argument.get("value", ""))
     if f"{name}}}" not in reference["uri"]:
         raise RemoteError(INVALID_PARAMS, f"{reference['uri']} has no argument {name[:80]!r}")
     given: Mapping[str, Any] = (params.get("context") or {}).get("arguments") or {}
-    return _make_response(find_matches(typed, _CANDIDATES[name](ranked_catalog, given), unqualified=name == "uri"))
+    return _make_response(
+        find_matches(typed, _CANDIDATES[name](ranked_catalog, given), unqualified=name == "uri")
+    )
 
 
 def find_matches(text: str, candidates: Iterable[str], *, unqualified: bool = False) -> list[str]:
-    """Those that begin with what was typed (as a name after its server, too), then those that contain it.
+    """Those that begin with what was typed (as a name after its server, too), then those that
+    contain it.
 
     Where none does, those that are spelt alike. `whole` names have no server before them.
     """
@@ -62,38 +70,50 @@ def _find_similar(text: str, names: list[str]) -> list[str]:
     first = list(dict.fromkeys(names[:_MAX_COMPARED]))
     for start in range(0, len(first), _BATCH_SIZE):
         folded = {name: name[:_MAX_CHARS].casefold() for name in first[start : start + _BATCH_SIZE]}
-        alike = process.extract(text, folded, scorer=fuzz.WRatio, limit=None, score_cutoff=_MIN_SIMILARITY)
+        alike = process.extract(
+            text, folded, scorer=fuzz.WRatio, limit=None, score_cutoff=_MIN_SIMILARITY
+        )
         found += ((-points, name) for _, points, name in alike)
     return [name for _, name in sorted(found)]
 
 
 def _make_response(values: list[str]) -> Raw:
     shown = values[:MAX_VALUES]
-    return {"completion": {"values": shown, "total": len(values), "hasMore": len(values) > len(shown)}}
+    return {
+        "completion": {"values": shown, "total": len(values), "hasMore": len(values) > len(shown)}
+    }
 
 
-def _list_tool_candidates(ranked_catalog: RankedCatalog, arguments: Mapping[str, Any]) -> Iterable[str]:
+def _list_tool_candidates(
+    ranked_catalog: RankedCatalog, arguments: Mapping[str, Any]
+) -> Iterable[str]:
     """Hot tools first: nobody reads a hundred names."""
     if server := _find_server(ranked_catalog.snapshot, arguments):
         return [tool.address for tool in ranked_catalog.list_server_tools(server)]
-    hot = (
-        [tool.address for tool in ranked_catalog.hot_list.tools]
-        if ranked_catalog.hot_list.basis != "one of each server"
-        else []
-    )
+    if ranked_catalog.hot_list.basis != "one of each server":
+        hot = [tool.address for tool in ranked_catalog.hot_list.tools]
+    else:
+        hot = []
     return dict.fromkeys((*hot, *ranked_catalog.snapshot.tools))
 
 
-def _list_resource_uris(ranked_catalog: RankedCatalog, arguments: Mapping[str, Any]) -> Iterable[str]:
-    server, servers = _find_server(ranked_catalog.snapshot, arguments), ranked_catalog.snapshot.servers
-    return [resource["uri"] for resource in servers[server].offers.resources] if server else []
+def _list_resource_uris(
+    ranked_catalog: RankedCatalog, arguments: Mapping[str, Any]
+) -> Iterable[str]:
+    server = _find_server(ranked_catalog.snapshot, arguments)
+    servers = ranked_catalog.snapshot.servers
+    if server:
+        return [resource["uri"] for resource in servers[server].offers.resources]
+    return []
 
 
 def _find_server(snapshot: Snapshot, arguments: Mapping[str, Any]) -> str | None:
     """The server that was filled in before."""
     name = arguments.get("backend_name")
     try:
-        return snapshot.resolve_server(name).name if isinstance(name, str) and name else None
+        if isinstance(name, str) and name:
+            return snapshot.resolve_server(name).name
+        return None
     except UnknownName:
         return None
 

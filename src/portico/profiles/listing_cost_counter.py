@@ -1,4 +1,5 @@
-"""What listing every tool would cost, counted in the background: whoever calls a tool meanwhile should not notice."""
+"""What listing every tool would cost, counted in the background: whoever calls a tool meanwhile
+should not notice."""
 
 import asyncio
 import time
@@ -9,7 +10,9 @@ from portico.events import CatalogChanged, Event, EventBus
 from portico.rendering.listing_cost import DefinitionCosts
 from portico.rendering.token_count import count_tokens
 
-START_DELAY_S, BATCH_SIZE, BATCH_PAUSE_S = 3.0, 20, 0.02
+START_DELAY_S = 3.0
+BATCH_SIZE = 20
+BATCH_PAUSE_S = 0.02
 """When it begins, how many definitions are counted at a time, and how long it rests in between."""
 
 
@@ -33,14 +36,17 @@ class ListingCostCounter:
             tools = tuple(self._catalog.snapshot.tools.values())
             uncounted = self._costs.find_uncounted(tools)
             for start in range(0, len(uncounted), BATCH_SIZE):
-                await asyncio.to_thread(self._costs.measure_all, uncounted[start : start + BATCH_SIZE])
+                await asyncio.to_thread(
+                    self._costs.measure_all, uncounted[start : start + BATCH_SIZE]
+                )
                 await asyncio.sleep(BATCH_PAUSE_S)
             self._costs.keep_only(tools)
             await self._changed.wait()
             self._changed.clear()
 
     async def finish_within(self, timeout_s: float) -> None:
-        """Count what is left, for so long at most: a conversation that was over soon saved something, too."""
+        """Count what is left, for so long at most: a conversation that was over soon saved
+        something, too."""
         deadline = time.monotonic() + timeout_s
         uncounted = self._costs.find_uncounted(tuple(self._catalog.snapshot.tools.values()))
         for start in range(0, len(uncounted), BATCH_SIZE):

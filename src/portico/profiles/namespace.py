@@ -1,7 +1,9 @@
-"""URIs under one roof: our own, and those of many servers. Pure; very many links are looked at in a thread.
+"""URIs under one roof: our own, and those of many servers. Pure; very many links are looked at in a
+thread.
 
-Ours are `portico://overview`, `portico://tool/{tool_name}` and so on, with `?cursor=…` where a long one goes on. An
-upstream resource is `portico://backend/{server}/resource/{its own URI}`. (Prompts are `server__prompt`, as tools.)
+Ours are `portico://overview`, `portico://tool/{tool_name}` and so on, with `?cursor=…` where a long
+one goes on. An upstream resource is `portico://backend/{server}/resource/{its own URI}`. (Prompts
+are `server__prompt`, as tools.)
 """
 
 import asyncio
@@ -42,9 +44,9 @@ class GatewayUri:
         if not self.name:
             return f"{SCHEME}{self.kind}"
         name = quote(self.name, safe="")
-        return (
-            f"{_BACKEND_PREFIX}{name}{_TOOLS_SUFFIX}" if self.kind == "backend tools" else f"{SCHEME}{self.kind}/{name}"
-        )
+        if self.kind == "backend tools":
+            return f"{_BACKEND_PREFIX}{name}{_TOOLS_SUFFIX}"
+        return f"{SCHEME}{self.kind}/{name}"
 
 
 def parse_gateway_uri(uri: str) -> GatewayUri | None:
@@ -53,13 +55,19 @@ def parse_gateway_uri(uri: str) -> GatewayUri | None:
         return None
     given = _CURSOR.search(uri)
     path = uri[len(SCHEME) : given.start() if given else None].rstrip("/")
-    cursor = unquote(given[1]) if given else None
+    if given:
+        cursor = unquote(given[1])
+    else:
+        cursor = None
     if path in FIXED_KINDS:
         return GatewayUri(path, cursor=cursor)
     head, _, name = path.partition("/")
     if head == "backend" and name.endswith(_TOOLS_SUFFIX):
-        head, name = "backend tools", name.removesuffix(_TOOLS_SUFFIX)
-    return GatewayUri(cast(NamedKind, head), unquote(name), cursor) if head in get_args(NamedKind) and name else None
+        head = "backend tools"
+        name = name.removesuffix(_TOOLS_SUFFIX)
+    if head in get_args(NamedKind) and name:
+        return GatewayUri(cast(NamedKind, head), unquote(name), cursor)
+    return None
 
 
 def to_outer_uri(server: str, uri: str) -> str:
@@ -72,7 +80,9 @@ def parse_outer_uri(uri: str) -> tuple[str, str] | None:
     if not uri.startswith(_BACKEND_PREFIX):
         return None
     server, found, inner = uri.removeprefix(_BACKEND_PREFIX).partition(_RESOURCE_SEGMENT)
-    return (server, inner) if found and inner else None
+    if found and inner:
+        return (server, inner)
+    return None
 
 
 def to_outer_resource(server: str, resource: Raw) -> Raw:
@@ -88,16 +98,21 @@ def to_outer_template(server: str, template: Raw) -> Raw:
 def get_not_found_code(error: RemoteError, era: Era) -> int:
     """The code each era has for a resource that does not exist, whichever era its server speaks."""
     if era == "modern":
-        return INVALID_PARAMS if error.code == RESOURCE_NOT_FOUND else error.code
+        if error.code == RESOURCE_NOT_FOUND:
+            return INVALID_PARAMS
+        return error.code
     names_it = isinstance(error.data, dict) and "uri" in error.data
-    return RESOURCE_NOT_FOUND if error.code == INVALID_PARAMS and names_it else error.code
+    if error.code == INVALID_PARAMS and names_it:
+        return RESOURCE_NOT_FOUND
+    return error.code
 
 
 async def confine_links(server: str, result: Raw) -> Raw:
     """Return a result of a tool or prompt whose links cannot lead elsewhere.
 
-    A link, or an embedded resource, whose URI is written like one of ours would be read from whomever it names: it is
-    put under the server that gave it. A tool's result without one is returned as it is.
+    A link, or an embedded resource, whose URI is written like one of ours would be read from
+    whomever it names: it is put under the server that gave it. A tool's result without one is
+    returned as it is.
     """
     content = result.get("content")
     has_many = isinstance(content, list) and len(cast("list[Any]", content)) > _MANY_BLOCKS
@@ -107,9 +122,13 @@ async def confine_links(server: str, result: Raw) -> Raw:
 
 
 def _confine_links(server: str, result: Raw) -> Raw:
-    content, messages = result.get("content"), result.get("messages")
+    content = result.get("content")
+    messages = result.get("messages")
     if isinstance(content, list) and any(map(_has_gateway_uri, cast("list[Any]", content))):
-        result = {**result, "content": [_confine_block(server, block) for block in cast("list[Any]", content)]}
+        result = {
+            **result,
+            "content": [_confine_block(server, block) for block in cast("list[Any]", content)],
+        }
     if isinstance(messages, list):
         said = [_confine_message(server, message) for message in cast("list[Any]", messages)]
         result = {**result, "messages": said}
@@ -117,11 +136,17 @@ def _confine_links(server: str, result: Raw) -> Raw:
 
 
 def _confine_message(server: str, message: Any) -> Any:
-    content = cast(Raw, message).get("content") if isinstance(message, dict) else None
+    if isinstance(message, dict):
+        content = cast(Raw, message).get("content")
+    else:
+        content = None
     if isinstance(content, dict):
         return {**message, "content": _confine_block(server, content)}
     if isinstance(content, list):
-        return {**message, "content": [_confine_block(server, block) for block in cast("list[Any]", content)]}
+        return {
+            **message,
+            "content": [_confine_block(server, block) for block in cast("list[Any]", content)],
+        }
     return message
 
 
@@ -132,7 +157,10 @@ def _confine_block(server: str, block: Any) -> Any:
     if _is_gateway_uri(one.get("uri")):
         one["uri"] = to_outer_uri(server, one["uri"].strip())
     if isinstance(one.get("resource"), dict) and _is_gateway_uri(one["resource"].get("uri")):
-        one["resource"] = {**one["resource"], "uri": to_outer_uri(server, one["resource"]["uri"].strip())}
+        one["resource"] = {
+            **one["resource"],
+            "uri": to_outer_uri(server, one["resource"]["uri"].strip()),
+        }
     return one
 
 

@@ -1,4 +1,5 @@
-"""What one profile sees now: the snapshot within its scope, how its tools are laid out, and how its servers are."""
+"""What one profile sees now: the snapshot within its scope, how its tools are laid out, and how its
+servers are."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -41,22 +42,33 @@ class ProfileSettings:
     listing_budget: int = 4_000
     """Of the definitions that an intent, or a query in `tools/list`, brings."""
     allows_unlisted: bool = True
-    """Whether a transparent view passes calls of tools it does not list; not where some are left out on purpose."""
+    """Whether a transparent view passes calls of tools it does not list; not where some are left
+    out on purpose."""
 
     @property
     def enabled_meta_tools(self) -> tuple[str, ...]:
         """The meta-tools its clients have, in their order; none where they see every tool."""
-        every, few = tool_definitions.META_TOOL_NAMES, tool_definitions.CODE_EXPOSURE_NAMES
+        every = tool_definitions.META_TOOL_NAMES
+        few = tool_definitions.CODE_EXPOSURE_NAMES
         shown = {"meta": every, "semantic": every, "code": few}.get(self.exposure, ())
         # Who calls nothing has no result to read.
-        does = self.meta_tools & {tool_definitions.CALL_TOOL, tool_definitions.RUN_CODE, tool_definitions.RUN_WORKFLOW}
-        pointless = set[str]() if does else {tool_definitions.READ_RESULT}
+        does = self.meta_tools & {
+            tool_definitions.CALL_TOOL,
+            tool_definitions.RUN_CODE,
+            tool_definitions.RUN_WORKFLOW,
+        }
+        if does:
+            pointless = set[str]()
+        else:
+            pointless = {tool_definitions.READ_RESULT}
         return tuple(name for name in shown if name in self.meta_tools - pointless)
 
     @property
     def can_call_flat_names(self) -> bool:
         """Whether a tool can be called by its flat name: not where calling was taken away."""
-        return self.exposure in ("full", "semantic") or tool_definitions.CALL_TOOL in self.meta_tools
+        return (
+            self.exposure in ("full", "semantic") or tool_definitions.CALL_TOOL in self.meta_tools
+        )
 
 
 class ProfileState:
@@ -87,15 +99,17 @@ class ProfileState:
         """What is seen now."""
         whole = self._catalog.snapshot
         if self._full_snapshot is not whole:
-            # While vectors come in, only the index is another: what was worked out about a part of the servers stays.
+            # While vectors come in, only the index is another: what was worked out about a part of
+            # the servers stays.
             same = (
                 self._full_snapshot is not None
                 and self._full_snapshot.servers is whole.servers
                 and not self.settings.scope.is_unrestricted
             )
-            self._visible_snapshot = (
-                self._visible_snapshot.with_index(whole.index) if same else whole.restrict_to(self.settings.scope)
-            )
+            if same:
+                self._visible_snapshot = self._visible_snapshot.with_index(whole.index)
+            else:
+                self._visible_snapshot = whole.restrict_to(self.settings.scope)
             self._full_snapshot = whole
         return self._visible_snapshot
 
@@ -108,22 +122,39 @@ class ProfileState:
     def isolated_servers(self) -> tuple[str, ...]:
         """The servers that run once for each client."""
         seen = self.snapshot.servers
-        return tuple(name for name, upstream in self._upstreams.items() if upstream.isolated and name in seen)
+        return tuple(
+            name for name, upstream in self._upstreams.items() if upstream.isolated and name in seen
+        )
 
     @property
     def transparent_server(self) -> str | None:
         """The server this profile is transparent for, if it is."""
-        if self.settings.exposure != "full" or self.settings.prefixed or len(self.snapshot.servers) != 1:
+        if (
+            self.settings.exposure != "full"
+            or self.settings.prefixed
+            or len(self.snapshot.servers) != 1
+        ):
             return None
         return next(iter(self.snapshot.servers))
 
     @property
     def ranked_catalog(self) -> RankedCatalog:
         """The tools as use and pins lay them out."""
-        snapshot, computed_at = self.snapshot, self.usage_data.standings.computed_at if self.usage_data else 0.0
+        snapshot = self.snapshot
+        if self.usage_data:
+            computed_at = self.usage_data.standings.computed_at
+        else:
+            computed_at = 0.0
         made = self._ranked_catalog
-        if made is None or made.snapshot.servers is not snapshot.servers or made.computed_at != computed_at:
-            known = self.usage_data.standings if self.usage_data else None
+        if (
+            made is None
+            or made.snapshot.servers is not snapshot.servers
+            or made.computed_at != computed_at
+        ):
+            if self.usage_data:
+                known = self.usage_data.standings
+            else:
+                known = None
             made = RankedCatalog(
                 snapshot,
                 known.by_address if known else {},
@@ -136,7 +167,9 @@ class ProfileState:
 
     def get_statistics(self, address: str) -> Statistics:
         """How a tool's calls went."""
-        return self.usage_data.tool_usage.get_statistics(address) if self.usage_data else UNUSED
+        if self.usage_data:
+            return self.usage_data.tool_usage.get_statistics(address)
+        return UNUSED
 
     @property
     def statistics_by_tool(self) -> Mapping[str, Statistics]:
@@ -151,15 +184,21 @@ class ProfileState:
 
     def get_facts(self) -> Mapping[str, UsageFacts]:
         """How tools' calls went, for the filters of search."""
-        return self.usage_data.tool_usage.facts if self.usage_data else {}
+        if self.usage_data:
+            return self.usage_data.tool_usage.facts
+        return {}
 
     def get_popularity_boosts(self) -> Mapping[str, Boost]:
         """What everybody's use adds to the scores of search."""
-        return self.usage_data.standings.popularity_boosts if self.usage_data else {}
+        if self.usage_data:
+            return self.usage_data.standings.popularity_boosts
+        return {}
 
     def get_standings_version(self) -> str:
         """When everybody's use was last weighed."""
-        return f"{self.usage_data.standings.computed_at:.3f}" if self.usage_data else ""
+        if self.usage_data:
+            return f"{self.usage_data.standings.computed_at:.3f}"
+        return ""
 
     def get_server_states(self) -> ServerStates:
         """How every server is."""
@@ -175,7 +214,9 @@ class _LiveServerStates(Mapping[str, ServerState]):
     def __getitem__(self, name: str) -> ServerState:
         upstream = self._upstreams[name]
         return ServerState(
-            upstream.state, mask_secrets(upstream.reason) if upstream.reason else "", upstream.state_since
+            upstream.state,
+            mask_secrets(upstream.reason) if upstream.reason else "",
+            upstream.state_since,
         )
 
     def __contains__(self, name: object) -> bool:

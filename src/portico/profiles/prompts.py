@@ -13,13 +13,20 @@ from portico.profiles.namespace import SCHEME
 from portico.profiles.profile_state import ProfileState
 from portico.profiles.resources import GatewayResources
 from portico.rendering.budget import pack
-from portico.rendering.lines import ServerState, compute_remaining_tokens, format_count, to_short_line
+from portico.rendering.lines import (
+    ServerState,
+    compute_remaining_tokens,
+    format_count,
+    to_short_line,
+)
 from portico.rendering.tool_result import make_annotations, make_text_block
 from portico.upstream.backend import Raw
 from portico.upstream.lifecycle.status import TROUBLED_STATES
 from portico.usage.statistics import Statistics
 
-DISCOVER, FIND_TOOL, BACKEND_STATUS = "discover", "find_tool", "backend_status"
+DISCOVER = "discover"
+FIND_TOOL = "find_tool"
+BACKEND_STATUS = "backend_status"
 PROMPTS: tuple[Raw, ...] = (
     {
         "name": DISCOVER,
@@ -30,7 +37,9 @@ PROMPTS: tuple[Raw, ...] = (
         "name": FIND_TOOL,
         "title": "Find a tool",
         "description": "The tools for a task, and the best one with its whole schema.",
-        "arguments": [{"name": "task", "description": "What is to be done, in plain words.", "required": True}],
+        "arguments": [
+            {"name": "task", "description": "What is to be done, in plain words.", "required": True}
+        ],
     },
     {
         "name": BACKEND_STATUS,
@@ -46,7 +55,12 @@ _MAX_STATUS_TOKENS = 4_000
 class GatewayPrompts:
     """The prompts of one view."""
 
-    def __init__(self, profile_state: ProfileState, resources: GatewayResources, search_service: SearchService) -> None:
+    def __init__(
+        self,
+        profile_state: ProfileState,
+        resources: GatewayResources,
+        search_service: SearchService,
+    ) -> None:
         self._profile_state = profile_state
         self._resources = resources
         self._search_service = search_service
@@ -61,7 +75,10 @@ class GatewayPrompts:
         name: str = params["name"]
         blocks = await makers[name](params.get("arguments") or {}, context)
         description = next(prompt["description"] for prompt in PROMPTS if prompt["name"] == name)
-        return {"description": description, "messages": [{"role": "user", "content": content} for content in blocks]}
+        return {
+            "description": description,
+            "messages": [{"role": "user", "content": content} for content in blocks],
+        }
 
     async def _render_discover(self, arguments: Raw, context: CallContext) -> list[Raw]:
         there = self._profile_state.settings.enabled_meta_tools
@@ -74,26 +91,44 @@ class GatewayPrompts:
             f"Read {SCHEME}backends for the servers; {SCHEME}tool/{{tool_name}}, a whole schema, only when needed.",
             THIRD_PARTY_NOTICE,
         ]
-        overview = {"uri": f"{SCHEME}overview", "mimeType": "text/markdown", "text": self._resources.render_overview()}
+        overview = {
+            "uri": f"{SCHEME}overview",
+            "mimeType": "text/markdown",
+            "text": self._resources.render_overview(),
+        }
         return [make_text_block("\n".join(say)), _embed_resource(overview)]
 
     async def _render_find_tool(self, arguments: Raw, context: CallContext) -> list[Raw]:
         task = arguments.get("task")
         if not isinstance(task, str) or not task.strip():
-            raise RemoteError(INVALID_PARAMS, f"{FIND_TOOL} needs a task: say in plain words what is to be done")
+            raise RemoteError(
+                INVALID_PARAMS, f"{FIND_TOOL} needs a task: say in plain words what is to be done"
+            )
         sight = self._profile_state
         question = SearchRequest(task, limit=_MAX_FOUND)
-        about = (sight.get_server_states(), sight.settings.discovery_budget, sight.settings.enabled_meta_tools)
+        about = (
+            sight.get_server_states(),
+            sight.settings.discovery_budget,
+            sight.settings.enabled_meta_tools,
+        )
         found = await self._search_service.search(sight.snapshot, question, context.caller, *about)
-        how = "" if sight.settings.enabled_meta_tools else "\nIn your list of tools, server.tool is named server__tool."
-        blocks = [make_text_block(f"Use a tool for this task: {sanitize_text(question.query)}\n\n{found.text}{how}")]
+        if sight.settings.enabled_meta_tools:
+            how = ""
+        else:
+            how = "\nIn your list of tools, server.tool is named server__tool."
+        blocks = [
+            make_text_block(
+                f"Use a tool for this task: {sanitize_text(question.query)}\n\n{found.text}{how}"
+            )
+        ]
         if not found.addresses or found.weak:
             return blocks
         best = sight.snapshot.tools[found.addresses[0]]
         return [*blocks, *map(_embed_resource, self._resources.read_tool(best))]
 
     async def _render_backend_status(self, arguments: Raw, context: CallContext) -> list[Raw]:
-        snapshot, states = self._profile_state.snapshot, self._profile_state.get_server_states()
+        snapshot = self._profile_state.snapshot
+        states = self._profile_state.get_server_states()
         used: dict[str, list[Statistics]] = {}
         for address, use in self._profile_state.statistics_by_tool.items():
             used.setdefault(snapshot.tools[address].server, []).append(use)
@@ -102,23 +137,38 @@ class GatewayPrompts:
             return states.get(name, ServerState("configured"))
 
         def render_line(name: str) -> str:
-            entry, now = snapshot.servers[name], get_state(name)
-            tools = format_count(len(entry.tools), "tool") if entry.is_listed else "not listed yet"
-            why = f" ({to_short_line(now.reason, 40)})" if now.state in TROUBLED_STATES and now.reason else ""
+            entry = snapshot.servers[name]
+            now = get_state(name)
+            if entry.is_listed:
+                tools = format_count(len(entry.tools), "tool")
+            else:
+                tools = "not listed yet"
+            if now.state in TROUBLED_STATES and now.reason:
+                why = f" ({to_short_line(now.reason, 40)})"
+            else:
+                why = ""
             return f"- {name}: {now.state}{why}, {tools}{_render_latency(used.get(name, []))}"
 
-        names = sorted(snapshot.servers, key=lambda name: (get_state(name).state not in TROUBLED_STATES, name))
+        names = sorted(
+            snapshot.servers, key=lambda name: (get_state(name).state not in TROUBLED_STATES, name)
+        )
         head = f"How the {format_count(len(names), 'server')} behind this gateway are; tell me what needs attention."
         rest = f"… and {len(names):,} more: {SCHEME}backends"
-        lines = pack(map(render_line, names), compute_remaining_tokens(_MAX_STATUS_TOKENS, head, rest)).texts
+        lines = pack(
+            map(render_line, names), compute_remaining_tokens(_MAX_STATUS_TOKENS, head, rest)
+        ).texts
         left = len(names) - len(lines)
-        foot = [f"… and {left:,} more: {SCHEME}backends"] if left else []
+        if left:
+            foot = [f"… and {left:,} more: {SCHEME}backends"]
+        else:
+            foot = []
         return [make_text_block("\n".join([head, *lines, *foot]))]
 
 
 def _render_latency(statistics: list[Statistics]) -> str:
     """How fast a server's tools answered, where any did."""
-    calls, successes = sum(use.calls for use in statistics), sum(use.successes for use in statistics)
+    calls = sum(use.calls for use in statistics)
+    successes = sum(use.successes for use in statistics)
     if not calls:
         return ""
     said = f", {format_count(calls, 'call')}, {successes / calls:.0%} successful"
@@ -130,4 +180,8 @@ def _render_latency(statistics: list[Statistics]) -> str:
 
 def _embed_resource(content: Mapping[str, Any]) -> Raw:
     resource = {key: value for key, value in content.items() if key != "annotations"}
-    return {"type": "resource", "resource": resource, "annotations": make_annotations(resource["text"])}
+    return {
+        "type": "resource",
+        "resource": resource,
+        "annotations": make_annotations(resource["text"]),
+    }

@@ -1,7 +1,8 @@
 """The few upstream tools that serve a purpose best, to be listed beside the meta-tools.
 
-The purpose is the `intent` of a profile (exposure `semantic`), or a `query` in the params of `tools/list`. What an
-intent brings changes only with the catalog, never with use: clients cache prompts on the list.
+The purpose is the `intent` of a profile (exposure `semantic`), or a `query` in the params of
+`tools/list`. What an intent brings changes only with the catalog, never with use: clients cache
+prompts on the list.
 """
 
 import asyncio
@@ -63,11 +64,16 @@ def select_relevant_tools(
     *,
     require_match: bool = False,
 ) -> RelevantTools:
-    """The tools that serve a query best, of those that are visible: `names` is what each is listed under.
+    """The tools that serve a query best, of those that are visible: `names` is what each is listed
+    under.
 
-    One too long for what is left of the budget is left out for the next. `fitting`: none where nothing seems to fit.
+    One too long for what is left of the budget is left out for the next. `fitting`: none where
+    nothing seems to fit.
     """
-    visible = None if snapshot.scope.is_unrestricted else snapshot.tools.__contains__
+    if snapshot.scope.is_unrestricted:
+        visible = None
+    else:
+        visible = snapshot.tools.__contains__
     by_address = {tool.address: name for name, tool in tools_by_name.items()}
     ranking = snapshot.index.search(query[:MAX_TEXT], limit, allow=visible)
     if require_match and ranking.is_weak:
@@ -89,14 +95,19 @@ def parse_query(params: Mapping[str, Any]) -> str:
     """The query in the params of a listing; empty where there is none."""
     query = params.get("query")
     if query is not None and not isinstance(query, str):
-        raise RemoteError(INVALID_PARAMS, "the query of tools/list is text: what you want to do, in your own words")
+        raise RemoteError(
+            INVALID_PARAMS,
+            "the query of tools/list is text: what you want to do, in your own words",
+        )
     return (query or "").strip()
 
 
 class IntentTools:
-    """What the intent of a profile brings into its list: worked out anew only when the catalog is another.
+    """What the intent of a profile brings into its list: worked out anew only when the catalog is
+    another.
 
-    Until every tool has its vector, words alone choose: a list that changed with each vector would never be cached.
+    Until every tool has its vector, words alone choose: a list that changed with each vector would
+    never be cached.
     """
 
     def __init__(self, profile_state: ProfileState) -> None:
@@ -107,7 +118,8 @@ class IntentTools:
         self._is_encoded = False
 
     async def load_encoder(self) -> None:
-        """Wait until the model has been read, which takes half a second, once: the first list is then the last."""
+        """Wait until the model has been read, which takes half a second, once: the first list is
+        then the last."""
         encoder = self._profile_state.snapshot.index.encoder
         if encoder is not None and not encoder.is_loaded and not encoder.problem:
             with suppress(EncoderUnavailable):
@@ -115,11 +127,15 @@ class IntentTools:
 
     def select_tools(self) -> RelevantTools:
         """The tools it brings now."""
-        snapshot, face = self._profile_state.snapshot, self._profile_state.settings
+        snapshot = self._profile_state.snapshot
+        face = self._profile_state.settings
         by_meaning = self._can_rank_by_meaning(snapshot)
         key = snapshot.version, by_meaning, face
         if self._selected is None or self._selected_for != key:
-            searched = snapshot if by_meaning else snapshot.with_index(replace(snapshot.index, encoder=None))
+            if by_meaning:
+                searched = snapshot
+            else:
+                searched = snapshot.with_index(replace(snapshot.index, encoder=None))
             self._selected = select_relevant_tools(
                 searched, snapshot.tools_by_flat_name, face.intent, face.top_k, face.listing_budget
             )
@@ -127,9 +143,12 @@ class IntentTools:
         return self._selected
 
     def has_changed(self) -> bool:
-        """Whether it brings others than those that were listed last; who has listed none, misses none."""
+        """Whether it brings others than those that were listed last; who has listed none, misses
+        none."""
         before = self._selected
-        return before is not None and [*self.select_tools().tools.items()] != [*before.tools.items()]
+        return before is not None and [*self.select_tools().tools.items()] != [
+            *before.tools.items()
+        ]
 
     def _can_rank_by_meaning(self, snapshot: Snapshot) -> bool:
         encoder = snapshot.index.encoder
@@ -137,5 +156,7 @@ class IntentTools:
             return False
         if self._index is not snapshot.index:
             self._index = snapshot.index
-            self._is_encoded = not any(snapshot.index.list_unencoded(name) for name in snapshot.servers)
+            self._is_encoded = not any(
+                snapshot.index.list_unencoded(name) for name in snapshot.servers
+            )
         return self._is_encoded

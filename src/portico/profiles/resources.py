@@ -1,4 +1,5 @@
-"""Our own resources: what is here, as text and JSON, each within its budget and continued by a cursor."""
+"""Our own resources: what is here, as text and JSON, each within its budget and continued by a
+cursor."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,13 @@ from portico.events import CatalogChanged, Event, StandingsChanged, UpstreamLost
 from portico.json_text import json_codec
 from portico.meta_tools import instructions
 from portico.meta_tools.browse_tools import explain_unknown_name
-from portico.profiles.cards import Card, make_category_card, make_server_card, make_tool_card, to_iso_time
+from portico.profiles.cards import (
+    Card,
+    make_category_card,
+    make_server_card,
+    make_tool_card,
+    to_iso_time,
+)
 from portico.profiles.namespace import SCHEME, GatewayUri, parse_gateway_uri
 from portico.profiles.profile_state import ProfileState
 from portico.profiles.statistics_card import make_statistics_card
@@ -29,14 +36,22 @@ DEFAULT_BUDGET = 8_000
 RESOURCE_BUDGETS: Mapping[str, int] = {
     "hot": 2_000, "categories": 2_000, "category": 4_000, "backend tools": 4_000, "tool": 4_000,
 }  # fmt: skip
-"""What each of these tells at once: whoever reads one after the other stays within the budgets of the four tiers."""
+"""What each of these tells at once: whoever reads one after the other stays within the budgets of
+the four tiers."""
 _INDEX_ENTRY_TOKENS = 12
 """What the compact index says of a tool."""
-_JSON, _MARKDOWN, _TEXT = "application/json", "text/markdown", "text/plain"
+_JSON = "application/json"
+_MARKDOWN = "text/markdown"
+_TEXT = "text/plain"
 
 
-def _make_resource(name: str, title: str, description: str, priority: float, mime: str = _JSON) -> Raw:
-    marked = {"audience": ["user", "assistant"] if priority >= 0.7 else ["assistant"], "priority": priority}
+def _make_resource(
+    name: str, title: str, description: str, priority: float, mime: str = _JSON
+) -> Raw:
+    marked = {
+        "audience": ["user", "assistant"] if priority >= 0.7 else ["assistant"],
+        "priority": priority,
+    }
     return {
         "uri": f"{SCHEME}{name}", "name": name, "title": title, "description": description, "mimeType": mime,
         "annotations": marked,
@@ -44,27 +59,74 @@ def _make_resource(name: str, title: str, description: str, priority: float, mim
 
 
 def _make_template(path: str, name: str, title: str, description: str, mime: str = _JSON) -> Raw:
-    template: Raw = {"uriTemplate": f"{SCHEME}{path}", "name": name, "title": title, "description": description}
-    return {**template, "mimeType": mime} if mime else template
+    template: Raw = {
+        "uriTemplate": f"{SCHEME}{path}",
+        "name": name,
+        "title": title,
+        "description": description,
+    }
+    if mime:
+        return {**template, "mimeType": mime}
+    return template
 
 
 RESOURCES: tuple[Raw, ...] = (
-    _make_resource("overview", "Overview", "What is behind this gateway and how to find it, in brief.", 0.9, _MARKDOWN),
-    _make_resource("backends", "Servers", "Every server: what it is for, its tools' number, version and state.", 0.7),
+    _make_resource(
+        "overview",
+        "Overview",
+        "What is behind this gateway and how to find it, in brief.",
+        0.9,
+        _MARKDOWN,
+    ),
+    _make_resource(
+        "backends",
+        "Servers",
+        "Every server: what it is for, its tools' number, version and state.",
+        0.7,
+    ),
     _make_resource("tools", "Tool index", "Every tool with what it does in a few words.", 0.3),
-    _make_resource("hot", "Hot tools", "The tools to start with: pinned, most used, or one of each server.", 0.7),
-    _make_resource("categories", "Categories", "The kinds of tools with counts, servers and popular tools.", 0.7),
+    _make_resource(
+        "hot",
+        "Hot tools",
+        "The tools to start with: pinned, most used, or one of each server.",
+        0.7,
+    ),
+    _make_resource(
+        "categories",
+        "Categories",
+        "The kinds of tools with counts, servers and popular tools.",
+        0.7,
+    ),
     _make_resource("stats", "Statistics", "Use of the tools, and tokens shown and saved.", 0.5),
 )
 TEMPLATES: tuple[Raw, ...] = (
-    _make_template("tool/{tool_name}", "tool", "Tool", "Everything about one tool: schema, example, use."),
-    _make_template("backend/{backend_name}", "backend", "Server", "A server with its own notes and its tools' names."),
     _make_template(
-        "backend/{backend_name}/tools", "backend_tools", "Tools of a server", "A server's tools, hottest first."
+        "tool/{tool_name}", "tool", "Tool", "Everything about one tool: schema, example, use."
     ),
-    _make_template("category/{category}", "category", "Tools of a category", "A category's tools, hottest first."),
     _make_template(
-        "result/{result_id}", "result", "Result", "A large result of a tool you called, whole, for an hour.", ""
+        "backend/{backend_name}",
+        "backend",
+        "Server",
+        "A server with its own notes and its tools' names.",
+    ),
+    _make_template(
+        "backend/{backend_name}/tools",
+        "backend_tools",
+        "Tools of a server",
+        "A server's tools, hottest first.",
+    ),
+    _make_template(
+        "category/{category}",
+        "category",
+        "Tools of a category",
+        "A category's tools, hottest first.",
+    ),
+    _make_template(
+        "result/{result_id}",
+        "result",
+        "Result",
+        "A large result of a tool you called, whole, for an hour.",
+        "",
     ),
     _make_template(
         "backend/{backend_name}/resource/{+uri}",
@@ -83,8 +145,10 @@ class GatewayResources:
         self._profile_state = profile_state
 
     async def load_lookups(self, gateway_uri: GatewayUri) -> None:
-        """Have the lookups made that one of our URIs needs, where the event loop would stand still for them."""
-        snapshot, shelves = self._profile_state.snapshot, self._profile_state.ranked_catalog
+        """Have the lookups made that one of our URIs needs, where the event loop would stand still
+        for them."""
+        snapshot = self._profile_state.snapshot
+        shelves = self._profile_state.ranked_catalog
         if gateway_uri.kind == "tool":
             with contextlib.suppress(UnknownName):
                 await snapshot.find_tool(gateway_uri.name)
@@ -99,7 +163,9 @@ class GatewayResources:
             "tools": self._read_tools,
             "hot": self._read_hot_tools,
             "categories": self._read_categories,
-            "stats": lambda own: [_make_content(uri, _to_json(make_statistics_card(self._profile_state, caller)))],
+            "stats": lambda own: [
+                _make_content(uri, _to_json(make_statistics_card(self._profile_state, caller)))
+            ],
             "tool": self._read_tool,
             "backend": self._read_backend,
             "backend tools": self._read_backend_tools,
@@ -134,17 +200,21 @@ class GatewayResources:
             find.get(gateway_uri.kind, str)(gateway_uri.name)
         except UnknownName as error:
             near = [GatewayUri(gateway_uri.kind, name).uri for name in error.nearest]
-            why = (
-                explain_unknown_name(error, gateway_uri.name, snapshot, self._profile_state.get_server_states())
-                if gateway_uri.kind == "tool"
-                else error
-            )
-            raise make_not_found_error(uri, near, why.message if why is not error else "") from error
+            if gateway_uri.kind == "tool":
+                why = explain_unknown_name(
+                    error, gateway_uri.name, snapshot, self._profile_state.get_server_states()
+                )
+            else:
+                why = error
+            raise make_not_found_error(
+                uri, near, why.message if why is not error else ""
+            ) from error
 
     # --- contents
 
     def _read_backends(self, gateway_uri: GatewayUri) -> list[Raw]:
-        snapshot, states = self._profile_state.snapshot, self._profile_state.get_server_states()
+        snapshot = self._profile_state.snapshot
+        states = self._profile_state.get_server_states()
 
         def make_card(name: str) -> Card:
             state = states.get(name, ServerState("configured"))
@@ -160,7 +230,9 @@ class GatewayResources:
             about = extract_first_sentence(tool.description or tool.title, _INDEX_ENTRY_TOKENS)
             return f"{sanitize_text(tool.address)}{about and ': '}{about}"
 
-        return self._pack_items(gateway_uri, {"tools_in_all": len(tools)}, "tools", [*tools.values()], render_line)
+        return self._pack_items(
+            gateway_uri, {"tools_in_all": len(tools)}, "tools", [*tools.values()], render_line
+        )
 
     def _read_hot_tools(self, gateway_uri: GatewayUri) -> list[Raw]:
         hot = self._profile_state.ranked_catalog.hot_list
@@ -177,17 +249,20 @@ class GatewayResources:
     def _read_categories(self, gateway_uri: GatewayUri) -> list[Raw]:
         shelves = self._profile_state.ranked_catalog
         head: Card = {"tools_in_all": len(shelves.snapshot.tools)}
-        return self._pack_items(gateway_uri, head, "categories", [*shelves.categories.values()], make_category_card)
+        return self._pack_items(
+            gateway_uri, head, "categories", [*shelves.categories.values()], make_category_card
+        )
 
     def _read_tool(self, gateway_uri: GatewayUri) -> list[Raw]:
         tool = self._profile_state.snapshot.resolve_tool(gateway_uri.name)
         gateway_uri = GatewayUri("tool", tool.address, gateway_uri.cursor)
-        body, version = (
-            _to_json(to_full_data(tool, details=collect_tool_details(self._profile_state, tool))),
-            self._profile_state.snapshot.version,
-        )
+        body = _to_json(to_full_data(tool, details=collect_tool_details(self._profile_state, tool)))
+        version = self._profile_state.snapshot.version
         # Counted from the end: what use changes stands before.
-        start = len(body) - cursors.decode(gateway_uri.cursor, gateway_uri.uri, version) if gateway_uri.cursor else 0
+        if gateway_uri.cursor:
+            start = len(body) - cursors.decode(gateway_uri.cursor, gateway_uri.uri, version)
+        else:
+            start = 0
         space = compute_remaining_tokens(_get_budget(gateway_uri))
         if not start and count_tokens(body) <= space:
             return [_make_content(gateway_uri.uri, body)]
@@ -228,7 +303,10 @@ class GatewayResources:
     def _read_category(self, gateway_uri: GatewayUri) -> list[Raw]:
         shelf = self._profile_state.ranked_catalog.find_category(gateway_uri.name)
         gateway_uri = GatewayUri("category", shelf.category.key, gateway_uri.cursor)
-        head = {f"{key}_in_all" if key == "tools" else key: value for key, value in make_category_card(shelf).items()}
+        head = {
+            f"{key}_in_all" if key == "tools" else key: value
+            for key, value in make_category_card(shelf).items()
+        }
         return self._pack_items(gateway_uri, head, "tools", shelf.tools, self._make_card)
 
     def _make_card(self, tool: Tool) -> Card:
@@ -248,20 +326,32 @@ class GatewayResources:
     ) -> list[Raw]:
         """As many items as fit, under `key`, and the URI that continues."""
         version = self._profile_state.ranked_catalog.version
-        offset = cursors.decode(gateway_uri.cursor, gateway_uri.uri, version) if gateway_uri.cursor else 0
+        if gateway_uri.cursor:
+            offset = cursors.decode(gateway_uri.cursor, gateway_uri.uri, version)
+        else:
+            offset = 0
 
         def make_continuation(reached: int) -> Card:
             rest = f"{gateway_uri.uri}?cursor={cursors.encode(gateway_uri.uri, version, reached)}"
-            return {"more": {"left_out": len(items) - reached, "uri": rest}} if reached < len(items) else {}
+            if reached < len(items):
+                return {"more": {"left_out": len(items) - reached, "uri": rest}}
+            return {}
 
         start = _to_json(head if not offset else {})
         texts = (_to_json(render(item)) for item in items[offset:])
         packed = pack(
-            texts, compute_remaining_tokens(_get_budget(gateway_uri), start, _to_json(make_continuation(offset)))
+            texts,
+            compute_remaining_tokens(
+                _get_budget(gateway_uri), start, _to_json(make_continuation(offset))
+            ),
         )
         listed = f'"{key}":[{",".join(packed.texts)}]'
         after = _to_json(make_continuation(offset + len(packed.texts)))[1:-1]
-        return [_make_content(gateway_uri.uri, "{" + ",".join(filter(None, (start[1:-1], listed, after))) + "}")]
+        return [
+            _make_content(
+                gateway_uri.uri, "{" + ",".join(filter(None, (start[1:-1], listed, after))) + "}"
+            )
+        ]
 
     # --- changes
 
@@ -285,7 +375,9 @@ class GatewayResources:
 
     def _is_same_server(self, name: str, server: str) -> bool:
         try:
-            return name == server or self._profile_state.snapshot.resolve_server(name).name == server
+            return (
+                name == server or self._profile_state.snapshot.resolve_server(name).name == server
+            )
         except UnknownName:
             return False
 
@@ -298,9 +390,13 @@ class GatewayResources:
 
 def make_not_found_error(uri: str, nearest: Sequence[str] = (), reason: str = "") -> RemoteError:
     """That a URI leads nowhere, with the nearest that lead somewhere."""
-    said = "; ".join(filter(None, (reason, f"nearest: {', '.join(nearest[:3])}" if nearest else "")))
+    said = "; ".join(
+        filter(None, (reason, f"nearest: {', '.join(nearest[:3])}" if nearest else ""))
+    )
     asked = sanitize_text(uri if len(uri) <= 200 else f"{uri[:200]}…")
-    return RemoteError(RESOURCE_NOT_FOUND, f"Resource not found: {asked}{said and f' ({said})'}", {"uri": uri})
+    return RemoteError(
+        RESOURCE_NOT_FOUND, f"Resource not found: {asked}{said and f' ({said})'}", {"uri": uri}
+    )
 
 
 def _get_budget(gateway_uri: GatewayUri) -> int:

@@ -1,7 +1,8 @@
 """Whose the links in results were, so that a client can read what a tool pointed it to.
 
-A link is known to the session, or to the handle, that was given it. A server can say anything: where two of them claim
-one URI neither can be read by it, and each forgets only its own links when it makes too many.
+A link is known to the session, or to the handle, that was given it. A server can say anything:
+where two of them claim one URI neither can be read by it, and each forgets only its own links when
+it makes too many.
 """
 
 from collections import OrderedDict
@@ -26,10 +27,13 @@ class ResultLinks:
     def remember(self, caller: Caller, server: str, result: Raw) -> None:
         """Keep the last links of a server's result: of a tool, or of a prompt.
 
-        Callers without a session or a handle share theirs, and can only read them by the server's name.
+        Callers without a session or a handle share theirs, and can only read them by the server's
+        name.
         """
         session = caller.state_key
-        uris = [uri for block in _take_last_blocks(result) if (uri := _parse_link(block)) is not None]
+        uris = [
+            uri for block in _take_last_blocks(result) if (uri := _parse_link(block)) is not None
+        ]
         if not uris:
             return
         links = self._sessions.setdefault(session, {}).setdefault(server, OrderedDict())
@@ -51,10 +55,17 @@ class ResultLinks:
 
 def _take_last_blocks(result: Raw) -> list[Any]:
     """The last blocks of content, of a tool's result or of a prompt's messages."""
-    content, messages = result.get("content"), result.get("messages")
-    blocks: list[Any] = cast("list[Any]", content)[-MAX_LINKS:] if isinstance(content, list) else []
+    content = result.get("content")
+    messages = result.get("messages")
+    if isinstance(content, list):
+        blocks: list[Any] = cast("list[Any]", content)[-MAX_LINKS:]
+    else:
+        blocks = []
     for message in cast("list[Any]", messages)[-MAX_LINKS:] if isinstance(messages, list) else ():
-        said = cast(Raw, message).get("content") if isinstance(message, dict) else None
+        if isinstance(message, dict):
+            said = cast(Raw, message).get("content")
+        else:
+            said = None
         blocks += cast("list[Any]", said)[-MAX_LINKS:] if isinstance(said, list) else [said]
     return blocks[-MAX_LINKS:]
 
@@ -63,5 +74,10 @@ def _parse_link(block: Any) -> str | None:
     if not isinstance(block, dict) or block.get("type") != "resource_link":
         return None
     uri = cast("Raw", block).get("uri")
-    uri = uri.strip() if isinstance(uri, str) else uri
-    return uri if isinstance(uri, str) and len(uri) <= MAX_URI_CHARS else None
+    if isinstance(uri, str):
+        uri = uri.strip()
+    else:
+        uri = uri
+    if isinstance(uri, str) and len(uri) <= MAX_URI_CHARS:
+        return uri
+    return None

@@ -1,10 +1,11 @@
 """State of one's own: handles for clients that have no session, and what they are told of them.
 
-A server with `isolation: session` runs once for each client, scripts store values, and results link to resources. A
-client without a session is told a handle with the first answer that something is kept for, to come back to it by: in
+A server with `isolation: session` runs once for each client, scripts store values, and results link
+to resources. A client without a session is told a handle with the first answer that something is
+kept for, to come back to it by: in
 `_meta` for programs, in words for models. Its token and its name are no handle: others may have the same. Whoever does
-not know a handle cannot guess it, and one that was not issued here is refused. A view has its own handles: another
-profile's are unknown to it.
+not know a handle cannot guess it, and one that was not issued here is refused. A view has its own
+handles: another profile's are unknown to it.
 """
 
 import hashlib
@@ -21,7 +22,8 @@ from portico.rendering import tool_result
 from portico.upstream.backend import Raw
 
 META_KEY = "portico/session"
-"""In `_meta` of a request, the handle to go on with; in that of a result, the one to pass next time."""
+"""In `_meta` of a request, the handle to go on with; in that of a result, the one to pass next
+time."""
 SESSION_ARGUMENT = "session"
 TTL_S = 24 * 3_600.0
 """A handle that nobody has used for so long is forgotten."""
@@ -31,7 +33,8 @@ _MAX_CHARS = 200
 
 @dataclass(frozen=True)
 class StateHandle:
-    """What a client is told, and what we know it by: a digest, so that no log or event holds the handle itself."""
+    """What a client is told, and what we know it by: a digest, so that no log or event holds the
+    handle itself."""
 
     text: str
     key: str
@@ -57,7 +60,8 @@ class StateHandles:
         return len(self._last_used)
 
     def issue(self, handle: StateHandle | None = None, owner: str = "") -> StateHandle:
-        """Take a handle, or a new one, for good from now on; too many are dropped from `holder`s that have most."""
+        """Take a handle, or a new one, for good from now on; too many are dropped from `holder`s
+        that have most."""
         handle = handle or create_handle()
         self._expire()
         if len(self._last_used) >= MAX_HANDLES:
@@ -69,7 +73,10 @@ class StateHandles:
     def redeem(self, text: Any) -> str:
         """The key of a handle that was issued here and is not over its time; raises UnknownName."""
         self._expire()
-        key = _hash_handle(text) if isinstance(text, str) and len(text) <= _MAX_CHARS else ""
+        if isinstance(text, str) and len(text) <= _MAX_CHARS:
+            key = _hash_handle(text)
+        else:
+            key = ""
         if key not in self._last_used:
             raise UnknownName(
                 "there is no such session here: it was not issued by this gateway, or nobody has used it for too long",
@@ -93,7 +100,8 @@ def _hash_handle(text: str) -> str:
 
 
 def take_handle(params: Mapping[str, Any]) -> tuple[Any, Raw]:
-    """The handle in a request's `_meta`, None where there is none; and the request without it: no server sees it."""
+    """The handle in a request's `_meta`, None where there is none; and the request without it: no
+    server sees it."""
     meta = params.get("_meta")
     if not isinstance(meta, Mapping) or META_KEY not in meta:
         return None, dict(params)

@@ -17,7 +17,9 @@ MAX_MOST_USED = 10
 
 def make_statistics_card(profile_state: ProfileState, caller: Caller) -> Card:
     """How much is here, how it is used, and what clients were shown of it."""
-    snapshot, states, used = profile_state.snapshot, profile_state.get_server_states(), profile_state.statistics_by_tool
+    snapshot = profile_state.snapshot
+    states = profile_state.get_server_states()
+    used = profile_state.statistics_by_tool
     servers: dict[str, int] = {}
     for name in snapshot.servers:
         state = states.get(name, ServerState("configured")).state
@@ -30,7 +32,9 @@ def make_statistics_card(profile_state: ProfileState, caller: Caller) -> Card:
         "most_used": [
             {
                 "tool": sanitize_text(address),
-                **make_usage_card(used[address], profile_state.ranked_catalog.get_standing(address)),
+                **make_usage_card(
+                    used[address], profile_state.ranked_catalog.get_standing(address)
+                ),
             }
             for address in _list_most_used(used)
         ],
@@ -52,7 +56,11 @@ def _make_usage_totals(statistics_by_tool: Mapping[str, Statistics]) -> Card:
 def _list_most_used(statistics_by_tool: Mapping[str, Statistics]) -> list[str]:
     return sorted(
         statistics_by_tool,
-        key=lambda address: (-statistics_by_tool[address].calls_30d, -statistics_by_tool[address].calls, address),
+        key=lambda address: (
+            -statistics_by_tool[address].calls_30d,
+            -statistics_by_tool[address].calls,
+            address,
+        ),
     )[:MAX_MOST_USED]
 
 
@@ -60,7 +68,8 @@ def _make_token_figures(profile_state: ProfileState, caller: Caller) -> Card:
     """What a full listing would have cost, what was shown instead, and the difference."""
     if profile_state.usage_data is None:
         return {}
-    ledger, computed = profile_state.usage_data.ledger, profile_state.usage_data.standings.computed_at
+    ledger = profile_state.usage_data.ledger
+    computed = profile_state.usage_data.standings.computed_at
     session = ledger.get_session(caller)
     card: dict[str, Any] = {
         "tokens": {
@@ -69,8 +78,15 @@ def _make_token_figures(profile_state: ProfileState, caller: Caller) -> Card:
         }
     }
     card["tokens"]["total"]["saved"] = ledger.total.saved_tokens
-    return {**card, "tiers_computed": to_iso_time(computed)} if computed else card
+    if computed:
+        return {**card, "tiers_computed": to_iso_time(computed)}
+    return card
 
 
 def _make_account(row: LedgerRow | LedgerTotal) -> Card:
-    return {"listing": row.listing, "shown": row.shown, "saved": row.listing - row.shown, "answers": row.answers}
+    return {
+        "listing": row.listing,
+        "shown": row.shown,
+        "saved": row.listing - row.shown,
+        "answers": row.answers,
+    }

@@ -1,4 +1,5 @@
-"""What is known of a tool beside its definition: where it belongs, how it is used, how fresh that is. Pure."""
+"""What is known of a tool beside its definition: where it belongs, how it is used, how fresh that
+is. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,14 +15,16 @@ _MAX_SHAPE_TOKENS = 200
 
 
 def collect_tool_details(profile_state: ProfileState, tool: Tool) -> Mapping[str, Any]:
-    """For the full form: category, tags, use, when its server was listed, and a call as scripts write it."""
+    """For the full form: category, tags, use, when its server was listed, and a call as scripts
+    write it."""
     snapshot = profile_state.snapshot
     entry = snapshot.servers[tool.server]
     known: dict[str, Any] = {
         "category": snapshot.get_category(tool.address),
         "tags": [sanitize_text(tag) for tag in dict.fromkeys((*entry.tags, *tool.tags))],
         "usage": make_usage_card(
-            profile_state.get_statistics(tool.address), profile_state.ranked_catalog.get_standing(tool.address)
+            profile_state.get_statistics(tool.address),
+            profile_state.ranked_catalog.get_standing(tool.address),
         ),
         "listed": to_iso_time(entry.listed_at) if entry.is_listed else "",
         "answers": _describe_learned_shape(profile_state, tool),

@@ -64,7 +64,10 @@ class ProfileTools:
         self._search_service = search_service
         self._links = links
         self._result_services = result_services
-        self._state_handles = StateHandles() if state_handles is None else state_handles
+        if state_handles is None:
+            self._state_handles = StateHandles()
+        else:
+            self._state_handles = state_handles
         self._intent_tools = IntentTools(profile_state)
         self._code_tools = CodeTools(profile_state, search_service, runtimes, result_services)
         self._categories: dict[str, str] = {}
@@ -77,14 +80,20 @@ class ProfileTools:
 
     async def list_tools(self, params: Raw) -> Raw:
         """A page of the list."""
-        face, version = self._profile_state.settings, self._profile_state.snapshot.version
+        face = self._profile_state.settings
+        version = self._profile_state.snapshot.version
         if query := parse_query(params):
             return await self._list_relevant(query, params)
         if face.exposure == "semantic":
             await self._intent_tools.load_encoder()
             chosen = self._intent_tools.select_tools()
             return make_list_page(
-                "tools/list", "tools", [*self.build_definitions(), *chosen.definitions], version, params, chosen.meta
+                "tools/list",
+                "tools",
+                [*self.build_definitions(), *chosen.definitions],
+                version,
+                params,
+                chosen.meta,
             )
         if face.exposure != "full":
             return make_list_page("tools/list", "tools", self.build_definitions(), version, params)
@@ -93,25 +102,39 @@ class ProfileTools:
         def render_item(one: tuple[str, Tool]) -> Raw:
             return to_strict_tool(one[1].definition, one[0])
 
-        return make_list_page("tools/list", "tools", [*self.listed_tools.items()], version, params, render=render_item)
+        return make_list_page(
+            "tools/list", "tools", [*self.listed_tools.items()], version, params, render=render_item
+        )
 
     async def _list_relevant(self, query: str, params: Raw) -> Raw:
-        """The tools that serve a query, after the meta-tools where there are any; an extension of the protocol."""
+        """The tools that serve a query, after the meta-tools where there are any; an extension of
+        the protocol."""
         await self._intent_tools.load_encoder()
         await self._load_listed_tools()
-        face, snapshot = self._profile_state.settings, self._profile_state.snapshot
+        face = self._profile_state.settings
+        snapshot = self._profile_state.snapshot
         most, names = (face.top_k, self.listed_tools) if face.can_call_flat_names else (0, {})
-        chosen = select_relevant_tools(snapshot, names, query, most, face.listing_budget, require_match=True)
-        ours = [] if face.exposure == "full" else self.build_definitions()
+        chosen = select_relevant_tools(
+            snapshot, names, query, most, face.listing_budget, require_match=True
+        )
+        if face.exposure == "full":
+            ours = []
+        else:
+            ours = self.build_definitions()
         # A cursor goes on with its own query, and with no other.
         asking = f"tools/list\n{query}"
-        return make_list_page(asking, "tools", [*ours, *chosen.definitions], snapshot.version, params, chosen.meta)
+        return make_list_page(
+            asking, "tools", [*ours, *chosen.definitions], snapshot.version, params, chosen.meta
+        )
 
     @property
     def listed_tools(self) -> Mapping[str, Tool]:
         """Every tool by the name that it is listed under, where it is."""
-        snapshot, sole = self._profile_state.snapshot, self._profile_state.transparent_server
-        return snapshot.servers[sole].tools if sole else snapshot.tools_by_flat_name
+        snapshot = self._profile_state.snapshot
+        sole = self._profile_state.transparent_server
+        if sole:
+            return snapshot.servers[sole].tools
+        return snapshot.tools_by_flat_name
 
     async def _load_listed_tools(self) -> None:
         if not self._profile_state.transparent_server:
@@ -119,10 +142,18 @@ class ProfileTools:
 
     def build_definitions(self) -> "list[Raw]":
         """The meta-tools; the same bytes until a server gets known, or goes."""
-        snapshot, face = self._profile_state.snapshot, self._profile_state.settings
-        made, made_for = self._definitions, self._definitions_for
-        if made is None or made_for is None or made_for[0] is not snapshot or made_for[1] is not face:
-            index, worn = self._index_servers(snapshot), made_for is None or made_for[1] is not face
+        snapshot = self._profile_state.snapshot
+        face = self._profile_state.settings
+        made = self._definitions
+        made_for = self._definitions_for
+        if (
+            made is None
+            or made_for is None
+            or made_for[0] is not snapshot
+            or made_for[1] is not face
+        ):
+            index = self._index_servers(snapshot)
+            worn = made_for is None or made_for[1] is not face
             self._definitions_for = snapshot, face
             if made is None or worn or index != self._server_index:
                 self._server_index = index
@@ -132,15 +163,20 @@ class ProfileTools:
         return made
 
     def has_changed(self) -> bool:
-        """Whether the list is another than the one that was listed last; who has listed none, misses none."""
+        """Whether the list is another than the one that was listed last; who has listed none,
+        misses none."""
         before = self._definitions
         ours = before is not None and self.build_definitions() != before
-        return (self._profile_state.settings.exposure == "semantic" and self._intent_tools.has_changed()) or ours
+        return (
+            self._profile_state.settings.exposure == "semantic" and self._intent_tools.has_changed()
+        ) or ours
 
     def _make_options(self, snapshot: Snapshot) -> tool_definitions.MetaToolOptions:
         tagged = any(entry.tags for entry in snapshot.servers.values())
         return tool_definitions.MetaToolOptions(
-            self._profile_state.settings.languages, tagged, bool(self._profile_state.isolated_servers)
+            self._profile_state.settings.languages,
+            tagged,
+            bool(self._profile_state.isolated_servers),
         )
 
     def _index_servers(self, snapshot: Snapshot) -> dict[str, str]:
@@ -157,11 +193,16 @@ class ProfileTools:
 
     async def call_tool(self, params: Raw, context: CallContext) -> Raw:
         """A tool's result, or what a meta-tool answers."""
-        name, arguments = params.get("name"), params.get("arguments")
+        name = params.get("name")
+        arguments = params.get("arguments")
         if not isinstance(name, str):
             raise RemoteError(INVALID_PARAMS, "tools/call needs the name of a tool")
-        arguments = {} if arguments is None else arguments
-        face, sole = self._profile_state.settings, self._profile_state.transparent_server
+        if arguments is None:
+            arguments = {}
+        else:
+            arguments = arguments
+        face = self._profile_state.settings
+        sole = self._profile_state.transparent_server
         if face.exposure == "full":
             context = replace(context, via="flat")
             await self._load_listed_tools()
@@ -170,7 +211,9 @@ class ProfileTools:
                 return await self._run_tool(tool, arguments, context)
             if sole and face.allows_unlisted:
                 return await self._call_pipeline.request(sole, "tools/call", params, context)
-            return await self._run_tool(await self._find_tool(name, arguments, context), arguments, context)
+            return await self._run_tool(
+                await self._find_tool(name, arguments, context), arguments, context
+            )
         if name not in face.enabled_meta_tools:
             context = replace(context, via="flat")
             if (
@@ -200,7 +243,10 @@ class ProfileTools:
         try:
             checked = check_arguments(name, arguments)
             if (session := checked.pop(SESSION_ARGUMENT, None)) is not None:
-                context = replace(context, caller=replace(context.caller, handle=self._state_handles.redeem(session)))
+                context = replace(
+                    context,
+                    caller=replace(context.caller, handle=self._state_handles.redeem(session)),
+                )
             if name == tool_definitions.CALL_TOOL:
                 return await self._call_named_tool(checked, context)
             if name == tool_definitions.SEARCH_TOOLS:
@@ -222,26 +268,35 @@ class ProfileTools:
     async def search_tools(self, request: SearchRequest, context: CallContext) -> str:
         """A page of what is found."""
         sight = self._profile_state
-        about = (sight.get_server_states(), sight.settings.discovery_budget, sight.settings.enabled_meta_tools)
-        return (await self._search_service.search(sight.snapshot, request, context.caller, *about)).text
+        about = (
+            sight.get_server_states(),
+            sight.settings.discovery_budget,
+            sight.settings.enabled_meta_tools,
+        )
+        return (
+            await self._search_service.search(sight.snapshot, request, context.caller, *about)
+        ).text
 
     async def _browse_or_describe(self, name: str, arguments: Raw) -> Raw:
-        sight, states, budget = (
-            self._profile_state,
-            self._profile_state.get_server_states(),
-            self._profile_state.settings.discovery_budget,
-        )
-        snapshot, shelves = sight.snapshot, sight.ranked_catalog
+        sight = self._profile_state
+        states = self._profile_state.get_server_states()
+        budget = self._profile_state.settings.discovery_budget
+        snapshot = sight.snapshot
+        shelves = sight.ranked_catalog
         if name == tool_definitions.DESCRIBE_TOOLS:
-            named = await snapshot.run_scan(describe_tools.resolve_names, snapshot, arguments.pop("names"), states)
-            body, found = await self._describe(snapshot, named, arguments)
-            return (
-                tool_result.make_text_result(body) if found else {**tool_result.make_text_result(body), "isError": True}
+            named = await snapshot.run_scan(
+                describe_tools.resolve_names, snapshot, arguments.pop("names"), states
             )
+            body, found = await self._describe(snapshot, named, arguments)
+            if found:
+                return tool_result.make_text_result(body)
+            return {**tool_result.make_text_result(body), "isError": True}
         if arguments.get("server") or arguments.get("category"):
             browse = partial(browse_tools.browse, shelves, states, budget, **arguments)
             return tool_result.make_text_result(await snapshot.run_scan(browse))
-        overview = partial(browse_tools.render_overview, shelves, states, budget, arguments.get("cursor"))
+        overview = partial(
+            browse_tools.render_overview, shelves, states, budget, arguments.get("cursor")
+        )
         return tool_result.make_text_result(await snapshot.run_scan(overview))
 
     async def _describe(
@@ -253,7 +308,10 @@ class ProfileTools:
         known: dict[str, Mapping[str, Any]] = {}
         if arguments.get("detail") == "full":
             # Here and not in the thread: what is known of a tool's use changes on the event loop.
-            known = {address: collect_tool_details(profile_state, tool) for address, tool in rendered.items()}
+            known = {
+                address: collect_tool_details(profile_state, tool)
+                for address, tool in rendered.items()
+            }
         describe = partial(
             describe_tools.describe,
             snapshot,
@@ -267,7 +325,9 @@ class ProfileTools:
         return await asyncio.to_thread(describe)
 
     async def _call_named_tool(self, arguments: Raw, context: CallContext) -> Raw:
-        name, given, snapshot = arguments["name"], arguments.get("arguments") or {}, self._profile_state.snapshot
+        name = arguments["name"]
+        given = arguments.get("arguments") or {}
+        snapshot = self._profile_state.snapshot
         context = replace(context, via="call_tool")
         try:
             tool = await self._find_tool(name, given, context)
@@ -277,7 +337,9 @@ class ProfileTools:
             ) from error
         if arguments.get("view") == "shape":
             confirm = bool(arguments.get("confirm"))
-            call = call_for_shape(self._call_pipeline, tool, given, context, confirm=confirm, count=count_tokens)
+            call = call_for_shape(
+                self._call_pipeline, tool, given, context, confirm=confirm, count=count_tokens
+            )
             return self._add_call_notes(tool, await self._await_result(tool, call))
         return await self._run_tool(tool, given, context)
 
@@ -288,7 +350,9 @@ class ProfileTools:
             context.caller, **arguments, budget=self._profile_state.settings.result_budget
         )
 
-    async def _run_tool(self, tool: Tool, arguments: Any, context: CallContext, *, unabridged: bool = False) -> Raw:
+    async def _run_tool(
+        self, tool: Tool, arguments: Any, context: CallContext, *, unabridged: bool = False
+    ) -> Raw:
         face = self._profile_state.settings
         unabridged = unabridged or face.exposure == "full"
         result = await self._await_result(
@@ -302,7 +366,8 @@ class ProfileTools:
                 result
             )  # a client that lists a tool itself holds its result against the declared schema
         if self._result_services is not None:
-            budget, by_tool = face.result_budget, tool_definitions.READ_RESULT in face.enabled_meta_tools
+            budget = face.result_budget
+            by_tool = tool_definitions.READ_RESULT in face.enabled_meta_tools
             result = await self._result_services.handles.fit_to_budget(
                 tool, result, context.caller, budget=budget, has_read_result=by_tool
             )
@@ -319,10 +384,15 @@ class ProfileTools:
     def _render_error_hint(self, error: PorticoError, tool: Tool) -> str:
         """The same below an error; where the definition changed, marked as the server's words."""
         changed = CHANGED_PHRASE in error.advice or isinstance(error, DefinitionChanged)
-        return f"{SERVER_TEXT_NOTICE}\n{self._render_hint(tool)}" if changed else self._render_hint(tool)
+        if changed:
+            return f"{SERVER_TEXT_NOTICE}\n{self._render_hint(tool)}"
+        return self._render_hint(tool)
 
-    async def _await_result(self, tool: Tool, call: Awaitable[Raw], *, raise_remote: bool = False) -> Raw:
-        """A call's result; where it failed, the reason as a result, but a server's own error as it is where `raw`."""
+    async def _await_result(
+        self, tool: Tool, call: Awaitable[Raw], *, raise_remote: bool = False
+    ) -> Raw:
+        """A call's result; where it failed, the reason as a result, but a server's own error as it
+        is where `raw`."""
         try:
             return await call
         except (InvalidArguments, DefinitionChanged) as error:
@@ -333,5 +403,8 @@ class ProfileTools:
             if raise_remote or error.code in tool_result.CLIENT_ERROR_CODES:
                 raise
             return tool_result.make_error_result(
-                error, hint=self._render_error_hint(error, tool) if error.code == INVALID_PARAMS or error.advice else ""
+                error,
+                hint=self._render_error_hint(error, tool)
+                if error.code == INVALID_PARAMS or error.advice
+                else "",
             )

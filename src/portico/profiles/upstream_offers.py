@@ -28,10 +28,10 @@ GATEWAY_URIS = tuple(resource["uri"] for resource in RESOURCES)
 RenameOffer = Callable[[str, Raw], Raw]
 _MAX_COMPARED = 2_000
 """Resources that an address is compared with which leads nowhere."""
-_NO_SESSION_HINT = f"a link that a tool gave is read without a session as {to_outer_uri('SERVER', 'URI')}"
-_UNLISTED_HINT = (
-    "{} lists no such resource and no template for it; `resources.unlisted: true` in its entry lets it be asked"
+_NO_SESSION_HINT = (
+    f"a link that a tool gave is read without a session as {to_outer_uri('SERVER', 'URI')}"
 )
+_UNLISTED_HINT = "{} lists no such resource and no template for it; `resources.unlisted: true` in its entry lets it be asked"
 
 
 def _rename_prompt(name: str, prompt: Raw) -> Raw:
@@ -41,7 +41,9 @@ def _rename_prompt(name: str, prompt: Raw) -> Raw:
 class UpstreamOffers:
     """What one view's servers offer beside tools."""
 
-    def __init__(self, profile_state: ProfileState, call_pipeline: CallPipeline, links: ResultLinks) -> None:
+    def __init__(
+        self, profile_state: ProfileState, call_pipeline: CallPipeline, links: ResultLinks
+    ) -> None:
         self._profile_state = profile_state
         self._call_pipeline = call_pipeline
         self._links = links
@@ -49,13 +51,20 @@ class UpstreamOffers:
     async def list_resources(self, params: Raw, gateway_items: Sequence[Raw]) -> Raw:
         """A page of the resources, ours first."""
         items = self._iterate_offers(lambda entry: entry.offers.resources)
-        return await self._make_page("resources/list", "resources", gateway_items, items, to_outer_resource, params)
+        return await self._make_page(
+            "resources/list", "resources", gateway_items, items, to_outer_resource, params
+        )
 
     async def list_templates(self, params: Raw, gateway_items: Sequence[Raw]) -> Raw:
         """A page of the resource templates, ours first."""
         items = self._iterate_offers(lambda entry: entry.offers.templates)
         return await self._make_page(
-            "resources/templates/list", "resourceTemplates", gateway_items, items, to_outer_template, params
+            "resources/templates/list",
+            "resourceTemplates",
+            gateway_items,
+            items,
+            to_outer_template,
+            params,
         )
 
     async def list_prompts(self, params: Raw, gateway_items: Sequence[Raw]) -> Raw:
@@ -63,13 +72,20 @@ class UpstreamOffers:
         snapshot = self._profile_state.snapshot
         await snapshot.load_lookup("flat_prompts")
         flat = ((name, prompt) for name, (_, prompt) in snapshot.flat_prompts.items())
-        items = (
-            self._iterate_offers(lambda entry: entry.offers.prompts) if self._profile_state.transparent_server else flat
+        if self._profile_state.transparent_server:
+            items = self._iterate_offers(lambda entry: entry.offers.prompts)
+        else:
+            items = flat
+        return await self._make_page(
+            "prompts/list", "prompts", gateway_items, items, _rename_prompt, params
         )
-        return await self._make_page("prompts/list", "prompts", gateway_items, items, _rename_prompt, params)
 
-    def _iterate_offers(self, pick: Callable[[ServerEntry], tuple[Raw, ...]]) -> Iterator[tuple[str, Raw]]:
-        servers: Iterable[tuple[str, ServerEntry]] = sorted(self._profile_state.snapshot.servers.items())
+    def _iterate_offers(
+        self, pick: Callable[[ServerEntry], tuple[Raw, ...]]
+    ) -> Iterator[tuple[str, Raw]]:
+        servers: Iterable[tuple[str, ServerEntry]] = sorted(
+            self._profile_state.snapshot.servers.items()
+        )
         return ((name, item) for name, entry in servers for item in pick(entry))
 
     async def _make_page(
@@ -81,7 +97,8 @@ class UpstreamOffers:
         rename: RenameOffer,
         params: Raw,
     ) -> Raw:
-        snapshot, sole = self._profile_state.snapshot, self._profile_state.transparent_server
+        snapshot = self._profile_state.snapshot
+        sole = self._profile_state.transparent_server
         await snapshot.load_lookup("offers_version")
 
         def render_item(one: tuple[str, Raw]) -> Raw:
@@ -91,26 +108,42 @@ class UpstreamOffers:
             return to_strict_offer(item if sole else rename(name, item))
 
         every = [*(("", item) for item in gateway_items), *items]
-        return make_list_page(method, key, every, snapshot.offers_version, params, render=render_item)
+        return make_list_page(
+            method, key, every, snapshot.offers_version, params, render=render_item
+        )
 
     async def request_resource(self, method: str, params: Raw, context: CallContext) -> Raw:
         """Read or watch one resource."""
         # Whoever stops watching may do so whatever has become of the resource.
         known = method != "resources/unsubscribe"
-        server, inner = self.locate_resource(params["uri"], context.caller.state_key, must_be_known=known)
-        result = await self._call_pipeline.request(server, method, {**params, "uri": inner}, context)
-        return result if self._profile_state.transparent_server else to_outer_contents(server, result)
+        server, inner = self.locate_resource(
+            params["uri"], context.caller.state_key, must_be_known=known
+        )
+        result = await self._call_pipeline.request(
+            server, method, {**params, "uri": inner}, context
+        )
+        if self._profile_state.transparent_server:
+            return result
+        return to_outer_contents(server, result)
 
-    def locate_resource(self, uri: str, owner: str, *, must_be_known: bool = True) -> tuple[str, str]:
-        """The server that has a resource, or gave this caller a link to it, and the URI it knows it by.
+    def locate_resource(
+        self, uri: str, owner: str, *, must_be_known: bool = True
+    ) -> tuple[str, str]:
+        """The server that has a resource, or gave this caller a link to it, and the URI it knows it
+        by.
 
-        Raises RemoteError where there is none, and with `known` also where the server does not list the address, has
-        no listed template for it and gave this caller no link to it, or where this view does not show it.
+        Raises RemoteError where there is none, and with `known` also where the server does not list
+        the address, has no listed template for it and gave this caller no link to it, or where this
+        view does not show it.
         """
-        snapshot, sole = self._profile_state.snapshot, self._profile_state.transparent_server
+        snapshot = self._profile_state.snapshot
+        sole = self._profile_state.transparent_server
         if sole and self._profile_state.settings.allows_unlisted:
             return sole, uri
-        found = (sole, uri) if sole else parse_outer_uri(uri)
+        if sole:
+            found = (sole, uri)
+        else:
+            found = parse_outer_uri(uri)
         if found is None or found[0] not in snapshot.servers:
             found = self._find_claiming_server(uri, owner)
         if found is None:
@@ -128,17 +161,20 @@ class UpstreamOffers:
         # A server can claim what is another's: whoever else does, nobody is asked in its place.
         if owner:
             claimed |= self._links.find_servers(owner, uri) & servers.keys()
-        return (claimed.pop(), uri) if len(claimed) == 1 else None
+        if len(claimed) == 1:
+            return (claimed.pop(), uri)
+        return None
 
     def _is_visible(self, server: str, uri: str, owner: str) -> bool:
-        # Callers without a session or a handle share their links: these open nothing that a profile hides.
+        # Callers without a session or a handle share their links: these open nothing that a profile
+        # hides.
         linked = bool(owner) and server in self._links.find_servers(owner, uri)
         return self._profile_state.settings.scope.can_see_resource(server, uri, linked=linked)
 
     def _is_known(self, server: str, uri: str, owner: str) -> bool:
-        if self._profile_state.settings.scope.can_read_unlisted(server) or server in self._links.find_servers(
-            owner, uri
-        ):
+        if self._profile_state.settings.scope.can_read_unlisted(
+            server
+        ) or server in self._links.find_servers(owner, uri):
             return True
         return self._profile_state.is_resource_listed(server, uri)
 
@@ -149,7 +185,10 @@ class UpstreamOffers:
 
     def _make_not_found_error(self, uri: str, reason: str = "") -> RemoteError:
         listed = self._iterate_offers(lambda entry: entry.offers.resources)
-        uris = (self.to_outer_uri(server, resource["uri"]) for server, resource in islice(listed, _MAX_COMPARED))
+        uris = (
+            self.to_outer_uri(server, resource["uri"])
+            for server, resource in islice(listed, _MAX_COMPARED)
+        )
         return make_not_found_error(uri, find_nearest_names(uri, [*GATEWAY_URIS, *uris]), reason)
 
     def can_show_resource(self, server: str, uri: str) -> bool:
@@ -158,23 +197,32 @@ class UpstreamOffers:
 
     def to_outer_uri(self, server: str, uri: str) -> str:
         """A server's URI as this view's clients know it."""
-        return uri if self._profile_state.transparent_server else to_outer_uri(server, uri)
+        if self._profile_state.transparent_server:
+            return uri
+        return to_outer_uri(server, uri)
 
     async def get_prompt(self, params: Raw, context: CallContext) -> Raw:
         """A server's prompt."""
         await self._profile_state.snapshot.load_lookup("flat_prompts")
         server, name = self._locate_prompt(params.get("name"))
-        result = await self._call_pipeline.request(server, "prompts/get", {**params, "name": name}, context)
+        result = await self._call_pipeline.request(
+            server, "prompts/get", {**params, "name": name}, context
+        )
         self._links.remember(context.caller, server, result)
-        return result if self._profile_state.transparent_server else await confine_links(server, result)
+        if self._profile_state.transparent_server:
+            return result
+        return await confine_links(server, result)
 
     def _locate_prompt(self, name: Any) -> tuple[str, str]:
         if not isinstance(name, str):
             raise RemoteError(INVALID_PARAMS, "a prompt needs a name")
-        sole, snapshot = self._profile_state.transparent_server, self._profile_state.snapshot
+        sole = self._profile_state.transparent_server
+        snapshot = self._profile_state.snapshot
         if sole:
             listed = snapshot.servers[sole].offers.prompts
-            if self._profile_state.settings.allows_unlisted or any(prompt["name"] == name for prompt in listed):
+            if self._profile_state.settings.allows_unlisted or any(
+                prompt["name"] == name for prompt in listed
+            ):
                 return sole, name
         elif found := snapshot.flat_prompts.get(name):
             return found[0], found[1]["name"]
@@ -196,11 +244,17 @@ class UpstreamOffers:
         else:
             server, uri = self._locate_template(str(reference.get("uri")), context.caller.state_key)
             inner = {**reference, "uri": uri}
-        return await self._call_pipeline.request(server, "completion/complete", {**params, "ref": inner}, context)
+        return await self._call_pipeline.request(
+            server, "completion/complete", {**params, "ref": inner}, context
+        )
 
     def _locate_template(self, uri: str, owner: str) -> tuple[str, str]:
-        sole, servers = self._profile_state.transparent_server, self._profile_state.snapshot.servers
-        found = (sole, uri) if sole else parse_outer_uri(uri)
+        sole = self._profile_state.transparent_server
+        servers = self._profile_state.snapshot.servers
+        if sole:
+            found = (sole, uri)
+        else:
+            found = parse_outer_uri(uri)
         if found is not None and found[0] in servers:
             listed = servers[found[0]].offers.templates
             if any(template["uriTemplate"] == found[1] for template in listed):

@@ -1,4 +1,5 @@
-"""One profile's face to its clients: every MCP method that is about tools, resources or prompts, as raw dicts.
+"""One profile's face to its clients: every MCP method that is about tools, resources or prompts, as
+raw dicts.
 
 `meta` and `code` show the meta-tools, `full` every upstream tool. A full view of a single un-prefixed server is
 transparent: names, URIs and unknown methods pass as they are, and nothing of ours is added.
@@ -64,8 +65,8 @@ class ProfileView:
     ) -> None:
         """`first_listing` waits for servers nothing was known of: until it is enough, or they have had their chance.
 
-        Without `insight`, nothing is known of use; without `large`, every result passes whole; `means` are for scripts
-        and workflows.
+        Without `insight`, nothing is known of use; without `large`, every result passes whole;
+        `means` are for scripts and workflows.
         """
         self.profile_state = ProfileState(settings, catalog, upstreams, usage_data)
         self.search_service = SearchService(
@@ -85,7 +86,13 @@ class ProfileView:
         self._result_services = result_services
         self.state_handles = StateHandles()
         self._tools = ProfileTools(
-            self.profile_state, call_pipeline, self.search_service, links, result_services, runtimes, self.state_handles
+            self.profile_state,
+            call_pipeline,
+            self.search_service,
+            links,
+            result_services,
+            runtimes,
+            self.state_handles,
         )
         self._upstream_offers = UpstreamOffers(self.profile_state, call_pipeline, links)
         self._resources = GatewayResources(self.profile_state)
@@ -117,7 +124,9 @@ class ProfileView:
 
     def get_capabilities(self, era: Era) -> Raw:
         """What we declare; for a transparent view what its server declares."""
-        if self.transparent_server and (hello := self.snapshot.servers[self.transparent_server].initialize_info):
+        if self.transparent_server and (
+            hello := self.snapshot.servers[self.transparent_server].initialize_info
+        ):
             mirrored = dict(hello.capabilities)
             if era == "modern" and hello.era == "legacy":
                 mirrored.pop("logging", None)
@@ -128,36 +137,57 @@ class ProfileView:
             "prompts": {"listChanged": True},
             "completions": {},
         }
-        return declared if era == "modern" else {**declared, "logging": {}}
+        if era == "modern":
+            return declared
+        return {**declared, "logging": {}}
 
     def render_instructions(self) -> str:
         """What the client is told first."""
         if self.transparent_server:
             hello = self.snapshot.servers[self.transparent_server].initialize_info
-            return hello.instructions if hello else ""
+            if hello:
+                return hello.instructions
+            return ""
         if self.settings.exposure == "full":
             return instructions.render_full_instructions(self.snapshot)
-        return instructions.render_meta_instructions(self.snapshot, self.settings.enabled_meta_tools)
+        return instructions.render_meta_instructions(
+            self.snapshot, self.settings.enabled_meta_tools
+        )
 
     def get_input_schema(self, name: str) -> Mapping[str, Any] | None:
         """The schema a client was shown for a tool, for checking `Mcp-Param-*` headers."""
-        tool = self._tools.listed_tools.get(name) if self.settings.can_call_flat_names else None
-        return tool.input_schema if tool else None
+        if self.settings.can_call_flat_names:
+            tool = self._tools.listed_tools.get(name)
+        else:
+            tool = None
+        if tool:
+            return tool.input_schema
+        return None
 
     async def handle(self, method: str, params: Raw, context: CallContext, era: Era) -> Raw:
         """Answer one request; raises PorticoError."""
         handler = self._handlers.get(method)
         if handler is None:
             if self.transparent_server:
-                return await self._call_pipeline.request(self.transparent_server, method, params, context)
+                return await self._call_pipeline.request(
+                    self.transparent_server, method, params, context
+                )
             raise RemoteError(METHOD_NOT_FOUND, "Method not found", method)
-        if self._wait_for_listing is not None and self._fully_known_servers is not self.snapshot.servers:
+        if (
+            self._wait_for_listing is not None
+            and self._fully_known_servers is not self.snapshot.servers
+        ):
             await self._wait_for_servers(self._wait_for_listing, method, params)
         try:
             return await handler(params, context)
         except RemoteError as error:
-            if method in _RESOURCE_METHODS and (code := get_not_found_code(error, era)) != error.code:
-                raise RemoteError(code, error.message, error.data, has_data=error.has_data) from error
+            if (
+                method in _RESOURCE_METHODS
+                and (code := get_not_found_code(error, era)) != error.code
+            ):
+                raise RemoteError(
+                    code, error.message, error.data, has_data=error.has_data
+                ) from error
             raise
 
     @cached_property
@@ -174,7 +204,9 @@ class ProfileView:
             "logging/setLevel": self._set_level,
         }
 
-    async def _wait_for_servers(self, wait_for_listing: WaitForListing, method: str, params: Raw) -> None:
+    async def _wait_for_servers(
+        self, wait_for_listing: WaitForListing, method: str, params: Raw
+    ) -> None:
         """Wait where an answer now would leave out a server that is still on its first start."""
         name = self._get_called_name(method, params)
 
@@ -184,7 +216,9 @@ class ProfileView:
             return all(entry.is_listed for entry in self.snapshot.servers.values())
 
         needs_no_listing = (
-            method == "tools/list" and self.settings.exposure in ("meta", "code") and not params.get("query")
+            method == "tools/list"
+            and self.settings.exposure in ("meta", "code")
+            and not params.get("query")
         )
         if not needs_no_listing and not is_enough():
             await wait_for_listing(is_enough)
@@ -193,9 +227,17 @@ class ProfileView:
             self._fully_known_servers = servers
 
     def _get_called_name(self, method: str, params: Raw) -> str | None:
-        given = params.get("arguments") if params.get("name") in self.settings.enabled_meta_tools else params
-        name = given.get("name") if method == "tools/call" and isinstance(given, dict) else None
-        return name if isinstance(name, str) else None
+        if params.get("name") in self.settings.enabled_meta_tools:
+            given = params.get("arguments")
+        else:
+            given = params
+        if method == "tools/call" and isinstance(given, dict):
+            name = given.get("name")
+        else:
+            name = None
+        if isinstance(name, str):
+            return name
+        return None
 
     # --- tools
 
@@ -213,17 +255,26 @@ class ProfileView:
     # --- resources
 
     def parse_gateway_uri(self, uri: str) -> GatewayUri | None:
-        """What one of our own URIs asks for; None for a server's, and for all in a transparent view."""
-        return None if self.transparent_server else parse_gateway_uri(uri)
+        """What one of our own URIs asks for; None for a server's, and for all in a transparent
+        view."""
+        if self.transparent_server:
+            return None
+        return parse_gateway_uri(uri)
 
     async def _list_resources(self, params: Raw, context: CallContext) -> Raw:
-        return await self._upstream_offers.list_resources(params, self._select_gateway_items(resources.RESOURCES))
+        return await self._upstream_offers.list_resources(
+            params, self._select_gateway_items(resources.RESOURCES)
+        )
 
     async def _list_templates(self, params: Raw, context: CallContext) -> Raw:
-        return await self._upstream_offers.list_templates(params, self._select_gateway_items(resources.TEMPLATES))
+        return await self._upstream_offers.list_templates(
+            params, self._select_gateway_items(resources.TEMPLATES)
+        )
 
     def _select_gateway_items(self, items: tuple[Raw, ...]) -> tuple[Raw, ...]:
-        return () if self.transparent_server else items
+        if self.transparent_server:
+            return ()
+        return items
 
     def _make_resource_handler(self, method: str) -> Callable[[Raw, CallContext], Awaitable[Raw]]:
         async def handle_request(params: Raw, context: CallContext) -> Raw:
@@ -244,18 +295,29 @@ class ProfileView:
 
         return handle_request
 
-    async def _read_result(self, method: str, uri: str, gateway_uri: GatewayUri, context: CallContext) -> Raw:
+    async def _read_result(
+        self, method: str, uri: str, gateway_uri: GatewayUri, context: CallContext
+    ) -> Raw:
         """A kept result is read whole; it never changes, so there is nothing to watch."""
         try:
             if self._result_services is None or method != "resources/read":
-                raise UnknownName("a result cannot be subscribed to: it never changes" if self._result_services else "")
-            found = await self._result_services.reader.read_resource(context.caller, gateway_uri.name)
+                raise UnknownName(
+                    "a result cannot be subscribed to: it never changes"
+                    if self._result_services
+                    else ""
+                )
+            found = await self._result_services.reader.read_resource(
+                context.caller, gateway_uri.name
+            )
         except UnknownName as error:
             raise resources.make_not_found_error(uri, reason=error.message) from error
         return {"contents": [{**part, "uri": uri} for part in found["contents"]]}
 
-    def locate_resource(self, uri: str, owner: str, *, must_be_known: bool = True) -> tuple[str, str]:
-        """The server that has a resource, or gave this caller a link to it, and the URI it knows it by."""
+    def locate_resource(
+        self, uri: str, owner: str, *, must_be_known: bool = True
+    ) -> tuple[str, str]:
+        """The server that has a resource, or gave this caller a link to it, and the URI it knows it
+        by."""
         return self._upstream_offers.locate_resource(uri, owner, must_be_known=must_be_known)
 
     def can_show_resource(self, server: str, uri: str) -> bool:
@@ -277,7 +339,9 @@ class ProfileView:
     # --- prompts, completion, logging
 
     async def _list_prompts(self, params: Raw, context: CallContext) -> Raw:
-        return await self._upstream_offers.list_prompts(params, self._select_gateway_items(prompts.PROMPTS))
+        return await self._upstream_offers.list_prompts(
+            params, self._select_gateway_items(prompts.PROMPTS)
+        )
 
     async def _get_prompt(self, params: Raw, context: CallContext) -> Raw:
         if self.transparent_server or params.get("name") not in prompts.PROMPT_NAMES:
@@ -295,9 +359,19 @@ class ProfileView:
         return await self._upstream_offers.complete_argument(params, context)
 
     async def _set_level(self, params: Raw, context: CallContext) -> Raw:
-        hello = self.snapshot.servers[self.transparent_server].initialize_info if self.transparent_server else None
-        if self.transparent_server and hello and hello.era == "legacy" and "logging" in hello.capabilities:
-            return await self._call_pipeline.request(self.transparent_server, "logging/setLevel", params, context)
+        if self.transparent_server:
+            hello = self.snapshot.servers[self.transparent_server].initialize_info
+        else:
+            hello = None
+        if (
+            self.transparent_server
+            and hello
+            and hello.era == "legacy"
+            and "logging" in hello.capabilities
+        ):
+            return await self._call_pipeline.request(
+                self.transparent_server, "logging/setLevel", params, context
+            )
         return {}
 
     # --- what was shown, and what changed
@@ -308,10 +382,16 @@ class ProfileView:
             self._bus.publish(ToolsShown(caller, content, listing))
 
     def find_changed_lists(self, event: CatalogChanged) -> set[str]:
-        """The lists of this view, of `tools`, `resources` and `prompts`, that are others after an event."""
-        differ = event.tools_changed if self.settings.exposure == "full" else self._tools.has_changed()
+        """The lists of this view, of `tools`, `resources` and `prompts`, that are others after an
+        event."""
+        if self.settings.exposure == "full":
+            differ = event.tools_changed
+        else:
+            differ = self._tools.has_changed()
         # What can be read of ours under a tool's or a server's name comes and goes with it.
-        resources_differ = event.resources_changed or (event.tools_changed and not self.transparent_server)
+        resources_differ = event.resources_changed or (
+            event.tools_changed and not self.transparent_server
+        )
         kinds = {"tools": differ, "resources": resources_differ, "prompts": event.prompts_changed}
         return {kind for kind, differs in kinds.items() if differs}
 

@@ -15,8 +15,11 @@ class PackedTexts:
     """True when the next text would have gone over the budget."""
 
 
-def pack(items: Iterable[str], budget: int, measure: Callable[[str], int] = count_tokens) -> PackedTexts:
-    """Texts in order until the budget is spent; the first is kept whatever its size, so that no answer is empty."""
+def pack(
+    items: Iterable[str], budget: int, measure: Callable[[str], int] = count_tokens
+) -> PackedTexts:
+    """Texts in order until the budget is spent; the first is kept whatever its size, so that no
+    answer is empty."""
     kept: list[str] = []
     spent = 0
     for text in items:
@@ -36,25 +39,38 @@ def truncate(text: str, max_tokens: int) -> str:
     while text and (cost := count_tokens(text)) > max_tokens - 1:
         shorter = text[: min(len(text) - 1, int(len(text) * (max_tokens - 1) / cost))]
         space = shorter.rfind(" ")
-        text = shorter[:space] if space > len(shorter) // 2 else shorter
+        if space > len(shorter) // 2:
+            text = shorter[:space]
+        else:
+            text = shorter
     return text.rstrip(" ,;:(-–—") + " …"
 
 
 def find_part_end(text: str, start: int, max_tokens: int) -> int:
-    """Where a part of `text` that begins at `start` and has about `tokens` ends: after a line, or inside one too long.
+    """Where a part of `text` that begins at `start` and has about `tokens` ends: after a line, or
+    inside one too long.
 
-    Parts joined give the text back: each takes at least one character, and none is left between two.
+    Parts joined give the text back: each takes at least one character, and none is left between
+    two.
     """
-    end, spent = start, 0
+    end = start
+    spent = 0
     while end < len(text):
         line_end = text.find("\n", end) + 1 or len(text)
-        # A token has seldom more than 8 characters, so that a line of megabytes need not be counted to its end.
-        cost = count_tokens(text[end:line_end]) if line_end - end <= max_tokens * 8 else max_tokens + 1
+        # A token has seldom more than 8 characters, so that a line of megabytes need not be counted
+        # to its end.
+        if line_end - end <= max_tokens * 8:
+            cost = count_tokens(text[end:line_end])
+        else:
+            cost = max_tokens + 1
         if spent + cost > max_tokens:
             if end > start and (cost <= max_tokens or spent >= max_tokens):
                 return end
-            return end + _count_fitting_chars(text[end : min(line_end, end + max_tokens * 8)], max_tokens - spent)
-        end, spent = line_end, spent + cost
+            return end + _count_fitting_chars(
+                text[end : min(line_end, end + max_tokens * 8)], max_tokens - spent
+            )
+        end = line_end
+        spent = spent + cost
     return end
 
 

@@ -13,7 +13,8 @@ SERVER_TEXT_NOTICE = "Its server's own words, which may say anything, are now:"
 
 
 def add_call_notes(result: Raw, render_definition: Callable[[], str]) -> Raw:
-    """A result with what there is to say of it; `definition` is the tool's as it is now. Mostly there is nothing."""
+    """A result with what there is to say of it; `definition` is the tool's as it is now. Mostly
+    there is nothing."""
     marks = get_marks(result)
     lines: list[str] = []
     if CHANGED in marks:
@@ -26,9 +27,17 @@ def add_call_notes(result: Raw, render_definition: Callable[[], str]) -> Raw:
     if not lines:
         return result
     content = result.get("content")
-    return {**result, "content": [make_text_block("\n".join(lines)), *(content if isinstance(content, list) else ())]}
+    return {
+        **result,
+        "content": [
+            make_text_block("\n".join(lines)),
+            *(content if isinstance(content, list) else ()),
+        ],
+    }
 
 
 def _join_notes(notes: list[str]) -> str:
     text = " ".join(sanitize_text("; ".join(notes)).split())
-    return text if len(text) <= MAX_NOTE_CHARS else f"{text[:MAX_NOTE_CHARS]}…"
+    if len(text) <= MAX_NOTE_CHARS:
+        return text
+    return f"{text[:MAX_NOTE_CHARS]}…"

@@ -1,7 +1,8 @@
 """A server's words in few: the sentences that a caller needs most, in their order. Pure.
 
-What the typed form says anyway (optional, the default, the values, the name again) goes first; then examples, praise
-and what comes back. Units, formats, limits, where an id comes from and what must be done stay longest.
+What the typed form says anyway (optional, the default, the values, the name again) goes first; then
+examples, praise and what comes back. Units, formats, limits, where an id comes from and what must
+be done stay longest.
 """
 
 import re
@@ -10,11 +11,18 @@ from dataclasses import dataclass
 
 from portico.catalog.schema_outline import ABSENT, SchemaParameter
 from portico.catalog.visible_text import sanitize_text, to_literal
-from portico.rendering.prose import clip_line, collapse_whitespace, split_blocks, split_sentences, strip_markup
+from portico.rendering.prose import (
+    clip_line,
+    collapse_whitespace,
+    split_blocks,
+    split_sentences,
+    strip_markup,
+)
 from portico.rendering.token_count import count_tokens
 
 _MAX_READ_CHARS = 12_000
-"""Characters of one description that are weighed: beyond them nothing is worth more than what came before."""
+"""Characters of one description that are weighed: beyond them nothing is worth more than what came
+before."""
 _MAX_TRIMMED_CHARS = 600
 """Longer sentences are not tried at each of their joints."""
 _MIN_MARKED_TOKENS = 6
@@ -51,7 +59,8 @@ _ITEM = re.compile(r"(?:[-*•+]|\d+[.)])\s+")
 _WORD = re.compile(r"[A-Za-z0-9]+|[^\x00-\x7f]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OPTIONAL = re.compile(
-    r"^[\[(]?(?:optional|required)[\])]?(?:[\s:.,;–—-]+|$)|\s*[\[(](?:optional|required)[\])]", re.IGNORECASE
+    r"^[\[(]?(?:optional|required)[\])]?(?:[\s:.,;–—-]+|$)|\s*[\[(](?:optional|required)[\])]",
+    re.IGNORECASE,
 )
 _ARTICLE = re.compile(r"^(?:the|an?)\s+", re.IGNORECASE)
 _ASIDE = re.compile(r"\s*(?:\([^()]*\)|\[[^\[\]]*\])")
@@ -75,7 +84,9 @@ _FILLER_WORDS = frozenset(
      "optional", "required", "s")
 )  # fmt: skip
 _FILLER_WORD_FORMS = (
-    _FILLER_WORDS | {one.removesuffix("s") for one in _FILLER_WORDS} | {f"{one}s" for one in _FILLER_WORDS}
+    _FILLER_WORDS
+    | {one.removesuffix("s") for one in _FILLER_WORDS}
+    | {f"{one}s" for one in _FILLER_WORDS}
 )
 
 
@@ -91,7 +102,8 @@ class _TokenAllowance:
         return min(max(self.min_tokens, int(cost * self.share)), self.max_tokens)
 
 
-# Chosen by reading: so that nine of ten descriptions of parameters stay whole, and every tool costs about half.
+# Chosen by reading: so that nine of ten descriptions of parameters stay whole, and every tool costs
+# about half.
 _TOOL_ALLOWANCE = _TokenAllowance(80, 0.45, 220)
 _PARAM_ALLOWANCE = _TokenAllowance(40, 0.7, 80)
 _MUST_EXTRA_TOKENS = 30
@@ -108,7 +120,8 @@ class CondensedText:
 
 
 def condense_description(text: str, parameter_names: Collection[str] = ()) -> CondensedText:
-    """What a tool does: its first sentence, then what a caller must know, above all of the parameters `names`."""
+    """What a tool does: its first sentence, then what a caller must know, above all of the
+    parameters `names`."""
     plain = _FENCED.sub("\n", sanitize_text(text)[:_MAX_READ_CHARS])
     plain = strip_markup(_TAG_LINE.sub(lambda tag: "\n" if tag[1] else f"\n# {tag[2]}\n\n", plain))
     cost = count_tokens(collapse_whitespace(sanitize_text(text)))
@@ -116,16 +129,16 @@ def condense_description(text: str, parameter_names: Collection[str] = ()) -> Co
         list(_split_statements(plain)), _TOOL_ALLOWANCE.compute_limit(cost), cost, parameter_names
     )
     lost = cost - count_tokens(words.text)
-    return (
-        CondensedText(f"{words.text} …", lost)
-        if words.text and not words.omitted_tokens and lost > _MIN_MARKED_TOKENS
-        else words
-    )
+    if words.text and not words.omitted_tokens and lost > _MIN_MARKED_TOKENS:
+        return CondensedText(f"{words.text} …", lost)
+    return words
 
 
 def condense_note(param: SchemaParameter, text: str) -> CondensedText:
     """What a parameter means, without what its type, name and default say."""
-    plain = collapse_whitespace(strip_markup(_FENCED.sub(" ", sanitize_text(text)[:_MAX_READ_CHARS])))
+    plain = collapse_whitespace(
+        strip_markup(_FENCED.sub(" ", sanitize_text(text)[:_MAX_READ_CHARS]))
+    )
     plain = _ARTICLE.sub("", _remove_repetition(plain, param)).strip(" -–—:;,")
     if not plain or is_redundant(plain, param):
         return CondensedText("")
@@ -142,7 +155,10 @@ def _is_untyped(param: SchemaParameter) -> bool:
     while param.type == "array" and param.items:
         param = param.items
     parts = param.variants or (param,)
-    return any(one.type in ("object", "any", "array") and not (one.children or one.items or one.ref) for one in parts)
+    return any(
+        one.type in ("object", "any", "array") and not (one.children or one.items or one.ref)
+        for one in parts
+    )
 
 
 def _split_statements(text: str) -> Iterator[str]:
@@ -152,7 +168,10 @@ def _split_statements(text: str) -> Iterator[str]:
         is_item = bool(_ITEM.match(block))
         if is_item and idle:
             continue
-        body = _ITEM.sub("", block, count=1) if is_item else block.strip(" #*_=")
+        if is_item:
+            body = _ITEM.sub("", block, count=1)
+        else:
+            body = block.strip(" #*_=")
         if not is_item:
             idle = body.endswith(":") and bool(_FILLER_SENTENCE.search(body))
             if (block.startswith("#") or body.endswith(":")) and len(body.split()) < 6:
@@ -166,7 +185,10 @@ def is_redundant(text: str, param: SchemaParameter) -> bool:
     """Whether a text only repeats the name and the type of what it is about."""
     named = _collect_words(_CAMEL.sub(" ", param.name)) | {param.type}
     known = named | {one.removesuffix("s") for one in named} | {f"{one}s" for one in named}
-    return all(word in _FILLER_WORD_FORMS or word in known for word in _iterate_words(_CAMEL.sub(" ", text)))
+    return all(
+        word in _FILLER_WORD_FORMS or word in known
+        for word in _iterate_words(_CAMEL.sub(" ", text))
+    )
 
 
 def _select_sentences(
@@ -179,40 +201,48 @@ def _select_sentences(
         return CondensedText(sentences[0])
     costs = [count_tokens(unit) + 1 for unit in sentences]
     if sum(costs) <= max_tokens:
-        needed = [unit for place, unit in enumerate(sentences) if not place or not _is_filler(unit, names)]
-        text, cut = _join_sentences(needed), len(needed) < len(sentences)
+        needed = [
+            unit for place, unit in enumerate(sentences) if not place or not _is_filler(unit, names)
+        ]
+        text = _join_sentences(needed)
+        cut = len(needed) < len(sentences)
         return CondensedText(
             f"{text} …" if cut and not text.endswith("…") else text,
             max(0, total_tokens - count_tokens(text)) if cut else 0,
         )
     first = clip_line(sentences[0], max_tokens)
-    kept, left = {0: first}, max_tokens - count_tokens(first)
+    kept = {0: first}
+    left = max_tokens - count_tokens(first)
     worth = {
-        place: _score_sentence(sentences[place], names) / costs[place] ** 0.5 for place in range(1, len(sentences))
+        place: _score_sentence(sentences[place], names) / costs[place] ** 0.5
+        for place in range(1, len(sentences))
     }
     for place in sorted(worth, key=lambda place: -worth[place]):
-        if worth[place] > 0 and costs[place] <= left + (_MUST_EXTRA_TOKENS if _MUST.search(sentences[place]) else 0):
+        if worth[place] > 0 and costs[place] <= left + (
+            _MUST_EXTRA_TOKENS if _MUST.search(sentences[place]) else 0
+        ):
             kept[place], left = sentences[place], left - costs[place]
     text = _join_sentences(kept[place] for place in sorted(kept))
     cut = len(kept) < len(sentences) or first is not sentences[0]
     return CondensedText(
-        f"{text} …" if cut and not text.endswith("…") else text, max(0, total_tokens - count_tokens(text)) if cut else 0
+        f"{text} …" if cut and not text.endswith("…") else text,
+        max(0, total_tokens - count_tokens(text)) if cut else 0,
     )
 
 
 def _join_sentences(sentences: Iterable[str]) -> str:
     """Sentences in a row; those that were lines of their own get the full stop that they lacked."""
     *before, last = sentences
-    return " ".join([*(unit if unit[-1] in ".!?;:。！？…)" else f"{unit}." for unit in before), last])
+    return " ".join(
+        [*(unit if unit[-1] in ".!?;:。！？…)" else f"{unit}." for unit in before), last]
+    )
 
 
 def _score_sentence(sentence: str, names: Collection[str]) -> float:
     strong, named = _count_signals(sentence, names)
-    return (
-        strong + named - 1
-        if _FILLER_SENTENCE.match(sentence)
-        else 0.5 + len(_USEFUL.findall(sentence)) + 3 * strong + 2 * named
-    )
+    if _FILLER_SENTENCE.match(sentence):
+        return strong + named - 1
+    return 0.5 + len(_USEFUL.findall(sentence)) + 3 * strong + 2 * named
 
 
 def _is_filler(sentence: str, names: Collection[str]) -> bool:
@@ -222,14 +252,19 @@ def _is_filler(sentence: str, names: Collection[str]) -> bool:
 
 def _count_signals(sentence: str, names: Collection[str]) -> tuple[int, int]:
     """How often a unit warns, and how many parameters it names."""
-    named = {name for pair in _QUOTED.findall(sentence) for name in pair if name in names} if names else ()
+    if names:
+        named = {name for pair in _QUOTED.findall(sentence) for name in pair if name in names}
+    else:
+        named = ()
     return len(_STRONG.findall(sentence)), len(named)
 
 
 def _remove_repetition(text: str, param: SchemaParameter) -> str:
-    """Text without "(optional)", "default: 5" and lists of the values, where the type says the same."""
+    """Text without "(optional)", "default: 5" and lists of the values, where the type says the
+    same."""
     text = _OPTIONAL.sub("", text).strip()
-    known, signs = {"optional", "required"}, {"optional", "required"}
+    known = {"optional", "required"}
+    signs = {"optional", "required"}
     if param.default is not ABSENT:
         known |= _DEFAULT_WORDS | _collect_words(to_literal(param.default))
         signs |= {"default", "defaults"}
@@ -251,7 +286,11 @@ def _remove_repetition(text: str, param: SchemaParameter) -> str:
         return bool(said) and (not said.isdisjoint(signs) or (bool(values) and values <= said))
 
     text = _ASIDE.sub(lambda aside: "" if is_repetition(aside[0]) else aside[0], text)
-    return " ".join(_drop_repeated_tail(one, is_repetition) for one in split_sentences(text) if not is_repetition(one))
+    return " ".join(
+        _drop_repeated_tail(one, is_repetition)
+        for one in split_sentences(text)
+        if not is_repetition(one)
+    )
 
 
 def _drop_repeated_tail(sentence: str, is_repetition: Callable[[str], bool]) -> str:

@@ -1,7 +1,8 @@
 """Opaque, signed cursors: where a listing goes on, for one catalog only. Pure.
 
-The key lives as long as the process. A cursor of another catalog, another question or another process is refused with
-advice, never misread. A model carries a cursor in its context, so it is short: 28 characters.
+The key lives as long as the process. A cursor of another catalog, another question or another
+process is refused with advice, never misread. A model carries a cursor in its context, so it is
+short: 28 characters.
 """
 
 import base64
@@ -35,10 +36,13 @@ def decode(cursor: str, listing: str, version: str) -> int:
     if _to_text(raw) != cursor or not hmac.compare_digest(signature, _sign(raw[_SIGNATURE_BYTES:])):
         raise _make_unknown_cursor_error()
     if asked != _digest(listing, 5):
-        raise StaleCursor("this cursor belongs to another question", advice="Repeat the question it came with.")
+        raise StaleCursor(
+            "this cursor belongs to another question", advice="Repeat the question it came with."
+        )
     if made_for != _digest(version, 4):
         raise StaleCursor(
-            "the tools changed since this cursor was made, or their order did", advice="Ask again without a cursor."
+            "the tools changed since this cursor was made, or their order did",
+            advice="Ask again without a cursor.",
         )
     return offset
 

@@ -1,7 +1,7 @@
 """Parameters that a tool's description explains in a list of its own, as docstrings do. Pure.
 
-Many servers put the only words about a parameter there. They belong beside the parameter's type, where a caller looks
-for them, and once.
+Many servers put the only words about a parameter there. They belong beside the parameter's type,
+where a caller looks for them, and once.
 """
 
 import re
@@ -36,8 +36,11 @@ def parse_docstring(text: str, parameter_names: Collection[str]) -> ParsedDocstr
     """Split off what a description lists of parameters; the rest of it comes back as it is."""
     if not parameter_names or "\n" not in text:
         return ParsedDocstring(text, {})
-    kept, notes = list[str](), dict[str, list[str]]()
-    listed, current, depth_of_current = False, "", 0
+    kept = list[str]()
+    notes = dict[str, list[str]]()
+    listed = False
+    current = ""
+    depth_of_current = 0
     for line in text.split("\n"):
         depth = len(line) - len(line.lstrip())
         found = _FIELD.match(line)
@@ -47,14 +50,22 @@ def parse_docstring(text: str, parameter_names: Collection[str]) -> ParsedDocstr
             and (listed or found["mark"])
             and not (current and depth > depth_of_current)
         ):
-            current, depth_of_current = found["name"], depth
+            current = found["name"]
+            depth_of_current = depth
             notes.setdefault(current, []).append(found["text"])
             if kept and _HEADING.match(kept[-1]):
                 kept.pop()
-        elif current and line.strip() and depth > depth_of_current and not _NEXT_HEADING.match(line):
+        elif (
+            current and line.strip() and depth > depth_of_current and not _NEXT_HEADING.match(line)
+        ):
             notes[current].append(line.strip())
         else:
             listed = bool(_HEADING.match(line)) or (listed and not line.strip())
-            current = current if listed and not line.strip() else ""
+            if listed and not line.strip():
+                current = current
+            else:
+                current = ""
             kept.append(line)
-    return ParsedDocstring("\n".join(kept), {name: " ".join(filter(None, parts)) for name, parts in notes.items()})
+    return ParsedDocstring(
+        "\n".join(kept), {name: " ".join(filter(None, parts)) for name, parts in notes.items()}
+    )

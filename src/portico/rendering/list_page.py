@@ -18,12 +18,16 @@ def make_list_page(
     meta: Raw | None = None,
     render: Callable[[Any], Any] | None = None,
 ) -> Raw:
-    """The page that the params of a listing ask for, with what is to be said of the whole; raises StaleCursor.
+    """The page that the params of a listing ask for, with what is to be said of the whole; raises
+    StaleCursor.
 
     `show` makes of an item what is listed: only those of the page are asked for.
     """
     given = params.get("cursor")
-    offset = cursors.decode(str(given), method, version) if given is not None else 0
+    if given is not None:
+        offset = cursors.decode(str(given), method, version)
+    else:
+        offset = 0
     some = items[offset : offset + PAGE_SIZE]
     found: Raw = {key: list(map(render, some)) if render else list(some)}
     if offset + PAGE_SIZE < len(items):

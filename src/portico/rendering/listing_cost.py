@@ -1,8 +1,9 @@
 """What listings cost a client in tokens, and whether the tiers keep their budgets. Pure.
 
-A client gives its model a tool's name, description and input schema, and nothing else of the definition: titles,
-annotations, icons, output schemas and `_meta` stay with the client. So these three, as compact JSON, are what a listed
-tool costs, whoever lists it. The figures are lower than the bytes on the wire, and what is saved is not overstated.
+A client gives its model a tool's name, description and input schema, and nothing else of the
+definition: titles, annotations, icons, output schemas and `_meta` stay with the client. So these
+three, as compact JSON, are what a listed tool costs, whoever lists it. The figures are lower than
+the bytes on the wire, and what is saved is not overstated.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,7 +54,9 @@ class DefinitionCosts:
     def get_known_total(self, tools: Iterable[Tool]) -> int:
         """The same, but 0 until every one of them was counted: quick."""
         costs = [self._tokens_by_hash.get(tool.hash, 0) for tool in tools]
-        return sum(costs) if all(costs) else 0
+        if all(costs):
+            return sum(costs)
+        return 0
 
     def find_uncounted(self, tools: Iterable[Tool]) -> list[Tool]:
         """Those of them that were not counted yet."""
@@ -62,7 +65,9 @@ class DefinitionCosts:
     def keep_only(self, tools: Iterable[Tool]) -> None:
         """Forget all others: a gateway that runs for months meets many versions of its tools."""
         current = {tool.hash for tool in tools}
-        self._tokens_by_hash = {hash_: cost for hash_, cost in self._tokens_by_hash.items() if hash_ in current}
+        self._tokens_by_hash = {
+            hash_: cost for hash_, cost in self._tokens_by_hash.items() if hash_ in current
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,8 @@ class TierSize:
 
 def compute_tier_sizes(responses: Sequence[TierResponse]) -> tuple[TierSize, ...]:
     """Answers in the order of their tiers, added up."""
-    together, sizes = 0, list[TierSize]()
+    together = 0
+    sizes = list[TierSize]()
     for one in sorted(responses, key=lambda one: one.tier):
         together += one.tokens
         sizes.append(TierSize(one, together))
@@ -104,4 +110,6 @@ def compute_tier_sizes(responses: Sequence[TierResponse]) -> tuple[TierSize, ...
 
 def compute_saved_share(direct_tokens: int, paid_tokens: int) -> float:
     """How much of the direct cost is not paid; less than nothing where more is."""
-    return 1 - paid_tokens / direct_tokens if direct_tokens else 0.0
+    if direct_tokens:
+        return 1 - paid_tokens / direct_tokens
+    return 0.0

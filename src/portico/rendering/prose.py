@@ -1,4 +1,5 @@
-"""A server's words, made fit to show: without padding, as one sentence, or as a list of sentences. Pure."""
+"""A server's words, made fit to show: without padding, as one sentence, or as a list of sentences.
+Pure."""
 
 import inspect
 import re
@@ -11,18 +12,24 @@ _SENTENCE_TOKENS = 28
 _BARE_NAME = re.compile(r"[A-Za-z_$@][\w$@-]*", re.ASCII)
 
 # What repeats is bounded: a stranger's text of nothing but brackets must not take seconds.
-_MARKUP = re.compile(r"\*\*|^[ \t]{0,40}<[A-Za-z][\w-]{0,40}>|!?\[([^\]]{0,200})\]\([^)]{0,500}\)", re.MULTILINE)
+_MARKUP = re.compile(
+    r"\*\*|^[ \t]{0,40}<[A-Za-z][\w-]{0,40}>|!?\[([^\]]{0,200})\]\([^)]{0,500}\)", re.MULTILINE
+)
 _CLOSING_TAG = re.compile(r"</[A-Za-z][\w-]{0,40}>")
 _BREAK = re.compile(r"\n[ \t]*\n|\n[ \t]*(?=[-*•#>|`<]|\d+[.)]\s|[A-Z][\w ]{0,30}:)")
 _SENTENCE_END = re.compile(r"[.!?][)\"'”’*_`\]]*(?=\s|$)|[。！？]")
 _NOT_AN_END = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|esp|no|inc|ltd|st|dr|mr|ms|a\.k\.a|[a-z])|^\d+)\.$", re.IGNORECASE
+    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|esp|no|inc|ltd|st|dr|mr|ms|a\.k\.a|[a-z])|^\d+)\.$",
+    re.IGNORECASE,
 )
 
 
 def quote_if_needed(name: str) -> str:
-    """A parameter's name as it may stand in a line; in quotation marks where it is not a plain word."""
-    return name if _BARE_NAME.fullmatch(name) else to_literal(name)
+    """A parameter's name as it may stand in a line; in quotation marks where it is not a plain
+    word."""
+    if _BARE_NAME.fullmatch(name):
+        return name
+    return to_literal(name)
 
 
 def collapse_whitespace(text: str) -> str:
@@ -31,11 +38,14 @@ def collapse_whitespace(text: str) -> str:
 
 
 def normalize_prose(text: str) -> str:
-    """Text with its lines but not their padding: no common indent, blank lines or wrapping inside a sentence."""
+    """Text with its lines but not their padding: no common indent, blank lines or wrapping inside a
+    sentence."""
     text = sanitize_text(text)
     if "\n" not in text:
         return collapse_whitespace(text)
-    parts, fenced, before = list[str](), False, ""
+    parts = list[str]()
+    fenced = False
+    before = ""
     for line in map(str.rstrip, inspect.cleandoc(text).split("\n")):
         fenced ^= line.lstrip().startswith("```")
         if line:
@@ -59,7 +69,8 @@ def split_sentences(line: str) -> Iterator[str]:
     """The sentences of one line. What is too short to say something goes with the next."""
     start = 0
     for end in _SENTENCE_END.finditer(line):
-        head, tail = line[start : end.end()].lstrip(), line[end.end() :].lstrip()
+        head = line[start : end.end()].lstrip()
+        tail = line[end.end() :].lstrip()
         too_short = len(head) < 24 and len(head.split()) < 3 and head.isascii()
         upto = line[max(start, end.start() - 12) : end.start() + 1].lstrip()
         if not (too_short or tail[:1].islower() or _NOT_AN_END.search(upto)):
@@ -72,7 +83,10 @@ def split_sentences(line: str) -> Iterator[str]:
 def extract_first_sentence(text: str, max_tokens: int = _SENTENCE_TOKENS) -> str:
     """The first sentence in one line of at most about `limit` tokens, cut at a word."""
     text = strip_markup(sanitize_text(text[:2000])).strip(" \n\t#*-_=")
-    return clip_line(next(split_sentences(collapse_whitespace(_BREAK.split(text, maxsplit=1)[0])), ""), max_tokens)
+    return clip_line(
+        next(split_sentences(collapse_whitespace(_BREAK.split(text, maxsplit=1)[0])), ""),
+        max_tokens,
+    )
 
 
 def clip_line(text: str, max_tokens: int) -> str:
@@ -80,7 +94,13 @@ def clip_line(text: str, max_tokens: int) -> str:
     if count_tokens(text) <= max_tokens:
         return text
     while (cost := count_tokens(text)) > max_tokens - 1:
-        shorter = text[: int(len(text) * (max_tokens - 1) / cost)] if len(text) > cost else text[:-1]
+        if len(text) > cost:
+            shorter = text[: int(len(text) * (max_tokens - 1) / cost)]
+        else:
+            shorter = text[:-1]
         space = shorter.rfind(" ")
-        text = shorter[:space] if space > len(shorter) // 2 else shorter
+        if space > len(shorter) // 2:
+            text = shorter[:space]
+        else:
+            text = shorter
     return text.rstrip(" ,;:(-–—.\"'`") + "…"

@@ -12,7 +12,8 @@ from portico.rendering.examples import make_example
 
 def make_script_example(tool: Tool, snapshot: Snapshot) -> Mapping[str, str]:
     """The same call in Python, JavaScript and Lua, under the names that scripts know the tool by."""
-    name, sample = to_function_name(tool, snapshot), make_example(tool)
+    name = to_function_name(tool, snapshot)
+    sample = make_example(tool)
     return {
         "python": f"await {name}({_to_python(sample)})",
         "javascript": f"await {name}({_to_json(sample)})",
@@ -28,7 +29,9 @@ def to_function_name(tool: Tool, snapshot: Snapshot) -> str:
 def _find_identifier(name: str, identifiers: Mapping[str, str]) -> str:
     """The identifier of a name, told apart from the others'."""
     word = to_identifier(name)
-    return word if identifiers.get(word) == name else next(word for word, meant in identifiers.items() if meant == name)
+    if identifiers.get(word) == name:
+        return word
+    return next(word for word, meant in identifiers.items() if meant == name)
 
 
 def _to_python(arguments: Mapping[str, Any]) -> str:
@@ -40,11 +43,16 @@ def _to_python(arguments: Mapping[str, Any]) -> str:
 def _to_lua(value: Any) -> str:
     if isinstance(value, Mapping):
         given = {str(name): _to_lua(item) for name, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        keyed = ((name if to_identifier(name) == name else f"[{_to_json(name)}]", item) for name, item in given.items())
+        keyed = (
+            (name if to_identifier(name) == name else f"[{_to_json(name)}]", item)
+            for name, item in given.items()
+        )
         return "{" + ", ".join(f"{name} = {item}" for name, item in keyed) + "}"
     if isinstance(value, list):
         return "{" + ", ".join(map(_to_lua, value)) + "}"  # pyright: ignore[reportUnknownArgumentType]
-    return "nil" if value is None else _to_json(value)
+    if value is None:
+        return "nil"
+    return _to_json(value)
 
 
 def _to_json(value: Any) -> str:

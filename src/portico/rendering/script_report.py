@@ -1,4 +1,5 @@
-"""What a script's caller is told: its answer first, then what it printed and which tools it called. Pure."""
+"""What a script's caller is told: its answer first, then what it printed and which tools it called.
+Pure."""
 
 from collections import Counter
 
@@ -12,13 +13,17 @@ from portico.upstream.backend import Raw
 
 MAX_PRINTED_TOKENS = 2_000
 """Of an answer; who prints more has the rest by returning it."""
-_MAX_TOOLS, _MAX_REPAIRS = 12, 3
+_MAX_TOOLS = 12
+_MAX_REPAIRS = 3
 
 
 def make_script_result(script_result: ScriptResult, code: str) -> Raw:
     """A script's end as a tool result. An object is also its structured content."""
     outcome = script_result.outcome
-    head = _render_fault(outcome.fault, code) if outcome.fault else _render_value(outcome.value)
+    if outcome.fault:
+        head = _render_fault(outcome.fault, code)
+    else:
+        head = _render_value(outcome.value)
     told = (
         *_render_repairs(script_result.repairs),
         _render_printed(outcome.printed, outcome.dropped_chars),
@@ -35,13 +40,17 @@ def make_script_result(script_result: ScriptResult, code: str) -> Raw:
 
 def _render_repairs(notes: tuple[str, ...]) -> list[str]:
     told = [truncate(sanitize_text(note).replace("\n", " "), 40) for note in notes[:_MAX_REPAIRS]]
-    return [f"repaired: {'; '.join(told)}" + (" …" if len(notes) > _MAX_REPAIRS else "")] if told else []
+    if told:
+        return [f"repaired: {'; '.join(told)}" + (" …" if len(notes) > _MAX_REPAIRS else "")]
+    return []
 
 
 def _render_value(value: object) -> str:
     if value is None:
         return "The script returned nothing: end it with a value, or call result(value)."
-    return value if isinstance(value, str) else json_codec.dumps(value).decode()
+    if isinstance(value, str):
+        return value
+    return json_codec.dumps(value).decode()
 
 
 def _render_fault(fault: Fault, code: str) -> str:
@@ -57,8 +66,13 @@ def _render_printed(text: str, dropped: int) -> str:
     if not text:
         return ""
     kept = truncate(text, MAX_PRINTED_TOKENS)
-    left = dropped + len(text) - len(kept) if kept != text else dropped
-    return f"printed:\n{kept.rstrip()}" + (f"\n[{left:,} more characters were printed]" if left > 0 else "")
+    if kept != text:
+        left = dropped + len(text) - len(kept)
+    else:
+        left = dropped
+    return f"printed:\n{kept.rstrip()}" + (
+        f"\n[{left:,} more characters were printed]" if left > 0 else ""
+    )
 
 
 def _render_calls(calls: tuple[ToolCallRecord, ...], seconds: float) -> str:
@@ -72,9 +86,15 @@ def _render_calls(calls: tuple[ToolCallRecord, ...], seconds: float) -> str:
 
     def render_tool(tool: str, call_count: int) -> str:
         badly = ", ".join(f"{number[tool]} {how}" for how, number in ended.items() if number[tool])
-        return sanitize_text(tool) + (f" ×{call_count}" if call_count > 1 else "") + (f" ({badly})" if badly else "")
+        return (
+            sanitize_text(tool)
+            + (f" ×{call_count}" if call_count > 1 else "")
+            + (f" ({badly})" if badly else "")
+        )
 
     named = [render_tool(tool, many) for tool, many in times.most_common(_MAX_TOOLS)]
     named += [f"{len(times) - _MAX_TOOLS} more"] if len(times) > _MAX_TOOLS else []
     cached = sum(call.cached for call in calls)
-    return f"called: {', '.join(named)} in {seconds:.2f} s" + (f", {cached} [cached]" if cached else "")
+    return f"called: {', '.join(named)} in {seconds:.2f} s" + (
+        f", {cached} [cached]" if cached else ""
+    )

@@ -1,8 +1,8 @@
 """A definition as strict clients take it: of a tool, a resource, a template or a prompt. Pure.
 
-One field of the wrong kind makes such a client lose the whole list. So a field that the protocol names and whose value
-it does not allow is left out, and a schema is given the form it asks for where that says the same. All else is as it
-came.
+One field of the wrong kind makes such a client lose the whole list. So a field that the protocol
+names and whose value it does not allow is left out, and a schema is given the form it asks for
+where that says the same. All else is as it came.
 """
 
 from collections.abc import Mapping
@@ -66,10 +66,16 @@ def to_strict_offer(definition: Mapping[str, Any]) -> Raw:
         listed["name"] = listed.get("uri") or listed.get("uriTemplate") or ""
     if "annotations" in listed:
         listed["annotations"] = {
-            key: value for key, value in listed["annotations"].items() if _is_valid_annotation(key, value)
+            key: value
+            for key, value in listed["annotations"].items()
+            if _is_valid_annotation(key, value)
         }
     if "arguments" in listed:
-        named = (one for one in listed["arguments"] if isinstance(one, dict) and isinstance(one.get("name"), str))
+        named = (
+            one
+            for one in listed["arguments"]
+            if isinstance(one, dict) and isinstance(one.get("name"), str)
+        )
         listed["arguments"] = [_keep_typed(cast(Raw, one), _ARGUMENT_FIELDS) for one in named]
     if "icons" in listed:
         listed["icons"] = [icon for icon in listed["icons"] if _is_valid_icon(icon)]
@@ -107,15 +113,22 @@ def _is_valid_icon(icon: Any) -> bool:
 def _to_object_schema(schema: Any) -> Raw:
     if not isinstance(schema, dict):
         return {"type": "object"}
-    allowed = {key: value for key, value in cast(Raw, schema).items() if _is_valid_keyword(key, value)}
+    allowed = {
+        key: value for key, value in cast(Raw, schema).items() if _is_valid_keyword(key, value)
+    }
     allowed["type"] = "object"
-    if "properties" in allowed and not all(isinstance(value, dict) for value in allowed["properties"].values()):
-        allowed["properties"] = {key: _to_property_schema(value) for key, value in allowed["properties"].items()}
+    if "properties" in allowed and not all(
+        isinstance(value, dict) for value in allowed["properties"].values()
+    ):
+        allowed["properties"] = {
+            key: _to_property_schema(value) for key, value in allowed["properties"].items()
+        }
     return allowed
 
 
 def _is_valid_schema(schema: Raw) -> bool:
-    """Whether a client can tell what is promised. Of a promise that is in part unreadable, nothing can be kept."""
+    """Whether a client can tell what is promised. Of a promise that is in part unreadable, nothing
+    can be kept."""
     properties: Raw = schema.get("properties", {})
     return all(_is_valid_keyword(key, value) for key, value in schema.items()) and all(
         isinstance(value, dict | bool) for value in properties.values()
@@ -124,7 +137,9 @@ def _is_valid_schema(schema: Raw) -> bool:
 
 def _is_valid_keyword(keyword: str, value: Any) -> bool:
     if keyword == "required":
-        return isinstance(value, list) and all(isinstance(name, str) for name in cast("list[Any]", value))
+        return isinstance(value, list) and all(
+            isinstance(name, str) for name in cast("list[Any]", value)
+        )
     return isinstance(value, {"properties": dict, "$schema": str}.get(keyword, object))
 
 
@@ -132,4 +147,6 @@ def _to_property_schema(schema: Any) -> Any:
     """A property's schema as an object: `true` allows everything, `false` nothing."""
     if isinstance(schema, dict):
         return cast(Raw, schema)
-    return {"not": {}} if schema is False else {}
+    if schema is False:
+        return {"not": {}}
+    return {}

@@ -1,9 +1,11 @@
-"""Counting tokens: a calibrated estimate for the hot path, the exact o200k_base count where its table is at hand.
+"""Counting tokens: a calibrated estimate for the hot path, the exact o200k_base count where its
+table is at hand.
 
-The estimate cuts text into the pieces that a byte-pair tokenizer starts from (a word with the character before it, up
-to three digits, a run of punctuation, white space) and adds up what such a piece costs on average. The averages were
-measured with o200k_base on the listings, descriptions and renderings of 4,136 tools of real servers; they lean a little
-high, because a budget that is overrun costs more than one that is not quite used.
+The estimate cuts text into the pieces that a byte-pair tokenizer starts from (a word with the
+character before it, up to three digits, a run of punctuation, white space) and adds up what such a
+piece costs on average. The averages were measured with o200k_base on the listings, descriptions and
+renderings of 4,136 tools of real servers; they lean a little high, because a budget that is overrun
+costs more than one that is not quite used.
 """
 
 import hashlib
@@ -17,14 +19,14 @@ from pathlib import Path
 
 _TABLE_FILE = "fb374d419588a4632f3f557e76b4b70aebbca790"
 _TABLE_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
-"""The name under which tiktoken looks for o200k_base in its cache, and the digest it wants: with any other it would go
-to the network for the table, which must never happen here."""
+"""The name under which tiktoken looks for o200k_base in its cache, and the digest it wants: with
+any other it would go to the network for the table, which must never happen here."""
 
 _BIAS = 1.012
 """Above 1, so that the estimate errs on the high side more often than not."""
 
-# Plain character ranges, because classes such as \w cost three times as much here. Every run is bounded: one piece of a
-# megabyte would make the cache of costs hold that megabyte.
+# Plain character ranges, because classes such as \w cost three times as much here. Every run is
+# bounded: one piece of a megabyte would make the cache of costs hold that megabyte.
 _PIECE = re.compile(
     r"[A-Za-z0-9+/]{80,400}"
     r"| ?[a-z]{1,40}"
@@ -39,20 +41,102 @@ _PIECE = re.compile(
     r"|[\x00-\x7f]"
 )
 
-# What a word costs by its number of letters: after a space, at the start of a piece, after a mark such as `_` or `.`
-_AFTER_SPACE = (1.0, 1.0, 1.0, 1.01, 1.01, 1.01, 1.04, 1.03, 1.04, 1.07, 1.11, 1.13, 1.13, 1.1, 1.2, 1.3, 2.0)
-_AT_START = (1.0, 1.0, 1.0, 1.05, 1.03, 1.07, 1.17, 1.18, 1.18, 1.41, 1.31, 1.53, 2.0, 2.0, 2.0, 2.3, 2.8)
-_AFTER_MARK = (1.0, 1.0, 1.06, 1.23, 1.12, 1.25, 1.29, 1.42, 1.57, 1.77, 1.84, 1.96, 2.3, 2.3, 2.6, 2.9, 3.2)
-_CAPITALS = (1.0, 1.0, 1.04, 1.15, 1.22, 1.53, 1.62, 1.87, 2.03, 2.16, 2.5, 3.0, 3.1, 3.6, 3.7, 3.9, 4.2)
+# What a word costs by its number of letters: after a space, at the start of a piece, after a mark
+# such as `_` or `.`
+_AFTER_SPACE = (
+    1.0,
+    1.0,
+    1.0,
+    1.01,
+    1.01,
+    1.01,
+    1.04,
+    1.03,
+    1.04,
+    1.07,
+    1.11,
+    1.13,
+    1.13,
+    1.1,
+    1.2,
+    1.3,
+    2.0,
+)
+_AT_START = (
+    1.0,
+    1.0,
+    1.0,
+    1.05,
+    1.03,
+    1.07,
+    1.17,
+    1.18,
+    1.18,
+    1.41,
+    1.31,
+    1.53,
+    2.0,
+    2.0,
+    2.0,
+    2.3,
+    2.8,
+)
+_AFTER_MARK = (
+    1.0,
+    1.0,
+    1.06,
+    1.23,
+    1.12,
+    1.25,
+    1.29,
+    1.42,
+    1.57,
+    1.77,
+    1.84,
+    1.96,
+    2.3,
+    2.3,
+    2.6,
+    2.9,
+    3.2,
+)
+_CAPITALS = (
+    1.0,
+    1.0,
+    1.04,
+    1.15,
+    1.22,
+    1.53,
+    1.62,
+    1.87,
+    2.03,
+    2.16,
+    2.5,
+    3.0,
+    3.1,
+    3.6,
+    3.7,
+    3.9,
+    4.2,
+)
 _MARKS = (1.0, 1.0, 1.0, 1.25, 1.6, 1.95, 2.7, 3.3, 3.7)
 # Pieces that make up half of every schema and are one token each whatever their length
 _COMMON = frozenset(
     ("type", "string", "title", "object", "description", "default", "properties", "required", "integer", "number",
      "boolean", "enum", "items", "array", '":"', '":{"', '","', '":["', '"},{"', '.","', '"}}', "://")
 )  # fmt: skip
-# What a character beyond ASCII costs, by the block it is in: Latin, Greek and Cyrillic, other alphabets, punctuation,
-# symbols, Chinese and Japanese, Korean, full-width forms, emoji
-_NON_ASCII_STARTS = ("\u0370", "\u0530", "\u2000", "\u2070", "\u2e80", "\uac00", "\ud7b0", "\U00010000")
+# What a character beyond ASCII costs, by the block it is in: Latin, Greek and Cyrillic, other
+# alphabets, punctuation, symbols, Chinese and Japanese, Korean, full-width forms, emoji
+_NON_ASCII_STARTS = (
+    "\u0370",
+    "\u0530",
+    "\u2000",
+    "\u2070",
+    "\u2e80",
+    "\uac00",
+    "\ud7b0",
+    "\U00010000",
+)
 _NON_ASCII_COSTS = (0.05, 0.21, 0.31, 0.7, 1.0, 0.71, 0.58, 0.71, 1.7)
 
 
@@ -67,7 +151,8 @@ class TokenCounter:
 MAX_COUNTED_CHARS = 32 * 1024
 """Characters that are looked at."""
 _MAX_CHARS_PER_TOKEN = 6
-"""Characters a token that text beyond has at most, so that it fits no budget by looking sparse at its beginning."""
+"""Characters a token that text beyond has at most, so that it fits no budget by looking sparse at
+its beginning."""
 
 
 def count_tokens(text: str) -> int:
@@ -79,7 +164,9 @@ def count_tokens(text: str) -> int:
         return 0
     tokens = sum(map(_estimate_piece, _PIECE.findall(text, 0, MAX_COUNTED_CHARS))) * _BIAS
     if len(text) > MAX_COUNTED_CHARS:
-        tokens += (len(text) - MAX_COUNTED_CHARS) * max(tokens / MAX_COUNTED_CHARS, 1 / _MAX_CHARS_PER_TOKEN)
+        tokens += (len(text) - MAX_COUNTED_CHARS) * max(
+            tokens / MAX_COUNTED_CHARS, 1 / _MAX_CHARS_PER_TOKEN
+        )
     return max(1, round(tokens))
 
 
@@ -87,9 +174,12 @@ ESTIMATE_COUNTER = TokenCounter("estimate", count_tokens)
 
 
 def load_exact_counter() -> TokenCounter | None:
-    """o200k_base, if tiktoken is installed and TIKTOKEN_CACHE_DIR holds its table; never downloads it."""
+    """o200k_base, if tiktoken is installed and TIKTOKEN_CACHE_DIR holds its table; never downloads
+    it."""
     folder = os.environ.get("TIKTOKEN_CACHE_DIR")
-    return _load_exact_from(folder) if folder else None
+    if folder:
+        return _load_exact_from(folder)
+    return None
 
 
 def get_best_counter() -> TokenCounter:
@@ -116,17 +206,23 @@ def _estimate_piece(piece: str) -> float:
     """What one piece costs on average."""
     if piece in _COMMON:
         return 1.0
-    first, last = piece[0], piece[-1]
+    first = piece[0]
+    last = piece[-1]
     if len(piece) >= 80 and piece.isascii() and not piece.isspace():
         return len(piece) * 0.69
     if "a" <= last <= "z" or "A" <= last <= "Z":
         bare = "a" <= first <= "z" or "A" <= first <= "Z"
         if not bare and first > "\x7f":
             return _estimate_non_ascii(first) + _estimate_piece(piece[1:])
-        word = piece if bare else piece[1:]
+        if bare:
+            word = piece
+        else:
+            word = piece[1:]
         if len(word) > 1 and not word[1:].islower():
             return _look_up_cost(_CAPITALS, len(word))
-        return _look_up_cost(_AT_START if bare else _AFTER_SPACE if first == " " else _AFTER_MARK, len(word))
+        return _look_up_cost(
+            _AT_START if bare else _AFTER_SPACE if first == " " else _AFTER_MARK, len(word)
+        )
     if last > "\x7f":
         return _estimate_non_ascii(piece)
     if "0" <= first <= "9" or piece.isspace():
@@ -137,11 +233,14 @@ def _estimate_piece(piece: str) -> float:
 
 
 def _look_up_cost(table: tuple[float, ...], length: int) -> float:
-    return table[length] if length < len(table) else table[-1] + (length - len(table) + 1) / 3
+    if length < len(table):
+        return table[length]
+    return table[-1] + (length - len(table) + 1) / 3
 
 
 def _estimate_non_ascii(run: str) -> float:
-    """Text beyond ASCII: letters with accents, alphabets, symbols, and scripts written without spaces."""
+    """Text beyond ASCII: letters with accents, alphabets, symbols, and scripts written without
+    spaces."""
     cost = 0.3
     for char in run.lstrip():
         cost += _NON_ASCII_COSTS[bisect_right(_NON_ASCII_STARTS, char)]

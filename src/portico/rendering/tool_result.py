@@ -4,16 +4,23 @@ from typing import Any
 
 from portico.catalog.tool import encode_json
 from portico.catalog.visible_text import sanitize_text, to_literal
-from portico.errors import BackendUnavailable, InvalidArguments, PorticoError, RemoteError, UnknownName
+from portico.errors import (
+    BackendUnavailable,
+    InvalidArguments,
+    PorticoError,
+    RemoteError,
+    UnknownName,
+)
 from portico.json_text.part_stream import encode_compact, estimate_size, to_parts
 from portico.upstream.backend import Raw
 
 LONG_TEXT_CHARS = 2_000
 ERROR_META_KEY = "portico/error"
-"""In `_meta` of a refusal: `{"kind", "message", "advice"?, "retryable", "retry_after_s"?, "problems"?, "nearest"?,
-"code"?, "data"?}`."""
+"""In `_meta` of a refusal: `{"kind", "message", "advice"?, "retryable", "retry_after_s"?,
+"problems"?, "nearest"?, "code"?, "data"?}`."""
 CLIENT_ERROR_CODES = frozenset({-32020, -32021, -32022, -32042})
-"""Errors that the client itself has to act on: headers, capabilities, versions, an address to be visited."""
+"""Errors that the client itself has to act on: headers, capabilities, versions, an address to be
+visited."""
 _MAX_MESSAGE_CHARS = 16_000
 """Of what a server says went wrong."""
 _MAX_DATA_CHARS = 600
@@ -39,17 +46,24 @@ def make_text_block(body: str) -> Raw:
 
 
 def mask_secrets(text: str) -> str:
-    """What a server said of itself when it failed: it may quote its environment, or the address it was given."""
-    from portico.config_file.mask import mask_text  # its patterns cost start-up, and broken servers are rare
+    """What a server said of itself when it failed: it may quote its environment, or the address it
+    was given."""
+    from portico.config_file.mask import (
+        mask_text,  # its patterns cost start-up, and broken servers are rare
+    )
 
     return mask_text(text)
 
 
 def make_error_result(error: PorticoError, *, hint: str = "") -> Raw:
     """An error as a tool result: what happened, what to do, and nothing else."""
-    # What went wrong is often said in a server's own words: those may hold anything, but make no lines like ours.
+    # What went wrong is often said in a server's own words: those may hold anything, but make no
+    # lines like ours.
     message = error.message[:_MAX_MESSAGE_CHARS] + "…" * (len(error.message) > _MAX_MESSAGE_CHARS)
-    message = mask_secrets(message) if isinstance(error, BackendUnavailable) else message
+    if isinstance(error, BackendUnavailable):
+        message = mask_secrets(message)
+    else:
+        message = message
     lines = [_indent(f"{error.kind}: {message}")]
     if isinstance(error, RemoteError):
         lines = [_indent(f"{error.kind}: {message} (the server's error {error.code})")]
@@ -57,7 +71,11 @@ def make_error_result(error: PorticoError, *, hint: str = "") -> Raw:
             lines.append(_indent(f"data: {_clip_data(error.data)}"))
     if error.advice:
         lines.append(_indent(error.advice))
-    if isinstance(error, UnknownName) and error.nearest and not any(name in error.advice for name in error.nearest):
+    if (
+        isinstance(error, UnknownName)
+        and error.nearest
+        and not any(name in error.advice for name in error.nearest)
+    ):
         lines.append(_indent("Nearest: " + ", ".join(error.nearest)))
     if hint:
         lines.append(hint)
@@ -70,7 +88,11 @@ def make_error_result(error: PorticoError, *, hint: str = "") -> Raw:
 
 def to_error_data(error: PorticoError, message: str = "") -> Raw:
     """An error for programs to read."""
-    told: Raw = {"kind": error.kind, "message": message or error.message, "retryable": error.retryable}
+    told: Raw = {
+        "kind": error.kind,
+        "message": message or error.message,
+        "retryable": error.retryable,
+    }
     if error.retry_after_s is not None:
         told["retry_after_s"] = error.retry_after_s
     if error.advice:
@@ -87,7 +109,8 @@ def to_error_data(error: PorticoError, message: str = "") -> Raw:
 
 
 def _is_encodable(data: Any) -> bool:
-    """Whether a server's data can go beside an answer without spoiling it: not too large, not too deep."""
+    """Whether a server's data can go beside an answer without spoiling it: not too large, not too
+    deep."""
     try:
         return estimate_size(data, _MAX_DATA_WEIGHT) < _MAX_DATA_WEIGHT and bool(encode_json(data))
     except ValueError:
@@ -100,7 +123,9 @@ def _clip_data(data: Any) -> str:
         if len(said) > _MAX_DATA_CHARS:
             break
         said += piece
-    return said if len(said) <= _MAX_DATA_CHARS else f"{said[:_MAX_DATA_CHARS]}…"
+    if len(said) <= _MAX_DATA_CHARS:
+        return said
+    return f"{said[:_MAX_DATA_CHARS]}…"
 
 
 def _indent(text: str) -> str:

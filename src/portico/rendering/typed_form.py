@@ -1,6 +1,8 @@
-"""The typed form of a tool's parameters and of what it gives back: a line for each, nested ones indented. Pure.
+"""The typed form of a tool's parameters and of what it gives back: a line for each, nested ones
+indented. Pure.
 
-Names, types, enums, defaults and limits are always whole, because a caller sends them as they stand. Words are few.
+Names, types, enums, defaults and limits are always whole, because a caller sends them as they
+stand. Words are few.
 """
 
 import re
@@ -15,7 +17,13 @@ _MAX_INLINE_CHARS = 90
 _MAX_RETURNS_CHARS = 200
 _MIN_REPEAT_CHARS = 200
 """Fields that were shown before are pointed to when their JSON is longer than this."""
-_FIELD_KEYS = ("properties", "required", "patternProperties", "additionalProperties", "propertyNames")
+_FIELD_KEYS = (
+    "properties",
+    "required",
+    "patternProperties",
+    "additionalProperties",
+    "propertyNames",
+)
 _MAX_EXAMPLE_CHARS = 40
 _UNINFORMATIVE_TYPE = re.compile(
     r"(?:\{result\??: )?(?:object|any|string|any\[\]|object\[\])(?:\|null)?\}?|\{\[key\]: any\}"
@@ -24,21 +32,26 @@ _UNINFORMATIVE_TYPE = re.compile(
 
 def render_label(param: SchemaParameter) -> str:
     """A parameter's name, with a question mark where it may be left out."""
-    return param.name if param.is_pattern else quote_if_needed(param.name) + ("" if param.required else "?")
+    if param.is_pattern:
+        return param.name
+    return quote_if_needed(param.name) + ("" if param.required else "?")
 
 
 class TypedFormWriter:
-    """One tool's parameters being written: which fields were shown already, and how much was left out."""
+    """One tool's parameters being written: which fields were shown already, and how much was left
+    out."""
 
     def __init__(self, tree: SchemaOutline, notes: Mapping[str, str]) -> None:
         """`notes` are words about top-level parameters from elsewhere, for those that have none of their own."""
         self.omitted_tokens = 0
-        self._tree, self._notes = tree, notes
+        self._tree = tree
+        self._notes = notes
         self._path_by_fields: dict[str, str] = {}
 
     def render_lines(self) -> list[str]:
         """A line for each parameter, the required ones first, and the types that they name."""
-        root, lines = self._tree.root, list[str]()
+        root = self._tree.root
+        lines = list[str]()
         if root.type not in ("object", "any", "union"):
             lines += self._render_param("arguments", root, 1, "")
         for param in self._tree.parameters:
@@ -51,25 +64,40 @@ class TypedFormWriter:
             lines += self._render_param(f"type {name}", param, 0, name)
         return lines
 
-    def _render_param(self, name: str, param: SchemaParameter, depth: int, parent_path: str) -> list[str]:
+    def _render_param(
+        self, name: str, param: SchemaParameter, depth: int, parent_path: str
+    ) -> list[str]:
         """One parameter: its own line, then lines for each thing inside it that does not fit there."""
-        blocks, notes = list[SchemaParameter](), list[str]()
+        blocks = list[SchemaParameter]()
+        notes = list[str]()
         text = self._render_type(param, blocks, notes, role="")
         for number in range(1, len(blocks) + 1):
             text = text.replace("\0", f"object{number}" if len(blocks) > 1 else "object", 1)
         if len(blocks) == 1 and blocks[0] is not param and (about := self._render_note(blocks[0])):
             notes.append(about)
-        elsewhere = self._notes.get(param.name, "") if depth == 1 else ""
+        if depth == 1:
+            elsewhere = self._notes.get(param.name, "")
+        else:
+            elsewhere = ""
         words = self._render_note(param, elsewhere)
         parts = [words, *(f"({note})" for note in notes), _render_examples(param, words)]
         description = " ".join(filter(None, parts))
         indent = " " * depth
-        lines = [f"{indent}{name}: {text}{_render_default(param)}" + (f" — {description}" if description else "")]
-        path = f"{parent_path}.{param.name}" if parent_path and param.name else parent_path or param.name
+        lines = [
+            f"{indent}{name}: {text}{_render_default(param)}"
+            + (f" — {description}" if description else "")
+        ]
+        if parent_path and param.name:
+            path = f"{parent_path}.{param.name}"
+        else:
+            path = parent_path or param.name
         for number, block in enumerate(blocks, 1):
             inner = depth + 1
             if len(blocks) > 1:
-                about = self._render_note(block) if block is not param else ""
+                if block is not param:
+                    about = self._render_note(block)
+                else:
+                    about = ""
                 lines.append(f"{indent} object{number}:{about and ' '}{about}")
                 inner += 1
             lines += self._render_fields(block, inner, path)
@@ -80,10 +108,14 @@ class TypedFormWriter:
         key = to_literal([block.source.get(part) for part in _FIELD_KEYS])
         if len(key) > _MIN_REPEAT_CHARS:
             if key in self._path_by_fields:
-                return [f"{' ' * depth}(fields of {collapse_whitespace(sanitize_text(self._path_by_fields[key]))})"]
+                return [
+                    f"{' ' * depth}(fields of {collapse_whitespace(sanitize_text(self._path_by_fields[key]))})"
+                ]
             self._path_by_fields[key] = path
         return [
-            line for child in block.children for line in self._render_param(render_label(child), child, depth, path)
+            line
+            for child in block.children
+            for line in self._render_param(render_label(child), child, depth, path)
         ]
 
     def _render_type(
@@ -99,36 +131,65 @@ class TypedFormWriter:
         elif param.enum:
             text = "|".join(map(to_literal, param.enum))
         elif param.type == "union":
-            kinds = [self._render_type(variant, blocks, notes, role="or") for variant in param.variants]
-            text = "|".join({(kind, "\0" in kind and index): kind for index, kind in enumerate(kinds)}.values())
+            kinds = [
+                self._render_type(variant, blocks, notes, role="or") for variant in param.variants
+            ]
+            text = "|".join(
+                {(kind, "\0" in kind and index): kind for index, kind in enumerate(kinds)}.values()
+            )
         elif param.type == "array":
-            inner = self._render_type(param.items, blocks, notes, role="each") if param.items else "any"
-            text = f"({inner})[]" if "|" in inner else f"{inner}[]"
+            if param.items:
+                inner = self._render_type(param.items, blocks, notes, role="each")
+            else:
+                inner = "any"
+            if "|" in inner:
+                text = f"({inner})[]"
+            else:
+                text = f"{inner}[]"
             if param.prefix:
-                first = ", ".join(self._render_type(one, blocks, notes, role="item") for one in param.prefix)
-                text = f"[{first}, ...{text}]" if param.items else f"[{first}]"
+                first = ", ".join(
+                    self._render_type(one, blocks, notes, role="item") for one in param.prefix
+                )
+                if param.items:
+                    text = f"[{first}, ...{text}]"
+                else:
+                    text = f"[{first}]"
         elif param.type == "object" and param.children:
             text = self._render_object(param, blocks, notes)
         else:
             # Some servers list the values of a string as if it were an array.
-            inner = f"(items {self._render_type(param.items, blocks, notes, role='each')})" if param.items else ""
+            if param.items:
+                inner = f"(items {self._render_type(param.items, blocks, notes, role='each')})"
+            else:
+                inner = ""
             text = f"{param.type}{inner}"
         if param.type == "union" and param.children:
             text = f"{self._render_object(param, blocks, notes)} & ({text})"
         if param.constraints:
             limits = ", ".join(param.constraints)
-            text = f"({text})({limits})" if "|" in text else f"{text}({limits})"
+            if "|" in text:
+                text = f"({text})({limits})"
+            else:
+                text = f"{text}({limits})"
         if param.nullable and (role or param.default is not None):
             text += "|null"
         if role:
             text += _render_default(param)
-            about = "" if blocks and blocks[-1] is param else self._render_note(param)
+            if blocks and blocks[-1] is param:
+                about = ""
+            else:
+                about = self._render_note(param)
             if about:
-                what = text if role == "or" and len(text) < 40 and "\0" not in text else role
+                if role == "or" and len(text) < 40 and "\0" not in text:
+                    what = text
+                else:
+                    what = role
                 notes.append(f"{what}: {about}")
         return text
 
-    def _render_object(self, param: SchemaParameter, blocks: list[SchemaParameter], notes: list[str]) -> str:
+    def _render_object(
+        self, param: SchemaParameter, blocks: list[SchemaParameter], notes: list[str]
+    ) -> str:
         children = param.children
         if len(children) == 1 and children[0].is_pattern and not children[0].description:
             return f"{{{children[0].name}: {self._render_type(children[0], blocks, notes, role='value')}}}"
@@ -154,8 +215,15 @@ class TypedFormWriter:
 def _is_small(param: SchemaParameter, levels: int) -> bool:
     if levels == 0 or len(param.children) > 6:
         return False
-    inner = (*param.children, *param.variants, *param.prefix, *((param.items,) if param.items else ()))
-    return all(not (_is_described(one) or one.examples) and _is_small(one, levels - 1) for one in inner)
+    inner = (
+        *param.children,
+        *param.variants,
+        *param.prefix,
+        *((param.items,) if param.items else ()),
+    )
+    return all(
+        not (_is_described(one) or one.examples) and _is_small(one, levels - 1) for one in inner
+    )
 
 
 def _is_described(param: SchemaParameter) -> bool:
@@ -167,7 +235,9 @@ def _render_default(param: SchemaParameter) -> str:
     if param.default is ABSENT:
         return ""
     takes_null = param.nullable or param.type in ("null", "any") or None in param.enum
-    return " (default null)" if param.default is None and not takes_null else f" = {to_literal(param.default)}"
+    if param.default is None and not takes_null:
+        return " (default null)"
+    return f" = {to_literal(param.default)}"
 
 
 def _render_examples(param: SchemaParameter, note: str) -> str:
@@ -177,14 +247,20 @@ def _render_examples(param: SchemaParameter, note: str) -> str:
     kept = list[str]()
     for value in param.examples[:2]:
         text = to_literal(value)
-        if text == to_literal(param.default) or sum(map(len, kept)) + len(text) > _MAX_EXAMPLE_CHARS:
+        if (
+            text == to_literal(param.default)
+            or sum(map(len, kept)) + len(text) > _MAX_EXAMPLE_CHARS
+        ):
             break
         kept.append(text)
-    return f"e.g. {', '.join(kept)}" if kept else ""
+    if kept:
+        return f"e.g. {', '.join(kept)}"
+    return ""
 
 
 def render_returns(tree: SchemaOutline) -> str:
-    """An output schema in one line, as deep as fits; empty where it says nothing. Its details are in the full form."""
+    """An output schema in one line, as deep as fits; empty where it says nothing. Its details are
+    in the full form."""
     text = _render_bare_type(tree.root, tree, 1)
     if len(text) > _MAX_RETURNS_CHARS:
         return text[:_MAX_RETURNS_CHARS].rsplit(",", 1)[0] + ", …}"
@@ -193,24 +269,36 @@ def render_returns(tree: SchemaOutline) -> str:
         if len(deeper) > _MAX_RETURNS_CHARS:
             break
         text = deeper
-    return "" if _UNINFORMATIVE_TYPE.fullmatch(text) else text
+    if _UNINFORMATIVE_TYPE.fullmatch(text):
+        return ""
+    return text
 
 
 def _render_bare_type(param: SchemaParameter, tree: SchemaOutline, levels: int) -> str:
     if param.ref in tree.types and levels > 0:
-        param, levels = tree.types[param.ref], levels - 1
+        param = tree.types[param.ref]
+        levels = levels - 1
     if param.enum:
         text = "|".join(map(to_literal, param.enum))
     elif param.variants:
-        text = "|".join(dict.fromkeys(_render_bare_type(one, tree, levels) for one in param.variants))
+        text = "|".join(
+            dict.fromkeys(_render_bare_type(one, tree, levels) for one in param.variants)
+        )
     elif param.type == "array" and param.items:
         inner = _render_bare_type(param.items, tree, levels)
-        text = f"({inner})[]" if "|" in inner else f"{inner}[]"
+        if "|" in inner:
+            text = f"({inner})[]"
+        else:
+            text = f"{inner}[]"
     elif param.children:
         inner = ", ".join(
-            f"{render_label(one)}: {_render_bare_type(one, tree, levels - 1)}" for one in param.children if levels > 0
+            f"{render_label(one)}: {_render_bare_type(one, tree, levels - 1)}"
+            for one in param.children
+            if levels > 0
         )
         text = f"{{{inner or '…'}}}"
     else:
         text = param.ref or param.type
-    return f"{text}|null" if param.nullable else text
+    if param.nullable:
+        return f"{text}|null"
+    return text

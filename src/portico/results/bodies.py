@@ -1,7 +1,8 @@
 """What of a tool's result is too large for an answer, and what stays as it is. Pure.
 
-A result is measured as its reader sees it: its text, or its structured content, whichever is longer, because a client
-shows one of them. Pictures and sound are not read as tokens and have a limit of their own.
+A result is measured as its reader sees it: its text, or its structured content, whichever is
+longer, because a client shows one of them. Pictures and sound are not read as tokens and have a
+limit of their own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,12 +10,19 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Any, Literal
 
-from portico.json_text.part_stream import JsonPart, decode_parts, encode_lines, estimate_size, to_parts
+from portico.json_text.part_stream import (
+    JsonPart,
+    decode_parts,
+    encode_lines,
+    estimate_size,
+    to_parts,
+)
 from portico.upstream.backend import Raw
 
 _PIECE_CHARS = 256 * 1024
 _BLOCK_CHARS = 4
-"""Characters that a block of text counts for beside its text: many empty ones are no light answer."""
+"""Characters that a block of text counts for beside its text: many empty ones are no light answer.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,10 +51,14 @@ class StoragePlan:
 
 
 def is_small(result: Raw, max_chars: int, max_media_chars: int) -> bool:
-    """Whether a result plainly fits: asked of every result, so it stops at the first sign of a large one."""
+    """Whether a result plainly fits: asked of every result, so it stops at the first sign of a
+    large one."""
     text = 0
     for block in _get_blocks(result):
-        body = block.get("text") if isinstance(block, dict) else None
+        if isinstance(block, dict):
+            body = block.get("text")
+        else:
+            body = None
         if isinstance(body, str):
             text += len(body) + _BLOCK_CHARS
         elif isinstance(data := _get_base64(block), str):
@@ -73,7 +85,11 @@ def plan_storage(result: Raw, max_chars: int, max_media_chars: int) -> StoragePl
                 blobs.append(ResultBody("blob", texts=(data,), mime=_get_mime_type(block)))
             else:
                 stays.append(block)
-        elif isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str):
+        elif (
+            isinstance(block, dict)
+            and block.get("type") == "text"
+            and isinstance(block.get("text"), str)
+        ):
             written.append(block)
         else:
             others.append(block)
@@ -100,10 +116,13 @@ def plan_storage(result: Raw, max_chars: int, max_media_chars: int) -> StoragePl
 
 
 def to_json_parts(body: ResultBody) -> Iterator[JsonPart] | None:
-    """A body as the parts of JSON, if it looks like some; raises ValueError later where it turns out not to be."""
+    """A body as the parts of JSON, if it looks like some; raises ValueError later where it turns
+    out not to be."""
     if body.kind == "value":
         return to_parts(body.value)
-    if body.kind != "text" or not all(text.lstrip()[:1] in ("[", "{") for text in (part[:200] for part in body.texts)):
+    if body.kind != "text" or not all(
+        text.lstrip()[:1] in ("[", "{") for text in (part[:200] for part in body.texts)
+    ):
         return None
     if len(body.texts) == 1:
         return decode_parts(body.texts[0])
@@ -122,30 +141,45 @@ def split_text(body: ResultBody) -> Iterator[str]:
 
 
 def _unwrap_text(structured: Any, min_chars: int) -> ResultBody | None:
-    """The text that is all there is in structured content; as JSON it would be one line, full of escapes."""
+    """The text that is all there is in structured content; as JSON it would be one line, full of
+    escapes."""
     if not isinstance(structured, dict) or len(structured) != 1:
         return None
     ((member, text),) = structured.items()
-    return ResultBody("text", texts=(text,), member=member) if isinstance(text, str) and len(text) > min_chars else None
+    if isinstance(text, str) and len(text) > min_chars:
+        return ResultBody("text", texts=(text,), member=member)
+    return None
 
 
 def _is_copy_of_structured(texts: list[str], structured: Any) -> bool:
     """Whether the text says the same as the structured content, as the protocol asks servers to do."""
-    # A value that is no object is wrapped into one, by whatever name the server's library has for that.
-    inner = next(iter(structured.values())) if isinstance(structured, dict) and len(structured) == 1 else None
+    # A value that is no object is wrapped into one, by whatever name the server's library has for
+    # that.
+    if isinstance(structured, dict) and len(structured) == 1:
+        inner = next(iter(structured.values()))
+    else:
+        inner = None
     if isinstance(inner, str) and inner in ("\n".join(texts), "".join(texts)):
         return True
     if len(texts) == 1:
-        return _is_same_json(texts[0], structured) or (inner is not None and _is_same_value(texts[0], inner))
+        return _is_same_json(texts[0], structured) or (
+            inner is not None and _is_same_value(texts[0], inner)
+        )
     return _is_same_list(texts, inner)
 
 
 def _is_same_value(text: str, value: Any) -> bool:
-    return text == value if isinstance(value, str) else _is_same_json(text, value)
+    if isinstance(value, str):
+        return text == value
+    return _is_same_json(text, value)
 
 
 def _is_same_list(texts: list[str], values: Any) -> bool:
-    return isinstance(values, list) and len(values) == len(texts) and all(map(_is_same_value, texts, values))
+    return (
+        isinstance(values, list)
+        and len(values) == len(texts)
+        and all(map(_is_same_value, texts, values))
+    )
 
 
 def _is_same_json(text: str, value: Any) -> bool:
@@ -161,7 +195,9 @@ def _is_equal_stream(first: Iterable[str], second: Iterable[str]) -> bool:
 
 def _get_blocks(result: Raw) -> list[Any]:
     content = result.get("content")
-    return content if isinstance(content, list) else []
+    if isinstance(content, list):
+        return content
+    return []
 
 
 def _get_base64(block: Any) -> Any:
@@ -169,10 +205,14 @@ def _get_base64(block: Any) -> Any:
     if not isinstance(block, dict):
         return None
     inner = block.get("resource")
-    return inner.get("blob") if isinstance(inner, dict) else block.get("data")
+    if isinstance(inner, dict):
+        return inner.get("blob")
+    return block.get("data")
 
 
 def _get_mime_type(block: Raw) -> str:
     inner = block.get("resource")
     found = (inner if isinstance(inner, dict) else block).get("mimeType")
-    return found if isinstance(found, str) else "application/octet-stream"
+    if isinstance(found, str):
+        return found
+    return "application/octet-stream"

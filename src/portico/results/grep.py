@@ -1,9 +1,10 @@
 """Parts of a stored result: by page, and by what matches. Pure; bounded in time and tokens.
 
-A caller writes the pattern, so it is taken for hostile. A regular expression can need years: `regex` is asked with a
-deadline, and lets others run while it looks; it remembers every turn of a repeated group, so it looks at a part of a
-long line at a time; and to compile groups inside repeated groups takes it twice as long for each, with the lock held,
-so there may be few. Plain words never become an expression at all.
+A caller writes the pattern, so it is taken for hostile. A regular expression can need years:
+`regex` is asked with a deadline, and lets others run while it looks; it remembers every turn of a
+repeated group, so it looks at a part of a long line at a time; and to compile groups inside
+repeated groups takes it twice as long for each, with the lock held, so there may be few. Plain
+words never become an expression at all.
 """
 
 import re
@@ -28,15 +29,19 @@ LONG_LINE_CHARS = 4 * CONTEXT_CHARS
 _FOLD_WINDOW_CHARS = 256 * 1024
 """Characters that are folded at once, with the interpreter's lock held."""
 _MATCH_WINDOW_CHARS = 64 * 1024
-"""Characters of a line that an expression is held against at once; no match in a longer line has more."""
+"""Characters of a line that an expression is held against at once; no match in a longer line has
+more."""
 _LOOKAHEAD_CHARS = 1_000
-"""Characters before the end of such a part where a match may look different with what comes after it."""
+"""Characters before the end of such a part where a match may look different with what comes after
+it."""
 _CHARS_PER_TOKEN = 8
-"""A token has seldom more, so that megabytes need not be counted to find the first pages of them."""
+"""A token has seldom more, so that megabytes need not be counted to find the first pages of them.
+"""
 _SPECIAL = re.compile(r"[\\^$*+?{}\[\]|()]|\.[*+]")
 _ESCAPE_SEQUENCE = re.compile(r"\\.", re.DOTALL)
 _BEYOND_REGULAR = re.compile(r"\(\?(?:R|&|P>|[0-9+-]|\()|\{[^{}]*[eids]\s*[<{]|\{[eids][:}]")
-"""Recursion, conditions and fuzzy matching: what no grep has, and what costs memory rather than time."""
+"""Recursion, conditions and fuzzy matching: what no grep has, and what costs memory rather than
+time."""
 _BETWEEN_ROWS = re.compile(r"(?<=[}\])]),\s{0,4}(?=[{\[(])")
 _BETWEEN_WORDS = re.compile(r"\s")
 
@@ -77,7 +82,10 @@ def take_page(texts: Iterable[str], start: int, tokens: int, count: CountTokens)
             gathered += len(inside)
         position += len(text)
     body = "".join(kept)
-    end = count_fitting_chars(body, tokens, count) if body else 0
+    if body:
+        end = count_fitting_chars(body, tokens, count)
+    else:
+        end = 0
     return TextPage(body[:end], start + end if more or end < gathered else None)
 
 
@@ -96,7 +104,8 @@ class GrepTimeoutError(TimeoutError):
 
 @dataclass(frozen=True)
 class LineMatcher:
-    """Finds where a line matches, from a place on and until a time; its iterator raises TimeoutError."""
+    """Finds where a line matches, from a place on and until a time; its iterator raises
+    TimeoutError."""
 
     find_spans: Callable[[str, int, float], Iterator[MatchSpan]]
     is_plain: bool
@@ -105,7 +114,9 @@ class LineMatcher:
 def compile_matcher(grep: str) -> LineMatcher:
     """Plain text unless it has signs of an expression; case counts where a capital letter is in it."""
     if len(grep) > MAX_PATTERN_CHARS:
-        raise InvalidArguments(f"grep has more than {MAX_PATTERN_CHARS} characters", advice="Look for less at a time.")
+        raise InvalidArguments(
+            f"grep has more than {MAX_PATTERN_CHARS} characters", advice="Look for less at a time."
+        )
     folds = grep == grep.lower()
     if not _SPECIAL.search(grep):
         return LineMatcher(_build_plain_search(grep, folds), is_plain=True)
@@ -113,10 +124,13 @@ def compile_matcher(grep: str) -> LineMatcher:
 
     if _BEYOND_REGULAR.search(grep):
         raise InvalidArguments(
-            "grep knows no recursion, conditions or fuzzy matching", advice="Use plain text or a simpler expression."
+            "grep knows no recursion, conditions or fuzzy matching",
+            advice="Use plain text or a simpler expression.",
         )
     if _ESCAPE_SEQUENCE.sub("", grep).count("(") > MAX_GROUPS:
-        raise InvalidArguments(f"grep has more than {MAX_GROUPS} groups", advice="Use a simpler expression.")
+        raise InvalidArguments(
+            f"grep has more than {MAX_GROUPS} groups", advice="Use a simpler expression."
+        )
     try:
         compiled = regex.compile(grep, regex.IGNORECASE if folds else 0)
     except (regex.error, OverflowError, RecursionError, ValueError):
@@ -134,7 +148,9 @@ def compile_matcher(grep: str) -> LineMatcher:
                 return
             if found is None:
                 start += _MATCH_WINDOW_CHARS // 2
-            elif edge < len(line) and found.end() > edge - _LOOKAHEAD_CHARS and found.start() > start:
+            elif (
+                edge < len(line) and found.end() > edge - _LOOKAHEAD_CHARS and found.start() > start
+            ):
                 start = found.start()  # once more, with what comes after it
             else:
                 yield found.span()
@@ -143,12 +159,17 @@ def compile_matcher(grep: str) -> LineMatcher:
     return LineMatcher(find_spans, is_plain=False)
 
 
-def _build_plain_search(text: str, ignores_case: bool) -> Callable[[str, int, float], Iterator[MatchSpan]]:
+def _build_plain_search(
+    text: str, ignores_case: bool
+) -> Callable[[str, int, float], Iterator[MatchSpan]]:
     def find_spans(line: str, start: int, deadline: float) -> Iterator[MatchSpan]:
         while start < len(line):
             # What begins in this window may end behind it.
             window = line[start : start + _FOLD_WINDOW_CHARS + len(text) - 1]
-            window = _fold_case(window) if ignores_case else window
+            if ignores_case:
+                window = _fold_case(window)
+            else:
+                window = window
             at = 0
             while (found := window.find(text, at)) >= 0:
                 at = found + len(text)
@@ -191,42 +212,74 @@ class GrepResult:
 
 
 def grep_lines(
-    lines: Iterable[str], line_matcher: LineMatcher, start: int, tokens: int, count: CountTokens, *, context: int = 0
+    lines: Iterable[str],
+    line_matcher: LineMatcher,
+    start: int,
+    tokens: int,
+    count: CountTokens,
+    *,
+    context: int = 0,
 ) -> GrepResult:
-    """The lines from the character `start` on that match, numbered from 1, with `context` lines around each.
+    """The lines from the character `start` on that match, numbered from 1, with `context` lines
+    around each.
 
-    Of a line that is too long to be shown, each match is shown. As many as fit; the rest of such a line is counted.
+    Of a line that is too long to be shown, each match is shown. As many as fit; the rest of such a
+    line is counted.
     """
     telling = _GrepOutput(tokens, count, context)
-    number, position, since = -1, 0, None
+    number = -1
+    position = 0
+    since = None
     ends = 0.0
     for number, line in enumerate(lines):
-        begins, position = position, position + len(line) + 1
+        begins = position
+        position = position + len(line) + 1
         if position <= start:
             continue
         if since is None:
-            # What was read before is skipped at its own cost, or a late page would have no time left.
-            since, ends = number, time.monotonic() + GREP_TIMEOUT_S
+            # What was read before is skipped at its own cost, or a late page would have no time
+            # left.
+            since = number
+            ends = time.monotonic() + GREP_TIMEOUT_S
         elif time.monotonic() >= ends:
             return telling.build_result(begins, since, number)
-        at, matched = max(0, start - begins), False
+        at = max(0, start - begins)
+        matched = False
         spans = line_matcher.find_spans(line, at, ends)
         try:
             for span in spans:
                 long = len(line) > LONG_LINE_CHARS
-                more = 0 if long else _count_remaining(spans)[0]
+                if long:
+                    more = 0
+                else:
+                    more = _count_remaining(spans)[0]
                 if not telling.add_match(number, line, span if long else None, 1 + more):
-                    at = span[0] if long else 0
+                    if long:
+                        at = span[0]
+                    else:
+                        at = 0
                     unshown, complete = _count_remaining(spans) if matched else (0, True)
-                    looked_at = number + 1 if matched else number
-                    return telling.build_result(begins + at, since, looked_at, unshown + matched, complete)
-                at, matched = max(span[1], span[0] + 1), True
+                    if matched:
+                        looked_at = number + 1
+                    else:
+                        looked_at = number
+                    return telling.build_result(
+                        begins + at, since, looked_at, unshown + matched, complete
+                    )
+                at = max(span[1], span[0] + 1)
+                matched = True
         except TimeoutError as error:
-            at = error.position if isinstance(error, GrepTimeoutError) else at
-            # What used up all its time at one place will do so again; what merely came last gets a new turn.
+            if isinstance(error, GrepTimeoutError):
+                at = error.position
+            else:
+                at = at
+            # What used up all its time at one place will do so again; what merely came last gets a
+            # new turn.
             if begins + at <= start and not matched:
                 raise _build_timeout_error() from None
-            return telling.build_result(min(begins + at, position), since, number + 1 if matched else number)
+            return telling.build_result(
+                min(begins + at, position), since, number + 1 if matched else number
+            )
         if not matched and not telling.add_context_line(number, line):
             return telling.build_result(begins, since, number)
     return telling.build_result(None, number + 1 if since is None else since, number + 1)
@@ -247,7 +300,9 @@ class _GrepOutput:
     """The text of a search, while it grows."""
 
     def __init__(self, tokens: int, count: CountTokens, context: int) -> None:
-        self._tokens, self._count, self._context = tokens, count, context
+        self._tokens = tokens
+        self._count = count
+        self._context = context
         self._output: list[str] = []
         self._before: deque[tuple[int, str]] = deque(maxlen=context or 1)
         self._spent = self._matches = self._lines = self._excerpts = self._context_left = 0
@@ -255,21 +310,28 @@ class _GrepOutput:
 
     def add_match(self, number: int, line: str, span: MatchSpan | None, match_count: int) -> bool:
         """Tell a line, or one match in a long line; False where it does not fit."""
-        group = [*self._before] if self._context and not self._context_left else []
+        if self._context and not self._context_left:
+            group = [*self._before]
+        else:
+            group = []
         new = [f"{at + 1}-{_truncate_line(text)}" for at, text in group]
         new.append(
-            f"{number + 1}:{line}" if span is None else f"{number + 1}@{span[0] + 1}:{build_excerpt(line, span)}"
+            f"{number + 1}:{line}"
+            if span is None
+            else f"{number + 1}@{span[0] + 1}:{build_excerpt(line, span)}"
         )
         if not self._add(new, group[0][0] if group else number, number):
             return False
         self._matches += match_count
         self._excerpts += span is not None
         self._lines += number != self._last_match
-        self._last_match, self._context_left = number, self._context
+        self._last_match = number
+        self._context_left = self._context
         return True
 
     def add_context_line(self, number: int, line: str) -> bool:
-        """Tell a line that does not match, if it is near to one that does; False where it does not fit."""
+        """Tell a line that does not match, if it is near to one that does; False where it does not
+        fit."""
         if not self._context_left:
             self._before.append((number, line))
             return True
@@ -314,14 +376,18 @@ class _GrepOutput:
 
 def _build_timeout_error() -> InvalidArguments:
     return InvalidArguments(
-        "the expression takes too long to match", advice="Use plain text, or an expression without nested repeats."
+        "the expression takes too long to match",
+        advice="Use plain text, or an expression without nested repeats.",
     )
 
 
 def build_excerpt(line: str, span: MatchSpan) -> str:
     """What lies around a match in a long line: its row where that is near, else whole words."""
-    first, last = max(0, span[0] - CONTEXT_CHARS), min(len(line), min(span[1], span[0] + CONTEXT_CHARS) + CONTEXT_CHARS)
-    before, inside, after = line[first : span[0]], line[span[0] : span[1]][: 2 * CONTEXT_CHARS], line[span[1] : last]
+    first = max(0, span[0] - CONTEXT_CHARS)
+    last = min(len(line), min(span[1], span[0] + CONTEXT_CHARS) + CONTEXT_CHARS)
+    before = line[first : span[0]]
+    inside = line[span[0] : span[1]][: 2 * CONTEXT_CHARS]
+    after = line[span[1] : last]
     if rows := [*_BETWEEN_ROWS.finditer(before)]:
         before = before[rows[-1].end() :]
     elif first and (word := _BETWEEN_WORDS.search(before, 0, CONTEXT_CHARS // 4)):
@@ -330,12 +396,13 @@ def build_excerpt(line: str, span: MatchSpan) -> str:
         after = after[: row.start()]
     elif last < len(line) and (words := [*_BETWEEN_WORDS.finditer(after, len(after) * 3 // 4)]):
         after = after[: words[-1].start()]
-    start, end = span[0] - len(before), span[0] + len(inside) + len(after)
+    start = span[0] - len(before)
+    end = span[0] + len(inside) + len(after)
     return f"{'…' if start else ''}{before}{inside}{after}{'…' if end < len(line) else ''}"
 
 
 def _truncate_line(line: str) -> str:
     """A line that is only shown beside others."""
-    return (
-        line if len(line) <= LONG_LINE_CHARS else f"{line[:CONTEXT_CHARS]} …({len(line) - CONTEXT_CHARS:,} characters)"
-    )
+    if len(line) <= LONG_LINE_CHARS:
+        return line
+    return f"{line[:CONTEXT_CHARS]} …({len(line) - CONTEXT_CHARS:,} characters)"

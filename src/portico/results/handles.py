@@ -1,7 +1,8 @@
 """Results that fit their budget: as they are, or as a summary, a preview and a handle to the whole.
 
-The many small ones are only measured. A large one is taken apart, written and summed up in a thread, in parts so small
-that the event loop runs between them, and without a second copy of it in memory.
+The many small ones are only measured. A large one is taken apart, written and summed up in a
+thread, in parts so small that the event loop runs between them, and without a second copy of it in
+memory.
 """
 
 import asyncio
@@ -122,13 +123,20 @@ class ResultHandles:
                 fits, size = await asyncio.to_thread(self._measure, result, tokens)
                 if not fits:
                     async with self._store.acquire_slot(caller, size), release_later(result):
-                        result = await self._shorten(tool, result, caller, intent, tokens, has_read_result)
-            except (TypeError, ValueError, RecursionError) as error:  # it holds what JSON cannot say
+                        result = await self._shorten(
+                            tool, result, caller, intent, tokens, has_read_result
+                        )
+            except (
+                TypeError,
+                ValueError,
+                RecursionError,
+            ) as error:  # it holds what JSON cannot say
                 logger.warning("a result of %s passes unmeasured: %s", tool.address, error)
         return _add_cache_note(result)
 
     def _measure(self, result: Raw, tokens: int) -> tuple[bool, int]:
-        """Whether a result that is not light is within its budget after all; else whether it is heavy."""
+        """Whether a result that is not light is within its budget after all; else whether it is
+        heavy."""
         if self._is_within_budget(result, tokens):
             return True, 0
         return False, 0 if is_small(result, HEAVY_CHARS, self._media_chars) else HEAVY_CHARS
@@ -137,7 +145,11 @@ class ResultHandles:
         """Whether a result that is not light is within its budget after all."""
         if not is_small(result, tokens * _MAX_CHARS_PER_TOKEN, self._media_chars):
             return False
-        texts = [block["text"] for block in result.get("content") or () if isinstance(block, dict) and "text" in block]
+        texts = [
+            block["text"]
+            for block in result.get("content") or ()
+            if isinstance(block, dict) and "text" in block
+        ]
         cost = sum(map(self._count, texts))
         structured = result.get("structuredContent")
         if structured is not None and cost <= tokens:
@@ -145,7 +157,13 @@ class ResultHandles:
         return cost <= tokens
 
     async def _shorten(
-        self, tool: Tool, result: Raw, caller: Caller, intent: str, tokens: int, has_read_result: bool
+        self,
+        tool: Tool,
+        result: Raw,
+        caller: Caller,
+        intent: str,
+        tokens: int,
+        has_read_result: bool,
     ) -> Raw:
         plan = await self._store.run_in_thread(
             caller, plan_storage, result, tokens * _MIN_CHARS_PER_TOKEN, self._media_chars
@@ -155,10 +173,17 @@ class ResultHandles:
         links: list[Raw] = []
         for number, body in enumerate(plan.bodies):
             made = _BodyWriter(
-                tool.address, body, failed, self._count, max(self._preview, tokens) * _MAX_CHARS_PER_TOKEN
+                tool.address,
+                body,
+                failed,
+                self._count,
+                max(self._preview, tokens) * _MAX_CHARS_PER_TOKEN,
             )
             stored = await made.write_to(self._store, caller, intent)
-            way = self._build_access(stored, has_read_result) if stored else None
+            if stored:
+                way = self._build_access(stored, has_read_result)
+            else:
+                way = None
             if number == 0:
                 content += self._render_main_body(made, stored, way, tokens)
             else:
@@ -170,7 +195,11 @@ class ResultHandles:
         return answer
 
     def _render_main_body(
-        self, writer: "_BodyWriter", stored: StoredResult | None, access: ResultAccess | None, tokens: int
+        self,
+        writer: "_BodyWriter",
+        stored: StoredResult | None,
+        access: ResultAccess | None,
+        tokens: int,
     ) -> list[Raw]:
         summary = writer.render_summary(access)
         if writer.kind == "blob":
@@ -178,17 +207,18 @@ class ResultHandles:
         # What cannot be read later is shown now, as far as it may be.
         room = tokens - SUMMARY_TOKENS - _LINK_TOKENS
         head = writer.head.text
-        end = count_fitting_chars(head, max(1, min(self._preview, room) if stored else room), self._count)
+        end = count_fitting_chars(
+            head, max(1, min(self._preview, room) if stored else room), self._count
+        )
         body = head[:end]
         if stored is None:
             return [build_text_block(summary), build_text_block(body)]
         offset = len(body.encode(errors="replace"))
         cursor = self._cursors.encode(build_cursor_query(stored, "", ""), "", offset)
-        on = (
-            f' · read_result(result_id="{stored.id}", cursor="{cursor}") goes on'
-            if access and access.has_read_result
-            else ""
-        )
+        if access and access.has_read_result:
+            on = f' · read_result(result_id="{stored.id}", cursor="{cursor}") goes on'
+        else:
+            on = ""
         return [
             build_text_block(summary),
             build_text_block(f"{body.rstrip()}\n[{offset:,} of {stored.size:,} bytes shown{on}]"),
@@ -201,13 +231,23 @@ class ResultHandles:
 class _BodyWriter:
     """One body on its way to the disk, and what is learnt of it in passing."""
 
-    def __init__(self, tool: str, body: ResultBody, is_error: bool, count: CountTokens, head_chars: int) -> None:
-        self.kind: ResultKind = "blob" if body.kind == "blob" else "text"
+    def __init__(
+        self, tool: str, body: ResultBody, is_error: bool, count: CountTokens, head_chars: int
+    ) -> None:
+        if body.kind == "blob":
+            self.kind: ResultKind = "blob"
+        else:
+            self.kind = "text"
         self.head = _TextHead(head_chars)
-        self._tool, self._body, self._is_error, self._count = tool, body, is_error, count
+        self._tool = tool
+        self._body = body
+        self._is_error = is_error
+        self._count = count
         self._facts: ResultFacts | None = None
 
-    async def write_to(self, store: ResultStore, caller: Caller, intent: str) -> StoredResult | None:
+    async def write_to(
+        self, store: ResultStore, caller: Caller, intent: str
+    ) -> StoredResult | None:
         """Keep it; None where that is not possible."""
         sampler = ValueSampler()
         stored: StoredResult | None = None
@@ -219,12 +259,15 @@ class _BodyWriter:
                 except ValueError:  # it only began like JSON
                     if self._body.kind == "value":
                         raise
-                    self.kind, self.head = "text", _TextHead(self.head.max_chars)
+                    self.kind = "text"
+                    self.head = _TextHead(self.head.max_chars)
             if self.kind != "json":
                 stored = await self._write(store, caller, split_text(self._body))
         except (OSError, ResultBodyTooLarge) as error:
             logger.warning("a result of %s cannot be kept: %s", self._tool, error)
-        self._facts = await store.run_in_thread(caller, self._collect_facts, sampler, stored, intent)
+        self._facts = await store.run_in_thread(
+            caller, self._collect_facts, sampler, stored, intent
+        )
         return stored
 
     def render_summary(self, access: ResultAccess | None) -> str:
@@ -232,29 +275,67 @@ class _BodyWriter:
         assert self._facts is not None
         return render_summary(self._facts, access, self._count)
 
-    async def _write(self, store: ResultStore, caller: Caller, texts: Iterable[str]) -> StoredResult:
+    async def _write(
+        self, store: ResultStore, caller: Caller, texts: Iterable[str]
+    ) -> StoredResult:
         mime = self._body.mime or _MIME_TYPES.get(self.kind, "")
-        return await store.save(caller, self._tool, self.kind, self.head.watch(texts), mime, self._body.member)
+        return await store.save(
+            caller, self._tool, self.kind, self.head.watch(texts), mime, self._body.member
+        )
 
-    def _collect_facts(self, sampler: ValueSampler, stored: StoredResult | None, intent: str) -> ResultFacts:
+    def _collect_facts(
+        self, sampler: ValueSampler, stored: StoredResult | None, intent: str
+    ) -> ResultFacts:
         some = self.head.text[:_SAMPLE_CHARS]
-        size = stored.size if stored else max(self.head.chars, self._body.chars)
+        if stored:
+            size = stored.size
+        else:
+            size = max(self.head.chars, self._body.chars)
         if stored is None and self._body.kind == "value":
             size = estimate_size(self._body.value, 2**40)
         tokens = round(self._count(some) * size / max(1, len(some.encode(errors="replace"))))
         if self.kind == "json":
             member = self._body.member
-            return ResultFacts(self._tool, "json", size, tokens, sampler.value, is_error=self._is_error, member=member)
+            return ResultFacts(
+                self._tool,
+                "json",
+                size,
+                tokens,
+                sampler.value,
+                is_error=self._is_error,
+                member=member,
+            )
         if self.kind == "blob":
-            return ResultFacts(self._tool, "blob", size * 3 // 4, tokens, mime=self._body.mime, is_error=self._is_error)
-        first, last = self._body.texts[0], self._body.texts[-1]
+            return ResultFacts(
+                self._tool,
+                "blob",
+                size * 3 // 4,
+                tokens,
+                mime=self._body.mime,
+                is_error=self._is_error,
+            )
+        first = self._body.texts[0]
+        last = self._body.texts[-1]
         count, head, tail, matches = collect_text_facts(first, intent)
         for text in self._body.texts[1:]:
             more = collect_text_facts(text, intent)
-            count, matches = count + more[0], (*matches, *more[3])
-        tail = collect_text_facts(last, "")[2] if last is not first else tail
+            count = count + more[0]
+            matches = (*matches, *more[3])
+        if last is not first:
+            tail = collect_text_facts(last, "")[2]
+        else:
+            tail = tail
         facts = ResultFacts(
-            self._tool, "text", size, tokens, None, count, head, tail, matches[:3], is_error=self._is_error
+            self._tool,
+            "text",
+            size,
+            tokens,
+            None,
+            count,
+            head,
+            tail,
+            matches[:3],
+            is_error=self._is_error,
         )
         return replace(facts, member=self._body.member)
 

@@ -1,8 +1,8 @@
 """What tools are seen to answer: the shape of their first results, by the tool's hash.
 
-A few results tell what a definition without an output schema does not; after those, a call costs one look-up. A changed
-definition has another hash and is learnt anew. All of it is in memory; `tend` and `finish` read and write the record,
-where there is one, and no call waits for them.
+A few results tell what a definition without an output schema does not; after those, a call costs
+one look-up. A changed definition has another hash and is learnt anew. All of it is in memory;
+`tend` and `finish` read and write the record, where there is one, and no call waits for them.
 """
 
 import asyncio
@@ -32,20 +32,28 @@ FLUSH_TIMEOUT_S = 2.0
 
 
 def extract_value(result: Raw) -> Any:
-    """The value a result stands for: its structured content, the JSON that its text is, or its text; else None."""
+    """The value a result stands for: its structured content, the JSON that its text is, or its
+    text; else None."""
     structured = result.get("structuredContent")
     if structured is not None:
         return structured
     content = result.get("content")
-    blocks: list[Any] = content if isinstance(content, list) else []
+    if isinstance(content, list):
+        blocks: list[Any] = content
+    else:
+        blocks = []
     texts: list[str] = [
-        block["text"] for block in blocks if isinstance(block, dict) and isinstance(block.get("text"), str)
+        block["text"]
+        for block in blocks
+        if isinstance(block, dict) and isinstance(block.get("text"), str)
     ]
     if not texts:
         return None
     values = [_parse_json(text) for text in texts]
     if all(isinstance(value, dict | list) for value in values):
-        return values[0] if len(values) == 1 else values
+        if len(values) == 1:
+            return values[0]
+        return values
     return "\n".join(texts)
 
 
@@ -68,7 +76,11 @@ class LearnedShapes:
     """Learns and tells shapes."""
 
     def __init__(
-        self, max_tools: int = MAX_TOOLS, *, store: GatewayStore | None = None, clock: Callable[[], float] = time.time
+        self,
+        max_tools: int = MAX_TOOLS,
+        *,
+        store: GatewayStore | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._shapes: OrderedDict[str, _LearnedShape] = OrderedDict()
         self._max_tools = max_tools
@@ -83,7 +95,9 @@ class LearnedShapes:
     def learn(self, tool: Tool, result: Raw) -> None:
         """Look at a result, unless enough of this tool's have been seen."""
         known = self._shapes.get(tool.hash)
-        if (known is not None and known.result_count >= MAX_LEARNED_RESULTS) or result.get("isError"):
+        if (known is not None and known.result_count >= MAX_LEARNED_RESULTS) or result.get(
+            "isError"
+        ):
             return
         if (
             result.get("resultType", "complete") != "complete"
@@ -108,18 +122,24 @@ class LearnedShapes:
     def get(self, tool: Tool) -> Shape | None:
         """What is known of this very definition of a tool."""
         known = self._shapes.get(tool.hash)
-        return known.shape if known else None
+        if known:
+            return known.shape
+        return None
 
     def render_line(self, tool: Tool, tokens: int, count: Callable[[str], int]) -> str:
         """A line for descriptions; empty where nothing is known."""
         known = self._shapes.get(tool.hash)
         if known is None:
             return ""
-        results = "1 result" if known.result_count == 1 else f"{known.result_count} results"
+        if known.result_count == 1:
+            results = "1 result"
+        else:
+            results = f"{known.result_count} results"
         return f"returns (learned from {results}): {render_shape(known.shape, tokens, count)}"
 
     async def sync_with_storage(self) -> None:
-        """Read what is on record, once, and write what was learnt since; what cannot be written waits."""
+        """Read what is on record, once, and write what was learnt since; what cannot be written
+        waits."""
         if self._store is None:
             return
         hashes: set[str] = set()

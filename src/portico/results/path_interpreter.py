@@ -1,9 +1,10 @@
 """A JMESPath interpreter that no expression can make work long at a time, or make much. Pure.
 
-jmespath hands whole values to single calls of Python: a sort of a million texts, `==` of two values that hold the same
-value twice on every level, the JSON of such a value. Each keeps the interpreter's lock until it is done, and `[@, @]`
-doubles a value for five characters. Here every step pays for what it makes before it makes it, and no call goes over
-more than a few thousand items or a quarter of a million characters.
+jmespath hands whole values to single calls of Python: a sort of a million texts, `==` of two values
+that hold the same value twice on every level, the JSON of such a value. Each keeps the
+interpreter's lock until it is done, and `[@, @]` doubles a value for five characters. Here every
+step pays for what it makes before it makes it, and no call goes over more than a few thousand items
+or a quarter of a million characters.
 """
 
 import contextlib
@@ -31,13 +32,16 @@ MAX_SEARCH_CHARS = 1_000_000
 """Characters of a text that `contains` looks for."""
 MAX_DIGITS = 4_300
 """Characters of a text that `to_number` reads; Python reads no longer integer."""
-_OBJECT_COST, _FIELD_COST, _LIST_COST = 20, 4, 7
+_OBJECT_COST = 20
+_FIELD_COST = 4
+_LIST_COST = 7
 """What an empty object, one field of it and an empty list cost, in items of 8 bytes."""
 _CONTAINERS = (list, dict)
 _STEPS_PER_CLOCK_CHECK = 256
 """Steps between two looks at the clock."""
 _PIECES = 64
-"""Pieces of JSON that are joined and paid for at once; most have a few characters, and none more than a window."""
+"""Pieces of JSON that are joined and paid for at once; most have a few characters, and none more
+than a window."""
 _ADVICE = "Select fewer items first: items[0:100].…"
 
 
@@ -83,7 +87,8 @@ class PathBudget:
 
     def collect(self, items: Iterable[Any]) -> list[Any]:
         """A list of these items, taken a few thousand at a time."""
-        found, rest = self.create_list(), iter(items)
+        found = self.create_list()
+        rest = iter(items)
         while some := list(islice(rest, CHUNK_ITEMS)):
             self.spend(len(some))
             found += some
@@ -112,7 +117,8 @@ class PathBudget:
         return True
 
     def release(self) -> None:
-        """Empty all that was made, a few thousand items at a time: what it has selected is gone then."""
+        """Empty all that was made, a few thousand items at a time: what it has selected is gone
+        then."""
         while self.created:
             one = self.created.pop()
             if isinstance(one, list):
@@ -139,7 +145,9 @@ class BoundedFunctions(Functions):
 
     @signature({"types": ["array-number"]})
     def _func_avg(self, arg: list[Any]) -> Any:
-        return self._func_sum(arg) / len(arg) if arg else None
+        if arg:
+            return self._func_sum(arg) / len(arg)
+        return None
 
     @signature({"types": []})
     def _func_to_string(self, arg: Any) -> str:
@@ -156,7 +164,9 @@ class BoundedFunctions(Functions):
     @signature({"types": []})
     def _func_to_number(self, arg: Any) -> Any:
         if not isinstance(arg, str):
-            return arg if get_type_name(arg) == "number" else None
+            if get_type_name(arg) == "number":
+                return arg
+            return None
         for read in (int, float) if len(arg) <= MAX_DIGITS else ():
             with contextlib.suppress(ValueError):
                 return read(arg)
@@ -167,7 +177,9 @@ class BoundedFunctions(Functions):
         if isinstance(subject, list):
             return any(self._budget.is_equal(search, item) for item in cast("list[Any]", subject))
         if len(search) > MAX_SEARCH_CHARS:
-            raise InvalidArguments(f"contains() looks for {MAX_SEARCH_CHARS:,} characters at most", advice=_ADVICE)
+            raise InvalidArguments(
+                f"contains() looks for {MAX_SEARCH_CHARS:,} characters at most", advice=_ADVICE
+            )
         # What begins in a window may end behind it.
         return any(
             subject.find(search, at, at + WINDOW_CHARS + len(search)) >= 0
@@ -230,14 +242,20 @@ class BoundedFunctions(Functions):
         if not array:
             return array
         keys = self._budget.collect(expref.visit(expref.expression, item) for item in array)
-        wanted = [get_type_name(keys[0])] if get_type_name(keys[0]) in ("string", "number") else ["string", "number"]
+        if get_type_name(keys[0]) in ("string", "number"):
+            wanted = [get_type_name(keys[0])]
+        else:
+            wanted = ["string", "number"]
         for key in keys:
             if get_type_name(key) not in wanted:
                 raise JMESPathTypeError("sort_by", key, get_type_name(key), wanted)
         return self._budget.collect(array[number] for number in self._sort_indexes(keys))
 
     def _find_extreme(self, items: list[Any], is_better: Callable[[Any, Any], bool]) -> Any:
-        found = items[0] if items else None
+        if items:
+            found = items[0]
+        else:
+            found = None
         for item in items:
             self._budget.spend(0)
             if is_better(item, found):
@@ -249,7 +267,10 @@ class BoundedFunctions(Functions):
         portions: list[list[int]] = []
         chars = WINDOW_CHARS
         for number, key in enumerate(keys):
-            length = len(key) if isinstance(key, str) else 0
+            if isinstance(key, str):
+                length = len(key)
+            else:
+                length = 0
             self._budget.spend(1 + length // 8)
             chars += length
             if chars >= WINDOW_CHARS or len(portions[-1]) >= CHUNK_ITEMS:
@@ -282,13 +303,17 @@ class BoundedInterpreter(TreeInterpreter):
         if node["value"] not in ("eq", "ne"):
             return super().visit_comparator(node, value)
         one, other = (self.visit(child, value) for child in node["children"])
-        both = self._budget.is_equal(one, other) and isinstance(one, bool) is isinstance(other, bool)
+        both = self._budget.is_equal(one, other) and isinstance(one, bool) is isinstance(
+            other, bool
+        )
         return both is (node["value"] == "eq")
 
     def visit_projection(self, node: Any, value: Any) -> Any:
         """The same step for every item."""
         base = self.visit(node["children"][0], value)
-        return self._project(node["children"][1], base) if isinstance(base, list) else None
+        if isinstance(base, list):
+            return self._project(node["children"][1], base)
+        return None
 
     def visit_filter_projection(self, node: Any, value: Any) -> Any:
         """The same step for every item that a condition holds for."""
@@ -296,7 +321,9 @@ class BoundedInterpreter(TreeInterpreter):
         if not isinstance(base, list):
             return None
         items = cast("list[Any]", base)
-        return self._project(then, (item for item in items if self.is_truthy(self.visit(condition, item))))
+        return self._project(
+            then, (item for item in items if self.is_truthy(self.visit(condition, item)))
+        )
 
     def visit_value_projection(self, node: Any, value: Any) -> Any:
         """The same step for every value of an object."""
@@ -310,7 +337,10 @@ class BoundedInterpreter(TreeInterpreter):
         base = self.visit(node["children"][0], value)
         if not isinstance(base, list):
             return None
-        lists = (cast("list[Any]", one) if isinstance(one, list) else (one,) for one in cast("list[Any]", base))
+        lists = (
+            cast("list[Any]", one) if isinstance(one, list) else (one,)
+            for one in cast("list[Any]", base)
+        )
         return self._budget.collect(chain.from_iterable(lists))
 
     def visit_slice(self, node: Any, value: Any) -> Any:

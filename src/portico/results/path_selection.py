@@ -1,9 +1,12 @@
-"""JMESPath over a large result, as far as possible without having all of it in memory. Pure; bounded in time and size.
+"""JMESPath over a large result, as far as possible without having all of it in memory. Pure;
+bounded in time and size.
 
-Most paths go down by name and then over a list: those are followed through the stream of parts, one item of the list at
-a time, and what comes before and after is never built. What cannot be done so is done on the part it is about.
+Most paths go down by name and then over a list: those are followed through the stream of parts, one
+item of the list at a time, and what comes before and after is never built. What cannot be done so
+is done on the part it is about.
 
-A caller writes the path, so it is taken for hostile: `path_interpreter` counts what its steps make, before they do.
+A caller writes the path, so it is taken for hostile: `path_interpreter` counts what its steps make,
+before they do.
 """
 
 import contextlib
@@ -26,7 +29,15 @@ MAX_CREATED = 10_000_000
 PATH_TIMEOUT_S = 5.0
 
 _CHAINED_STEPS = frozenset(
-    ("subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection", "flatten")
+    (
+        "subexpression",
+        "index_expression",
+        "pipe",
+        "projection",
+        "value_projection",
+        "filter_projection",
+        "flatten",
+    )
 )
 """Steps whose first child is the step before them."""
 
@@ -52,17 +63,20 @@ class PathSelection:
 def select_path(
     stream: Iterable[JsonPart], path: str, *, member: str | None = None, owns_stream: bool = False
 ) -> PathSelection:
-    """What a JMESPath expression makes of the value these are the parts of; raises InvalidArguments.
+    """What a JMESPath expression makes of the value these are the parts of; raises
+    InvalidArguments.
 
-    The stream is the caller's own: what is built from it is taken apart afterwards, with `owned` also where the path
-    fails. With `member`, the value is taken for what that one field holds, and a path that does not begin with it finds
-    nothing.
+    The stream is the caller's own: what is built from it is taken apart afterwards, with `owned`
+    also where the path fails. With `member`, the value is taken for what that one field holds, and
+    a path that does not begin with it finds nothing.
     """
     # Here, because jmespath is only read when somebody asks for a path.
     from portico.results.path_interpreter import PathBudget
 
     if len(path) > MAX_PATH_CHARS:
-        raise InvalidArguments(f"path has more than {MAX_PATH_CHARS} characters", advice="Ask for less at a time.")
+        raise InvalidArguments(
+            f"path has more than {MAX_PATH_CHARS} characters", advice="Ask for less at a time."
+        )
     allowance = PathBudget(MAX_CREATED, PATH_TIMEOUT_S)
     following = _PathFollower(allowance)
     with _explain_errors(path):
@@ -70,14 +84,17 @@ def select_path(
             parsed = parse_path(path)
             if member is not None and (parsed := _strip_member(parsed, member)) is None:
                 return PathSelection(None, [])
-            return PathSelection(following.evaluate(parsed, iter(stream)), following.built, allowance)
+            return PathSelection(
+                following.evaluate(parsed, iter(stream)), following.built, allowance
+            )
         except BaseException:
             PathSelection(None, following.built if owns_stream else [], allowance).close()
             raise
 
 
 def evaluate_path(path: str, value: Any, max_items: int) -> Any:
-    """What a JMESPath expression makes of a value, by steps that make so much at most; raises InvalidArguments."""
+    """What a JMESPath expression makes of a value, by steps that make so much at most; raises
+    InvalidArguments."""
     from portico.results.path_interpreter import BoundedInterpreter, PathBudget
 
     budget = PathBudget(max_items, PATH_TIMEOUT_S)
@@ -98,7 +115,8 @@ def parse_path(path: str) -> PathNode:
 
 @contextlib.contextmanager
 def _explain_errors(path: str) -> Generator[None]:
-    """Say what is wrong with a path, but not with which value: that may be of any size, and written out larger."""
+    """Say what is wrong with a path, but not with which value: that may be of any size, and written
+    out larger."""
     from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
     from portico.results.path_interpreter import get_type_name
@@ -108,11 +126,22 @@ def _explain_errors(path: str) -> Generator[None]:
     except JMESPathTypeError as error:
         wanted = ", ".join(map(str, error.expected_types))
         given = get_type_name(error.current_value)
-        raise _build_path_error(path, f"{error.function_name}() takes {wanted}, not {given}") from None
-    except (JMESPathError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError) as error:
+        raise _build_path_error(
+            path, f"{error.function_name}() takes {wanted}, not {given}"
+        ) from None
+    except (
+        JMESPathError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        ZeroDivisionError,
+        OverflowError,
+    ) as error:
         raise _build_path_error(path, " ".join(str(error).split())[:300]) from None
     except RecursionError:
-        raise InvalidArguments("the path goes too deep", advice="Take fewer steps at a time.") from None
+        raise InvalidArguments(
+            "the path goes too deep", advice="Take fewer steps at a time."
+        ) from None
 
 
 def _build_path_error(path: str, reason: str) -> InvalidArguments:
@@ -133,8 +162,13 @@ def is_field_path(path: str, name: str) -> bool:
 def _strip_member(node: PathNode, member: str) -> PathNode | None:
     """A path without its first step, if that is this field."""
     if node["type"] == "field":
-        return {"type": "current", "children": []} if node["value"] == member else None
-    if node["type"] not in _CHAINED_STEPS or (first := _strip_member(node["children"][0], member)) is None:
+        if node["value"] == member:
+            return {"type": "current", "children": []}
+        return None
+    if (
+        node["type"] not in _CHAINED_STEPS
+        or (first := _strip_member(node["children"][0], member)) is None
+    ):
         return None
     return {**node, "children": [first, *node["children"][1:]]}
 
@@ -151,16 +185,21 @@ class _PathFollower:
 
     def evaluate(self, node: PathNode, stream: Iterator[JsonPart]) -> Any:
         """What a step makes of a stream."""
-        kind, children = node["type"], node["children"]
+        kind = node["type"]
+        children = node["children"]
         if _is_navigation(node):
             return self._build_value(_navigate(node, stream))
         if kind == "pipe" or kind == "index_expression":
             return self._apply_steps(children[1:], self.evaluate(children[0], stream))
         if kind == "subexpression":
             return self._evaluate_chain(children, stream)
-        if kind in ("projection", "filter_projection") and (source := _find_streamed_list(children[0])):
+        if kind in ("projection", "filter_projection") and (
+            source := _find_streamed_list(children[0])
+        ):
             items = _open_array(_navigate(source[0], stream))
-            return None if items is None else self._project(islice(items, *source[1]), *children[1:])
+            if items is None:
+                return None
+            return self._project(islice(items, *source[1]), *children[1:])
         return self._visit(node, self._build_value(stream))
 
     def _evaluate_chain(self, steps: list[PathNode], stream: Iterator[JsonPart]) -> Any:
@@ -178,7 +217,9 @@ class _PathFollower:
             value = self._visit(step, value)
         return value
 
-    def _project(self, items: Iterator[Any], step: PathNode, condition: PathNode | None = None) -> list[Any]:
+    def _project(
+        self, items: Iterator[Any], step: PathNode, condition: PathNode | None = None
+    ) -> list[Any]:
         found = self._budget.create_list()
         for item in items:
             if condition is not None and not self._visitor.is_truthy(self._visit(condition, item)):
@@ -203,13 +244,17 @@ class _PathFollower:
 
 
 def _find_streamed_list(node: PathNode) -> tuple[PathNode, tuple[Any, ...]] | None:
-    """The list that a projection goes over, and from where to where; None where it must be had at once."""
+    """The list that a projection goes over, and from where to where; None where it must be had at
+    once."""
     bounds: tuple[Any, ...] = (None,)
     if node["type"] == "index_expression" and node["children"][-1]["type"] == "slice":
         *before, last = node["children"]
-        node, bounds = {"type": "subexpression", "children": before}, tuple(last["children"])
+        node = {"type": "subexpression", "children": before}
+        bounds = tuple(last["children"])
     forward = all(bound is None or bound >= 0 for bound in bounds) and bounds[2:] != (0,)
-    return (node, bounds) if forward and _is_navigation(node) else None
+    if forward and _is_navigation(node):
+        return (node, bounds)
+    return None
 
 
 def _is_navigation(node: PathNode) -> bool:
@@ -236,8 +281,12 @@ def _find_child(stream: Iterator[JsonPart], key: str | int) -> Iterator[JsonPart
     what, _, value = next(stream)
     if what == "item":
         if isinstance(value, list) and isinstance(key, int):
-            return to_parts(value[key]) if key < len(value) else None
-        return to_parts(value[key]) if isinstance(value, dict) and key in value else None
+            if key < len(value):
+                return to_parts(value[key])
+            return None
+        if isinstance(value, dict) and key in value:
+            return to_parts(value[key])
+        return None
     if (value == "{") is isinstance(key, int):
         return None
     number = -1
@@ -255,7 +304,10 @@ def _find_child(stream: Iterator[JsonPart], key: str | int) -> Iterator[JsonPart
 def _iter_child_parts(first: JsonPart, stream: Iterator[JsonPart]) -> Iterator[JsonPart]:
     """The parts of the child that begins with `first`."""
     yield first[0], None, first[2]
-    depth = 1 if first[0] == "open" else 0
+    if first[0] == "open":
+        depth = 1
+    else:
+        depth = 0
     while depth:
         part = next(stream)
         depth += {"open": 1, "close": -1, "item": 0}[part[0]]
@@ -268,8 +320,12 @@ def _open_array(stream: Iterator[JsonPart] | None) -> Iterator[Any] | None:
         return None
     what, _, value = next(stream)
     if what == "item":
-        return iter(value) if isinstance(value, list) else None
-    return None if value == "{" else _iter_array_items(stream)
+        if isinstance(value, list):
+            return iter(value)
+        return None
+    if value == "{":
+        return None
+    return _iter_array_items(stream)
 
 
 def _iter_array_items(stream: Iterator[JsonPart]) -> Iterator[Any]:

@@ -1,4 +1,5 @@
-"""What becomes of results that do not fit an answer, in one piece: how they are handed out, read, and let go of."""
+"""What becomes of results that do not fit an answer, in one piece: how they are handed out, read,
+and let go of."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,11 @@ class ResultServices:
 
     @classmethod
     def create(
-        cls, folder: Path | None, limits: ResultsConfig, count: Callable[[str], int], cursors: CursorCodec
+        cls,
+        folder: Path | None,
+        limits: ResultsConfig,
+        count: Callable[[str], int],
+        cursors: CursorCodec,
     ) -> "ResultServices":
         """Results on disk, or without a folder in memory, within these limits."""
         store = ResultStore(

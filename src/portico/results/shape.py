@@ -1,7 +1,8 @@
-"""The structure of a value: types, sizes, and one sample of each array; of several values, what they have in common.
+"""The structure of a value: types, sizes, and one sample of each array; of several values, what
+they have in common.
 
-Pure, and bounded whatever the value: so many nodes are looked at, and the text fits its tokens by telling less of what
-lies deep and wide.
+Pure, and bounded whatever the value: so many nodes are looked at, and the text fits its tokens by
+telling less of what lies deep and wide.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +19,8 @@ MAX_NODES = 3_000
 MAX_DEPTH = 12
 MAX_FIELDS = 60
 MIN_MAP_FIELDS = 25
-"""Fields from which an object whose values are alike is taken for a map: its keys are data, not names."""
+"""Fields from which an object whose values are alike is taken for a map: its keys are data, not
+names."""
 SAMPLE_CHARS = 120
 _ITEMS_BY_DEPTH = (20, 8, 4, 2)
 """Items of an array that are looked at, by depth."""
@@ -75,17 +77,30 @@ class _ShapeBuilder:
     def _build_array(self, value: list[Any], depth: int) -> Shape:
         looked = _ITEMS_BY_DEPTH[min(depth, len(_ITEMS_BY_DEPTH) - 1)]
         size = count_children(value)
-        some = value if len(value) <= looked else [*value[: looked - looked // 4], *value[-(looked // 4) :]]
+        if len(value) <= looked:
+            some = value
+        else:
+            some = [*value[: looked - looked // 4], *value[-(looked // 4) :]]
         items = [self.build(item, depth + 1) for item in some]
-        sample = _render_sample(value[0]) if value else ""
-        return Shape(items=reduce(merge_shapes, items) if items else None, length=(size, size), sample=sample)
+        if value:
+            sample = _render_sample(value[0])
+        else:
+            sample = ""
+        return Shape(
+            items=reduce(merge_shapes, items) if items else None, length=(size, size), sample=sample
+        )
 
     def _build_object(self, value: dict[str, Any], depth: int) -> Shape:
         names = [name for name, _ in zip(value, range(MAX_FIELDS), strict=False)]
         found = {name: self.build(value[name], depth + 1) for name in names}
-        if count_children(value) >= MIN_MAP_FIELDS and len({_get_kind(shape) for shape in found.values()}) == 1:
+        if (
+            count_children(value) >= MIN_MAP_FIELDS
+            and len({_get_kind(shape) for shape in found.values()}) == 1
+        ):
             size = count_children(value)
-            return Shape(keys=(size, size), values=reduce(merge_shapes, found.values()), sample_key=names[0])
+            return Shape(
+                keys=(size, size), values=reduce(merge_shapes, found.values()), sample_key=names[0]
+            )
         if count_children(value) > len(names):
             found["…"] = Shape(scalars=frozenset({"…"}))
         return Shape(fields=found, object_count=1)
@@ -99,17 +114,26 @@ def _get_kind(shape: Shape) -> object:
         return "map"
     if shape.length is not None:
         return "array"
-    return "number" if shape.scalars <= {"integer", "number"} else shape.scalars
+    if shape.scalars <= {"integer", "number"}:
+        return "number"
+    return shape.scalars
 
 
 def merge_shapes(one: Shape, other: Shape) -> Shape:
     """What holds for the values of both."""
-    first, second = _convert_to_map(one, other), _convert_to_map(other, one)
-    fields = first.fields if second.fields is None else second.fields
+    first = _convert_to_map(one, other)
+    second = _convert_to_map(other, one)
+    if second.fields is None:
+        fields = first.fields
+    else:
+        fields = second.fields
     if first.fields is not None and second.fields is not None:
         fields = {
             name: _merge_or_empty(first.fields.get(name), second.fields.get(name))
-            for name in [*first.fields, *(name for name in second.fields if name not in first.fields)][:MAX_FIELDS]
+            for name in [
+                *first.fields,
+                *(name for name in second.fields if name not in first.fields),
+            ][:MAX_FIELDS]
         }
     return Shape(
         seen_count=one.seen_count + other.seen_count,
@@ -133,21 +157,31 @@ def _convert_to_map(one: Shape, other: Shape) -> Shape:
     shapes = list(one.fields.values())
     size = len(shapes)
     return replace(
-        one, fields=None, object_count=0, keys=(size, size), values=reduce(merge_shapes, shapes) if shapes else None
+        one,
+        fields=None,
+        object_count=0,
+        keys=(size, size),
+        values=reduce(merge_shapes, shapes) if shapes else None,
     )
 
 
 def _merge_or_empty(one: Shape | None, other: Shape | None) -> Shape:
     both = _merge_optional(one, other)
-    return both if both is not None else Shape(0)
+    if both is not None:
+        return both
+    return Shape(0)
 
 
 def _merge_optional(one: Shape | None, other: Shape | None) -> Shape | None:
-    return merge_shapes(one, other) if one is not None and other is not None else one or other
+    if one is not None and other is not None:
+        return merge_shapes(one, other)
+    return one or other
 
 
 def _merge_ranges(one: Range | None, other: Range | None) -> Range | None:
-    return (min(one[0], other[0]), max(one[1], other[1])) if one and other else one or other
+    if one and other:
+        return (min(one[0], other[0]), max(one[1], other[1]))
+    return one or other
 
 
 # --- as text
@@ -161,7 +195,9 @@ def render_shape(shape: Shape, tokens: int, count: CountTokens) -> str:
         # Nobody counts what is plainly too long.
         if len(text) <= tokens * 8 and count(text) <= tokens:
             return text
-    return "…" if count(text) > tokens else text
+    if count(text) > tokens:
+        return "…"
+    return text
 
 
 def render_samples(shape: Shape, tokens: int, count: CountTokens, path: str = "") -> list[str]:
@@ -192,7 +228,12 @@ def _list_children(path: str, shape: Shape) -> list[tuple[str, Shape]]:
         found.append((f"{path}[0]", shape.items))
     if shape.values is not None:
         found.append(
-            (f"{path}.{_format_name(shape.sample_key)}" if path else _format_name(shape.sample_key), shape.values)
+            (
+                f"{path}.{_format_name(shape.sample_key)}"
+                if path
+                else _format_name(shape.sample_key),
+                shape.values,
+            )
         )
     return found
 
@@ -202,10 +243,18 @@ def _render(shape: Shape, depth: int, width: int) -> str:
     if shape.fields is not None:
         kinds.append(_render_object(shape, depth, width) if depth and shape.fields else "object")
     if shape.keys is not None:
-        inner = f": {_render(shape.values, depth - 1, width)}" if depth and shape.values else ""
-        kinds.append(f"{{{_format_range(shape.keys)} keys like {_format_name(shape.sample_key)}{inner}}}")
+        if depth and shape.values:
+            inner = f": {_render(shape.values, depth - 1, width)}"
+        else:
+            inner = ""
+        kinds.append(
+            f"{{{_format_range(shape.keys)} keys like {_format_name(shape.sample_key)}{inner}}}"
+        )
     if shape.length is not None:
-        inner = _render(shape.items, depth - 1, width) if depth and shape.items else "…"
+        if depth and shape.items:
+            inner = _render(shape.items, depth - 1, width)
+        else:
+            inner = "…"
         kinds.append(f"[{_format_range(shape.length)} × {inner}]" if shape.length[1] else "[]")
     plain = shape.scalars - ({"integer"} if "number" in shape.scalars else set())
     for scalar in sorted(plain, key=lambda kind: (kind == "null", kind)):
@@ -221,7 +270,10 @@ def _render_object(shape: Shape, depth: int, width: int) -> str:
         if name == "…":
             told.append("…")
             continue
-        mark = "?" if one.seen_count < shape.object_count else ""
+        if one.seen_count < shape.object_count:
+            mark = "?"
+        else:
+            mark = ""
         told.append(f"{_format_name(name)}{mark}: {_render(one, depth - 1, width)}")
     if len(fields) > width:
         told.append(f"… {len(fields) - width} more")
@@ -230,13 +282,20 @@ def _render_object(shape: Shape, depth: int, width: int) -> str:
 
 def _format_range(bounds: Range) -> str:
     low, high = bounds
-    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+    if low == high:
+        return f"{low:,}"
+    return f"{low:,}–{high:,}"
 
 
 def _format_name(name: str) -> str:
     plain = sanitize_text(name)
-    plain = plain if len(plain) <= 40 else plain[:39] + "…"
-    return plain if plain.replace("_", "a").isalnum() and plain.isascii() else to_literal(plain)
+    if len(plain) <= 40:
+        plain = plain
+    else:
+        plain = plain[:39] + "…"
+    if plain.replace("_", "a").isalnum() and plain.isascii():
+        return plain
+    return to_literal(plain)
 
 
 def _get_scalar_type(value: Any) -> str:
@@ -244,27 +303,45 @@ def _get_scalar_type(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "boolean"
-    return "integer" if isinstance(value, int) else "number" if isinstance(value, float) else "…"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    return "…"
 
 
 def _render_sample(value: Any) -> str:
-    """A value as short JSON: long texts and lists inside it are cut, so that what lies beside them is seen."""
+    """A value as short JSON: long texts and lists inside it are cut, so that what lies beside them
+    is seen."""
     text = to_literal(_shrink_value(value, 2))
-    return text if len(text) <= SAMPLE_CHARS * 3 else text[: SAMPLE_CHARS * 3] + "…"
+    if len(text) <= SAMPLE_CHARS * 3:
+        return text
+    return text[: SAMPLE_CHARS * 3] + "…"
 
 
 def _shrink_value(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         plain = sanitize_text(value[: SAMPLE_CHARS // 2])
-        return plain if len(value) <= SAMPLE_CHARS // 2 else plain[: SAMPLE_CHARS // 3] + "…"
+        if len(value) <= SAMPLE_CHARS // 2:
+            return plain
+        return plain[: SAMPLE_CHARS // 3] + "…"
     if isinstance(value, dict):
         if not depth:
-            return "{…}" if value else {}
+            if value:
+                return "{…}"
+            return {}
         return {
-            name[:40]: _shrink_value(one, depth - 1) for (name, one), _ in zip(value.items(), range(12), strict=False)
+            name[:40]: _shrink_value(one, depth - 1)
+            for (name, one), _ in zip(value.items(), range(12), strict=False)
         }
     if isinstance(value, list):
         if not depth:
-            return "[…]" if value else []
-        return [_shrink_value(one, depth - 1) for one in value[:2]] + (["…"] if count_children(value) > 2 else [])
-    return value if not isinstance(value, int) or abs(value) < 10**30 else "…"
+            if value:
+                return "[…]"
+            return []
+        return [_shrink_value(one, depth - 1) for one in value[:2]] + (
+            ["…"] if count_children(value) > 2 else []
+        )
+    if not isinstance(value, int) or abs(value) < 10**30:
+        return value
+    return "…"

@@ -1,6 +1,7 @@
 """Shapes as JSON text, to be kept, and back. Pure.
 
-Only what is about the structure is written: samples of items and the keys of maps are somebody's data.
+Only what is about the structure is written: samples of items and the keys of maps are somebody's
+data.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,9 @@ def dump_shape(shape: Shape) -> str | None:
         text = json_codec.dumps(_to_dict(shape)).decode()
     except (TypeError, ValueError, RecursionError):
         return None
-    return text if len(text) <= MAX_CHARS else None
+    if len(text) <= MAX_CHARS:
+        return text
+    return None
 
 
 def load_shape(text: str) -> Shape | None:
@@ -53,7 +56,9 @@ def _from_dict(data: Any, depth: int) -> Shape:
         raise ValueError("that is no shape")
     plain = cast("dict[str, Any]", data)
     fields = plain.get("fields")
-    if fields is not None and (not isinstance(fields, dict) or len(cast("dict[str, Any]", fields)) > 2 * MAX_FIELDS):
+    if fields is not None and (
+        not isinstance(fields, dict) or len(cast("dict[str, Any]", fields)) > 2 * MAX_FIELDS
+    ):
         raise ValueError("those are no fields")
     given = cast("Mapping[str, Any] | None", fields)
     keys = _parse_range(plain.get("keys"))
@@ -61,7 +66,9 @@ def _from_dict(data: Any, depth: int) -> Shape:
         seen_count=int(plain["n"]),
         scalars=frozenset(cast("list[str]", plain.get("is", ()))) & _SCALARS,
         chars=_parse_range(plain.get("chars")),
-        fields=None if given is None else {name: _from_dict(one, depth + 1) for name, one in given.items()},
+        fields=None
+        if given is None
+        else {name: _from_dict(one, depth + 1) for name, one in given.items()},
         object_count=int(plain.get("objects", 0)),
         items=_from_dict(plain["items"], depth + 1) if "items" in plain else None,
         length=_parse_range(plain.get("length")),

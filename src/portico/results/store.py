@@ -1,8 +1,9 @@
-"""Large results that wait to be read: who may, for how long, and how many. The index is in memory, the bodies on disk.
+"""Large results that wait to be read: who may, for how long, and how many. The index is in memory,
+the bodies on disk.
 
-An id is as good as a key: 128 random bits, and another caller's is not found. Nothing is found without its id: who has
-no session shares its token and name with others. What is over its time or over the total goes, first the oldest of
-whoever holds most.
+An id is as good as a key: 128 random bits, and another caller's is not found. Nothing is found
+without its id: who has no session shares its token and name with others. What is over its time or
+over the total goes, first the oldest of whoever holds most.
 """
 
 import asyncio
@@ -25,11 +26,13 @@ RESULT_URI_PREFIX = "portico://result/"
 TTL_S = 3_600.0
 TOTAL_BYTES = 256 * 1024**2
 RESULT_BYTES = 64 * 1024**2
-MAX_CONCURRENT, MAX_CONCURRENT_PER_CALLER = 2, 1
-"""Large results that are taken apart or read at the same time, in all and of one caller: each costs memory and a
-thread. How many may wait is bounded where requests are admitted."""
+MAX_CONCURRENT = 2
+MAX_CONCURRENT_PER_CALLER = 1
+"""Large results that are taken apart or read at the same time, in all and of one caller: each costs
+memory and a thread. How many may wait is bounded where requests are admitted."""
 HEAVY_CHARS = 256 * 1024
-"""Characters or bytes from which work on a result needs a place: what is smaller is over at once."""
+"""Characters or bytes from which work on a result needs a place: what is smaller is over at once.
+"""
 T = TypeVar("T")
 
 
@@ -56,13 +59,15 @@ class StoredResult:
 def get_owner_key(caller: Caller) -> str:
     """Whom what has an id is counted for, and who may use it, if it knows the id.
 
-    A session where there is one, else a claim that others can make too: of use beside an id, never in place of one.
+    A session where there is one, else a claim that others can make too: of use beside an id, never
+    in place of one.
     """
     return f"{caller.profile}\n{caller.owner}"
 
 
 class ResultStore:
-    """Keeps bodies, and finds them again for whoever they belong to. One event loop's own, but for the sweep."""
+    """Keeps bodies, and finds them again for whoever they belong to. One event loop's own, but for
+    the sweep."""
 
     def __init__(
         self,
@@ -99,9 +104,11 @@ class ResultStore:
 
     @asynccontextmanager
     async def acquire_slot(self, caller: Caller, size: int) -> AsyncGenerator[None]:
-        """Wait for a place for work on a result of about `size` characters, where callers take turns.
+        """Wait for a place for work on a result of about `size` characters, where callers take
+        turns.
 
-        The place is free again when the caller's threads have ended, also those that it no longer waits for.
+        The place is free again when the caller's threads have ended, also those that it no longer
+        waits for.
         """
         if size < HEAVY_CHARS:
             yield
@@ -118,13 +125,16 @@ class ResultStore:
                 self._limiter.release(key)
 
     async def run_in_thread(self, caller: Caller, function: Callable[..., T], *args: Any) -> T:
-        """Run a function in a thread, for a caller that may have a place; cancelled, it goes on to its end."""
+        """Run a function in a thread, for a caller that may have a place; cancelled, it goes on to
+        its end."""
         work = asyncio.create_task(asyncio.to_thread(function, *args), name="work on a result")
         self._track_thread(caller, work)
         try:
             return await asyncio.shield(work)
         finally:
-            del work  # its error holds this frame: together they would wait for the garbage collector
+            del (
+                work
+            )  # its error holds this frame: together they would wait for the garbage collector
 
     def _track_thread(self, caller: Caller, work: asyncio.Task[Any]) -> None:
         key = get_owner_key(caller)
@@ -148,11 +158,13 @@ class ResultStore:
         mime: str = "",
         member: str | None = None,
     ) -> StoredResult:
-        """Write a body, in a thread; raises TooLarge, OSError, and whatever `texts` raises, leaving nothing behind."""
+        """Write a body, in a thread; raises TooLarge, OSError, and whatever `texts` raises, leaving
+        nothing behind."""
         name = secrets.token_urlsafe(16)
         expires = self._clock() + self.ttl_s
         writing = asyncio.create_task(
-            asyncio.to_thread(self.files.write, name, texts, expires, self._result_bytes), name="keep a result"
+            asyncio.to_thread(self.files.write, name, texts, expires, self._result_bytes),
+            name="keep a result",
         )
         self._track_thread(caller, writing)
         try:
@@ -171,7 +183,11 @@ class ResultStore:
         """A result by its id or URI; raises UnknownName, also for another caller's."""
         name = result_id.strip().removeprefix(RESULT_URI_PREFIX)
         stored = self._stored.get(name)
-        if stored is None or stored.owner != get_owner_key(caller) or stored.expires_at <= self._clock():
+        if (
+            stored is None
+            or stored.owner != get_owner_key(caller)
+            or stored.expires_at <= self._clock()
+        ):
             raise UnknownName(
                 "there is no such result",
                 advice=f"Results are kept for {round(self.ttl_s / 60)} minutes; call the tool again for a new one.",
@@ -179,7 +195,8 @@ class ResultStore:
         return stored
 
     def sweep(self) -> None:
-        """Let go of what is over its time. Blocks on the disk for a moment; for start and housekeeping."""
+        """Let go of what is over its time. Blocks on the disk for a moment; for start and
+        housekeeping."""
         self._expire()
         self.files.sweep()
 

@@ -1,4 +1,5 @@
-"""What a large result is, in at most 500 tokens: how large, how built, its first rows, and how to read on. Pure."""
+"""What a large result is, in at most 500 tokens: how large, how built, its first rows, and how to
+read on. Pure."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -19,7 +20,8 @@ _MAX_ROWS = 5
 _CELL_CHARS = 28
 _LONG_TEXT_CHARS = 1_000
 _MAX_COLUMNS = 12
-_HEAD_CHARS, _TAIL_CHARS = 300, 400
+_HEAD_CHARS = 300
+_TAIL_CHARS = 400
 _MAX_MATCHES = 3
 _MATCH_CHARS = 160
 _MAX_HITS = 5_000
@@ -29,7 +31,9 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 _NOISE = re.compile(r"[!-`{-~]{4,}")
 """Capitals, digits and marks in a row."""
-_MIXED = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z0-9+/]*(?:[a-z0-9][A-Z]|[A-Za-z][0-9]))[A-Za-z0-9+/]{6,}")
+_MIXED = re.compile(
+    r"(?<![A-Za-z0-9])(?=[A-Za-z0-9+/]*(?:[a-z0-9][A-Z]|[A-Za-z][0-9]))[A-Za-z0-9+/]{6,}"
+)
 _STOP_WORDS = frozenset(
     ("the", "and", "for", "with", "all", "any", "from", "into", "that", "this", "what", "which", "get", "list", "find",
      "show", "are", "was", "has", "have", "not", "can", "you", "your", "how", "where", "when", "who")
@@ -76,7 +80,9 @@ def render_summary(facts: ResultFacts, access: ResultAccess | None, count: Count
     last = _render_reading_hint(facts, access)
     # Our own words cost what the estimate says; the tool's name may be anything.
     left = (
-        _TARGET_TOKENS - round(1.1 * (count(first) + count(last))) - _estimate_tokens(_format_tool_name(facts), count)
+        _TARGET_TOKENS
+        - round(1.1 * (count(first) + count(last)))
+        - _estimate_tokens(_format_tool_name(facts), count)
     )
     body: list[str] = []
     for line in _render_details(facts, count):
@@ -100,12 +106,16 @@ def format_size(size: int) -> str:
     """Bytes, as people say them."""
     if size < 1_000:
         return f"{size} bytes"
-    return f"{size / 1_000:.0f} KB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
+    if size < 1_000_000:
+        return f"{size / 1_000:.0f} KB"
+    return f"{size / 1_000_000:.1f} MB"
 
 
 def _format_estimate(number: int) -> str:
     """A number that is an estimate, with no more digits than it deserves."""
-    return f"{number / 1_000_000:.1f} million" if number >= 1_000_000 else f"{float(f'{number:.2g}'):,.0f}"
+    if number >= 1_000_000:
+        return f"{number / 1_000_000:.1f} million"
+    return f"{float(f'{number:.2g}'):,.0f}"
 
 
 def collect_text_facts(text: str, intent: str) -> tuple[int, str, str, tuple[str, ...]]:
@@ -113,8 +123,16 @@ def collect_text_facts(text: str, intent: str) -> tuple[int, str, str, tuple[str
     count = sum(text.count("\n", at, at + _SCAN_CHARS) for at in range(0, len(text), _SCAN_CHARS))
     lines = count + (0 if text.endswith("\n") else 1)
     tail = text[-_TAIL_CHARS:]
-    whole_lines = tail.partition("\n")[2] if len(tail) < len(text) else tail
-    return lines, text[:_HEAD_CHARS], whole_lines if whole_lines.strip() else tail, find_matching_lines(text, intent)
+    if len(tail) < len(text):
+        whole_lines = tail.partition("\n")[2]
+    else:
+        whole_lines = tail
+    return (
+        lines,
+        text[:_HEAD_CHARS],
+        whole_lines if whole_lines.strip() else tail,
+        find_matching_lines(text, intent),
+    )
 
 
 def find_matching_lines(text: str, intent: str) -> tuple[str, ...]:
@@ -122,10 +140,14 @@ def find_matching_lines(text: str, intent: str) -> tuple[str, ...]:
     words = {word.lower() for word in _WORD.findall(intent[:400])} - _STOP_WORDS
     if not words:
         return ()
-    wanted = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
+    wanted = re.compile(
+        "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE
+    )
     found: dict[int, tuple[str, set[str]]] = {}
     for place, word in _find_hits(text, wanted):
-        start = text.rfind("\n", max(0, place - _MATCH_CHARS), place) + 1 or max(0, place - _MATCH_CHARS // 2)
+        start = text.rfind("\n", max(0, place - _MATCH_CHARS), place) + 1 or max(
+            0, place - _MATCH_CHARS // 2
+        )
         if start not in found:
             end = text.find("\n", place, place + _MATCH_CHARS)
             found[start] = (text[start : end if end >= 0 else start + _MATCH_CHARS], set())
@@ -154,7 +176,10 @@ def _render_title(facts: ResultFacts, access: ResultAccess | None) -> str:
         "text": f"of text in {facts.line_count:,} lines",
         "blob": f"of {to_one_line(facts.mime)[:60]}",
     }
-    failed = " (it says this is an error)" if facts.is_error else ""
+    if facts.is_error:
+        failed = " (it says this is an error)"
+    else:
+        failed = ""
     amount = f"{format_size(facts.size)} {kinds[facts.kind]}, about {_format_estimate(facts.tokens)} tokens"
     large = f"{_format_tool_name(facts)} answered{failed} with {amount}"
     if access is None:
@@ -164,8 +189,13 @@ def _render_title(facts: ResultFacts, access: ResultAccess | None) -> str:
 
 def _format_tool_name(facts: ResultFacts) -> str:
     tool = to_one_line(facts.tool)
-    longest = 90 if tool.isascii() else 30
-    return tool if len(tool) <= longest else f"{tool[: longest - 1]}…"
+    if tool.isascii():
+        longest = 90
+    else:
+        longest = 30
+    if len(tool) <= longest:
+        return tool
+    return f"{tool[: longest - 1]}…"
 
 
 def _render_reading_hint(facts: ResultFacts, access: ResultAccess | None) -> str:
@@ -176,7 +206,10 @@ def _render_reading_hint(facts: ResultFacts, access: ResultAccess | None) -> str
     call = f'read_result(result_id="{access.id}")'
     if facts.kind == "blob":
         return f"The whole is the resource {access.uri}; {call} pages its base64."
-    path = f'path="{_build_example_path(facts.sample)}" (JMESPath), ' if facts.kind == "json" else ""
+    if facts.kind == "json":
+        path = f'path="{_build_example_path(facts.sample)}" (JMESPath), '
+    else:
+        path = ""
     return f'To read on: {call} with {path}grep="…" (what matches), or a cursor. The whole is {access.uri}'
 
 
@@ -206,7 +239,10 @@ def _render_table(sample: Any) -> Iterator[str]:
     if not columns or filled < len(columns) * len(objects) * 0.6:
         return
     some = columns[:_MAX_COLUMNS]
-    more = f" | … {len(columns) - len(some)} more columns" if len(columns) > len(some) else ""
+    if len(columns) > len(some):
+        more = f" | … {len(columns) - len(some)} more columns"
+    else:
+        more = ""
     yield f"{path or 'It'} has {count_children(rows):,} rows. Columns: {' | '.join(_format_cell(name) for name in some)}{more}"
     for row in objects[:_MAX_ROWS]:
         yield " | ".join(_format_cell(row.get(name)) for name in some)
@@ -232,19 +268,35 @@ def find_largest_array(sample: Any) -> tuple[str, list[Any]]:
 def to_path_step(name: str) -> str:
     """A field as JMESPath spells it."""
     plain = sanitize_text(name)
-    plain = plain if len(plain) <= 40 else plain[:39] + "…"
-    return plain if _IDENTIFIER.fullmatch(plain) else to_literal(plain)
+    if len(plain) <= 40:
+        plain = plain
+    else:
+        plain = plain[:39] + "…"
+    if _IDENTIFIER.fullmatch(plain):
+        return plain
+    return to_literal(plain)
 
 
 def _build_example_path(sample: Any) -> str:
     """A path that selects something from this very result."""
     path, rows = find_largest_array(sample)
     if isinstance(sample, dict) and ('"' in path or len(rows) < 2):
-        texts = [name for name, value in sample.items() if isinstance(value, str) and len(value) > _LONG_TEXT_CHARS]
-        return next((name for name in texts if _IDENTIFIER.fullmatch(name) and len(name) <= 40), "keys(@)")
-    names = [name for name in rows[0] if _IDENTIFIER.fullmatch(name)] if rows and isinstance(rows[0], dict) else []
+        texts = [
+            name
+            for name, value in sample.items()
+            if isinstance(value, str) and len(value) > _LONG_TEXT_CHARS
+        ]
+        return next(
+            (name for name in texts if _IDENTIFIER.fullmatch(name) and len(name) <= 40), "keys(@)"
+        )
+    if rows and isinstance(rows[0], dict):
+        names = [name for name in rows[0] if _IDENTIFIER.fullmatch(name)]
+    else:
+        names = []
     short = [name for name in names if len(name) <= 24][:2]
-    return f"{path}[0:20].[{', '.join(short)}]" if short else f"{path}[0:20]"
+    if short:
+        return f"{path}[0:20].[{', '.join(short)}]"
+    return f"{path}[0:20]"
 
 
 def _format_cell(value: Any) -> str:
@@ -256,7 +308,9 @@ def _format_cell(value: Any) -> str:
         return f"[{count_children(value)}]"
     else:
         text = to_literal(value)
-    return text if len(text) <= _CELL_CHARS else text[: _CELL_CHARS - 1] + "…"
+    if len(text) <= _CELL_CHARS:
+        return text
+    return text[: _CELL_CHARS - 1] + "…"
 
 
 def to_one_line(text: str) -> str:
@@ -271,7 +325,11 @@ def _clip_line(line: str, tokens: int, count: CountTokens) -> str:
 
 
 def _estimate_tokens(text: str, count: CountTokens) -> int:
-    """Tokens at the worst: a rare character costs its bytes, and noise more than the words estimates are made for."""
-    foreign = 0 if text.isascii() else sum(len(run.encode(errors="replace")) for run in _NON_ASCII.findall(text))
+    """Tokens at the worst: a rare character costs its bytes, and noise more than the words
+    estimates are made for."""
+    if text.isascii():
+        foreign = 0
+    else:
+        foreign = sum(len(run.encode(errors="replace")) for run in _NON_ASCII.findall(text))
     noise = 0.6 * sum(map(len, _NOISE.findall(text))) + 0.35 * sum(map(len, _MIXED.findall(text)))
     return count(text) + foreign + round(noise)

@@ -1,4 +1,5 @@
-"""A few of many: a value whose long containers keep their first children and know how many there were. Pure.
+"""A few of many: a value whose long containers keep their first children and know how many there
+were. Pure.
 
 What a summary or a shape needs of fifty megabytes is a few hundred values and the counts.
 """
@@ -26,7 +27,9 @@ class SampledDict(dict[str, Any]):
 
 def count_children(container: Any) -> int:
     """How many children a container has, those that were left out included."""
-    return container.total if isinstance(container, SampledList | SampledDict) else len(container)
+    if isinstance(container, SampledList | SampledDict):
+        return container.total
+    return len(container)
 
 
 class ValueSampler:
@@ -40,7 +43,9 @@ class ValueSampler:
     @property
     def value(self) -> Any:
         """The sample."""
-        return self._root[0] if self._root else None
+        if self._root:
+            return self._root[0]
+        return None
 
     def watch(self, stream: Iterable[JsonPart]) -> Iterator[JsonPart]:
         """The same parts, looked at in passing."""
@@ -58,7 +63,12 @@ class ValueSampler:
         if into is not None:
             into.total += 1
             if len(into) < MAX_SAMPLED_CHILDREN:
-                kept = value if what == "item" else SampledList() if value == "[" else SampledDict()
+                if what == "item":
+                    kept = value
+                elif value == "[":
+                    kept = SampledList()
+                else:
+                    kept = SampledDict()
                 if isinstance(into, SampledDict):
                     into[key or ""] = kept
                 else:

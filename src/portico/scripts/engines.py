@@ -1,8 +1,8 @@
-"""Who runs which language, and whose turn it is. An engine is made, and its library imported, by the first script that
-needs it.
+"""Who runs which language, and whose turn it is. An engine is made, and its library imported, by
+the first script that needs it.
 
-The workers of an engine are shared by callers: they take turns, and one of them never has all workers, so that the
-script of another finds one at once.
+The workers of an engine are shared by callers: they take turns, and one of them never has all
+workers, so that the script of another finds one at once.
 """
 
 from collections.abc import AsyncGenerator
@@ -21,7 +21,9 @@ DEFAULT_MAX_WAITING = 16
 class EngineRegistry:
     """The engines that have been needed so far."""
 
-    def __init__(self, workers: int = DEFAULT_WORKERS, max_waiting: int = DEFAULT_MAX_WAITING) -> None:
+    def __init__(
+        self, workers: int = DEFAULT_WORKERS, max_waiting: int = DEFAULT_MAX_WAITING
+    ) -> None:
         self._workers = workers
         self._max_waiting = max_waiting
         self._engines: dict[str, ScriptEngine] = {}
@@ -35,8 +37,11 @@ class EngineRegistry:
         return self._engines[kind]
 
     @asynccontextmanager
-    async def acquire_worker(self, language: Language, owner: str, timeout_s: float) -> AsyncGenerator[None]:
-        """Have a worker to oneself; raises Overloaded where there is none in time, or too many wait already."""
+    async def acquire_worker(
+        self, language: Language, owner: str, timeout_s: float
+    ) -> AsyncGenerator[None]:
+        """Have a worker to oneself; raises Overloaded where there is none in time, or too many wait
+        already."""
         kind = _to_engine_kind(language)
         if kind not in self._limiters:
             each = Limit(max(1, self._workers - 1), queue=self._max_waiting)
@@ -71,10 +76,13 @@ class EngineRegistry:
 
     async def close(self) -> None:
         """End every process."""
-        made, self._engines = self._engines, {}
+        made = self._engines
+        self._engines = {}
         for engine in made.values():
             await engine.close()
 
 
 def _to_engine_kind(language: Language) -> str:
-    return "javascript" if language == "typescript" else language
+    if language == "typescript":
+        return "javascript"
+    return language

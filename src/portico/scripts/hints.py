@@ -39,8 +39,12 @@ UNAVAILABLE_NAMES: Mapping[str, Mapping[str, str]] = {
         "io": "There are no files here: use a server's tools.",
     },
 }
-_UNAWAITED_CALL = re.compile(r"coroutine|was never awaited|future|awaitable|\bPromise\b|call under way", re.IGNORECASE)
-_NOT_AWAITABLE = re.compile(r"can't be (?:used in 'await'|awaited)|await' expression|not awaitable", re.IGNORECASE)
+_UNAWAITED_CALL = re.compile(
+    r"coroutine|was never awaited|future|awaitable|\bPromise\b|call under way", re.IGNORECASE
+)
+_NOT_AWAITABLE = re.compile(
+    r"can't be (?:used in 'await'|awaited)|await' expression|not awaitable", re.IGNORECASE
+)
 _UNKNOWN_NAME_PATTERNS = (
     re.compile(r"name '(\w+)' is not defined"),
     re.compile(r"\b(\w+)'? is not defined"),
@@ -48,8 +52,11 @@ _UNKNOWN_NAME_PATTERNS = (
 )
 _MISSING_ATTRIBUTE = re.compile(r"module '(\w+)' has no attribute '(\w+)'")
 _MAX_MESSAGE_CHARS = 1_000
-"""Characters of a message: the script may have made it, and it is searched where everybody waits."""
-_MISSING_MODULE = re.compile(r"No module named '([\w.]+)'|cannot import|there are no modules", re.IGNORECASE)
+"""Characters of a message: the script may have made it, and it is searched where everybody waits.
+"""
+_MISSING_MODULE = re.compile(
+    r"No module named '([\w.]+)'|cannot import|there are no modules", re.IGNORECASE
+)
 _UNSUPPORTED = re.compile(r"does not yet support|not supported|NotImplementedError", re.IGNORECASE)
 _NOT_CALLABLE = re.compile(r"not callable|not a function|attempt to call", re.IGNORECASE)
 _UNEXPECTED_SHAPE = re.compile(
@@ -68,15 +75,24 @@ _LIMITED_PYTHON = (
     "This Python is small: no inheritance, generators, del, async with or decorators such as property. Plain "
     'functions, loops and lists do the same; or pass language="javascript".'
 )
-_LIMITED_ASYNCIO = "Of asyncio there are gather and sleep. A call starts when it is made; await it later."
+_LIMITED_ASYNCIO = (
+    "Of asyncio there are gather and sleep. A call starts when it is made; await it later."
+)
 
 
 def build_hint(
-    script: Script, outcome: ScriptOutcome, snapshot: Snapshot, answers: Mapping[str, str] | None = None
+    script: Script,
+    outcome: ScriptOutcome,
+    snapshot: Snapshot,
+    answers: Mapping[str, str] | None = None,
 ) -> str:
-    """Advice in a sentence or two; empty where nothing usual went wrong. `answers` are what tools answered."""
+    """Advice in a sentence or two; empty where nothing usual went wrong. `answers` are what tools
+    answered."""
     fault = outcome.fault
-    said = list(_explain_fault(script, fault, snapshot, answers or {})) if fault else []
+    if fault:
+        said = list(_explain_fault(script, fault, snapshot, answers or {}))
+    else:
+        said = []
     if isinstance(outcome.value, str) and "[object Promise]" in outcome.value:
         said.append(f"A tool's answer must be awaited: {AWAIT_EXAMPLES[script.language]}.")
     # Of a script that was cut off it says nothing that calls were left.
@@ -86,7 +102,9 @@ def build_hint(
         and not _has_word(said, "awaited")
     ):
         one = outcome.unawaited_calls == 1
-        calls, they = ("1 call was", "it") if one else (f"{outcome.unawaited_calls} calls were", "they")
+        calls, they = (
+            ("1 call was", "it") if one else (f"{outcome.unawaited_calls} calls were", "they")
+        )
         advice = f"cancelled when the script ended, {they} may have taken effect. {AWAIT_EXAMPLES[script.language]}"
         said.append(f"{calls} not awaited: {advice}")
     return " ".join(said)
@@ -96,8 +114,11 @@ def _has_word(said: list[str], word: str) -> bool:
     return any(word in one for one in said)
 
 
-def _explain_fault(script: Script, fault: Fault, snapshot: Snapshot, answers: Mapping[str, str]) -> Iterator[str]:
-    message, language = fault.message[:_MAX_MESSAGE_CHARS], _to_language_family(script.language)
+def _explain_fault(
+    script: Script, fault: Fault, snapshot: Snapshot, answers: Mapping[str, str]
+) -> Iterator[str]:
+    message = fault.message[:_MAX_MESSAGE_CHARS]
+    language = _to_language_family(script.language)
     if (limited := _LIMIT_HINTS.get(fault.kind)) is not None:
         yield limited(script.limits)
         return
@@ -109,7 +130,9 @@ def _explain_fault(script: Script, fault: Fault, snapshot: Snapshot, answers: Ma
         yield from _explain_missing_module(script, message, snapshot)
     elif language == "python" and _UNSUPPORTED.search(message):
         yield _LIMITED_PYTHON
-    elif _NOT_CALLABLE.search(message) and re.search(_SHADOWED_RESULT[language], script.code, re.MULTILINE):
+    elif _NOT_CALLABLE.search(message) and re.search(
+        _SHADOWED_RESULT[language], script.code, re.MULTILINE
+    ):
         yield "The script gives `result` a value of its own: choose another name, or end with the value alone."
     elif _NOT_AWAITABLE.search(message):
         yield "Only tools are awaited; store, load, print and result are not."
@@ -125,19 +148,26 @@ def _explain_fault(script: Script, fault: Fault, snapshot: Snapshot, answers: Ma
     elif word := _find_called_server(script, fault, snapshot):
         yield f"{word} is a server here: call its tools, {word}.tool(…)."
     elif answers and _UNEXPECTED_SHAPE.search(message):
-        yield " ".join(f"{tool} answered {what}." for tool, what in list(answers.items())[-_MAX_ANSWERS:])
+        yield " ".join(
+            f"{tool} answered {what}." for tool, what in list(answers.items())[-_MAX_ANSWERS:]
+        )
 
 
 def _to_language_family(language: str) -> str:
-    return "javascript" if language == "typescript" else language
+    if language == "typescript":
+        return "javascript"
+    return language
 
 
 def _find_unknown_name(message: str) -> str:
-    return next((found[1] for pattern in _UNKNOWN_NAME_PATTERNS if (found := pattern.search(message))), "")
+    return next(
+        (found[1] for pattern in _UNKNOWN_NAME_PATTERNS if (found := pattern.search(message))), ""
+    )
 
 
 def _explain_missing_attribute(module: str, name: str, snapshot: Snapshot) -> Iterator[str]:
-    """A module has no such thing; perhaps the server of that name was meant, or something that others have."""
+    """A module has no such thing; perhaps the server of that name was meant, or something that
+    others have."""
     server = snapshot.server_identifiers.get(module)
     if server is not None and name in snapshot.servers[server].tool_identifiers:
         yield f"`import {module}` hides the server {module}: leave it out, or call_tool('{module}.{name}', {{…}})."
@@ -149,7 +179,10 @@ def _explain_missing_attribute(module: str, name: str, snapshot: Snapshot) -> It
 
 def _explain_missing_module(script: Script, message: str, snapshot: Snapshot) -> Iterator[str]:
     found = _MISSING_MODULE.search(message)
-    name = (found[1] or "").partition(".")[0] if found else ""
+    if found:
+        name = (found[1] or "").partition(".")[0]
+    else:
+        name = ""
     if name in snapshot.server_identifiers or script.language != "python":
         yield "Servers are there by their names without an import, and nothing beside them reaches the outside."
     else:
@@ -157,7 +190,8 @@ def _explain_missing_module(script: Script, message: str, snapshot: Snapshot) ->
 
 
 def _explain_unknown_name(name: str, language: str, snapshot: Snapshot) -> Iterator[str]:
-    """What a name that is not there might have meant: something others have, a server, a tool without its server."""
+    """What a name that is not there might have meant: something others have, a server, a tool
+    without its server."""
     if known := UNAVAILABLE_NAMES[language].get(name):
         yield known
         return
@@ -196,8 +230,12 @@ _LIMIT_HINTS: dict[str, Callable[[ScriptLimits], str]] = {
         f"A script may compute for {limits.cpu_s:g} s and take {limits.wall_s:g} s in all: do less in one, or "
         "call tools together rather than one after another."
     ),
-    "memory": lambda limits: f"A script may use {limits.memory_bytes // 1024**2} MiB: take less at a time.",
+    "memory": lambda limits: (
+        f"A script may use {limits.memory_bytes // 1024**2} MiB: take less at a time."
+    ),
     "recursion": lambda _: "Use a loop.",
-    "output": lambda limits: f"An answer may have {limits.answer_bytes:,} bytes: return only what is needed.",
+    "output": lambda limits: (
+        f"An answer may have {limits.answer_bytes:,} bytes: return only what is needed."
+    ),
     "deadlock": lambda _: "Nothing is left that could answer what the script waits for.",
 }

@@ -1,6 +1,8 @@
-"""One script, from its text to how it ended. Whatever it calls goes through the pipeline, as if its caller had called.
+"""One script, from its text to how it ended. Whatever it calls goes through the pipeline, as if its
+caller had called.
 
-The script's tools get their results whole: what is too large for an answer is not too large for a script.
+The script's tools get their results whole: what is too large for an answer is not too large for a
+script.
 """
 
 import asyncio
@@ -41,11 +43,11 @@ _LARGE_CHARS = 256 * 1024
 """Characters of a result that is read in a thread."""
 _ERROR_CHARS = 2_000
 _MIN_WAIT_S = 0.1
-_MAX_REPAIRS, _MAX_PREVIEW_CHARS, _MAX_KEYS = 5, 60, 12
+_MAX_REPAIRS = 5
+_MAX_PREVIEW_CHARS = 60
+_MAX_KEYS = 12
 _LOAD_CALL = re.compile(r"\bload\s*\(")
-_NOTHING_STORED_HINT = (
-    "Nothing is stored here for load: pass the session that the answer of the storing script told you."
-)
+_NOTHING_STORED_HINT = "Nothing is stored here for load: pass the session that the answer of the storing script told you."
 _CODE_FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 
 BuiltinFunction = Callable[..., Awaitable[Any]]
@@ -102,7 +104,10 @@ class ScriptRunner:
         self._calls = calls
         self._engines = engines or EngineRegistry()
         # An empty memory is false, and still the one that is meant.
-        self.state_store = ScriptStateStore() if state_store is None else state_store
+        if state_store is None:
+            self.state_store = ScriptStateStore()
+        else:
+            self.state_store = state_store
         self._limits = limits or ScriptLimits()
 
     @classmethod
@@ -122,19 +127,31 @@ class ScriptRunner:
         return cls(calls, EngineRegistry(config.workers, config.waiting), memory, limits)
 
     async def run(
-        self, code: str, language: Language, context: ScriptContext, origin: CallContext, timeout_s: float | None = None
+        self,
+        code: str,
+        language: Language,
+        context: ScriptContext,
+        origin: CallContext,
+        timeout_s: float | None = None,
     ) -> ScriptResult:
         """Run a script; `timeout_s` can only shorten what it may take."""
         if len(code) > MAX_CODE_CHARS:
-            raise InvalidArguments(f"a script may have {MAX_CODE_CHARS:,} characters", advice="Pass data as arguments.")
+            raise InvalidArguments(
+                f"a script may have {MAX_CODE_CHARS:,} characters", advice="Pass data as arguments."
+            )
         code = strip_code_fence(code)
-        limits = replace(self._limits, wall_s=min(timeout_s or self._limits.wall_s, self._limits.wall_s))
+        limits = replace(
+            self._limits, wall_s=min(timeout_s or self._limits.wall_s, self._limits.wall_s)
+        )
         bound = await bind_tools_off_loop(code, context.snapshot)
         host = _ScriptHost(self._calls, bound, context, origin, limits)
         script = Script(
             code,
             language,
-            {**bound.list_namespaces(identifiers_only=language == "python"), "": (*context.functions, CALL_FUNCTION)},
+            {
+                **bound.list_namespaces(identifiers_only=language == "python"),
+                "": (*context.functions, CALL_FUNCTION),
+            },
             self.state_store.load(origin.caller) if "load" in code else {},
             limits,
         )
@@ -150,11 +167,17 @@ class ScriptRunner:
                 _deduct_wait(script, time.perf_counter() - started), host.handle_call
             )
         refused = self.state_store.store(origin.caller, outcome.stored)
-        advised = await context.snapshot.run_scan(build_hint, script, outcome, context.snapshot, host.tool_answers)
+        advised = await context.snapshot.run_scan(
+            build_hint, script, outcome, context.snapshot, host.tool_answers
+        )
         told = (advised, refused, _NOTHING_STORED_HINT if lost else "")
         advice = " ".join(filter(None, told))
         return ScriptResult(
-            outcome, tuple(host.call_records), advice, time.perf_counter() - started, tuple(host.repairs)
+            outcome,
+            tuple(host.call_records),
+            advice,
+            time.perf_counter() - started,
+            tuple(host.repairs),
         )
 
     @property
@@ -193,7 +216,8 @@ class _ScriptHost:
         self._calls = calls
         self._bindings = bindings
         self._context = context
-        # What the client sent beside its question (a progress token, answers to questions) was for the script alone.
+        # What the client sent beside its question (a progress token, answers to questions) was for
+        # the script alone.
         self._origin = CallContext(origin.caller, origin.relay, via="script")
         # A script's calls come from its engine, which knows nothing of the request that brought it.
         self._span = get_current_span()
@@ -201,9 +225,14 @@ class _ScriptHost:
         self._parallel_slots = asyncio.Semaphore(limits.parallel)
         self._call_count = 0
         meta = origin.extra.get("_meta")
-        self._progress_token = meta.get("progressToken") if isinstance(meta, dict) else None
+        if isinstance(meta, dict):
+            self._progress_token = meta.get("progressToken")
+        else:
+            self._progress_token = None
 
-    async def handle_call(self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    async def handle_call(
+        self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         """Answer a script's call; raises CallFailed."""
         self._call_count += 1
         if self._call_count > self._limits.calls:
@@ -228,7 +257,9 @@ class _ScriptHost:
             raise
         except Exception as error:
             # The script must be told, but not of what the gateway is made.
-            logger.exception("a script's call of %s failed in the gateway", f"{namespace}.{name}".lstrip("."))
+            logger.exception(
+                "a script's call of %s failed in the gateway", f"{namespace}.{name}".lstrip(".")
+            )
             raise CallFailed(f"{name} failed in the gateway, whose log says more") from error
 
     async def _call_builtin(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -242,12 +273,16 @@ class _ScriptHost:
             raise CallFailed(f"{name}: {error}") from error
         return await function(*given.args, **given.kwargs)
 
-    async def _resolve_named_call(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
-        """The tool that is named first, or as `name`; then its arguments, as one object or each by its name."""
+    async def _resolve_named_call(
+        self, args: list[Any], kwargs: dict[str, Any]
+    ) -> tuple[Tool, dict[str, Any]]:
+        """The tool that is named first, or as `name`; then its arguments, as one object or each by
+        its name."""
         given = dict(kwargs)
         name, *rest = args if args else [given.pop("name", None)]
         if not rest and given.keys() == {"arguments"}:
-            rest, given = [given["arguments"] or {}], {}
+            rest = [given["arguments"] or {}]
+            given = {}
         if (
             not isinstance(name, str)
             or len(name) > MAX_BUILTIN_CHARS
@@ -268,24 +303,33 @@ class _ScriptHost:
                 for note in get_marks(result).get(REPAIRED, ())[:_MAX_REPAIRS]:
                     self.repairs[f"{tool.address}: {note}"] = None
                 if result.get("isError"):
-                    raise CallFailed(f"{tool.address} answered with an error: {_get_error_text(result)}")
+                    raise CallFailed(
+                        f"{tool.address} answered with an error: {_get_error_text(result)}"
+                    )
                 if result.get("resultType", "complete") != "complete":
                     raise CallFailed(
                         f"{tool.address} asks for more input: call it by {CALL_FUNCTION} outside of a script"
                     )
                 ok = True
             except InvalidArguments as error:
-                raise CallFailed(f"{_format_error(error)} {self._context.describe_tool(tool)}") from error
+                raise CallFailed(
+                    f"{_format_error(error)} {self._context.describe_tool(tool)}"
+                ) from error
             except asyncio.CancelledError:
                 cancelled = True
                 raise
             finally:
                 self.call_records.append(
-                    ToolCallRecord(tool.address, time.perf_counter() - started, ok, cached, cancelled)
+                    ToolCallRecord(
+                        tool.address, time.perf_counter() - started, ok, cached, cancelled
+                    )
                 )
                 await self._report_progress(tool)
         heavy = estimate_size(result, _LARGE_CHARS) >= _LARGE_CHARS
-        value = await asyncio.to_thread(_to_script_value, result) if heavy else _to_script_value(result)
+        if heavy:
+            value = await asyncio.to_thread(_to_script_value, result)
+        else:
+            value = _to_script_value(result)
         self.tool_answers[tool.address] = describe_value(value)
         return value
 
@@ -302,13 +346,17 @@ class _ScriptHost:
 def _to_script_value(result: Raw) -> Any:
     """What a result is to a script: its value, or the blocks of one that is neither data nor text."""
     value = extract_value(result)
-    return value if value is not None else result.get("content") or None
+    if value is not None:
+        return value
+    return result.get("content") or None
 
 
 def strip_code_fence(code: str) -> str:
     """A script without the fence that it was written in, every line where it was."""
     found = _CODE_FENCE.fullmatch(code)
-    return f"\n{found[1]}" if found else code
+    if found:
+        return f"\n{found[1]}"
+    return code
 
 
 def describe_value(value: Any) -> str:
@@ -318,13 +366,19 @@ def describe_value(value: Any) -> str:
     if isinstance(value, dict):
         return f"an object with {', '.join(map(str, list(value)[:_MAX_KEYS])) or 'nothing'}"
     if isinstance(value, list):
-        return f"a list of {len(value)}" + (f", the first {describe_value(value[0])}" if value else "")
-    return f"{type(value).__name__} {value}" if value is not None else "nothing"
+        return f"a list of {len(value)}" + (
+            f", the first {describe_value(value[0])}" if value else ""
+        )
+    if value is not None:
+        return f"{type(value).__name__} {value}"
+    return "nothing"
 
 
 def _get_error_text(result: Raw) -> str:
     value = extract_value({"content": result.get("content")})
-    return value[:_ERROR_CHARS] if isinstance(value, str) else str(value)[:_ERROR_CHARS]
+    if isinstance(value, str):
+        return value[:_ERROR_CHARS]
+    return str(value)[:_ERROR_CHARS]
 
 
 def _format_error(error: PorticoError) -> str:

@@ -1,4 +1,5 @@
-"""What scripts keep for the caller's next ones: `store(key, value)` and `load(key)`, bounded and for a while."""
+"""What scripts keep for the caller's next ones: `store(key, value)` and `load(key)`, bounded and
+for a while."""
 
 import time
 from collections import OrderedDict
@@ -34,7 +35,9 @@ class _CallerState:
 
 
 def _measure(key: str, value: bytes | None) -> int:
-    return 0 if value is None else len(key.encode("utf-8", "replace")) + len(value)
+    if value is None:
+        return 0
+    return len(key.encode("utf-8", "replace")) + len(value)
 
 
 def _make_key(caller: Caller) -> str:
@@ -42,9 +45,11 @@ def _make_key(caller: Caller) -> str:
 
 
 class ScriptStateStore:
-    """Each caller's own values, as JSON text: nobody changes what the next script reads by keeping hold of it.
+    """Each caller's own values, as JSON text: nobody changes what the next script reads by keeping
+    hold of it.
 
-    A caller is its session, or the handle that it was told: never its token or its name, which others may have too.
+    A caller is its session, or the handle that it was told: never its token or its name, which
+    others may have too.
     """
 
     def __init__(
@@ -72,13 +77,20 @@ class ScriptStateStore:
     def load(self, caller: Caller) -> dict[str, Any]:
         """Everything a caller has."""
         self.expire()
-        shelf = self._states.get(_make_key(caller)) if caller.state_key else None
-        return {key: orjson.loads(value) for key, value in shelf.values.items()} if shelf else {}
+        if caller.state_key:
+            shelf = self._states.get(_make_key(caller))
+        else:
+            shelf = None
+        if shelf:
+            return {key: orjson.loads(value) for key, value in shelf.values.items()}
+        return {}
 
     def store(self, caller: Caller, values: Mapping[str, Any]) -> str:
         """Keep values, null letting go of one; what cannot be kept is said, the rest is."""
         if not values or self._max_bytes <= 0:
-            return "Nothing is kept between scripts here." if values else ""
+            if values:
+                return "Nothing is kept between scripts here."
+            return ""
         if not caller.state_key:
             return "Nothing is kept between scripts of a caller that has neither a session nor a handle."
         self.expire()
@@ -89,19 +101,21 @@ class ScriptStateStore:
         for key, value in values.items():
             before = shelf.values.get(key)
             shelf.put(key, None if value is None else orjson.dumps(value))
-            if value is not None and (shelf.size > self._max_bytes or len(shelf.values) > MAX_VALUES):
+            if value is not None and (
+                shelf.size > self._max_bytes or len(shelf.values) > MAX_VALUES
+            ):
                 shelf.put(key, before)
                 refused.append(key)
         if shelf.values:
             self._states[owner] = shelf
         while len(self._states) > self._max_owners:
-            del self._states[choose_entry_to_drop({key: shelf.owner for key, shelf in self._states.items()})]
+            del self._states[
+                choose_entry_to_drop({key: shelf.owner for key, shelf in self._states.items()})
+            ]
         if not refused:
             return ""
         names = ", ".join(repr(key[:40]) for key in refused[:5])
-        return (
-            f"Not stored, because a caller may keep {MAX_VALUES:,} values of {self._max_bytes:,} bytes in all: {names}."
-        )
+        return f"Not stored, because a caller may keep {MAX_VALUES:,} values of {self._max_bytes:,} bytes in all: {names}."
 
     def expire(self) -> None:
         """Let go of what is over its time."""

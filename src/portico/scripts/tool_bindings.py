@@ -1,6 +1,8 @@
-"""Which tools a script means. Only what its text mentions is bound: thousands of tools cost a script nothing. Pure.
+"""Which tools a script means. Only what its text mentions is bound: thousands of tools cost a
+script nothing. Pure.
 
-A tool is a function of its server, both under their identifiers (`data-server` is `data_server`). A script that writes
+A tool is a function of its server, both under their identifiers (`data-server` is `data_server`). A
+script that writes
 `server.word(` where the server has no such tool is bound to an answer that names the nearest.
 """
 
@@ -30,13 +32,18 @@ class ToolBindings:
     """A script's functions."""
 
     tools: Mapping[str, Mapping[str, Tool]] = field(default_factory=dict)
-    """Server's identifier → tool's identifier (or name, where the script writes that) → the tool."""
+    """Server's identifier → tool's identifier (or name, where the script writes that) → the tool.
+    """
     missing: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """The same of functions that no server has → what to say about it."""
 
     def list_namespaces(self, *, identifiers_only: bool = False) -> dict[str, tuple[str, ...]]:
-        """Every function by its server's identifier; Python has no way to write a name that is no word."""
-        found = {server: (*self.tools.get(server, ()), *self.missing.get(server, ())) for server in self._servers}
+        """Every function by its server's identifier; Python has no way to write a name that is no
+        word."""
+        found = {
+            server: (*self.tools.get(server, ()), *self.missing.get(server, ()))
+            for server in self._servers
+        }
         if not identifiers_only:
             return found
         return {server: tuple(filter(is_identifier, names)) for server, names in found.items()}
@@ -49,7 +56,9 @@ class ToolBindings:
         """The tool that a function is; raises CallFailed for one that nobody has."""
         tool = self.tools.get(server, {}).get(name)
         if tool is None:
-            raise CallFailed(self.missing.get(server, {}).get(name) or f"there is no tool {server}.{name} here")
+            raise CallFailed(
+                self.missing.get(server, {}).get(name) or f"there is no tool {server}.{name} here"
+            )
         return tool
 
 
@@ -71,10 +80,15 @@ def bind_tools(code: str, snapshot: Snapshot) -> ToolBindings:
     for word, server in snapshot.server_identifiers.items():
         if word not in words:
             continue
-        offered, known = snapshot.servers[server].tools, snapshot.servers[server].tool_identifiers
+        offered = snapshot.servers[server].tools
+        known = snapshot.servers[server].tool_identifiers
         found = {name: offered[known[name]] for name in known.keys() & words}
         # `server["odd-name"]` is a way to write it in JavaScript and Lua.
-        found |= {name: tool for name, tool in offered.items() if name not in known and _is_quoted(name, code)}
+        found |= {
+            name: tool
+            for name, tool in offered.items()
+            if name not in known and _is_quoted(name, code)
+        }
         unknown = [name for name in called.get(word, ()) if name not in known]
         if found or word in called:
             tools[word] = found
@@ -82,7 +96,10 @@ def bind_tools(code: str, snapshot: Snapshot) -> ToolBindings:
             unknown = list(dict.fromkeys(unknown))
             missing[word] = {name: f"there is no tool {word}.{name}" for name in unknown}
             # To compare a name with thousands takes some milliseconds.
-            missing[word] |= {name: _describe_unknown_tool(word, name, known) for name in unknown[:_MAX_COMPARED_NAMES]}
+            missing[word] |= {
+                name: _describe_unknown_tool(word, name, known)
+                for name in unknown[:_MAX_COMPARED_NAMES]
+            }
     return ToolBindings(tools, missing)
 
 
@@ -100,8 +117,8 @@ def _describe_unknown_tool(server: str, name: str, known: Mapping[str, str]) -> 
 def build_arguments(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """What was passed to a tool's function as the tool's arguments; raises CallFailed.
 
-    One object is the arguments themselves; other values are taken in the order that the tool's line shows. A name that
-    is no identifier may be written as one.
+    One object is the arguments themselves; other values are taken in the order that the tool's line
+    shows. A name that is no identifier may be written as one.
     """
     params = [name for name, _, _ in summarize_parameters(tool.definition.get("inputSchema"))]
     if len(args) == 1 and isinstance(args[0], dict) and not kwargs:
@@ -109,7 +126,9 @@ def build_arguments(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     else:
         if len(args) > len(params):
             takes = f"{len(params)} argument{'' if len(params) == 1 else 's'}"
-            raise CallFailed(f"{tool.address} takes {takes} ({', '.join(params)}), and {len(args)} were passed")
+            raise CallFailed(
+                f"{tool.address} takes {takes} ({', '.join(params)}), and {len(args)} were passed"
+            )
         by_place = dict(zip(params, args, strict=False))
         if twice := by_place.keys() & kwargs.keys():
             raise CallFailed(f"{tool.address} was given {', '.join(sorted(twice))} twice")
@@ -121,7 +140,8 @@ def build_arguments(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 
 def _iter_spellings(params: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """How parameters can be written in a script: `from` as `from_` or `_from`, `page-size` as `page_size`."""
+    """How parameters can be written in a script: `from` as `from_` or `_from`, `page-size` as
+    `page_size`."""
     for name in params:
         yield f"{name}_", name
         yield to_identifier(name), name

@@ -1,6 +1,7 @@
 """Search: finds tools. Documents enter, ranked ids with reasons leave.
 
-Knows nothing of MCP, callers or storage, and never awaits: `Index.search` is a pure function of the snapshot.
+Knows nothing of MCP, callers or storage, and never awaits: `Index.search` is a pure function of the
+snapshot.
 
     document     what enters and what leaves        lexical/   words: terms, fields, postings, BM25F
     schema_text  the words of a JSON Schema         dense/     meaning: the encoder and its vectors
@@ -13,9 +14,22 @@ Knows nothing of MCP, callers or storage, and never awaits: `Index.search` is a 
 
 from portico.search.codec import UnreadableIndex
 from portico.search.dense.document_text import compose_document_text, compose_text, compute_text_key
-from portico.search.dense.encoder import ENCODER_NAME, VECTOR_WIDTH, Encoder, EncoderUnavailable, Vector
+from portico.search.dense.encoder import (
+    ENCODER_NAME,
+    VECTOR_WIDTH,
+    Encoder,
+    EncoderUnavailable,
+    Vector,
+)
 from portico.search.dense.encoder import get_shipped_encoder as shipped_encoder
-from portico.search.document import Boost, Hit, MatchReason, Ranking, SearchDocument, compute_fingerprint
+from portico.search.document import (
+    Boost,
+    Hit,
+    MatchReason,
+    Ranking,
+    SearchDocument,
+    compute_fingerprint,
+)
 from portico.search.filters import SearchFilters, UsageFacts
 from portico.search.index import Index
 from portico.search.schema_text import SchemaText, extract_schema_text

@@ -1,7 +1,8 @@
-"""An index on disk: a small header, then the arrays as they lie in memory, so that loading copies nothing.
+"""An index on disk: a small header, then the arrays as they lie in memory, so that loading copies
+nothing.
 
-A dump is a cache of what documents say, never the only copy: one written by another recipe, or damaged, is refused
-and the caller builds again.
+A dump is a cache of what documents say, never the only copy: one written by another recipe, or
+damaged, is refused and the caller builds again.
 """
 
 import json
@@ -24,7 +25,8 @@ from portico.search.lexical.postings import Postings
 _MAGIC = b"portico-index-4\n"
 _ALIGNMENT = 16
 _CHECKSUM = 4
-"""Bytes of the checksum. It covers whatever follows it, so that no number in the header is believed unread."""
+"""Bytes of the checksum. It covers whatever follows it, so that no number in the header is believed
+unread."""
 _LENGTH = 8
 _ARRAY_COLUMNS: Mapping[str, str] = {
     "starts": "<u4",
@@ -65,8 +67,13 @@ def dump(table: DocumentTable, postings: Postings, vectors: Vectors) -> bytes:
         "copy_keys": table.copy_keys,
         "vectors": vectors.rows.ravel(),
     }
-    parts = [_pad(json.dumps(columns[name], separators=(",", ":")).encode()) for name in _TEXT_COLUMNS]
-    parts += [_pad(columns[name].astype(dtype, copy=False).tobytes()) for name, dtype in _ARRAY_COLUMNS.items()]
+    parts = [
+        _pad(json.dumps(columns[name], separators=(",", ":")).encode()) for name in _TEXT_COLUMNS
+    ]
+    parts += [
+        _pad(columns[name].astype(dtype, copy=False).tobytes())
+        for name, dtype in _ARRAY_COLUMNS.items()
+    ]
     body = b"".join(parts)
     header = {
         "recipe": _compute_recipe(),
@@ -85,19 +92,32 @@ def load(blob: bytes | memoryview) -> tuple[DocumentTable, Postings, Vectors]:
     try:
         header, at = _read_header(blob)
         if header["recipe"] != _compute_recipe():
-            raise UnreadableIndex("The index was written by another version. Build it again from the documents.")
+            raise UnreadableIndex(
+                "The index was written by another version. Build it again from the documents."
+            )
         return _build_tables(_read_columns(blob, header, at))
     except UnreadableIndex:
         raise
-    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
-        raise UnreadableIndex(f"Not an index: {error}. Build it again from the documents.") from error
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        LookupError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
+        raise UnreadableIndex(
+            f"Not an index: {error}. Build it again from the documents."
+        ) from error
 
 
 def _read_header(blob: bytes | memoryview) -> tuple[dict[str, Any], int]:
     if bytes(blob[: len(_MAGIC)]) != _MAGIC:
         raise UnreadableIndex("Not an index of this version. Build it again from the documents.")
     checked = len(_MAGIC) + _CHECKSUM
-    if zlib.crc32(memoryview(blob)[checked:]) != int.from_bytes(bytes(blob[len(_MAGIC) : checked]), "little"):
+    if zlib.crc32(memoryview(blob)[checked:]) != int.from_bytes(
+        bytes(blob[len(_MAGIC) : checked]), "little"
+    ):
         raise UnreadableIndex("The index is damaged. Build it again from the documents.")
     start = checked + _LENGTH
     end = start + int.from_bytes(bytes(blob[checked:start]), "little")
@@ -122,9 +142,13 @@ def _build_tables(columns: dict[str, Any]) -> tuple[DocumentTable, Postings, Vec
     columns["tags"] = [tuple(map(sys.intern, tags)) if tags else () for tags in columns["tags"]]
     roster = DocumentTable(*(columns[name] for name in (*_DOCUMENT_COLUMNS, *_KEY_COLUMNS)))
     vocabulary = {term: number for number, term in enumerate(columns["terms"])}
-    postings = Postings(vocabulary, *(columns[name] for name in ("starts", "slots", "strengths", "fields")))
+    postings = Postings(
+        vocabulary, *(columns[name] for name in ("starts", "slots", "strengths", "fields"))
+    )
     vectors = Vectors(columns["vectors"].reshape(-1, VECTOR_WIDTH))
-    starts, slots, count = postings.starts, postings.slots, len(roster.ids)
+    starts = postings.starts
+    slots = postings.slots
+    count = len(roster.ids)
     fits = (
         all(len(columns[name]) == count for name in (*_DOCUMENT_COLUMNS, *_KEY_COLUMNS))
         and len(vectors.rows) == count
@@ -135,13 +159,17 @@ def _build_tables(columns: dict[str, Any]) -> tuple[DocumentTable, Postings, Vec
         and (not len(slots) or int(slots.max()) < count)
     )
     if not fits:
-        raise UnreadableIndex("The parts of the index do not fit together. Build it again from the documents.")
+        raise UnreadableIndex(
+            "The parts of the index do not fit together. Build it again from the documents."
+        )
     return roster, postings, vectors
 
 
 def _read_array(blob: bytes | memoryview, dtype: str, count: int, at: int) -> NDArray[Any]:
     found = np.frombuffer(blob, dtype=dtype, count=count, offset=at)
-    return found if sys.byteorder == "little" else found.astype(found.dtype.newbyteorder("="))
+    if sys.byteorder == "little":
+        return found
+    return found.astype(found.dtype.newbyteorder("="))
 
 
 def _pad(part: bytes) -> bytes:

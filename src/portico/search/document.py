@@ -19,7 +19,8 @@ class SearchDocument:
     server: str = ""
     """The words for its server (usually the key again)."""
     server_text: str = ""
-    """How the server introduces itself: title, description, instructions. Only its beginning is read."""
+    """How the server introduces itself: title, description, instructions. Only its beginning is
+    read."""
     description: str = ""
     parameters: tuple[str, ...] = ()
     parameter_text: str = ""
@@ -99,7 +100,8 @@ class Ranking:
 
 
 def compute_fingerprint(*parts: str) -> str:
-    """A hash for `Document.hash`: of the tool's own hash and whatever else the document was made from."""
+    """A hash for `Document.hash`: of the tool's own hash and whatever else the document was made
+    from."""
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         digest.update(part.encode(errors="surrogatepass"))

@@ -19,12 +19,15 @@ class UsageFacts:
     @property
     def success_rate(self) -> float:
         """The share of calls that went well; 1 while there is none."""
-        return self.successes / self.calls if self.calls else 1.0
+        if self.calls:
+            return self.successes / self.calls
+        return 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class SearchFilters:
-    """What a document must be like. A tool that was never called passes for its latency and success."""
+    """What a document must be like. A tool that was never called passes for its latency and
+    success."""
 
     groups: Collection[str] | None = None
     categories: Collection[str] = ()
@@ -42,24 +45,40 @@ class SearchFilters:
 NO_FILTERS = SearchFilters()
 
 
-def build_filter_mask(filters: SearchFilters, table: DocumentTable, facts: Mapping[str, UsageFacts]) -> Mask | None:
+def build_filter_mask(
+    filters: SearchFilters, table: DocumentTable, facts: Mapping[str, UsageFacts]
+) -> Mask | None:
     """Which slots pass; None if all do."""
     if filters.is_empty:
         return None
-    passing = table.occupied_slots.copy() if filters.groups is None else table.build_group_mask(filters.groups)
+    if filters.groups is None:
+        passing = table.occupied_slots.copy()
+    else:
+        passing = table.build_group_mask(filters.groups)
     if filters.categories or filters.tags:
-        categories, tags = set(map(str.casefold, filters.categories)), set(map(str.casefold, filters.tags))
+        categories = set(map(str.casefold, filters.categories))
+        tags = set(map(str.casefold, filters.tags))
         for slot in np.flatnonzero(passing).tolist():
             labels = set(map(str.casefold, table.tags[slot]))
             category = table.categories[slot].casefold()
-            passing[slot] = (not categories or category in categories) and (not tags or bool(tags & labels))
+            passing[slot] = (not categories or category in categories) and (
+                not tags or bool(tags & labels)
+            )
     if filters.max_latency_ms is not None or filters.min_success_rate is not None:
         for id_, fact in facts.items():
-            if (slot := table.slot_by_id.get(id_)) is not None and not _meets_usage_limits(fact, filters):
+            if (slot := table.slot_by_id.get(id_)) is not None and not _meets_usage_limits(
+                fact, filters
+            ):
                 passing[slot] = False
     return passing
 
 
 def _meets_usage_limits(fact: UsageFacts, filters: SearchFilters) -> bool:
-    quick = filters.max_latency_ms is None or not fact.calls or fact.latency_ms <= filters.max_latency_ms
-    return quick and (filters.min_success_rate is None or fact.success_rate >= filters.min_success_rate)
+    quick = (
+        filters.max_latency_ms is None
+        or not fact.calls
+        or fact.latency_ms <= filters.max_latency_ms
+    )
+    return quick and (
+        filters.min_success_rate is None or fact.success_rate >= filters.min_success_rate
+    )

@@ -19,7 +19,9 @@ def find_nearest_names(name: str, table: DocumentTable, limit: int) -> list[str]
     wrong = squash(name[:_MAX_NAME])
     likeness: dict[int, float] = {}
     for spellings in (table.squashed_ids, table.squashed_names) if wrong else ():
-        near = process.extract(wrong, spellings, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=_MIN_SIMILARITY)
+        near = process.extract(
+            wrong, spellings, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=_MIN_SIMILARITY
+        )
         for _, points, slot in near:
             likeness[slot] = max(likeness.get(slot, 0.0), points)
     ranked = sorted(likeness, key=lambda slot: (-likeness[slot], table.ids[slot]))

@@ -20,7 +20,8 @@ _GROUPING_LIMIT = 256
 _SPARE_PLACES = 24
 """Places looked at beyond those asked for, because twins give theirs up."""
 _MAX_DUPLICATE_DISTANCE = 24
-"""A twin stands at most so many ranks behind the last of its group: whoever shows a place knows all who share it."""
+"""A twin stands at most so many ranks behind the last of its group: whoever shows a place knows all
+who share it."""
 
 
 def select_top_slots(scores: NDArray[np.float32], ids: Sequence[str], places: int) -> list[int]:
@@ -37,9 +38,13 @@ def select_top_slots(scores: NDArray[np.float32], ids: Sequence[str], places: in
 
 
 def interleave_needs(
-    ranked: Sequence[int], scores: NDArray[np.float32], needs: Sequence[NDArray[np.float32]], share: float
+    ranked: Sequence[int],
+    scores: NDArray[np.float32],
+    needs: Sequence[NDArray[np.float32]],
+    share: float,
 ) -> list[int]:
-    """The ranked slots in an order that serves every need early: a need that has its tool waits for the others."""
+    """The ranked slots in an order that serves every need early: a need that has its tool waits for
+    the others."""
     slots = np.array(ranked, dtype=np.int64)
     served = np.stack([need[slots] for need in needs])
     rest = scores[slots] - share * served.max(axis=0)
@@ -65,9 +70,11 @@ def add_spare_places(places: int) -> int:
 def group_duplicates(
     ranked: Sequence[int], vectors: Vectors, table: DocumentTable, named_groups: Collection[str]
 ) -> dict[int, list[int]]:
-    """The leaders with their twins: a slot that says the same as a better one of another group stands behind it.
+    """The leaders with their twins: a slot that says the same as a better one of another group
+    stands behind it.
 
-    Not a tool of a group that was `named`: that one was meant. Far down the list everyone keeps a place.
+    Not a tool of a group that was `named`: that one was meant. Far down the list everyone keeps a
+    place.
     """
     found = _group_first_places(ranked[:_GROUPING_LIMIT], vectors, table, named_groups)
     behind = {slot for twins in found.values() for slot in twins}
@@ -75,24 +82,31 @@ def group_duplicates(
     return found
 
 
-def count_required_ranks(ranked: Sequence[int], duplicates: Mapping[int, Sequence[int]], page: Sequence[int]) -> int:
+def count_required_ranks(
+    ranked: Sequence[int], duplicates: Mapping[int, Sequence[int]], page: Sequence[int]
+) -> int:
     """How many ranks to look at, so that nobody beyond them can belong to a place of this page."""
     ranks = {slot: rank for rank, slot in enumerate(ranked)}
-    last = max((ranks[slot] for leader in page for slot in (leader, *duplicates[leader])), default=-1)
+    last = max(
+        (ranks[slot] for leader in page for slot in (leader, *duplicates[leader])), default=-1
+    )
     return min(last + _MAX_DUPLICATE_DISTANCE + 1, _GROUPING_LIMIT)
 
 
 def _group_first_places(
     ranked: Sequence[int], vectors: Vectors, table: DocumentTable, named_groups: Collection[str]
 ) -> dict[int, list[int]]:
-    alike = (
-        vectors.compute_pairwise_similarity(ranked)
-        if len(vectors.rows)
-        else np.zeros((len(ranked), len(ranked)), dtype=np.float32)
-    )
-    names, copies, groups = table.name_keys[list(ranked)], table.copy_keys[list(ranked)], table.groups
+    if len(vectors.rows):
+        alike = vectors.compute_pairwise_similarity(ranked)
+    else:
+        alike = np.zeros((len(ranked), len(ranked)), dtype=np.float32)
+    names = table.name_keys[list(ranked)]
+    copies = table.copy_keys[list(ranked)]
+    groups = table.groups
     same_name = names[:, None] == names[None]
-    twins = (alike >= DUPLICATE_SIMILARITY) | (same_name & (alike >= SAME_NAME_DUPLICATE_SIMILARITY))
+    twins = (alike >= DUPLICATE_SIMILARITY) | (
+        same_name & (alike >= SAME_NAME_DUPLICATE_SIMILARITY)
+    )
     twins |= (copies[:, None] == copies[None]) & (copies[:, None] != 0)
     found: dict[int, list[int]] = {}
     last: dict[int, int] = {}
@@ -103,7 +117,9 @@ def _group_first_places(
             continue
         before = np.flatnonzero(twins[place, :place]).tolist()
         candidates = (
-            at for at in before if ranked[at] in found and place - last[ranked[at]] <= _MAX_DUPLICATE_DISTANCE
+            at
+            for at in before
+            if ranked[at] in found and place - last[ranked[at]] <= _MAX_DUPLICATE_DISTANCE
         )
         first = next(
             (
@@ -122,7 +138,8 @@ def _group_first_places(
 
 
 def _find_score_floor(scores: NDArray[np.float32], places: int) -> np.float32:
-    """A score that at least `places` reach, if so many match: most of a large catalog is out at the first try."""
+    """A score that at least `places` reach, if so many match: most of a large catalog is out at the
+    first try."""
     best = scores.max(initial=0)
     for share in (2, 8, 32):
         if best and np.count_nonzero(scores >= best / share) >= places:

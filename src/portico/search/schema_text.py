@@ -1,7 +1,7 @@
 """The words of a JSON Schema: parameter names, their descriptions, their enum values.
 
-Reads what real servers send: `$ref` is not followed (definitions are read where they stand), anything that is not a
-schema is skipped, and neither depth nor size can run away.
+Reads what real servers send: `$ref` is not followed (definitions are read where they stand),
+anything that is not a schema is skipped, and neither depth nor size can run away.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,8 @@ class SchemaText:
 
 
 def extract_schema_text(schema: object) -> SchemaText:
-    """The text of `schema`, nested objects included, breadth first so that a cut loses only the deepest."""
+    """The text of `schema`, nested objects included, breadth first so that a cut loses only the
+    deepest."""
     names: dict[str, None] = {}
     descriptions: dict[str, None] = {}
     enums: dict[str, None] = {}
@@ -41,7 +42,9 @@ def extract_schema_text(schema: object) -> SchemaText:
         if at and isinstance(text := node.get("description"), str):
             descriptions[text] = None
         if "enum" in node:
-            enums.update((value, None) for value in _to_sequence(node["enum"]) if isinstance(value, str))
+            enums.update(
+                (value, None) for value in _to_sequence(node["enum"]) if isinstance(value, str)
+            )
         if isinstance(constant := node.get("const"), str):
             enums[constant] = None
         properties = node.get("properties")
@@ -59,4 +62,6 @@ def extract_schema_text(schema: object) -> SchemaText:
 
 
 def _to_sequence(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
+    if isinstance(value, list | tuple):
+        return value
+    return ()

@@ -1,4 +1,5 @@
-"""One question to an index: every signal worked out once, as one number per slot, then places and reasons.
+"""One question to an index: every signal worked out once, as one number per slot, then places and
+reasons.
 
 exact   is the query its name or address?         lexical   how much of the query's words has it? (BM25F)
 dense   how near is its meaning?                   lift      what did use teach?
@@ -29,8 +30,10 @@ from portico.search.ranking import (
     select_top_slots,
 )
 
-_SAME_NAME_SCORE, _SAME_ADDRESS_SCORE = 2.0, 4.0
-"""Everything else together stays below: whoever types a name gets the tool of that name, then the tools that say it."""
+_SAME_NAME_SCORE = 2.0
+_SAME_ADDRESS_SCORE = 4.0
+"""Everything else together stays below: whoever types a name gets the tool of that name, then the
+tools that say it."""
 _EXACT_SPELLING_SCORE = 4.0
 """`send_email` and `send-email` are the same name; the one that was typed comes first."""
 _MAX_BOOST = 0.5
@@ -40,7 +43,8 @@ NEED_SHARE = 0.5
 NEED_POOL = 64
 """First places that the needs of a query take turns for: beyond, everything together decides."""
 _MIN_ENCODED_SHARE = 0.95
-"""While fewer documents have their vectors, what is near says nothing of what is not: words judge."""
+"""While fewer documents have their vectors, what is near says nothing of what is not: words judge.
+"""
 _JUDGED_HITS = 3
 """First hits whose nearness tells whether anything fits."""
 _NEAR_GROUPS = 5
@@ -71,7 +75,8 @@ class ScoredQuery:
     lexical_scores: Scores
     similarities: Scores | None
     scores: Scores
-    """Everything together; of a query with several needs, what speaks for its best-served one included."""
+    """Everything together; of a query with several needs, what speaks for its best-served one
+    included."""
     need_scores: Sequence[Scores]
     """What each need alone would score, where there are several."""
     boosts: Mapping[int, Boost]
@@ -93,28 +98,44 @@ class ScoredQuery:
     ) -> "ScoredQuery":
         """Ask all signals."""
         query = parse_query(text, postings)
-        size, count = len(table.ids), table.count
+        size = len(table.ids)
+        count = table.count
         sought = bm25f.look_up_terms(postings, query.terms, count)
 
         def score_words(terms: Sequence[bm25f.TermLookup]) -> Scores:
             return bm25f.compute_scores(postings, terms, size, allowed)
 
         def fuse_scores(words: Scores, meaning: Scores | None) -> Scores:
-            return fusion.fuse(words, meaning, None if meaning is None else vectors.encoded_slots, allowed)
+            return fusion.fuse(
+                words, meaning, None if meaning is None else vectors.encoded_slots, allowed
+            )
 
         by_words = score_words(sought)
-        meaning = _compute_similarities(query.text, vectors, encoder) if query.terms else None
+        if query.terms:
+            meaning = _compute_similarities(query.text, vectors, encoder)
+        else:
+            meaning = None
         scores = fuse_scores(by_words, meaning)
         needs = [
             fuse_scores(
-                score_words(bm25f.look_up_terms(postings, clause, count)), _compute_similarities(part, vectors, encoder)
+                score_words(bm25f.look_up_terms(postings, clause, count)),
+                _compute_similarities(part, vectors, encoder),
             )
             for part, clause in zip(query.clause_texts, query.clauses, strict=True)
         ]
         if needs and (best := float(scores.max(initial=0))):
-            scores = scores * (1 - NEED_SHARE) + np.maximum.reduce(needs) * np.float32(NEED_SHARE * best)
-        searched = count if allowed is None else int(np.count_nonzero(allowed))
-        encoded = int(np.count_nonzero(vectors.encoded_slots if allowed is None else vectors.encoded_slots & allowed))
+            scores = scores * (1 - NEED_SHARE) + np.maximum.reduce(needs) * np.float32(
+                NEED_SHARE * best
+            )
+        if allowed is None:
+            searched = count
+        else:
+            searched = int(np.count_nonzero(allowed))
+        encoded = int(
+            np.count_nonzero(
+                vectors.encoded_slots if allowed is None else vectors.encoded_slots & allowed
+            )
+        )
         found: dict[int, Boost] = {}
         for id_, lift in boosts.items():
             slot = table.slot_by_id.get(id_)
@@ -123,22 +144,38 @@ class ScoredQuery:
                 scores[slot] += min(lift.amount, _MAX_BOOST)
         scores += _score_exact_names(text, table, allowed)
         return cls(
-            query.text, table, postings, vectors, sought, by_words, meaning, scores, needs, found, searched, encoded
+            query.text,
+            table,
+            postings,
+            vectors,
+            sought,
+            by_words,
+            meaning,
+            scores,
+            needs,
+            found,
+            searched,
+            encoded,
         )
 
     @cached_property
     def first_slots(self) -> list[int]:
         """The best slots; of a query with several needs, so that each need has its turn."""
         ranked = select_top_slots(self.scores, self.table.ids, NEED_POOL)
-        # By words alone a clause says too little of what it needs: taking turns was measured to lose.
+        # By words alone a clause says too little of what it needs: taking turns was measured to
+        # lose.
         taking_turns = self.need_scores and self.similarities is not None
-        return interleave_needs(ranked, self.scores, self.need_scores, NEED_SHARE) if taking_turns else ranked
+        if taking_turns:
+            return interleave_needs(ranked, self.scores, self.need_scores, NEED_SHARE)
+        return ranked
 
     @cached_property
     def named_groups(self) -> frozenset[str]:
         """The groups that the query names."""
         typed = {squash(word) for word in extract_words(self.text)}
-        return frozenset(group for word in typed for group in self.table.squashed_groups.get(word, ()))
+        return frozenset(
+            group for word in typed for group in self.table.squashed_groups.get(word, ())
+        )
 
     def select_leading(self, places: int) -> list[int]:
         """The slots on the first `places`."""
@@ -146,9 +183,18 @@ class ScoredQuery:
         if places <= len(first):
             return first[:places]
         taken = set(first)
-        return [*first, *(slot for slot in select_top_slots(self.scores, self.table.ids, places) if slot not in taken)]
+        return [
+            *first,
+            *(
+                slot
+                for slot in select_top_slots(self.scores, self.table.ids, places)
+                if slot not in taken
+            ),
+        ]
 
-    def build_hits(self, slots: Sequence[int], duplicates: Mapping[int, Sequence[int]]) -> list[Hit]:
+    def build_hits(
+        self, slots: Sequence[int], duplicates: Mapping[int, Sequence[int]]
+    ) -> list[Hit]:
         """The slots as hits, with reasons."""
         reasons = bm25f.explain_matches(self.postings, self.term_lookups, slots)
         return [
@@ -172,8 +218,14 @@ class ScoredQuery:
         """How sure it is that one of the first slots serves the query, and below what nothing fits."""
         if slots and self.scores[slots[0]] >= _SAME_NAME_SCORE:
             return 1.0, WEAK
-        coverage = bm25f.compute_coverage(self.postings, self.term_lookups, slots[0]) if slots else 0.0
-        if self.similarities is None or self.encoded_count < _MIN_ENCODED_SHARE * self.searched_count:
+        if slots:
+            coverage = bm25f.compute_coverage(self.postings, self.term_lookups, slots[0])
+        else:
+            coverage = 0.0
+        if (
+            self.similarities is None
+            or self.encoded_count < _MIN_ENCODED_SHARE * self.searched_count
+        ):
             return coverage, WEAK_BY_WORDS
         nearness = max((float(self.similarities[slot]) for slot in slots), default=-1.0)
         return estimate_confidence(nearness, coverage, self.searched_count), WEAK
@@ -189,7 +241,10 @@ def build_ranking(query: ScoredQuery, limit: int, offset: int) -> Ranking:
         twins = group_duplicates(ranked, query.vectors, roster, query.named_groups)
         places = list(twins)
         page = places[offset : offset + max(0, limit)]
-        enough = count_required_ranks(ranked, twins, page) if len(places) >= wanted else 2 * looked
+        if len(places) >= wanted:
+            enough = count_required_ranks(ranked, twins, page)
+        else:
+            enough = 2 * looked
         if len(ranked) < looked or enough <= looked:
             break
         looked = enough
@@ -209,12 +264,17 @@ def build_ranking(query: ScoredQuery, limit: int, offset: int) -> Ranking:
 
 def find_placement(query: ScoredQuery, slot: int, *, is_filtered: bool = False) -> Placement:
     """Where a slot stands."""
-    hit, of = query.build_hits([slot], {})[0], int(np.count_nonzero(query.scores))
-    first, score = query.first_slots, query.scores[slot]
+    hit = query.build_hits([slot], {})[0]
+    of = int(np.count_nonzero(query.scores))
+    first = query.first_slots
+    score = query.scores[slot]
     if slot in first:
         return Placement(hit, first.index(slot) + 1, of, is_filtered)
     before = int(np.count_nonzero(query.scores > score))
-    ties = sum(query.table.ids[at] < query.table.ids[slot] for at in np.flatnonzero(query.scores == score).tolist())
+    ties = sum(
+        query.table.ids[at] < query.table.ids[slot]
+        for at in np.flatnonzero(query.scores == score).tolist()
+    )
     return Placement(hit, before + ties + 1 if score > 0 else 0, of, is_filtered)
 
 
@@ -235,17 +295,22 @@ def _score_exact_names(text: str, table: DocumentTable, allowed: Mask | None) ->
     key = np.uint64(compute_name_key(typed))
     if not key:
         return earned
-    for slot in _select_one_per_group(np.flatnonzero(table.name_keys == key).tolist(), typed, table):
+    for slot in _select_one_per_group(
+        np.flatnonzero(table.name_keys == key).tolist(), typed, table
+    ):
         earned[slot] = _SAME_NAME_SCORE
     earned[table.id_keys == key] = _SAME_ADDRESS_SCORE
     for slot in np.flatnonzero(earned).tolist():
         if typed in (table.names[slot], table.ids[slot]):
             earned[slot] += _EXACT_SPELLING_SCORE
-    return earned if allowed is None else earned * allowed
+    if allowed is None:
+        return earned
+    return earned * allowed
 
 
 def _select_one_per_group(slots: Sequence[int], typed: str, table: DocumentTable) -> Sequence[int]:
-    """Of the spellings of one name on one server the one that was typed, else the first: no server gets two places."""
+    """Of the spellings of one name on one server the one that was typed, else the first: no server
+    gets two places."""
     found: dict[str, int] = {}
     for slot in sorted(slots, key=lambda slot: (table.names[slot] != typed, table.ids[slot])):
         found.setdefault(table.groups[slot], slot)

@@ -1,8 +1,8 @@
 """What use has taught, as small lifts: a nudge among tools that fit, never a verdict on what fits.
 
-A tool is lifted that was called after searches like this one, that is called often, or that was used together with
-what this session has just called. Everything fades with time. Pure: a snapshot of what was learnt in one scope answers,
-and one that has learnt nothing lifts nothing.
+A tool is lifted that was called after searches like this one, that is called often, or that was
+used together with what this session has just called. Everything fades with time. Pure: a snapshot
+of what was learnt in one scope answers, and one that has learnt nothing lifts nothing.
 """
 
 import hashlib
@@ -20,14 +20,19 @@ from portico.search.document import Boost
 from portico.search.lexical.postings import Postings
 from portico.search.lexical.query import MAX_TEXT, parse_query
 
-MAX_FOLLOW_UP_BOOST, MAX_POPULARITY_BOOST, MAX_PAIR_BOOST = 0.15, 0.03, 0.03
-"""The most that each kind of habit adds to a score of 0 … 1: a tool that fits half as well as another stays behind."""
+MAX_FOLLOW_UP_BOOST = 0.15
+MAX_POPULARITY_BOOST = 0.03
+MAX_PAIR_BOOST = 0.03
+"""The most that each kind of habit adds to a score of 0 … 1: a tool that fits half as well as
+another stays behind."""
 POPULARITY_REASON = "called often"
 _POPULAR_CALLS = 100.0
 """Calls after which a tool is as popular as any."""
-_MIN_WORD_OVERLAP, _MIN_SIMILARITY = 0.4, 0.5
-"""The share of words in common, and the cosine, from which two queries have something to say about each other (`create
-issue` and `create invoice`: 0.33). Of MetaTool's queries, two pairs in three at this cosine are for the same tool."""
+_MIN_WORD_OVERLAP = 0.4
+_MIN_SIMILARITY = 0.5
+"""The share of words in common, and the cosine, from which two queries have something to say about
+each other (`create issue` and `create invoice`: 0.33). Of MetaTool's queries, two pairs in three at
+this cosine are for the same tool."""
 _MIN_BOOST = 1e-4
 """Smaller lifts are not worth a reason."""
 
@@ -48,11 +53,14 @@ def _extract_terms(query: str) -> frozenset[str]:
 
 @lru_cache(maxsize=8_192)
 def _hash_term(term: str, key: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(term.encode(errors="surrogatepass"), digest_size=8, key=key).digest())
+    return int.from_bytes(
+        hashlib.blake2b(term.encode(errors="surrogatepass"), digest_size=8, key=key).digest()
+    )
 
 
 def hash_terms(terms: Iterable[str], key: bytes) -> TermHashes:
-    """Terms as 64-bit numbers: as good for comparing, and nothing that can be guessed at without the key."""
+    """Terms as 64-bit numbers: as good for comparing, and nothing that can be guessed at without
+    the key."""
     return frozenset(_hash_term(term, key) for term in terms)
 
 
@@ -77,7 +85,8 @@ class SearchFollowUp:
 
 @dataclass(frozen=True, eq=False)
 class UsagePatterns:
-    """What was learnt in one scope. `earlier` is what this adds to, so that one more call copies nothing."""
+    """What was learnt in one scope. `earlier` is what this adds to, so that one more call copies
+    nothing."""
 
     half_life_s: float
     follow_ups: tuple[SearchFollowUp, ...] = ()
@@ -88,7 +97,8 @@ class UsagePatterns:
     def compute_boosts(
         self, terms: TermHashes, vector: Vector | None, recent: Sequence[str], now: float
     ) -> Mapping[str, Boost]:
-        """What each tool earns for a query of these terms and vector after these `recent` calls; others nothing."""
+        """What each tool earns for a query of these terms and vector after these `recent` calls;
+        others nothing."""
         followed: defaultdict[str, float] = defaultdict(float)
         used: defaultdict[str, float] = defaultdict(float)
         beside: defaultdict[str, float] = defaultdict(float)
@@ -104,12 +114,17 @@ class UsagePatterns:
         return {
             tool: lift
             for tool in (followed.keys() | used.keys() | beside.keys())
-            if (lift := _build_boost(followed.get(tool, 0.0), used.get(tool, 0.0), beside.get(tool, 0.0))).amount
+            if (
+                lift := _build_boost(
+                    followed.get(tool, 0.0), used.get(tool, 0.0), beside.get(tool, 0.0)
+                )
+            ).amount
             > _MIN_BOOST
         }
 
     def compute_pair_weights(self, now: float) -> Mapping[tuple[str, str], float]:
-        """How often tools were used together, each pair in the order of the alphabet; long ago counts less."""
+        """How often tools were used together, each pair in the order of the alphabet; long ago
+        counts less."""
         found: defaultdict[tuple[str, str], float] = defaultdict(float)
         layer: UsagePatterns | None = self
         while layer is not None:
@@ -119,16 +134,24 @@ class UsagePatterns:
         return found
 
     def _decay(self, decayed_weight: DecayedWeight, now: float) -> float:
-        return decayed_weight.weight * 0.5 ** (max(0.0, now - decayed_weight.timestamp) / self.half_life_s)
+        return decayed_weight.weight * 0.5 ** (
+            max(0.0, now - decayed_weight.timestamp) / self.half_life_s
+        )
 
     def _add_follow_ups(
-        self, evidence: defaultdict[str, float], terms: TermHashes, vector: Vector | None, now: float
+        self,
+        evidence: defaultdict[str, float],
+        terms: TermHashes,
+        vector: Vector | None,
+        now: float,
     ) -> None:
         if not self.follow_ups:
             return
         strength = _scale_above(_MIN_WORD_OVERLAP, self._compute_overlap(terms))
         if vector is not None:
-            strength = np.maximum(strength, _scale_above(_MIN_SIMILARITY, self._compute_similarity(vector)))
+            strength = np.maximum(
+                strength, _scale_above(_MIN_SIMILARITY, self._compute_similarity(vector))
+            )
         for row in np.flatnonzero(strength).tolist():
             one = self.follow_ups[row]
             evidence[one.tool] += float(strength[row]) * self._decay(one.decayed_weight, now)
@@ -142,13 +165,15 @@ class UsagePatterns:
         return shared / np.maximum(self._term_counts + len(terms) - shared, 1)
 
     def _compute_similarity(self, vector: Vector) -> NDArray[np.float64]:
-        """How near in meaning each remembered query is, as a cosine; 0 where it has no vector of this kind."""
+        """How near in meaning each remembered query is, as a cosine; 0 where it has no vector of
+        this kind."""
         near = np.zeros(len(self.follow_ups))
         matrix, rows = self._vectors_by_width.get(len(vector), (None, None))
         asked = vector.astype(np.float32)
         length = float(np.linalg.norm(asked))
         if matrix is not None and length:
-            # Not by `@`: its threads wait for one another on a busy machine, and cost more than they save.
+            # Not by `@`: its threads wait for one another on a busy machine, and cost more than
+            # they save.
             near[rows] = np.einsum("ij,j->i", matrix, asked / np.float32(length))
         return near
 
@@ -194,18 +219,27 @@ class UsagePatterns:
 
 
 def _scale_above(threshold: float, alike: NDArray[np.float64]) -> NDArray[np.float64]:
-    # More than in proportion: what is only somewhat alike pushes aside the right tool as often as it finds it.
+    # More than in proportion: what is only somewhat alike pushes aside the right tool as often as
+    # it finds it.
     return np.clip((alike - threshold) / (1 - threshold), 0, 1) ** 1.5
 
 
 def _build_boost(follow_up_evidence: float, call_evidence: float, pair_evidence: float) -> Boost:
     """Evidence as a lift: the first call says most, and no amount of it exceeds the bound."""
     # One call makes nothing popular: it would only push aside what was never needed before.
-    popular = MAX_POPULARITY_BOOST * min(1.0, math.log(max(1.0, call_evidence)) / math.log(_POPULAR_CALLS))
+    popular = MAX_POPULARITY_BOOST * min(
+        1.0, math.log(max(1.0, call_evidence)) / math.log(_POPULAR_CALLS)
+    )
     parts = (
-        (MAX_FOLLOW_UP_BOOST * follow_up_evidence / (follow_up_evidence + 1), "called after searches like this"),
+        (
+            MAX_FOLLOW_UP_BOOST * follow_up_evidence / (follow_up_evidence + 1),
+            "called after searches like this",
+        ),
         (popular, POPULARITY_REASON),
-        (MAX_PAIR_BOOST * pair_evidence / (pair_evidence + 1), "used together with what was just called"),
+        (
+            MAX_PAIR_BOOST * pair_evidence / (pair_evidence + 1),
+            "used together with what was just called",
+        ),
     )
     told = tuple(f"{reason} (+{amount:.3f})" for amount, reason in parts if amount > _MIN_BOOST)
     return Boost(sum(amount for amount, _ in parts), told, popular)

@@ -1,8 +1,8 @@
 """One SDK server per view, answered raw.
 
-A middleware stands before the SDK's typed handlers and answers every request itself, so that no typed model comes
-between an upstream's wire and the client's. The SDK keeps what it is good at: transports, handshake, both eras,
-cancellation.
+A middleware stands before the SDK's typed handlers and answers every request itself, so that no
+typed model comes between an upstream's wire and the client's. The SDK keeps what it is good at:
+transports, handshake, both eras, cancellation.
 """
 
 import logging
@@ -24,7 +24,13 @@ from portico import __version__
 from portico.access import Caller
 from portico.calls.elicitation import MULTI_ROUND_METHODS
 from portico.calls.pipeline import CallContext
-from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PorticoError, RemoteError
+from portico.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PorticoError,
+    RemoteError,
+)
 from portico.events import (
     CatalogChanged,
     EmbeddingsComputed,
@@ -80,10 +86,15 @@ class ProfileEndpoint:
     ) -> None:
         """`parking` is shared with the gateway's other doors."""
         self.view = view
-        self.pending_requests = pending_requests if pending_requests is not None else PendingRequests()
+        if pending_requests is not None:
+            self.pending_requests = pending_requests
+        else:
+            self.pending_requests = PendingRequests()
         self.admission = admission
         self.sessions = SessionRegistry()
-        self._subscriptions = ResourceSubscriptions(view, upstreams, self.sessions, subscription_registry)
+        self._subscriptions = ResourceSubscriptions(
+            view, upstreams, self.sessions, subscription_registry
+        )
         self._upstreams = upstreams
         self._unsubscribe = bus.subscribe(
             self._on_event,
@@ -127,7 +138,8 @@ class ProfileEndpoint:
             # Who it is, the SDK knows only with the next request.
             named = str((ctx.params or {}).get("clientInfo", {}).get("name", ""))
             self.view.publish_shown(
-                replace(self._identify_caller(ctx, "legacy"), name=named), introduced.get("instructions")
+                replace(self._identify_caller(ctx, "legacy"), name=named),
+                introduced.get("instructions"),
             )
             self._register_cleanup(ctx)
             try:
@@ -141,7 +153,10 @@ class ProfileEndpoint:
                 raise _to_mcp_error(error, allow_surrogates=ctx.request is None) from error
         if ctx.method == "ping":
             return await call_next(ctx)
-        era: Era = "modern" if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            era: Era = "modern"
+        else:
+            era = "legacy"
         try:
             finished = wrap_result(await self._admit(ctx, era), ctx.method, era, self._server_info)
             return await replace_large_members(finished, ctx.request and ctx.request.scope, era)
@@ -152,13 +167,19 @@ class ProfileEndpoint:
         except Exception as error:
             # The SDK would put the text of whatever went wrong on the wire.
             logger.exception("%s failed", ctx.method)
-            raise MCPError(INTERNAL_ERROR, f"the gateway failed on {ctx.method}; its log says why") from error
+            raise MCPError(
+                INTERNAL_ERROR, f"the gateway failed on {ctx.method}; its log says why"
+            ) from error
 
     async def _admit(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Mapping[str, Any]:
         if self.admission is None:
             return await self._handle_request(ctx, era)
-        request = make_ticket(ctx, self._identify_caller(ctx, era), self.view.settings.enabled_meta_tools)
-        return await self.admission.run(request, lambda waited: self._handle_request(ctx, era, waited))
+        request = make_ticket(
+            ctx, self._identify_caller(ctx, era), self.view.settings.enabled_meta_tools
+        )
+        return await self.admission.run(
+            request, lambda waited: self._handle_request(ctx, era, waited)
+        )
 
     async def _handle_request(
         self, ctx: ServerRequestContext[Any, Any], era: Era, waited_s: float = 0.0
@@ -170,7 +191,8 @@ class ProfileEndpoint:
             found = self._build_discover_result()
             self.view.publish_shown(self._identify_caller(ctx, era), found.get("instructions"))
             return found
-        rounds, caller = ctx.method in MULTI_ROUND_METHODS, self._identify_caller(ctx, era)
+        rounds = ctx.method in MULTI_ROUND_METHODS
+        caller = self._identify_caller(ctx, era)
         relay = ClientRelay(
             ctx,
             era,
@@ -182,9 +204,15 @@ class ProfileEndpoint:
 
         async def handle_in_view(params: Raw) -> Mapping[str, Any]:
             sealed, params = take_handle(params)
-            extra = {key: value for key, value in params.items() if key not in ("name", "arguments")}
-            origin = CallContext(caller, relay, extra, queued_s=waited_s, is_multi_round=rounds and era == "modern")
-            result = await self._dispatch(ctx.method, sealed if given is None else given, params, origin, era)
+            extra = {
+                key: value for key, value in params.items() if key not in ("name", "arguments")
+            }
+            origin = CallContext(
+                caller, relay, extra, queued_s=waited_s, is_multi_round=rounds and era == "modern"
+            )
+            result = await self._dispatch(
+                ctx.method, sealed if given is None else given, params, origin, era
+            )
             await relay.flush()
             return result
 
@@ -193,11 +221,16 @@ class ProfileEndpoint:
                 ctx.method, params, session, CallContext(caller, relay, params), era
             )
         if rounds and era == "modern":
-            return await handle_multi_round(self.pending_requests, ctx, params, caller, relay, handle_in_view)
+            return await handle_multi_round(
+                self.pending_requests, ctx, params, caller, relay, handle_in_view
+            )
         try:
-            # Only the modern era answers questions with a request: of another, no server may see what looks like it.
+            # Only the modern era answers questions with a request: of another, no server may see
+            # what looks like it.
             result = await handle_in_view(
-                add_log_level(strip_input_responses(params), session.log_level) if rounds else params
+                add_log_level(strip_input_responses(params), session.log_level)
+                if rounds
+                else params
             )
         finally:
             relay.end()
@@ -209,7 +242,10 @@ class ProfileEndpoint:
         self, method: str, state_handle: Any, params: Raw, origin: CallContext, era: Era
     ) -> Mapping[str, Any]:
         if state_handle is not None:
-            origin = replace(origin, caller=replace(origin.caller, handle=self.view.state_handles.redeem(state_handle)))
+            origin = replace(
+                origin,
+                caller=replace(origin.caller, handle=self.view.state_handles.redeem(state_handle)),
+            )
         if not origin.caller.state_key and (
             self.view.can_store_values(method, params) or self.view.profile_state.isolated_servers
         ):
@@ -227,14 +263,22 @@ class ProfileEndpoint:
 
     def _identify_caller(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Caller:
         info = ctx.session.client_params
-        name, profile = info.client_info.name if info else "", self.view.settings.profile
+        if info:
+            name = info.client_info.name
+        else:
+            name = ""
+        profile = self.view.settings.profile
         if era == "legacy" or ctx.request is None:
             return Caller(get_session(ctx).id, name, profile)
-        # Over HTTP a modern request stands alone. Its token and name say whom it counts for, not whose anything is.
+        # Over HTTP a modern request stands alone. Its token and name say whom it counts for, not
+        # whose anything is.
         return Caller("", name, profile, compute_identity(ctx, profile, name))
 
-    async def _handle_anonymous(self, method: str, params: Raw, origin: CallContext, era: Era) -> Mapping[str, Any]:
-        """Answer who cannot be told from others: what it begins is its own, and it is told how to come back to it."""
+    async def _handle_anonymous(
+        self, method: str, params: Raw, origin: CallContext, era: Era
+    ) -> Mapping[str, Any]:
+        """Answer who cannot be told from others: what it begins is its own, and it is told how to
+        come back to it."""
         handle = create_handle()
         caller = replace(origin.caller, handle=handle.key)
         try:
@@ -244,20 +288,25 @@ class ProfileEndpoint:
             for upstream in self._list_isolated_upstreams():
                 upstream.end_session_nowait(handle.key)
             raise
-        begun = any(upstream.has_instance(handle.key) for upstream in self._list_isolated_upstreams())
+        begun = any(
+            upstream.has_instance(handle.key) for upstream in self._list_isolated_upstreams()
+        )
         if not begun and not self.view.has_stored_values(caller):
             return result
         self.view.state_handles.issue(handle, caller.owner)
         return add_handle_to_result(
             result,
             handle,
-            with_text=method == "tools/call" and params.get("name") in self.view.settings.enabled_meta_tools,
+            with_text=method == "tools/call"
+            and params.get("name") in self.view.settings.enabled_meta_tools,
         )
 
     def _list_isolated_upstreams(self) -> list[Upstream]:
         return [upstream for upstream in self._upstreams.values() if upstream.isolated]
 
-    async def _handle_notification(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Any:
+    async def _handle_notification(
+        self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> Any:
         if ctx.method == "notifications/initialized":
             self.sessions.add(get_connection(ctx), get_session(ctx))
         elif ctx.method == "notifications/roots/list_changed" and self.view.transparent_server:
@@ -268,7 +317,8 @@ class ProfileEndpoint:
 
     def _register_cleanup(self, ctx: ServerRequestContext[Any, Any]) -> None:
         """When the client has gone, so has what was its own."""
-        stack, session = get_connection(ctx).exit_stack, get_session(ctx)
+        stack = get_connection(ctx).exit_stack
+        session = get_session(ctx)
         self._subscriptions.unsubscribe_on_close(get_connection(ctx), session)
         stack.push_async_callback(self._end_instances, session)
 
@@ -279,7 +329,8 @@ class ProfileEndpoint:
 
     @asynccontextmanager
     async def _open_session(self, _: Server[Any]) -> AsyncGenerator[Session]:
-        """One client over a pipe, from its first word to its last; over HTTP all together, who have no session here."""
+        """One client over a pipe, from its first word to its last; over HTTP all together, who have
+        no session here."""
         session = Session()
         try:
             yield session
@@ -308,20 +359,25 @@ class ProfileEndpoint:
 
     @property
     def _server_info(self) -> Mapping[str, Any]:
-        hello = (
-            self.view.snapshot.servers[self.view.transparent_server].initialize_info
-            if self.view.transparent_server
-            else None
-        )
-        return hello.server_info if hello and hello.server_info else SERVER_INFO
+        if self.view.transparent_server:
+            hello = self.view.snapshot.servers[self.view.transparent_server].initialize_info
+        else:
+            hello = None
+        if hello and hello.server_info:
+            return hello.server_info
+        return SERVER_INFO
 
     def _on_event(self, event: Event) -> None:
         servers = self.view.snapshot.servers
-        if isinstance(event, CatalogChanged) and self.view.settings.scope.can_see_server(event.server):
+        if isinstance(event, CatalogChanged) and self.view.settings.scope.can_see_server(
+            event.server
+        ):
             self.sessions.notify_list_changed(*self.view.find_changed_lists(event))
         elif isinstance(event, EmbeddingsComputed) and self.view.has_changed_tool_list():
             self.sessions.notify_list_changed("tools")
-        elif isinstance(event, ListChangeAnnounced) and event.server == self.view.transparent_server:
+        elif (
+            isinstance(event, ListChangeAnnounced) and event.server == self.view.transparent_server
+        ):
             # Whoever looks through us hears what the server says, even if we found nothing new.
             self.sessions.notify_list_changed(event.kind)
         elif isinstance(event, ResourceUpdated) and event.server in servers:
@@ -337,7 +393,9 @@ def _validate_request(ctx: ServerRequestContext[Any, Any], era: Era) -> None:
     if ctx.method == "tools/call":
         # By hand: validating a large arguments object against a model costs more than the call.
         params = ctx.params or {}
-        if not isinstance(params.get("name"), str) or not isinstance(params.get("arguments", {}), dict | None):
+        if not isinstance(params.get("name"), str) or not isinstance(
+            params.get("arguments", {}), dict | None
+        ):
             raise RemoteError(INVALID_PARAMS, "tools/call takes a name and an object of arguments")
     elif ctx.method in spec.SPEC_CLIENT_METHODS:
         try:
@@ -365,13 +423,16 @@ _EXPLICIT_NULL = _ExplicitNull(None)
 def _to_mcp_error(error: PorticoError, *, allow_surrogates: bool = False) -> MCPError:
     if isinstance(error, RemoteError):
         try:
-            message, given = ensure_encodable([error.message, error.data], allow_surrogates=allow_surrogates)
-        except RemoteError:
-            message, given = (
-                ensure_encodable(error.message, allow_surrogates=allow_surrogates),
-                "what came with this error cannot be passed on",
+            message, given = ensure_encodable(
+                [error.message, error.data], allow_surrogates=allow_surrogates
             )
-        data = _EXPLICIT_NULL if error.has_data and given is None else given
+        except RemoteError:
+            message = ensure_encodable(error.message, allow_surrogates=allow_surrogates)
+            given = "what came with this error cannot be passed on"
+        if error.has_data and given is None:
+            data = _EXPLICIT_NULL
+        else:
+            data = given
         return MCPError(code=error.code, message=message, data=data)
     told: Raw = {"kind": error.kind, "retryable": error.retryable}
     if error.retry_after_s is not None:

@@ -1,7 +1,8 @@
 """Who is connected, and telling them what changed.
 
-Handshake-era clients have a connection that can be told; modern ones ask with `subscriptions/listen`. A burst of
-changes is one notification, and a client that does not read keeps no other from hearing.
+Handshake-era clients have a connection that can be told; modern ones ask with
+`subscriptions/listen`. A burst of changes is one notification, and a client that does not read
+keeps no other from hearing.
 """
 
 import asyncio
@@ -31,10 +32,12 @@ from portico.upstream.backend import Connection as Conversation
 from portico.upstream.backend import RequestOptions
 from portico.upstream.lifecycle.supervisor import SHARED, Upstream
 
-NOTIFY_QUIET_S, NOTIFY_MAX_DELAY_S = 0.2, 0.5
+NOTIFY_QUIET_S = 0.2
+NOTIFY_MAX_DELAY_S = 0.5
 """Changes are told when no other has come for so long, or when the first has waited for so long.
 
-Together with the pause before a listing (`catalog.sync`) and the listing itself it stays within a second."""
+Together with the pause before a listing (`catalog.sync`) and the listing itself it stays within a
+second."""
 MAX_SUBSCRIPTIONS = 1_000
 MAX_LISTENERS = 1_024
 """Modern clients of one view that listen at one time."""
@@ -63,25 +66,34 @@ class Session:
 def check_subscription(uris: Collection[str], current_count: int = 0) -> None:
     """Refuse what would let one client fill our memory."""
     if any(len(uri) > MAX_URI_CHARS for uri in uris):
-        raise RemoteError(INVALID_PARAMS, f"a URI longer than {MAX_URI_CHARS} characters cannot be subscribed to")
+        raise RemoteError(
+            INVALID_PARAMS, f"a URI longer than {MAX_URI_CHARS} characters cannot be subscribed to"
+        )
     if current_count + len(uris) > MAX_SUBSCRIPTIONS:
-        reason = f"a client can subscribe to {MAX_SUBSCRIPTIONS} resources; unsubscribe from some first"
+        reason = (
+            f"a client can subscribe to {MAX_SUBSCRIPTIONS} resources; unsubscribe from some first"
+        )
         raise RemoteError(INVALID_PARAMS, reason)
 
 
 class SubscriptionRegistry:
-    """Who watches which resources, at every door: a server is told by the first of them, and left by the last.
+    """Who watches which resources, at every door: a server is told by the first of them, and left
+    by the last.
 
-    A conversation is that of one client where a server keeps a state for each, and `SHARED` everywhere else.
+    A conversation is that of one client where a server keeps a state for each, and `SHARED`
+    everywhere else.
     """
 
     def __init__(self) -> None:
         self._sessions: dict[ResourceKey, set[Session]] = {}
         self._server_subscriptions: dict[tuple[ResourceKey, str], Conversation] = {}
-        self._locks: WeakValueDictionary[tuple[ResourceKey, str], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[ResourceKey, str], asyncio.Lock] = (
+            WeakValueDictionary()
+        )
 
     def get_lock(self, resource: ResourceKey, key: str) -> asyncio.Lock:
-        """Whoever tells a server what is watched has this: of two who come and go, the last to decide speaks last."""
+        """Whoever tells a server what is watched has this: of two who come and go, the last to
+        decide speaks last."""
         return self._locks.setdefault((resource, key), asyncio.Lock())
 
     def add(self, resource: ResourceKey, session: Session) -> None:
@@ -129,7 +141,8 @@ class SubscriptionRegistry:
         self._server_subscriptions.pop((resource, key), None)
 
     async def resubscribe(self, upstream: Upstream, timeout_s: float) -> None:
-        """A server that was started anew knows nothing of what its clients watch; each instance of its own client."""
+        """A server that was started anew knows nothing of what its clients watch; each instance of
+        its own client."""
         gate = asyncio.Semaphore(SUBSCRIBE_CONCURRENCY)
 
         async def resubscribe_one(resource: ResourceKey, key: str) -> None:
@@ -143,7 +156,9 @@ class SubscriptionRegistry:
                     return
                 with contextlib.suppress(PorticoError):
                     await conversation.request(
-                        "resources/subscribe", {"uri": resource[1]}, RequestOptions(timeout=timeout_s)
+                        "resources/subscribe",
+                        {"uri": resource[1]},
+                        RequestOptions(timeout=timeout_s),
                     )
                     self._server_subscriptions[resource, key] = conversation
 
@@ -151,7 +166,9 @@ class SubscriptionRegistry:
             *(
                 resubscribe_one((upstream.name, uri), key)
                 for uri, sessions in self.list_subscriptions(upstream.name)
-                for key in ({session.id for session in sessions} if upstream.isolated else (SHARED,))
+                for key in (
+                    {session.id for session in sessions} if upstream.isolated else (SHARED,)
+                )
             )
         )
 
@@ -162,25 +179,32 @@ _SESSION_KEY = "portico.session"
 def get_connection(ctx: ServerRequestContext[Any, Any]) -> Connection:
     """The connection behind a request.
 
-    The SDK keeps per-connection state and teardown there but gives handlers no way to it: the one private attribute of
-    the SDK this project leans on.
+    The SDK keeps per-connection state and teardown there but gives handlers no way to it: the one
+    private attribute of the SDK this project leans on.
     """
     return ctx.session._connection  # pyright: ignore[reportPrivateUsage]
 
 
 def get_session(ctx: ServerRequestContext[Any, Any]) -> Session:
-    """The session a request belongs to: that of its conversation; a modern request over HTTP is one of its own."""
+    """The session a request belongs to: that of its conversation; a modern request over HTTP is one
+    of its own."""
     state = get_connection(ctx).state
     if _SESSION_KEY not in state:
         talk = ctx.lifespan_context
-        state[_SESSION_KEY] = talk if isinstance(talk, Session) and ctx.request is None else Session()
+        state[_SESSION_KEY] = (
+            talk if isinstance(talk, Session) and ctx.request is None else Session()
+        )
     return state[_SESSION_KEY]
 
 
 def compute_identity(ctx: ServerRequestContext[Any, Any], *attributes: str) -> str:
-    """By which token a request over HTTP was let in and what else is known, as a digest; empty without a token."""
+    """By which token a request over HTTP was let in and what else is known, as a digest; empty
+    without a token."""
     scope: Any = getattr(ctx.request, "scope", None)
-    token = scope.get(IDENTITY_KEY) if isinstance(scope, Mapping) else None
+    if isinstance(scope, Mapping):
+        token = scope.get(IDENTITY_KEY)
+    else:
+        token = None
     if not token:
         return ""
     known = "\0".join((str(token), *attributes)).encode(errors="surrogatepass")
@@ -188,7 +212,8 @@ def compute_identity(ctx: ServerRequestContext[Any, Any], *attributes: str) -> s
 
 
 class _ClientNotifier:
-    """One client's way: what it has yet to be told, and the task that tells it, which waits for no other client."""
+    """One client's way: what it has yet to be told, and the task that tells it, which waits for no
+    other client."""
 
     def __init__(self, session: Session, send: Callable[[str], Awaitable[None]]) -> None:
         self.session = session
@@ -219,7 +244,8 @@ class _ClientNotifier:
     async def _send_pending(self) -> None:
         while self._pending:
             await self._wait_for_quiet()
-            kinds, self._pending = self._pending, set()
+            kinds = self._pending
+            self._pending = set()
             for kind in sorted(kinds):
                 await self._send(kind)
 
@@ -265,16 +291,22 @@ class SessionRegistry:
 
     @contextlib.contextmanager
     def register_listener(
-        self, session: Session, bus: SubscriptionBus, caller: str = "", on_evicted: Callable[[], None] = lambda: None
+        self,
+        session: Session,
+        bus: SubscriptionBus,
+        caller: str = "",
+        on_evicted: Callable[[], None] = lambda: None,
     ) -> Generator[None]:
         """While a modern client listens: what there is to tell it is published on its own bus.
 
-        Where all places are taken, the caller that holds most gives way with the one that has listened longest: its
+        Where all places are taken, the caller that holds most gives way with the one that has
+        listened longest: its
         `end` is called. Raises RemoteError where that is this caller itself, or it has its share.
         """
         self._ensure_capacity(caller)
         line = _ClientNotifier(session, lambda kind: _publish(bus, session, kind))
-        line.caller, line.on_evicted = caller, on_evicted
+        line.caller = caller
+        line.on_evicted = on_evicted
         self._listening_notifiers[session] = line
         try:
             yield
@@ -287,12 +319,16 @@ class SessionRegistry:
         most = max(held, key=held.__getitem__, default=caller)
         is_full = len(self._listening_notifiers) >= MAX_LISTENERS
         if held[caller] >= MAX_CALLER_LISTENERS or (is_full and held[most] <= held[caller] + 1):
-            reason = (
-                f"{len(self._listening_notifiers)} clients listen already, {held[caller]} of them from where you are"
+            reason = f"{len(self._listening_notifiers)} clients listen already, {held[caller]} of them from where you are"
+            raise RemoteError(
+                INTERNAL_ERROR, f"{reason}; end some of your subscriptions, or try again later"
             )
-            raise RemoteError(INTERNAL_ERROR, f"{reason}; end some of your subscriptions, or try again later")
         if is_full:
-            oldest = next(session for session, line in self._listening_notifiers.items() if line.caller == most)
+            oldest = next(
+                session
+                for session, line in self._listening_notifiers.items()
+                if line.caller == most
+            )
             self._listening_notifiers.pop(oldest).on_evicted()
 
     def notify_list_changed(self, *kinds: str) -> None:
@@ -309,7 +345,13 @@ class SessionRegistry:
     def notify_matching_resources(self, is_concerned: Callable[[str], bool]) -> None:
         """Tell those who watch a resource that is concerned that it changed."""
         for line in self._notifiers:
-            line.add([f"{_RESOURCE_PREFIX}{uri}" for uri in line.session.subscriptions if is_concerned(uri)])
+            line.add(
+                [
+                    f"{_RESOURCE_PREFIX}{uri}"
+                    for uri in line.session.subscriptions
+                    if is_concerned(uri)
+                ]
+            )
 
     async def close(self) -> None:
         """Stop telling."""

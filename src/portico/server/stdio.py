@@ -1,11 +1,13 @@
 """MCP over this process's own stdin and stdout.
 
-The two descriptors are taken away first (stdin reads nothing, stdout goes to stderr), so that no stray print can reach
-the wire. Pipes are read by the event loop itself: no thread sits in `read`, so a signal ends the gateway at once. Where
-the loop cannot watch stdin (a regular file, Windows) the SDK's threaded transport serves.
+The two descriptors are taken away first (stdin reads nothing, stdout goes to stderr), so that no
+stray print can reach the wire. Pipes are read by the event loop itself: no thread sits in `read`,
+so a signal ends the gateway at once. Where the loop cannot watch stdin (a regular file, Windows)
+the SDK's threaded transport serves.
 
-A line that is no message is answered as JSON-RPC says, with the id it had if that can be read, so that no client waits.
-While a client does not read, what it sends waits too; one that reads nothing for long has its conversation ended.
+A line that is no message is answered as JSON-RPC says, with the id it had if that can be read, so
+that no client waits. While a client does not read, what it sends waits too; one that reads nothing
+for long has its conversation ended.
 """
 
 import asyncio
@@ -43,11 +45,13 @@ logger = logging.getLogger(__name__)
 MAX_LINE_BYTES = 64 * 2**20
 MAX_VALUES = 25_000
 MAX_UNSENT = 256
-"""Answers that may wait for a client to read; while there are more, nothing else is read from it."""
+"""Answers that may wait for a client to read; while there are more, nothing else is read from it.
+"""
 SEND_TIMEOUT_S = 60.0
 _ID_AT_START = re.compile(rb'\A\s*\{"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,200}")\s*,')
 _ID_AT_END = re.compile(rb'"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,200}")\s*\}\s*\Z')
-"""Where the SDKs write the id of a request: all that can be known of one that is too long to be read."""
+"""Where the SDKs write the id of a request: all that can be known of one that is too long to be
+read."""
 _ID_SEARCH_BYTES = 300
 
 Streams = tuple["_StdioReceiver", "_StdioSender"]
@@ -60,20 +64,22 @@ async def serve(
     max_values: int = MAX_VALUES,
     send_timeout_s: float = SEND_TIMEOUT_S,
 ) -> None:
-    """Serve one client until it closes our stdin, or reads nothing of what it is sent for `send_timeout_s`."""
-    streams = (
-        open_pipe_streams(
+    """Serve one client until it closes our stdin, or reads nothing of what it is sent for
+    `send_timeout_s`."""
+    if _can_poll_stdio():
+        streams = open_pipe_streams(
             *_claim_stdio(),
             reject_invalid_lines=True,
             max_line_bytes=max_line_bytes,
             max_values=max_values,
             send_timeout_s=send_timeout_s,
         )
-        if _can_poll_stdio()
-        else stdio_server()
-    )
+    else:
+        streams = stdio_server()
     async with streams as (received, sending):
-        await endpoint.server.run(received, sending, endpoint.server.create_initialization_options())
+        await endpoint.server.run(
+            received, sending, endpoint.server.create_initialization_options()
+        )
 
 
 @contextlib.asynccontextmanager
@@ -92,13 +98,24 @@ async def open_pipe_streams(
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=max_line_bytes)
-    incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), wire_in)
-    outgoing, protocol = await loop.connect_write_pipe(lambda: asyncio.streams.FlowControlMixin(loop=loop), wire_out)
+    incoming, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), wire_in
+    )
+    outgoing, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.streams.FlowControlMixin(loop=loop), wire_out
+    )
     sending = _StdioSender(
-        asyncio.StreamWriter(outgoing, protocol, None, loop), outgoing, incoming.close, send_timeout_s
+        asyncio.StreamWriter(outgoing, protocol, None, loop),
+        outgoing,
+        incoming.close,
+        send_timeout_s,
     )
     received = _StdioReceiver(
-        reader, sending, reject_invalid_lines=reject_invalid_lines, max_line_bytes=max_line_bytes, max_values=max_values
+        reader,
+        sending,
+        reject_invalid_lines=reject_invalid_lines,
+        max_line_bytes=max_line_bytes,
+        max_values=max_values,
     )
     try:
         yield received, sending
@@ -123,15 +140,20 @@ class _StdioStream:
         return self
 
     async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
     ) -> None:
         await self.aclose()
 
 
 class _StdioSender(_StdioStream):
-    """Writes a message as soon as it is sent, one after the other; whoever sends waits for a client that does not read.
+    """Writes a message as soon as it is sent, one after the other; whoever sends waits for a client
+    that does not read.
 
-    Straight to the pipe: a queue and a task between would cost each message several turns of the event loop.
+    Straight to the pipe: a queue and a task between would cost each message several turns of the
+    event loop.
     """
 
     def __init__(
@@ -141,7 +163,10 @@ class _StdioSender(_StdioStream):
         hang_up: Callable[[], None],
         send_timeout_s: float,
     ) -> None:
-        self._writer, self._outgoing, self._hang_up, self._send_timeout_s = writer, outgoing, hang_up, send_timeout_s
+        self._writer = writer
+        self._outgoing = outgoing
+        self._hang_up = hang_up
+        self._send_timeout_s = send_timeout_s
         self._write_lock = asyncio.Lock()
         self.unsent_count = 0
         """Messages that are not written yet, or not taken."""
@@ -177,8 +202,10 @@ class _StdioSender(_StdioStream):
                 await self._writer.drain()
 
     async def wait_until_read(self) -> None:
-        """Until the other side has taken enough of what it was sent; one that takes nothing is hung up on."""
-        outgoing, loop = self._outgoing, asyncio.get_running_loop()
+        """Until the other side has taken enough of what it was sent; one that takes nothing is hung
+        up on."""
+        outgoing = self._outgoing
+        loop = asyncio.get_running_loop()
         if not outgoing.get_write_buffer_size():
             return await self._writer.drain()
         unread = ReadStallTimer(outgoing.get_write_buffer_size(), loop.time())
@@ -188,9 +215,14 @@ class _StdioSender(_StdioStream):
                     return await self._writer.drain()
             except TimeoutError:
                 waiting = outgoing.get_write_buffer_size()
-                if unread.measure(waiting, loop.time()) >= self._send_timeout_s and not outgoing.is_closing():
+                if (
+                    unread.measure(waiting, loop.time()) >= self._send_timeout_s
+                    and not outgoing.is_closing()
+                ):
                     logger.warning(
-                        "the client left %d bytes unread for %g s: it is hung up on", waiting, self._send_timeout_s
+                        "the client left %d bytes unread for %g s: it is hung up on",
+                        waiting,
+                        self._send_timeout_s,
                     )
                     outgoing.abort()
                     self._hang_up()
@@ -209,8 +241,10 @@ class _StdioReceiver(_StdioStream):
         max_line_bytes: int,
         max_values: int | None,
     ) -> None:
-        self._reader, self._sender = reader, sender
-        self._reject_invalid_lines, self._max_line_bytes = reject_invalid_lines, max_line_bytes
+        self._reader = reader
+        self._sender = sender
+        self._reject_invalid_lines = reject_invalid_lines
+        self._max_line_bytes = max_line_bytes
         self._max_values = max_values
 
     async def receive(self) -> SessionMessage | Exception:
@@ -223,15 +257,24 @@ class _StdioReceiver(_StdioStream):
             line = await _read_line(self._reader, self._max_line_bytes)
             if line == b"":
                 raise anyio.EndOfStream
-            if isinstance(line, bytes) and self._max_values and has_more_values(line, self._max_values):
-                most = f"the {self._max_values} JSON values that are taken (limits.max_request_values)"
+            if (
+                isinstance(line, bytes)
+                and self._max_values
+                and has_more_values(line, self._max_values)
+            ):
+                most = (
+                    f"the {self._max_values} JSON values that are taken (limits.max_request_values)"
+                )
                 line = _OversizedMessage(
-                    f"has more than {most}", _find_id(line[:_ID_SEARCH_BYTES], line[-_ID_SEARCH_BYTES:])
+                    f"has more than {most}",
+                    _find_id(line[:_ID_SEARCH_BYTES], line[-_ID_SEARCH_BYTES:]),
                 )
             try:
                 return SessionMessage(_decode(line if isinstance(line, bytes) else b""))
             except ValueError as error:
-                if self._reject_invalid_lines and (isinstance(line, _OversizedMessage) or line.strip()):
+                if self._reject_invalid_lines and (
+                    isinstance(line, _OversizedMessage) or line.strip()
+                ):
                     await self._sender.refuse(line)
                 return error
         except OSError:
@@ -265,7 +308,8 @@ async def _read_line(reader: asyncio.StreamReader, limit: int) -> bytes | _Overs
             line = cut.partial
         except asyncio.LimitOverrunError as over:
             part = await reader.readexactly(over.consumed)
-            start, end = start or part[:_ID_SEARCH_BYTES], part[-_ID_SEARCH_BYTES:]
+            start = start or part[:_ID_SEARCH_BYTES]
+            end = part[-_ID_SEARCH_BYTES:]
             continue
         if not start:
             return line
@@ -275,26 +319,32 @@ async def _read_line(reader: asyncio.StreamReader, limit: int) -> bytes | _Overs
 
 def _find_id(start: bytes, end: bytes) -> int | str | None:
     found = _ID_AT_START.search(start) or _ID_AT_END.search(end)
-    return json.loads(found[1]) if found else None
+    if found:
+        return json.loads(found[1])
+    return None
 
 
 def _decode(line: bytes) -> JSONRPCMessage:
     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-    # The SDK takes a request whose id it cannot read for a notification, and its client would wait for ever.
+    # The SDK takes a request whose id it cannot read for a notification, and its client would wait
+    # for ever.
     if isinstance(message, JSONRPCNotification) and b'"id"' in line and "id" in json.loads(line):
         raise ValueError("a request without a usable id")
     return message
 
 
 def _encode_or_error(message: JSONRPCMessage) -> bytes | None:
-    """A message's line; an error in place of an answer that cannot be written, nothing in place of anything else."""
+    """A message's line; an error in place of an answer that cannot be written, nothing in place of
+    anything else."""
     try:
         return _encode(message)
     except (ValueError, TypeError, RecursionError) as error:
         logger.warning("a message cannot be written: %s", error)
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return None
-        reason = ErrorData(code=INTERNAL_ERROR, message=f"the server's answer cannot be passed on: {error}")
+        reason = ErrorData(
+            code=INTERNAL_ERROR, message=f"the server's answer cannot be passed on: {error}"
+        )
         return _encode(JSONRPCError(jsonrpc="2.0", id=message.id, error=reason))
 
 
@@ -308,9 +358,12 @@ def _encode(message: JSONRPCMessage) -> bytes:
 
 
 def _make_refusal(line: bytes | _OversizedMessage) -> JSONRPCError:
-    code, reason, request_id = PARSE_ERROR, "this line is not JSON", None
+    code = PARSE_ERROR
+    reason = "this line is not JSON"
+    request_id = None
     if isinstance(line, _OversizedMessage):
-        code, request_id = INVALID_REQUEST, line.id
+        code = INVALID_REQUEST
+        request_id = line.id
         reason = f"this message {line.reason}"
     else:
         try:
@@ -318,10 +371,18 @@ def _make_refusal(line: bytes | _OversizedMessage) -> JSONRPCError:
         except (ValueError, RecursionError):
             pass
         else:
-            code, reason = INVALID_REQUEST, "this line is not a JSON-RPC message"
-            # Only a request's own id: a malformed answer to us has one too, and it means something else to the client.
-            found = given.get("id") if isinstance(given, dict) and "method" in given else None
-            request_id = found if isinstance(found, str | int) and not isinstance(found, bool) else None
+            code = INVALID_REQUEST
+            reason = "this line is not a JSON-RPC message"
+            # Only a request's own id: a malformed answer to us has one too, and it means something
+            # else to the client.
+            if isinstance(given, dict) and "method" in given:
+                found = given.get("id")
+            else:
+                found = None
+            if isinstance(found, str | int) and not isinstance(found, bool):
+                request_id = found
+            else:
+                request_id = None
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason))
 
 
@@ -333,7 +394,8 @@ def _can_poll_stdio() -> bool:
 
 
 def _claim_stdio() -> tuple[BinaryIO, BinaryIO]:
-    wire_in, wire_out = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
+    wire_in = os.fdopen(os.dup(0), "rb", 0)
+    wire_out = os.fdopen(os.dup(1), "wb", 0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

@@ -1,8 +1,10 @@
-"""Watching resources: a client subscribes in the way of its era, and a server is told in the way of its own.
+"""Watching resources: a client subscribes in the way of its era, and a server is told in the way of
+its own.
 
-A server is told by the first who watches a resource, and told to stop by the last: a client of either era, one that
-says so or one that has gone. A modern client is told which of the resources it asked for it will hear of: one that no
-server has, or whose server does not announce it, is left out.
+A server is told by the first who watches a resource, and told to stop by the last: a client of
+either era, one that says so or one that has gone. A modern client is told which of the resources it
+asked for it will hear of: one that no server has, or whose server does not announce it, is left
+out.
 """
 
 import asyncio
@@ -18,7 +20,13 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
 from portico.calls.pipeline import CallContext
-from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, BackendUnavailable, PorticoError, RemoteError
+from portico.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    BackendUnavailable,
+    PorticoError,
+    RemoteError,
+)
 from portico.events import ResourceUpdated
 from portico.profiles.view import ProfileView
 from portico.server.http.callers import identify_caller
@@ -36,10 +44,12 @@ from portico.upstream.lifecycle.supervisor import SHARED, Upstream
 logger = logging.getLogger(__name__)
 
 SUBSCRIBE_TIMEOUT_S = 10.0
-"""How long a modern client waits for servers to agree; it will not hear of what has not been agreed on by then."""
+"""How long a modern client waits for servers to agree; it will not hear of what has not been agreed
+on by then."""
 UNSUBSCRIBE_TIMEOUT_S = 10.0
 
-_SUBSCRIBE, _UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
+_SUBSCRIBE = "resources/subscribe"
+_UNSUBSCRIBE = "resources/unsubscribe"
 
 
 class ResourceSubscriptions:
@@ -68,30 +78,47 @@ class ResourceSubscriptions:
         return await self._subscribe(params, session, origin, era)
 
     async def listen(
-        self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams, origin: CallContext
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        params: SubscriptionsListenRequestParams,
+        origin: CallContext,
     ) -> SubscriptionsListenResult:
         """Answer `subscriptions/listen`, for as long as the client listens."""
         wanted = params.notifications
         uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
         check_subscription(uris)
-        session, bus = Session(origin.caller.instance_key), InMemorySubscriptionBus()
+        session = Session(origin.caller.instance_key)
+        bus = InMemorySubscriptionBus()
         caller = identify_caller(getattr(ctx.request, "scope", None))
-        with anyio.CancelScope() as scope, self._sessions.register_listener(session, bus, caller, scope.cancel):
+        with (
+            anyio.CancelScope() as scope,
+            self._sessions.register_listener(session, bus, caller, scope.cancel),
+        ):
             try:
                 heard = await self._subscribe_all(uris, session, origin)
                 granted = wanted.model_copy(update={"resource_subscriptions": heard})
-                return await ListenHandler(bus)(ctx, params.model_copy(update={"notifications": granted}))
+                return await ListenHandler(bus)(
+                    ctx, params.model_copy(update={"notifications": granted})
+                )
             finally:
                 self._drop_session(session)
-        raise RemoteError(INTERNAL_ERROR, "this subscription was ended to make room for another client; listen again")
+        raise RemoteError(
+            INTERNAL_ERROR,
+            "this subscription was ended to make room for another client; listen again",
+        )
 
     def notify_updated(self, event: ResourceUpdated) -> None:
         """Tell those who watch it; what an own instance says concerns its own client alone."""
         if not self._view.can_show_resource(event.server, event.uri):
             return
         upstream = self._upstreams.get(event.server)
-        own = event.session if upstream is not None and upstream.isolated else None
-        self._sessions.notify_resource_updated(self._view.to_outer_uri(event.server, event.uri), own)
+        if upstream is not None and upstream.isolated:
+            own = event.session
+        else:
+            own = None
+        self._sessions.notify_resource_updated(
+            self._view.to_outer_uri(event.server, event.uri), own
+        )
 
     def unsubscribe_on_close(self, connection: Connection, session: Session) -> None:
         """When this client has gone, it watches nothing any more."""
@@ -104,7 +131,9 @@ class ResourceSubscriptions:
         if self._unsubscribe_tasks:
             await asyncio.wait(self._unsubscribe_tasks)
 
-    async def _subscribe_all(self, uris: Iterable[str], session: Session, origin: CallContext) -> list[str]:
+    async def _subscribe_all(
+        self, uris: Iterable[str], session: Session, origin: CallContext
+    ) -> list[str]:
         """Those of the resources that can be heard of."""
         gate = asyncio.Semaphore(SUBSCRIBE_CONCURRENCY)
 
@@ -121,9 +150,13 @@ class ResourceSubscriptions:
             late = {task for task in asking.values() if task.cancel()}
             if late:
                 await asyncio.wait(late)
-        return [uri for uri, task in asking.items() if not task.cancelled() and _has_succeeded(task)]
+        return [
+            uri for uri, task in asking.items() if not task.cancelled() and _has_succeeded(task)
+        ]
 
-    async def _subscribe(self, params: Raw, session: Session, origin: CallContext, era: Era) -> Mapping[str, Any]:
+    async def _subscribe(
+        self, params: Raw, session: Session, origin: CallContext, era: Era
+    ) -> Mapping[str, Any]:
         uri: str = params["uri"]
         if self._view.parse_gateway_uri(uri):
             result = await self._view.handle(_SUBSCRIBE, params, origin, era)
@@ -145,8 +178,14 @@ class ResourceSubscriptions:
         upstream = self._get_upstream(resource[0])
         if upstream.isolated and not session.id:
             # What it would hear of is an instance that is nobody's.
-            raise RemoteError(INVALID_PARAMS, f"{resource[0]} keeps a state for each client, and whose this is unknown")
-        key = session.id if upstream.isolated else SHARED
+            raise RemoteError(
+                INVALID_PARAMS,
+                f"{resource[0]} keeps a state for each client, and whose this is unknown",
+            )
+        if upstream.isolated:
+            key = session.id
+        else:
+            key = SHARED
         async with self._registry.get_lock(resource, key):
             before = self._view.to_outer_uri(*resource) in session.subscriptions
             self._registry.add(resource, session)
@@ -163,7 +202,9 @@ class ResourceSubscriptions:
             self._registry.mark_server_subscribed(upstream, resource, key)
             return result
 
-    async def _unsubscribe(self, params: Raw, session: Session, origin: CallContext, era: Era) -> Mapping[str, Any]:
+    async def _unsubscribe(
+        self, params: Raw, session: Session, origin: CallContext, era: Era
+    ) -> Mapping[str, Any]:
         uri: str = params["uri"]
         if self._view.parse_gateway_uri(uri):
             session.subscriptions.pop(uri, None)
@@ -177,7 +218,10 @@ class ResourceSubscriptions:
             session.subscriptions[outer] = asked - {uri}
             return {}
         upstream = self._get_upstream(resource[0])
-        key = session.id if upstream.isolated else SHARED
+        if upstream.isolated:
+            key = session.id
+        else:
+            key = SHARED
         async with self._registry.get_lock(resource, key):
             self._registry.remove(resource, session)
             if self._registry.is_subscribed(resource, key) or upstream.get_connection(key) is None:
@@ -197,19 +241,26 @@ class ResourceSubscriptions:
 
     def _start_unsubscribing(self, resources: Iterable[ResourceKey], owner: str) -> None:
         # Whoever left waits for nothing any more: a task of its own.
-        task = asyncio.create_task(self._unsubscribe_at_servers(list(resources), owner), name="leave resources")
+        task = asyncio.create_task(
+            self._unsubscribe_at_servers(list(resources), owner), name="leave resources"
+        )
         self._unsubscribe_tasks.add(task)
         task.add_done_callback(self._unsubscribe_tasks.discard)
 
     async def _unsubscribe_at_servers(self, resources: list[ResourceKey], owner: str) -> None:
         for resource in resources:
             upstream = self._upstreams.get(resource[0])
-            if upstream is None:  # it was taken away, and what is remembered of it would be kept for ever
+            if (
+                upstream is None
+            ):  # it was taken away, and what is remembered of it would be kept for ever
                 for key in (SHARED, owner):
                     if not self._registry.is_subscribed(resource, key):
                         self._registry.unmark_server_subscribed(resource, key)
                 continue
-            key = owner if upstream.isolated else SHARED
+            if upstream.isolated:
+                key = owner
+            else:
+                key = SHARED
             async with self._registry.get_lock(resource, key):
                 if self._registry.is_subscribed(resource, key):
                     continue
@@ -217,7 +268,9 @@ class ResourceSubscriptions:
                 if (conversation := upstream.get_connection(key)) is not None:
                     with contextlib.suppress(PorticoError):
                         await conversation.request(
-                            _UNSUBSCRIBE, {"uri": resource[1]}, RequestOptions(timeout=UNSUBSCRIBE_TIMEOUT_S)
+                            _UNSUBSCRIBE,
+                            {"uri": resource[1]},
+                            RequestOptions(timeout=UNSUBSCRIBE_TIMEOUT_S),
                         )
 
 

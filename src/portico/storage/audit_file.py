@@ -1,8 +1,10 @@
-"""The audit log on disk: whole lines appended at once, by as many gateways as like, and begun anew when it is large.
+"""The audit log on disk: whole lines appended at once, by as many gateways as like, and begun anew
+when it is large.
 
 `audit.jsonl` is written; `audit.jsonl.1` is what it was before, `.2` what that was before, and so on. A line goes out
-in one write to a file opened for appending, so those of several processes never mix. Whoever finds the file full
-moves it on, holding a lock on it; the others notice that the name stands for another file now.
+in one write to a file opened for appending, so those of several processes never mix. Whoever finds
+the file full moves it on, holding a lock on it; the others notice that the name stands for another
+file now.
 """
 
 import contextlib
@@ -17,7 +19,13 @@ from typing import NamedTuple
 from portico.storage.hash_key import generate_key, read_key, renew_key
 
 _BLOCK = 64 * 1024
-_OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_OPEN_FLAGS = (
+    os.O_RDWR
+    | os.O_APPEND
+    | os.O_CREAT
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+)
 """Read as well, to see how the file ends; never waiting, should it be a pipe that nobody reads."""
 
 
@@ -47,7 +55,8 @@ class AuditFile:
 
     def take_dropped(self) -> DroppedAuditFile | None:
         """What was deleted since this was last asked."""
-        dropped, self._dropped = self._dropped, None
+        dropped = self._dropped
+        self._dropped = None
         return dropped
 
     def read_last_line(self) -> bytes:
@@ -55,7 +64,14 @@ class AuditFile:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.stat(self._path).st_mode):
                 return b""
-        return next((line for line in iter_lines_backwards(Path(self._path), self._files) if line.endswith(b'"}')), b"")
+        return next(
+            (
+                line
+                for line in iter_lines_backwards(Path(self._path), self._files)
+                if line.endswith(b'"}')
+            ),
+            b"",
+        )
 
     def append(self, line: bytes) -> None:
         """Add a line, which ends in a line break; raises OSError."""
@@ -63,7 +79,10 @@ class AuditFile:
         if size and size + len(line) > self._max_bytes and self._rotate(handle):
             self.close()
             handle, _ = self._ensure_open()
-        whole = b"\n" + line if self._has_partial_line else line
+        if self._has_partial_line:
+            whole = b"\n" + line
+        else:
+            whole = line
         written = os.write(handle, whole)
         self._has_partial_line = written != len(whole)
         if self._has_partial_line:
@@ -82,7 +101,9 @@ class AuditFile:
 
     def close(self) -> None:
         """Let go of the file; the next line opens it again."""
-        handle, self._handle, self._open_file_id = self._handle, None, None
+        handle = self._handle
+        self._handle = None
+        self._open_file_id = None
         if handle is not None:
             os.close(handle)
 
@@ -102,11 +123,14 @@ class AuditFile:
         try:
             found = os.fstat(handle)
             regular = stat.S_ISREG(found.st_mode)
-            self._has_partial_line = regular and found.st_size > 0 and _read_last_byte(handle, found.st_size) != b"\n"
+            self._has_partial_line = (
+                regular and found.st_size > 0 and _read_last_byte(handle, found.st_size) != b"\n"
+            )
         except BaseException:
             os.close(handle)
             raise
-        self._handle, self._open_file_id = handle, (found.st_dev, found.st_ino)
+        self._handle = handle
+        self._open_file_id = (found.st_dev, found.st_ino)
         return handle, found.st_size if regular else 0
 
     def _rotate(self, handle: int) -> bool:
@@ -123,7 +147,10 @@ class AuditFile:
             # The file itself last: until then nobody can fill a new one, and begin the same.
             for number in range(self._files - 1, 0, -1):
                 with contextlib.suppress(FileNotFoundError):
-                    os.replace(get_rotated_name(self._path, number - 1), get_rotated_name(self._path, number))
+                    os.replace(
+                        get_rotated_name(self._path, number - 1),
+                        get_rotated_name(self._path, number),
+                    )
             if self._files == 1:
                 os.unlink(self._path)
         except FileNotFoundError:
@@ -135,14 +162,19 @@ class AuditFile:
 
 def get_rotated_name(path: str | Path, number: int) -> str:
     """The name of the file before, and before that."""
-    return f"{path}.{number}" if number else str(path)
+    if number:
+        return f"{path}.{number}"
+    return str(path)
 
 
 def iter_lines_backwards(path: Path, files: int) -> Iterator[bytes]:
     """Every line there is, the last one first."""
     real = os.path.realpath(path)
     for number in range(files):
-        with contextlib.suppress(FileNotFoundError), open(get_rotated_name(real, number), "rb") as file:
+        with (
+            contextlib.suppress(FileNotFoundError),
+            open(get_rotated_name(real, number), "rb") as file,
+        ):
             yield from _read_backwards(file.fileno(), os.fstat(file.fileno()).st_size)
 
 
@@ -150,7 +182,10 @@ def iter_lines(path: Path, files: int) -> Iterator[bytes]:
     """Every line there is, the first one first."""
     real = os.path.realpath(path)
     for number in range(files - 1, -1, -1):
-        with contextlib.suppress(FileNotFoundError), open(get_rotated_name(real, number), "rb") as file:
+        with (
+            contextlib.suppress(FileNotFoundError),
+            open(get_rotated_name(real, number), "rb") as file,
+        ):
             yield from (line.rstrip(b"\n") for line in file if line != b"\n")
 
 
@@ -190,7 +225,9 @@ def _read_backwards(handle: int, end: int) -> Iterator[bytes]:
 def _read_edge_lines(path: str) -> DroppedAuditFile:
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        return DroppedAuditFile(file.readline(_BLOCK), next(_read_backwards(file.fileno(), size), b""), size)
+        return DroppedAuditFile(
+            file.readline(_BLOCK), next(_read_backwards(file.fileno(), size), b""), size
+        )
 
 
 def _read_last_byte(handle: int, size: int) -> bytes:

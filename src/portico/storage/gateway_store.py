@@ -1,7 +1,9 @@
-"""The record of the house, shared by every gateway on one database: who offered what, and how it was used.
+"""The record of the house, shared by every gateway on one database: who offered what, and how it
+was used.
 
-SQLite by default, PostgreSQL by URL. Light to import: what speaks SQL is loaded, in a thread, when the record is
-opened, which the first use does too. What cannot be kept raises `RecordUnavailable`; the next use tries again.
+SQLite by default, PostgreSQL by URL. Light to import: what speaks SQL is loaded, in a thread, when
+the record is opened, which the first use does too. What cannot be kept raises `RecordUnavailable`;
+the next use tries again.
 """
 
 import asyncio
@@ -27,8 +29,18 @@ from portico.storage.rows import (
     TierRow,
     ToolHistory,
 )
-from portico.storage.sql.database_url import PostgresAddress, SqliteAddress, is_postgres, parse_address
-from portico.storage.sql.errors import CommitUncertain, StoreCorrupt, StoreUnavailable, StoreUnreachable
+from portico.storage.sql.database_url import (
+    PostgresAddress,
+    SqliteAddress,
+    is_postgres,
+    parse_address,
+)
+from portico.storage.sql.errors import (
+    CommitUncertain,
+    StoreCorrupt,
+    StoreUnavailable,
+    StoreUnreachable,
+)
 from portico.storage.sql.sqlite_files import prepare_file, set_aside
 
 if TYPE_CHECKING:
@@ -41,7 +53,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_MAX_OPEN_ATTEMPTS, _RETRY_DELAY_S = 4, 0.2
+_MAX_OPEN_ATTEMPTS = 4
+_RETRY_DELAY_S = 0.2
 
 
 class GatewayStore:
@@ -79,16 +92,21 @@ class GatewayStore:
     async def close(self) -> None:
         """End every connection. The next use opens it again."""
         async with self._open_lock:
-            database, self._database = self._database, None
+            database = self._database
+            self._database = None
             if database is not None:
                 await database.close()
 
     # Use
 
-    async def add_usage(self, calls: Sequence[CallRow], daily: Sequence[DailyRow], ledger: Sequence[LedgerRow]) -> None:
+    async def add_usage(
+        self, calls: Sequence[CallRow], daily: Sequence[DailyRow], ledger: Sequence[LedgerRow]
+    ) -> None:
         """Add calls, and add counts to those that are there: all of it or nothing."""
         if calls or daily or ledger:
-            await self._write(lambda db: _get_statements().usage.add_usage(db, calls, daily, ledger))
+            await self._write(
+                lambda db: _get_statements().usage.add_usage(db, calls, daily, ledger)
+            )
 
     async def load_daily_usage(self, since_day: int) -> list[DailyRow]:
         """The counts of every day since that one, and of it."""
@@ -119,7 +137,8 @@ class GatewayStore:
         return await self._read(lambda db: _get_statements().usage.load_sessions(db, limit))
 
     async def forget_usage(self, server: str | None = None) -> int:
-        """Drop the use of a server's tools, or all of it with the ledger; answers how many rows that were."""
+        """Drop the use of a server's tools, or all of it with the ledger; answers how many rows
+        that were."""
         return await self._write(lambda db: _get_statements().usage.forget_usage(db, server))
 
     async def prune(self, retention: Retention, now: float) -> int:
@@ -131,13 +150,18 @@ class GatewayStore:
     async def save_servers(self, servers: Sequence[KnownServer], *, origin: str) -> None:
         """Write what these servers offer now, where it differs, and tell the other gateways."""
         if servers:
-            await self._write(lambda db: _get_statements().catalog.save_servers(db, servers, origin=origin))
+            await self._write(
+                lambda db: _get_statements().catalog.save_servers(db, servers, origin=origin)
+            )
 
     async def load_manifests(
         self, fingerprints: Mapping[str, str], newer_than: Mapping[str, float]
     ) -> dict[str, Manifest]:
-        """The manifests of these servers, made with these fingerprints, that were listed after these moments."""
-        return await self._read(lambda db: _get_statements().catalog.load_manifests(db, fingerprints, newer_than))
+        """The manifests of these servers, made with these fingerprints, that were listed after
+        these moments."""
+        return await self._read(
+            lambda db: _get_statements().catalog.load_manifests(db, fingerprints, newer_than)
+        )
 
     async def load_tool_history(self, server: str | None = None) -> list[ToolHistory]:
         """Every tool that was ever listed, of one server or of all."""
@@ -152,8 +176,11 @@ class GatewayStore:
         return await self._read(lambda db: _get_statements().tiers.load_categories(db))
 
     async def save_tiers(self, rows: Sequence[TierRow], *, at: float, origin: str) -> None:
-        """These tiers, computed at that moment, in place of those that are there; the other gateways are told."""
-        await self._write(lambda db: _get_statements().tiers.save_tiers(db, rows, at=at, origin=origin))
+        """These tiers, computed at that moment, in place of those that are there; the other
+        gateways are told."""
+        await self._write(
+            lambda db: _get_statements().tiers.save_tiers(db, rows, at=at, origin=origin)
+        )
 
     async def load_tiers(self) -> tuple[float, list[TierRow]]:
         """When tiers were last computed (0.0: never), and what came of it, the best first."""
@@ -183,15 +210,22 @@ class GatewayStore:
 
     # Others
 
-    async def follow_changes(self, on_change: Callable[[ChangeNotification], None], *, origin: str) -> None:
-        """Report what other gateways change, until cancelled; what is told under our own `origin` is not reported."""
+    async def follow_changes(
+        self, on_change: Callable[[ChangeNotification], None], *, origin: str
+    ) -> None:
+        """Report what other gateways change, until cancelled; what is told under our own `origin`
+        is not reported."""
         database = await self._ensure_open()
         if isinstance(database.address, PostgresAddress):
-            listening = await asyncio.to_thread(importlib.import_module, "portico.storage.sql.postgres_listener")
+            listening = await asyncio.to_thread(
+                importlib.import_module, "portico.storage.sql.postgres_listener"
+            )
 
             async def find_missed() -> list[ChangeNotification]:
                 return _get_statements().change_notifications.find_unseen_changes(
-                    self._known_stamps, await self._read(_get_statements().change_notifications.load_stamps), origin
+                    self._known_stamps,
+                    await self._read(_get_statements().change_notifications.load_stamps),
+                    origin,
                 )
 
             await listening.listen(database.address, on_change, origin=origin, missed=find_missed)
@@ -242,11 +276,9 @@ class GatewayStore:
                     self._database = await self._open_database(parse_address(self._url, self._path))
                     self._problem = ""
                 except StoreUnavailable as error:
-                    self._problem, self._last_failure, self._failure_count = (
-                        _render_error(error),
-                        error,
-                        self._failure_count + 1,
-                    )
+                    self._problem = _render_error(error)
+                    self._last_failure = error
+                    self._failure_count = self._failure_count + 1
                     raise
             return self._database
 
@@ -258,13 +290,17 @@ class GatewayStore:
         try:
             return await self._open_with_retries(address.path)
         except (StoreUnreachable, OSError) as error:
-            reason = error.message if isinstance(error, StoreUnavailable) else f"The record cannot be reached: {error}"
+            if isinstance(error, StoreUnavailable):
+                reason = error.message
+            else:
+                reason = f"The record cannot be reached: {error}"
             self._fallback_reason = f"{reason.rstrip('.')}: nothing will be remembered."
             logger.warning("%s", self._fallback_reason)
             return await self._connect(SqliteAddress(None))
 
     async def _open_with_retries(self, path: Path) -> "Database":
-        """A file that others open, close and lay out at this very moment may be out of reach for that moment only."""
+        """A file that others open, close and lay out at this very moment may be out of reach for
+        that moment only."""
         for _ in range(_MAX_OPEN_ATTEMPTS - 1):
             with contextlib.suppress(StoreUnreachable):
                 return await self._open_file(path)
@@ -281,10 +317,14 @@ class GatewayStore:
         return await self._connect(SqliteAddress(path))
 
     async def _connect(self, address: PostgresAddress | SqliteAddress) -> "Database":
-        database = await asyncio.to_thread(_get_statements().database.Database, address)  # which loads its driver
+        database = await asyncio.to_thread(
+            _get_statements().database.Database, address
+        )  # which loads its driver
         try:
             await _get_statements().migration.migrate(database)
-            self._known_stamps = await database.read(_get_statements().change_notifications.load_stamps)
+            self._known_stamps = await database.read(
+                _get_statements().change_notifications.load_stamps
+            )
         except BaseException:
             await database.close()
             raise
@@ -296,12 +336,17 @@ class GatewayStore:
                 return  # somebody else has
             self._database = None
             await database.close()
-            path = database.address.path if isinstance(database.address, SqliteAddress) else None
+            if isinstance(database.address, SqliteAddress):
+                path = database.address.path
+            else:
+                path = None
             if path is None:
                 raise error
             try:
                 await asyncio.to_thread(set_aside, path, self._inode, error.message)
-            except OSError as trouble:  # somebody else has it open, where that keeps a file in its place
+            except (
+                OSError
+            ) as trouble:  # somebody else has it open, where that keeps a file in its place
                 raise StoreUnavailable(
                     f"{error.message} It cannot be set aside: {trouble}.", advice=f"Delete {path}."
                 ) from error

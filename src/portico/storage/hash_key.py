@@ -1,6 +1,8 @@
-"""The key that words of queries are hashed with: a file of its own beside the record of use, for its owner alone.
+"""The key that words of queries are hashed with: a file of its own beside the record of use, for
+its owner alone.
 
-The record without its key cannot be read with a dictionary. Whoever makes or renews it holds the record's lock.
+The record without its key cannot be read with a dictionary. Whoever makes or renews it holds the
+record's lock.
 """
 
 import os
@@ -22,12 +24,16 @@ def read_key(path: Path) -> bytes | None:
         key = path.read_bytes()
     except FileNotFoundError:
         return None
-    return key if len(key) == _SIZE else None
+    if len(key) == _SIZE:
+        return key
+    return None
 
 
 def renew_key(path: Path) -> bytes:
     """A new key in place of any other: who reads meanwhile sees the one or the other, never a part."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")  # made for its owner alone
+    handle, name = tempfile.mkstemp(
+        dir=path.parent, prefix=f"{path.name}."
+    )  # made for its owner alone
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(key := generate_key())

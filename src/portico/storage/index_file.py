@@ -1,4 +1,5 @@
-"""The search index on disk: one file, replaced whole, read through a memory map so that a large one loads at once.
+"""The search index on disk: one file, replaced whole, read through a memory map so that a large one
+loads at once.
 
 A cache of what manifests say: a file that cannot be read is a file that is not there.
 """
@@ -15,7 +16,8 @@ logger = logging.getLogger(__name__)
 
 
 def release_memory(view: memoryview) -> None:
-    """Give back the memory of a view that was read from end to end; what is needed of it is mapped again."""
+    """Give back the memory of a view that was read from end to end; what is needed of it is mapped
+    again."""
     mapped = view.obj
     if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
         mapped.madvise(mmap.MADV_DONTNEED)
@@ -49,8 +51,8 @@ class IndexFile:
         beside: Path | None = None
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # A file of one's own, whoever else writes the same index: one that was cut short while it is mapped
-            # would end its reader's process.
+            # A file of one's own, whoever else writes the same index: one that was cut short while
+            # it is mapped would end its reader's process.
             handle, name = tempfile.mkstemp(prefix=f"{self._path.name}.", dir=self._path.parent)
             beside = Path(name)
             with os.fdopen(handle, "wb") as file:

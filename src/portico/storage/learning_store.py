@@ -1,10 +1,12 @@
 """What use has taught, on disk: which tool was called after which search, which were used together.
 
-Every weight fades: a row holds what it was worth at a moment, and is worth half a half-life later. Bounded in every
-direction; the weakest rows go first. No text of a query is here: only keyed hashes of its terms and, where there was
-one, its vector. Several gateways add to one file, and none overwrites what another added.
+Every weight fades: a row holds what it was worth at a moment, and is worth half a half-life later.
+Bounded in every direction; the weakest rows go first. No text of a query is here: only keyed hashes
+of its terms and, where there was one, its vector. Several gateways add to one file, and none
+overwrites what another added.
 
-Moments are given, and none counts as later than now: a clock that ran ahead would else have the last word for years.
+Moments are given, and none counts as later than now: a clock that ran ahead would else have the
+last word for years.
 """
 
 import contextlib
@@ -17,9 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from portico.storage.hash_key import generate_key, read_key, renew_key
-from portico.storage.learning_decay import MAX_SCOPES, are_numbers, choose_scopes, compute_lasting_weight, decay_weight
+from portico.storage.learning_decay import (
+    MAX_SCOPES,
+    are_numbers,
+    choose_scopes,
+    compute_lasting_weight,
+    decay_weight,
+)
 from portico.storage.learning_rows import FollowedRow, LearnedRows, PairRow, UsedRow
-from portico.storage.sqlite_file import READ_TIMEOUT_MS, WRITE_TIMEOUT_MS, SqliteFile, SqliteLayout, transaction
+from portico.storage.sqlite_file import (
+    READ_TIMEOUT_MS,
+    WRITE_TIMEOUT_MS,
+    SqliteFile,
+    SqliteLayout,
+    transaction,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +53,14 @@ _SCHEMA = (
     "create table epoch (number integer not null)",
     "insert into epoch values (0)",
 )
-_LAYOUT = SqliteLayout("record of use", 0x506F7248, 2, ("followed", "together", "used", "epoch"), _SCHEMA)
-_KEY_COLUMNS: Mapping[str, str] = {"followed": "terms, tool", "together": "one, other", "used": "tool"}
+_LAYOUT = SqliteLayout(
+    "record of use", 0x506F7248, 2, ("followed", "together", "used", "epoch"), _SCHEMA
+)
+_KEY_COLUMNS: Mapping[str, str] = {
+    "followed": "terms, tool",
+    "together": "one, other",
+    "used": "tool",
+}
 """What tells the rows of one scope apart."""
 
 _MAX_USED_TOOLS = 200
@@ -104,7 +124,9 @@ class LearningStore:
         except OSError as error:
             made = None
             if self._temporary_key is None:
-                logger.warning("the key %s cannot be used (%s): no words will be remembered", path, error)
+                logger.warning(
+                    "the key %s cannot be used (%s): no words will be remembered", path, error
+                )
         return made or self._get_temporary_key()
 
     def _get_temporary_key(self) -> bytes:
@@ -112,7 +134,8 @@ class LearningStore:
         return self._temporary_key
 
     def read_epoch(self) -> int | None:
-        """How often something was forgotten: what was heard under another number is not to be kept. None: unknown."""
+        """How often something was forgotten: what was heard under another number is not to be kept.
+        None: unknown."""
         return self._attempt("read", READ_TIMEOUT_MS, _read_epoch, None)
 
     def record(
@@ -124,8 +147,8 @@ class LearningStore:
     ) -> Set[str] | None:
         """Add what was learnt, by scope; then drop what is too much.
 
-        Answers the scopes that there is no room for; None when nothing could be written. What is of another epoch than
-        the file was forgotten meanwhile, and is not added.
+        Answers the scopes that there is no room for; None when nothing could be written. What is of
+        another epoch than the file was forgotten meanwhile, and is not added.
         """
 
         def write_rows(db: sqlite3.Connection) -> Set[str]:
@@ -147,8 +170,12 @@ class LearningStore:
         def read_rows(db: sqlite3.Connection) -> LearnedRows:
             # One transaction, because another gateway may be writing the same file.
             with transaction(db, "deferred"):
-                followed = db.execute("select terms, tool, weight, at, vector from followed where scope = ?", (scope,))
-                together = db.execute("select one, other, weight, at from together where scope = ?", (scope,))
+                followed = db.execute(
+                    "select terms, tool, weight, at, vector from followed where scope = ?", (scope,)
+                )
+                together = db.execute(
+                    "select one, other, weight, at from together where scope = ?", (scope,)
+                )
                 used = db.execute("select tool, weight, at from used where scope = ?", (scope,))
                 return LearnedRows(
                     tuple(FollowedRow(*row) for row in followed),
@@ -160,10 +187,15 @@ class LearningStore:
 
     def read_version(self) -> int:
         """Changes when another connection has written to the file."""
-        return self._attempt("read", READ_TIMEOUT_MS, lambda db: db.execute("pragma data_version").fetchone()[0], 0)
+        return self._attempt(
+            "read", READ_TIMEOUT_MS, lambda db: db.execute("pragma data_version").fetchone()[0], 0
+        )
 
-    def forget(self, profile: str | None = None, server: str | None = None) -> ForgottenCounts | None:
-        """Drop everything, or what was learnt in a profile's scopes, or of a server's tools. None: it cannot be."""
+    def forget(
+        self, profile: str | None = None, server: str | None = None
+    ) -> ForgottenCounts | None:
+        """Drop everything, or what was learnt in a profile's scopes, or of a server's tools. None:
+        it cannot be."""
 
         def delete_rows(db: sqlite3.Connection) -> ForgottenCounts | None:
             if self._is_in_memory(db):
@@ -171,7 +203,11 @@ class LearningStore:
             with transaction(db, "immediate"):
                 counts = {
                     table: _delete_rows(db, table, profile, server, columns)
-                    for table, columns in (("followed", ("tool",)), ("together", ("one", "other")), ("used", ("tool",)))
+                    for table, columns in (
+                        ("followed", ("tool",)),
+                        ("together", ("one", "other")),
+                        ("used", ("tool",)),
+                    )
                 }
                 db.execute("update epoch set number = number + 1")
                 if self._path is not None and profile is None and server is None:
@@ -190,7 +226,10 @@ class LearningStore:
             return None
 
     def _delete_unreadable_files(self) -> int:
-        files = [] if self._path is None else list(self._path.parent.glob(f"{self._path.name}.unreadable*"))
+        if self._path is None:
+            files = []
+        else:
+            files = list(self._path.parent.glob(f"{self._path.name}.unreadable*"))
         for file in files:
             file.unlink(missing_ok=True)
         return len(files)
@@ -202,7 +241,9 @@ class LearningStore:
             if self._file is not None:
                 self._file.close()
 
-    def _attempt(self, action: str, timeout_ms: int, work: Callable[[sqlite3.Connection], Any], default: Any) -> Any:
+    def _attempt(
+        self, action: str, timeout_ms: int, work: Callable[[sqlite3.Connection], Any], default: Any
+    ) -> Any:
         with self._open_lock:
             if self._file is None:
                 if self._closed:
@@ -220,17 +261,23 @@ class LearningStore:
         """Whether memory stands in for a file that cannot be reached."""
         return self._path is not None and not db.execute("pragma database_list").fetchone()[2]
 
-    def _make_room(self, db: sqlite3.Connection, learned: Mapping[str, LearnedRows], now: float) -> list[str]:
+    def _make_room(
+        self, db: sqlite3.Connection, learned: Mapping[str, LearnedRows], now: float
+    ) -> list[str]:
         """The scopes of those with something learnt that may stay; others make room for them."""
         known = {scope for (scope,) in db.execute("select distinct scope from used")}
         if len(known | learned.keys()) <= MAX_SCOPES:
             return list(learned)
         half_life_s = self.limits.half_life_s
-        db.create_function("faded", 2, lambda weight, at: decay_weight(weight, at, now, half_life_s))
+        db.create_function(
+            "faded", 2, lambda weight, at: decay_weight(weight, at, now, half_life_s)
+        )
         worth = dict.fromkeys(learned, 0.0)
         worth.update(db.execute("select scope, sum(faded(weight, at)) from used group by scope"))
         for scope, rows in learned.items():
-            worth[scope] += sum(decay_weight(row.weight, row.at, now, half_life_s) for row in rows.used)
+            worth[scope] += sum(
+                decay_weight(row.weight, row.at, now, half_life_s) for row in rows.used
+            )
         staying = choose_scopes(
             {scope: worth[scope] for scope in worth if scope in known},
             {scope: worth[scope] for scope in worth if scope not in known},
@@ -244,7 +291,11 @@ class LearningStore:
         for row in rows.followed:
             key = (scope, row.terms, row.tool)
             weight, at = self._sum_weights(
-                db, "select weight, at from followed where (scope, terms, tool) = (?, ?, ?)", key, row, now
+                db,
+                "select weight, at from followed where (scope, terms, tool) = (?, ?, ?)",
+                key,
+                row,
+                now,
             )
             # A vector of the newest encoder replaces an older one; a search without any leaves it.
             db.execute(
@@ -255,16 +306,27 @@ class LearningStore:
         for row in rows.together:
             key = (scope, row.one, row.other)
             total = self._sum_weights(
-                db, "select weight, at from together where (scope, one, other) = (?, ?, ?)", key, row, now
+                db,
+                "select weight, at from together where (scope, one, other) = (?, ?, ?)",
+                key,
+                row,
+                now,
             )
             db.execute("insert or replace into together values (?, ?, ?, ?, ?)", (*key, *total))
         for row in rows.used:
             key = (scope, row.tool)
-            total = self._sum_weights(db, "select weight, at from used where (scope, tool) = (?, ?)", key, row, now)
+            total = self._sum_weights(
+                db, "select weight, at from used where (scope, tool) = (?, ?)", key, row, now
+            )
             db.execute("insert or replace into used values (?, ?, ?, ?)", (*key, *total))
 
     def _sum_weights(
-        self, db: sqlite3.Connection, query: str, key: tuple[Any, ...], row: FollowedRow | PairRow | UsedRow, now: float
+        self,
+        db: sqlite3.Connection,
+        query: str,
+        key: tuple[Any, ...],
+        row: FollowedRow | PairRow | UsedRow,
+        now: float,
     ) -> tuple[float, float]:
         """What a row is worth together with the one that is there, and when."""
         known = db.execute(query, key).fetchone()
@@ -272,13 +334,21 @@ class LearningStore:
             return row.weight, min(row.at, now)
         at = min(max(known[1], row.at), now)
         half_life_s = self.limits.half_life_s
-        return decay_weight(known[0], known[1], at, half_life_s) + decay_weight(row.weight, row.at, at, half_life_s), at
+        return decay_weight(known[0], known[1], at, half_life_s) + decay_weight(
+            row.weight, row.at, at, half_life_s
+        ), at
 
     def _prune(self, db: sqlite3.Connection, scopes: Iterable[str]) -> None:
         half_life_s = self.limits.half_life_s
         # All fade alike, so what is weakest at any moment is weakest at every moment.
-        db.create_function("worth", 2, lambda weight, at: compute_lasting_weight(weight, at, half_life_s))
-        bounds = {"followed": self.limits.max_followed, "together": self.limits.max_together, "used": _MAX_USED_TOOLS}
+        db.create_function(
+            "worth", 2, lambda weight, at: compute_lasting_weight(weight, at, half_life_s)
+        )
+        bounds = {
+            "followed": self.limits.max_followed,
+            "together": self.limits.max_together,
+            "used": _MAX_USED_TOOLS,
+        }
         for scope in scopes:
             for table, bound in bounds.items():
                 keys = _KEY_COLUMNS[table]
@@ -315,7 +385,11 @@ def _drop_outcomes(db: sqlite3.Connection) -> None:
 
 
 def _delete_rows(
-    db: sqlite3.Connection, table: str, profile: str | None, server: str | None, columns: tuple[str, ...]
+    db: sqlite3.Connection,
+    table: str,
+    profile: str | None,
+    server: str | None,
+    columns: tuple[str, ...],
 ) -> int:
     conditions: list[str] = []
     values: list[str] = []
@@ -323,7 +397,12 @@ def _delete_rows(
         conditions.append("substr(scope, 1, length(?)) = ?")
         values += [f"{profile}/"] * 2
     if server is not None:
-        conditions.append("(" + " or ".join(f"substr({column}, 1, length(?)) = ?" for column in columns) + ")")
+        conditions.append(
+            "(" + " or ".join(f"substr({column}, 1, length(?)) = ?" for column in columns) + ")"
+        )
         values += [f"{server}."] * 2 * len(columns)
-    where = f" where {' and '.join(conditions)}" if conditions else ""
+    if conditions:
+        where = f" where {' and '.join(conditions)}"
+    else:
+        where = ""
     return db.execute(f"delete from {table}{where}", values).rowcount  # noqa: S608

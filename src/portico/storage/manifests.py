@@ -1,8 +1,9 @@
-"""What every server offered last time, on disk, so that search and describe work before any server has started.
+"""What every server offered last time, on disk, so that search and describe work before any server
+has started.
 
-A manifest is only as good as the configuration it was made with: it is kept under the server's name together with a
-fingerprint of that configuration, and a different fingerprint finds nothing. Definitions are stored as the bytes they
-came in; reading thousands of them parses none.
+A manifest is only as good as the configuration it was made with: it is kept under the server's name
+together with a fingerprint of that configuration, and a different fingerprint finds nothing.
+Definitions are stored as the bytes they came in; reading thousands of them parses none.
 
 All of it can be listed again, so a file that is no use is begun anew (`sqlite_file`).
 """
@@ -13,7 +14,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from portico.storage.sqlite_file import READ_TIMEOUT_MS, WRITE_TIMEOUT_MS, SqliteFile, SqliteLayout, transaction
+from portico.storage.sqlite_file import (
+    READ_TIMEOUT_MS,
+    WRITE_TIMEOUT_MS,
+    SqliteFile,
+    SqliteLayout,
+    transaction,
+)
 
 _SCHEMA = (
     """create table manifests (
@@ -86,10 +93,14 @@ class ManifestStore:
 def _load(db: sqlite3.Connection, fingerprints: dict[str, str]) -> dict[str, Manifest]:
     # One transaction, because another gateway may be writing the same file.
     with transaction(db, "deferred"):
-        heads = db.execute("select server, fingerprint, era, hello, offers, listed_at from manifests").fetchall()
+        heads = db.execute(
+            "select server, fingerprint, era, hello, offers, listed_at from manifests"
+        ).fetchall()
         wanted = {head[0]: head for head in heads if fingerprints.get(head[0]) == head[1]}
         found = {
-            server: Manifest(server, fingerprint, era, hello, offers, _load_tools(db, server), listed_at)
+            server: Manifest(
+                server, fingerprint, era, hello, offers, _load_tools(db, server), listed_at
+            )
             for server, fingerprint, era, hello, offers, listed_at in wanted.values()
         }
     db.execute("pragma shrink_memory")  # all of it was read, and will not be again
@@ -98,7 +109,8 @@ def _load(db: sqlite3.Connection, fingerprints: dict[str, str]) -> dict[str, Man
 
 def _load_tools(db: sqlite3.Connection, server: str) -> tuple[ToolRow, ...]:
     rows = db.execute(
-        "select name, hash, definition, warnings from tools where server = ? order by position", (server,)
+        "select name, hash, definition, warnings from tools where server = ? order by position",
+        (server,),
     )
     return tuple(
         ToolRow(name, digest, definition, tuple(warnings.split("\n")) if warnings else ())
@@ -123,7 +135,14 @@ def _save(db: sqlite3.Connection, manifest: Manifest) -> None:
         db.executemany(
             "insert into tools values (?, ?, ?, ?, ?, ?)",
             (
-                (manifest.server, position, tool.name, tool.hash, tool.definition, "\n".join(tool.warnings))
+                (
+                    manifest.server,
+                    position,
+                    tool.name,
+                    tool.hash,
+                    tool.definition,
+                    "\n".join(tool.warnings),
+                )
                 for position, tool in enumerate(manifest.tools)
             ),
         )

@@ -1,6 +1,8 @@
-"""The origin that each API's credentials went to first, on disk, for every gateway that shares a data folder.
+"""The origin that each API's credentials went to first, on disk, for every gateway that shares a
+data folder.
 
-One small file for each server and description. The first to write it wins; nobody changes it afterwards.
+One small file for each server and description. The first to write it wins; nobody changes it
+afterwards.
 """
 
 import hashlib
@@ -14,7 +16,8 @@ _MAX_ORIGIN_CHARS = 4_096
 
 
 def find_origin(folder: Path, server: str, description_location: str) -> str | None:
-    """The origin that is remembered for a server and its description; OSError where that cannot be told."""
+    """The origin that is remembered for a server and its description; OSError where that cannot be
+    told."""
     try:
         with (folder / _get_file_name(server, description_location)).open(encoding="utf-8") as file:
             return file.read(_MAX_ORIGIN_CHARS).strip()
@@ -50,7 +53,8 @@ def _link_new_file(fresh: Path, path: Path) -> None:
 
 
 def _get_file_name(server: str, description_location: str) -> str:
-    # Not its configuration's fingerprint: that changes with the description's file and with every renewed header.
+    # Not its configuration's fingerprint: that changes with the description's file and with every
+    # renewed header.
     return hashlib.blake2b(
         f"{server}\0{description_location}".encode(errors="surrogatepass"), digest_size=16
     ).hexdigest()

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A plan that ran to its end, and for what. Nothing that anybody wrote is in it: see `workflow.templates`."""
+    """A plan that ran to its end, and for what. Nothing that anybody wrote is in it: see
+    `workflow.templates`."""
 
     id: str
     """The hash of its scope and steps."""
     scope: str
     """Who may be offered it."""
     intent: str
-    """What the intent meant, as a vector in base64; empty where that was not worked out. Never its words."""
+    """What the intent meant, as a vector in base64; empty where that was not worked out. Never its
+    words."""
     words: str
     """The hashes of the intent's words, apart by spaces."""
     steps: str

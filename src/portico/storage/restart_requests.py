@@ -1,6 +1,8 @@
-"""Files that say which server is to be started anew: how a command reaches every gateway that shares a data folder.
+"""Files that say which server is to be started anew: how a command reaches every gateway that
+shares a data folder.
 
-A gateway on stdio has no port to be asked at. The file's name is the server's, its time is the message; it is empty.
+A gateway on stdio has no port to be asked at. The file's name is the server's, its time is the
+message; it is empty.
 """
 
 import os
@@ -25,7 +27,8 @@ def request_restart(folder: Path, name: str) -> float:
 
 
 def list_restart_requests(folder: Path, after: float) -> dict[str, float]:
-    """The servers that are to be started anew, and when that was said, of what was said after `when`."""
+    """The servers that are to be started anew, and when that was said, of what was said after
+    `when`."""
     found: dict[str, float] = {}
     try:
         with os.scandir(folder) as entries:

@@ -1,7 +1,8 @@
 """Bodies of large results, one file each, readable by nobody else and gone when their time is over.
 
-A file's time of change is the time it expires: whoever sweeps the folder (several gateways may share it) knows without
-asking which files nobody can want any more. What a crash left behind is swept by the next start.
+A file's time of change is the time it expires: whoever sweeps the folder (several gateways may
+share it) knows without asking which files nobody can want any more. What a crash left behind is
+swept by the next start.
 """
 
 import contextlib
@@ -16,7 +17,8 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 GRACE_S = 600.0
-"""Nothing is swept sooner after its time: clocks differ, and a file that is being written has no expiry yet."""
+"""Nothing is swept sooner after its time: clocks differ, and a file that is being written has no
+expiry yet."""
 _BATCH = 256 * 1024
 _SUFFIX = ".result"
 
@@ -35,11 +37,14 @@ class ResultFiles:
         self._clock = clock
 
     def write(self, name: str, texts: Iterable[str], expires: float, limit: int) -> int:
-        """Keep a body and return its bytes; raises TooLarge, OSError, and whatever `texts` raises, leaving nothing."""
+        """Keep a body and return its bytes; raises TooLarge, OSError, and whatever `texts` raises,
+        leaving nothing."""
         path = self._get_path(name)
         size = 0
         try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+            handle = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600
+            )
             with os.fdopen(handle, "wb", buffering=_BATCH) as file:
                 for text in texts:
                     body = text.encode(errors="replace")
@@ -61,7 +66,9 @@ class ResultFiles:
 
     def delete(self, name: str) -> None:
         """Forget a body, if it is there."""
-        with contextlib.suppress(OSError):  # one that is being read on Windows goes with the next sweep
+        with contextlib.suppress(
+            OSError
+        ):  # one that is being read on Windows goes with the next sweep
             self._get_path(name).unlink(missing_ok=True)
 
     def sweep(self) -> int:

@@ -1,4 +1,5 @@
-"""What the record of the house holds, as rows. No SQL here: whoever only handles rows need not load a database."""
+"""What the record of the house holds, as rows. No SQL here: whoever only handles rows need not load
+a database."""
 
 from dataclasses import dataclass
 
@@ -26,7 +27,8 @@ class CallRow:
 
 @dataclass(frozen=True, slots=True)
 class DailyRow:
-    """How a tool's calls of one day went, those of about one latency together: rows add up, whoever wrote them."""
+    """How a tool's calls of one day went, those of about one latency together: rows add up, whoever
+    wrote them."""
 
     day: int
     """Days since 1970, UTC."""
@@ -65,7 +67,8 @@ class LedgerTotal:
 
     @property
     def saved_tokens(self) -> int:
-        """What was not spent; less than nothing where answers cost more than the listing would have."""
+        """What was not spent; less than nothing where answers cost more than the listing would
+        have."""
         return self.listing - self.shown
 
 

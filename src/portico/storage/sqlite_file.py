@@ -1,8 +1,9 @@
-"""One SQLite file of ours: opened, laid out, shared by several gateways, and replaced when it is no use.
+"""One SQLite file of ours: opened, laid out, shared by several gateways, and replaced when it is no
+use.
 
-For what can be found out again, so a file may never cost more than itself: one that cannot be read is set aside and
-begun anew, one that cannot be reached is replaced by memory, what cannot be written is only not remembered. Each is
-logged. Another layout of ours is dropped, not migrated.
+For what can be found out again, so a file may never cost more than itself: one that cannot be read
+is set aside and begun anew, one that cannot be reached is replaced by memory, what cannot be
+written is only not remembered. Each is logged. Another layout of ours is dropped, not migrated.
 """
 
 import contextlib
@@ -32,7 +33,8 @@ class SqliteLayout:
     label: str
     """What messages call it."""
     application_id: int
-    """Its `application_id`: tells our file from any other SQLite database that lies in its place."""
+    """Its `application_id`: tells our file from any other SQLite database that lies in its place.
+    """
     version: int
     tables: tuple[str, ...]
     schema: tuple[str, ...]
@@ -47,10 +49,13 @@ class SqliteFile:
         self._layout = layout
         self._lock = threading.Lock()
         self._reported: set[str] = set()
-        """What cannot be done, as was logged: what is tried every few seconds is not complained of every time."""
+        """What cannot be done, as was logged: what is tried every few seconds is not complained of
+        every time."""
         self._db = self._open()
 
-    def attempt(self, action: str, timeout_ms: int, work: Callable[[sqlite3.Connection], T], default: T) -> T:
+    def attempt(
+        self, action: str, timeout_ms: int, work: Callable[[sqlite3.Connection], T], default: T
+    ) -> T:
         """What `work` does with the file; `otherwise` when it cannot be `done`."""
         with self._lock:
             for _ in range(2):
@@ -62,8 +67,18 @@ class SqliteFile:
                 except sqlite3.Error as error:
                     if not _is_broken(error) or self._path is None:
                         place = self._path or "in memory"
-                        level = logging.DEBUG if action in self._reported else logging.WARNING
-                        logger.log(level, "the %s %s cannot be %s: %s", self._layout.label, place, action, error)
+                        if action in self._reported:
+                            level = logging.DEBUG
+                        else:
+                            level = logging.WARNING
+                        logger.log(
+                            level,
+                            "the %s %s cannot be %s: %s",
+                            self._layout.label,
+                            place,
+                            action,
+                            error,
+                        )
                         self._reported.add(action)
                         break
                     self._db.close()
@@ -82,7 +97,9 @@ class SqliteFile:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             return _connect(self._path, self._layout)
         except sqlite3.Error as error:
-            return self._recreate(self._path, error) if _is_broken(error) else self._open_in_memory(self._path, error)
+            if _is_broken(error):
+                return self._recreate(self._path, error)
+            return self._open_in_memory(self._path, error)
         except OSError as error:
             return self._open_in_memory(self._path, error)
 
@@ -104,7 +121,12 @@ class SqliteFile:
             return self._open_in_memory(path, trouble)
 
     def _open_in_memory(self, path: Path, error: Exception) -> sqlite3.Connection:
-        logger.warning("the %s %s cannot be reached (%s): nothing will be remembered", self._layout.label, path, error)
+        logger.warning(
+            "the %s %s cannot be reached (%s): nothing will be remembered",
+            self._layout.label,
+            path,
+            error,
+        )
         return _connect(":memory:", self._layout)
 
 
@@ -114,18 +136,23 @@ class _ForeignDatabase(sqlite3.DatabaseError):
 
 def _is_broken(error: sqlite3.Error) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
-    return isinstance(error, _ForeignDatabase) or (code is not None and code & 0xFF in _CORRUPT_CODES)
+    return isinstance(error, _ForeignDatabase) or (
+        code is not None and code & 0xFF in _CORRUPT_CODES
+    )
 
 
 def _connect(path: Path | str, layout: SqliteLayout) -> sqlite3.Connection:
-    db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=READ_TIMEOUT_MS / 1_000)
+    db = sqlite3.connect(
+        path, check_same_thread=False, isolation_level=None, timeout=READ_TIMEOUT_MS / 1_000
+    )
     try:
         if isinstance(path, Path):
             with contextlib.suppress(OSError):
                 path.chmod(0o600)
         if _read_identity(db) != (layout.application_id, layout.version):
             _create_tables(db, layout)
-        # Better for several readers and writers, but no waiting brings it about while another gateway does the same.
+        # Better for several readers and writers, but no waiting brings it about while another
+        # gateway does the same.
         with contextlib.suppress(sqlite3.OperationalError):
             db.execute("pragma journal_mode = wal")
         db.execute("pragma synchronous = normal")
@@ -136,7 +163,9 @@ def _connect(path: Path | str, layout: SqliteLayout) -> sqlite3.Connection:
 
 
 def _read_identity(db: sqlite3.Connection) -> tuple[int, int]:
-    return db.execute("pragma application_id").fetchone()[0], db.execute("pragma user_version").fetchone()[0]
+    return db.execute("pragma application_id").fetchone()[0], db.execute(
+        "pragma user_version"
+    ).fetchone()[0]
 
 
 def _create_tables(db: sqlite3.Connection, layout: SqliteLayout) -> None:

@@ -1,9 +1,10 @@
-"""Vectors by the hash of the text they were made from, in one append-only file that is read through a memory map.
+"""Vectors by the hash of the text they were made from, in one append-only file that is read through
+a memory map.
 
-Encoding a tool costs milliseconds; keeping its vector makes that once per text, whatever server, index or gateway
-asks. Records have one size and end in a checksum, and an append is one write: several gateways may share a file, and
-whatever a crash left half written is passed over. A file that would grow to more than `limit` records is replaced by
-one with its newer half.
+Encoding a tool costs milliseconds; keeping its vector makes that once per text, whatever server,
+index or gateway asks. Records have one size and end in a checksum, and an append is one write:
+several gateways may share a file, and whatever a crash left half written is passed over. A file
+that would grow to more than `limit` records is replaced by one with its newer half.
 """
 
 import contextlib
@@ -32,7 +33,9 @@ class VectorFile:
         self._path = path
         self._limit = limit
         self._reported: set[str] = set()
-        self._record_type = np.dtype([("key", f"S{_KEY_CHARS}"), ("vector", np.int8, (width,)), ("check", "<u4")])
+        self._record_type = np.dtype(
+            [("key", f"S{_KEY_CHARS}"), ("vector", np.int8, (width,)), ("check", "<u4")]
+        )
 
     @property
     def count(self) -> int:
@@ -46,7 +49,9 @@ class VectorFile:
         if not wanted or not len(records):
             return {}
         found: dict[str, NDArray[np.int8]] = {}
-        for at in np.flatnonzero(np.isin(records["key"], np.array(list(wanted), dtype=f"S{_KEY_CHARS}"))).tolist():
+        for at in np.flatnonzero(
+            np.isin(records["key"], np.array(list(wanted), dtype=f"S{_KEY_CHARS}"))
+        ).tolist():
             record = records[at]
             if _compute_checksum(record) == record["check"]:
                 found[wanted[bytes(record["key"])]] = np.array(record["vector"])
@@ -72,7 +77,9 @@ class VectorFile:
     def _append(self, body: bytes) -> None:
         assert self._path is not None
         size = self._record_type.itemsize
-        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
+        handle = os.open(
+            self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600
+        )
         try:
             torn = os.fstat(handle).st_size % size
             left = memoryview(bytes(-torn % size) + body)
@@ -108,7 +115,10 @@ class VectorFile:
 
     def _map_records(self) -> NDArray[np.void]:
         try:
-            count = self._path.stat().st_size // self._record_type.itemsize if self._path else 0
+            if self._path:
+                count = self._path.stat().st_size // self._record_type.itemsize
+            else:
+                count = 0
             if self._path and count:
                 return np.memmap(self._path, dtype=self._record_type, mode="r", shape=(count,))
         except FileNotFoundError:

@@ -11,7 +11,8 @@ from typing import Any, Literal, Protocol
 from portico.errors import INTERNAL_ERROR, RemoteError
 
 Era = Literal["legacy", "modern"]
-"""`legacy`: the initialize handshake, 2024-11-05 … 2025-11-25. `modern`: the per-request envelope, 2026-07-28."""
+"""`legacy`: the initialize handshake, 2024-11-05 … 2025-11-25. `modern`: the per-request envelope, 2026-07-28.
+"""
 
 Raw = dict[str, Any]
 
@@ -28,7 +29,8 @@ class InitializeInfo:
 
 
 class CallAlreadyEnded(RemoteError):
-    """A question came for a call that is over: where its client has others under way, it may be about one of those."""
+    """A question came for a call that is over: where its client has others under way, it may be
+    about one of those."""
 
     def __init__(self) -> None:
         super().__init__(INTERNAL_ERROR, "the call that this question belongs to is over")
@@ -37,12 +39,14 @@ class CallAlreadyEnded(RemoteError):
 class Relay(Protocol):
     """The way back to the caller whose request an upstream is working on.
 
-    Telling never raises, however the way to the client fails; asking raises PorticoError and nothing else.
+    Telling never raises, however the way to the client fails; asking raises PorticoError and
+    nothing else.
     """
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the caller's client can be asked, as it declared it: `sampling`, `elicitation`, `roots`."""
+        """What the caller's client can be asked, as it declared it: `sampling`, `elicitation`,
+        `roots`."""
         ...
 
     @property
@@ -101,18 +105,21 @@ NO_OPTIONS = RequestOptions()
 class Connection(Protocol):
     """One live conversation with an upstream.
 
-    One that can tell sets its attribute `spoke` whenever anything is heard of its server: whoever looks after it takes
-    that for a sign of life.
+    One that can tell sets its attribute `spoke` whenever anything is heard of its server: whoever
+    looks after it takes that for a sign of life.
     """
 
     @property
     def initialize_info(self) -> InitializeInfo: ...
 
-    async def request(self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS) -> Raw:
+    async def request(
+        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
+    ) -> Raw:
         """Send a request, return its raw result.
 
-        Raises RemoteError (the upstream said no), BackendTimeout, BackendUnavailable (the conversation is over).
-        Cancelling the awaiting task tells the upstream that the request is cancelled.
+        Raises RemoteError (the upstream said no), BackendTimeout, BackendUnavailable (the
+        conversation is over). Cancelling the awaiting task tells the upstream that the request is
+        cancelled.
         """
         ...
 

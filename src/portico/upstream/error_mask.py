@@ -1,7 +1,9 @@
-"""Masks configured secrets, by value, in what servers say when they fail, and in their progress and log messages.
+"""Masks configured secrets, by value, in what servers say when they fail, and in their progress and
+log messages.
 
-It stands where a server's words enter the gateway, so clients, scripts, REST, `status` and the library get the same.
-A result that is no error passes untouched: whoever calls a tool must be able to trust what it returns.
+It stands where a server's words enter the gateway, so clients, scripts, REST, `status` and the
+library get the same. A result that is no error passes untouched: whoever calls a tool must be able
+to trust what it returns.
 """
 
 import asyncio
@@ -28,7 +30,8 @@ _FREE_TEXT_KEYS = ("message", "data", "logger")
 
 
 class ErrorMask:
-    """The secrets of the current configuration, read with the first failure, and those of the one before it."""
+    """The secrets of the current configuration, read with the first failure, and those of the one
+    before it."""
 
     def __init__(self, config: Callable[[], Config] = Config) -> None:
         self._config = config
@@ -36,7 +39,8 @@ class ErrorMask:
         self._mask: SecretMask | None = None
 
     def reset(self, previous: Config) -> None:
-        """Read the secrets again. Servers of the `earlier` configuration may still run and fail: its stay masked."""
+        """Read the secrets again. Servers of the `earlier` configuration may still run and fail:
+        its stay masked."""
         self._previous = previous
         self._mask = None
 
@@ -46,7 +50,9 @@ class ErrorMask:
             return text
         mask = self._get_mask()
         masked = mask.apply(text[: MAX_REASON_CHARS + mask.longest_form])
-        return masked if len(text) <= MAX_REASON_CHARS else f"{masked[:MAX_REASON_CHARS]}…"
+        if len(text) <= MAX_REASON_CHARS:
+            return masked
+        return f"{masked[:MAX_REASON_CHARS]}…"
 
     async def mask_error(self, error: PorticoError) -> None:
         """Mask what an error says, in place."""
@@ -59,11 +65,15 @@ class ErrorMask:
     async def mask_result(self, result: Raw) -> Raw:
         """Mask a result that says it is an error; the very same where there is nothing to mask."""
         masked = await self._mask_value(result)
-        return result if masked == result else masked
+        if masked == result:
+            return result
+        return masked
 
     def mask_relay(self, options: RequestOptions) -> RequestOptions:
         """The same request, whose progress and log messages are masked on their way to the caller."""
-        return options if options.relay is None else replace(options, relay=_MaskedRelay(self, options.relay))
+        if options.relay is None:
+            return options
+        return replace(options, relay=_MaskedRelay(self, options.relay))
 
     async def mask_notification(self, params: Raw) -> Raw:
         """Mask what a progress or log message says."""
@@ -83,7 +93,10 @@ class ErrorMask:
                 collect_secret_values,
             )
 
-            earlier = collect_secret_values(self._previous) if self._previous is not None else frozenset[str]()
+            if self._previous is not None:
+                earlier = collect_secret_values(self._previous)
+            else:
+                earlier = frozenset[str]()
             self._mask = SecretMask(collect_secret_values(self._config()) | earlier)
         return self._mask
 
@@ -115,7 +128,8 @@ class _MaskedRelay:
 
 def _is_small(value: Any) -> bool:
     """Whether a value has at most `SMALL` characters and values; stops counting beyond."""
-    left, waiting = SMALL_SIZE, [value]
+    left = SMALL_SIZE
+    waiting = [value]
     while waiting:
         node = waiting.pop()
         left -= 1
@@ -131,7 +145,8 @@ def _is_small(value: Any) -> bool:
 
 
 def _mask_nested(mask: "SecretMask", value: Any, depth: int) -> Any:
-    """The value without secrets; the very same where it has none: a copy of many lists would be more to collect."""
+    """The value without secrets; the very same where it has none: a copy of many lists would be
+    more to collect."""
     if isinstance(value, str):
         return mask.apply(value)
     if depth <= 0 or not value:
@@ -139,10 +154,18 @@ def _mask_nested(mask: "SecretMask", value: Any, depth: int) -> Any:
     if isinstance(value, list):
         items = cast("list[Any]", value)
         masked = [_mask_nested(mask, item, depth - 1) for item in items]
-        return items if all(map(operator.is_, masked, items)) else masked
+        if all(map(operator.is_, masked, items)):
+            return items
+        return masked
     if isinstance(value, dict):
         members = cast(Raw, value)
-        found = {mask.apply(key): _mask_nested(mask, item, depth - 1) for key, item in members.items()}
-        same = all(map(operator.is_, found, members)) and all(map(operator.is_, found.values(), members.values()))
-        return members if same else found
+        found = {
+            mask.apply(key): _mask_nested(mask, item, depth - 1) for key, item in members.items()
+        }
+        same = all(map(operator.is_, found, members)) and all(
+            map(operator.is_, found.values(), members.values())
+        )
+        if same:
+            return members
+        return found
     return value

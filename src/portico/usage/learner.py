@@ -1,7 +1,8 @@
 """Hears searches and calls, and knows what each scope has learnt from them.
 
-What is heard counts at once, in memory; it is written in batches, in a thread, when the house is kept and when it
-closes. Neither a call nor a search ever waits for the disk, but for the first search of a scope, and that not long.
+What is heard counts at once, in memory; it is written in batches, in a thread, when the house is
+kept and when it closes. Neither a call nor a search ever waits for the disk, but for the first
+search of a scope, and that not long.
 """
 
 import asyncio
@@ -71,7 +72,11 @@ class Learner:
     """What use teaches. With learning off it hears nothing, knows nothing and opens no file."""
 
     def __init__(
-        self, mode: LearningMode, store: LearningStore, bus: EventBus, clock: Callable[[], float] = time.time
+        self,
+        mode: LearningMode,
+        store: LearningStore,
+        bus: EventBus,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._mode = mode
         self._store = store
@@ -87,7 +92,10 @@ class Learner:
         """Of the file, when what is in memory was heard: in another, it is to be forgotten."""
         self._key = b""
         self._flush_lock = asyncio.Lock()
-        self._unsubscribe = bus.subscribe(self._on_event, ToolsFound, ToolCalled) if self.is_enabled else None
+        if self.is_enabled:
+            self._unsubscribe = bus.subscribe(self._on_event, ToolsFound, ToolCalled)
+        else:
+            self._unsubscribe = None
 
     @property
     def is_enabled(self) -> bool:
@@ -104,22 +112,27 @@ class Learner:
         """What the words of queries are hashed with; may read a file."""
         return self._store.get_key()
 
-    async def compute_boosts(self, caller: Caller, query: str, vector: Vector | None = None) -> Mapping[str, Boost]:
+    async def compute_boosts(
+        self, caller: Caller, query: str, vector: Vector | None = None
+    ) -> Mapping[str, Boost]:
         """What this caller's habits add to the tools' scores for a query."""
         if not self.is_enabled:
             return {}
-        habits, now = await self._get_patterns(key := self.to_scope_key(caller)), self._clock()
+        habits = await self._get_patterns(key := self.to_scope_key(caller))
+        now = self._clock()
         talk = self._sessions.get((key, caller.session))
         terms = hash_terms(extract_query_terms(query), self._key)
-        return habits.compute_boosts(terms, vector, talk.list_recent_tools(now) if talk else (), now)
+        return habits.compute_boosts(
+            terms, vector, talk.list_recent_tools(now) if talk else (), now
+        )
 
     async def compute_pair_weights(self, caller: Caller) -> Mapping[tuple[str, str], float]:
         """How often this caller used tools together."""
-        return (
-            (await self._get_patterns(self.to_scope_key(caller))).compute_pair_weights(self._clock())
-            if self.is_enabled
-            else {}
-        )
+        if self.is_enabled:
+            return (await self._get_patterns(self.to_scope_key(caller))).compute_pair_weights(
+                self._clock()
+            )
+        return {}
 
     async def _get_patterns(self, key: str) -> UsagePatterns:
         if self._get_scope(key).stored is None:
@@ -127,14 +140,17 @@ class Learner:
         scope = self._get_scope(key)
         if scope.merged is None:
             for lesson in (scope.writing, scope.pending):
-                scope.merged = lesson.to_usage_patterns(self._half_life_s, self._key, scope.merged or scope.stored)
+                scope.merged = lesson.to_usage_patterns(
+                    self._half_life_s, self._key, scope.merged or scope.stored
+                )
         assert scope.merged is not None
         return scope.merged
 
     async def flush(self) -> None:
         """Write what was heard, and read what other gateways wrote."""
         if self.is_enabled:
-            # Whoever stops waiting for it does not stop it: what is half written would be lost, or written twice.
+            # Whoever stops waiting for it does not stop it: what is half written would be lost, or
+            # written twice.
             self._flush_tasks.add(work := asyncio.create_task(self._flush(), name="keep habits"))
             work.add_done_callback(self._flush_tasks.discard)
             await asyncio.shield(work)
@@ -142,15 +158,21 @@ class Learner:
     async def _flush(self) -> None:
         async with self._flush_lock:
             for scope in self._scopes.values():
-                scope.writing, scope.pending = scope.pending, PendingCounts()
-            lessons = {key: scope.writing for key, scope in self._scopes.items() if not scope.writing.is_empty}
+                scope.writing = scope.pending
+                scope.pending = PendingCounts()
+            lessons = {
+                key: scope.writing
+                for key, scope in self._scopes.items()
+                if not scope.writing.is_empty
+            }
             searched = [key for key, scope in self._scopes.items() if scope.stored is not None]
             settled = await asyncio.to_thread(self._write_and_read, lessons, searched)
             self._restore_pending(settled.rejected_scopes if settled.is_written else lessons.keys())
             if settled.stored is not None:
                 self._apply_stored(settled.stored)
             for scope in self._scopes.values():
-                scope.writing, scope.merged = PendingCounts(), None
+                scope.writing = PendingCounts()
+                scope.merged = None
             self._drop_idle_scopes()
 
     async def close(self) -> None:
@@ -196,7 +218,8 @@ class Learner:
         scope = self._scopes.setdefault(key, _LearningScope())
         self._scopes.move_to_end(key)
         if len(self._scopes) > _MAX_PENDING_SCOPES:
-            # Of those that learnt least the latest: whoever comes under ever new names takes room from themselves.
+            # Of those that learnt least the latest: whoever comes under ever new names takes room
+            # from themselves.
             others = list(self._scopes)[-2::-1]
             del self._scopes[min(others, key=lambda other: self._scopes[other].pending.call_count)]
         return scope
@@ -216,23 +239,35 @@ class Learner:
     async def _load(self, key: str) -> None:
         async with self._flush_lock:
             read = await asyncio.to_thread(self._read_stored, [key], None)
-            # Other scopes may have been read before another gateway wrote: the next flush has to look.
-            self._apply_stored(read if self._version is None else replace(read, version=self._version))
+            # Other scopes may have been read before another gateway wrote: the next flush has to
+            # look.
+            self._apply_stored(
+                read if self._version is None else replace(read, version=self._version)
+            )
 
-    def _write_and_read(self, pending_counts: Mapping[str, PendingCounts], keys: Sequence[str]) -> _FlushResult:
+    def _write_and_read(
+        self, pending_counts: Mapping[str, PendingCounts], keys: Sequence[str]
+    ) -> _FlushResult:
         if not pending_counts and self._version is None:
             return _FlushResult()
         version = self._store.read_version()
         as_we_left_it = version == self._version
         if not pending_counts:
-            return _FlushResult() if as_we_left_it else _FlushResult(stored=self._read_stored(keys, version))
+            if as_we_left_it:
+                return _FlushResult()
+            return _FlushResult(stored=self._read_stored(keys, version))
         turned_away = self._write_counts(pending_counts)
         # The version from before: what others wrote meanwhile is read next time, not missed.
-        read = self._read_stored([key for key in keys if key in pending_counts] if as_we_left_it else keys, version)
+        read = self._read_stored(
+            [key for key in keys if key in pending_counts] if as_we_left_it else keys, version
+        )
         return _FlushResult(turned_away is not None, turned_away or frozenset(), read)
 
     def _write_counts(self, pending_counts: Mapping[str, PendingCounts]) -> Set[str] | None:
-        epoch = self._store.read_epoch() if self._epoch is None else self._epoch
+        if self._epoch is None:
+            epoch = self._store.read_epoch()
+        else:
+            epoch = self._epoch
         key = self._store.get_key()
         learnt = {scope: lesson.to_rows(key) for scope, lesson in pending_counts.items()}
         try:
@@ -242,10 +277,15 @@ class Learner:
             return frozenset()
 
     def _read_stored(self, keys: Sequence[str], version: int | None) -> _StoredPatterns:
-        # In this order: what is written, or forgotten, while we read is then read once more, not missed.
-        version = self._store.read_version() if version is None else version
+        # In this order: what is written, or forgotten, while we read is then read once more, not
+        # missed.
+        if version is None:
+            version = self._store.read_version()
+        else:
+            version = version
         epoch = self._store.read_epoch()
-        key, now = self._store.get_key(), self._clock()
+        key = self._store.get_key()
+        now = self._clock()
         habits = {scope: self._load_patterns(scope, now) for scope in keys}
         return _StoredPatterns(version, epoch, key, habits)
 
@@ -268,7 +308,8 @@ class Learner:
         self._version = stored.version
         for key, habits in stored.patterns.items():
             scope = self._get_scope(key)
-            scope.stored, scope.merged = habits, None
+            scope.stored = habits
+            scope.merged = None
 
     def _forget(self) -> None:
         """Somebody forgot what is on disk: what was heard until now belongs to that."""

@@ -1,4 +1,5 @@
-"""What was learnt since the last write: summed up by scope, as habits to search with and as rows to keep."""
+"""What was learnt since the last write: summed up by scope, as habits to search with and as rows to
+keep."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -6,14 +7,21 @@ from typing import TypeVar
 import numpy as np
 
 from portico.search import Vector
-from portico.search.usage_patterns import DecayedWeight, SearchFollowUp, TermHashes, UsagePatterns, hash_terms
+from portico.search.usage_patterns import (
+    DecayedWeight,
+    SearchFollowUp,
+    TermHashes,
+    UsagePatterns,
+    hash_terms,
+)
 from portico.storage.learning_rows import FollowedRow, LearnedRows, PairRow, UsedRow
 from portico.usage.session_activity import SearchRecord
 
 Key = TypeVar("Key")
 
 _MAX_COUNTS = 2_000
-"""Things one lesson holds: more than comes together between two writes, unless somebody means harm."""
+"""Things one lesson holds: more than comes together between two writes, unless somebody means harm.
+"""
 _MAX_RESTORED = 500
 """Of each kind that are put back when they could not be kept: a disk may be full for long."""
 QueryTerms = frozenset[str]
@@ -21,13 +29,16 @@ QueryTerms = frozenset[str]
 
 @dataclass(eq=False)
 class PendingCounts:
-    """What one scope has learnt and not yet kept. Repetitions are summed up, so a busy scope is no larger."""
+    """What one scope has learnt and not yet kept. Repetitions are summed up, so a busy scope is no
+    larger."""
 
     _followed_searches: dict[tuple[QueryTerms, str], DecayedWeight] = field(
         default_factory=dict[tuple[QueryTerms, str], DecayedWeight]
     )
     _vectors: dict[QueryTerms, Vector] = field(default_factory=dict[QueryTerms, Vector])
-    _pairs: dict[tuple[str, str], DecayedWeight] = field(default_factory=dict[tuple[str, str], DecayedWeight])
+    _pairs: dict[tuple[str, str], DecayedWeight] = field(
+        default_factory=dict[tuple[str, str], DecayedWeight]
+    )
     _calls: dict[str, DecayedWeight] = field(default_factory=dict[str, DecayedWeight])
 
     @property
@@ -69,7 +80,9 @@ class PendingCounts:
         for tool, worn in unwritten._calls.items():
             _add_count(self._calls, tool, worn, _MAX_RESTORED)
 
-    def to_usage_patterns(self, half_life_s: float, key: bytes, earlier: UsagePatterns | None) -> UsagePatterns:
+    def to_usage_patterns(
+        self, half_life_s: float, key: bytes, earlier: UsagePatterns | None
+    ) -> UsagePatterns:
         """What was learnt, on top of what was known."""
         followed = tuple(
             SearchFollowUp(hash_terms(query, key), tool, worn, self._vectors.get(query))
@@ -90,18 +103,24 @@ class PendingCounts:
                 )
                 for (query, tool), worn in self._followed_searches.items()
             ),
-            tuple(PairRow(*pair, worn.weight, worn.timestamp) for pair, worn in self._pairs.items()),
+            tuple(
+                PairRow(*pair, worn.weight, worn.timestamp) for pair, worn in self._pairs.items()
+            ),
             tuple(UsedRow(tool, worn.weight, worn.timestamp) for tool, worn in self._calls.items()),
         )
 
 
-def _add_count(counts: dict[Key, DecayedWeight], key: Key, added: DecayedWeight, limit: int = _MAX_COUNTS) -> bool:
+def _add_count(
+    counts: dict[Key, DecayedWeight], key: Key, added: DecayedWeight, limit: int = _MAX_COUNTS
+) -> bool:
     """Add to a count; whether there was room for it."""
     known = counts.get(key)
     if known is None and len(counts) >= limit:
         return False
     counts[key] = (
-        added if known is None else DecayedWeight(known.weight + added.weight, max(known.timestamp, added.timestamp))
+        added
+        if known is None
+        else DecayedWeight(known.weight + added.weight, max(known.timestamp, added.timestamp))
     )
     return True
 
@@ -115,7 +134,9 @@ def from_rows(rows: LearnedRows, half_life_s: float, now: float) -> UsagePattern
     return UsagePatterns(
         half_life_s,
         tuple(
-            SearchFollowUp(_unpack_terms(row.terms), row.tool, to_weight(row), _to_vector(row.vector))
+            SearchFollowUp(
+                _unpack_terms(row.terms), row.tool, to_weight(row), _to_vector(row.vector)
+            )
             for row in rows.followed
         ),
         {row.tool: to_weight(row) for row in rows.used},
@@ -124,11 +145,15 @@ def from_rows(rows: LearnedRows, half_life_s: float, now: float) -> UsagePattern
 
 
 def _to_bytes(vector: Vector | None) -> bytes | None:
-    return None if vector is None else vector.tobytes()
+    if vector is None:
+        return None
+    return vector.tobytes()
 
 
 def _to_vector(content: bytes | None) -> Vector | None:
-    return np.frombuffer(content, dtype=np.int8) if content else None
+    if content:
+        return np.frombuffer(content, dtype=np.int8)
+    return None
 
 
 def _pack_terms(terms: TermHashes) -> bytes:

@@ -1,4 +1,5 @@
-"""What everybody's use says for a tool in search: so little that only tools that fit alike change places. Pure."""
+"""What everybody's use says for a tool in search: so little that only tools that fit alike change
+places. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -13,9 +14,14 @@ MAX_TOOLS = 500
 """Tools that are lifted, the best: every search looks at each."""
 
 
-def compute_popularity_boosts(standings: Mapping[str, Standing], monthly_calls: Mapping[str, int]) -> dict[str, Boost]:
+def compute_popularity_boosts(
+    standings: Mapping[str, Standing], monthly_calls: Mapping[str, int]
+) -> dict[str, Boost]:
     """What each tool's standing, and its calls of the last month, add to its score."""
-    amounts = {tool: _compute_amount(one.score, monthly_calls.get(tool, 0)) for tool, one in standings.items()}
+    amounts = {
+        tool: _compute_amount(one.score, monthly_calls.get(tool, 0))
+        for tool, one in standings.items()
+    }
     best = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))[:MAX_TOOLS]
     return {tool: _make_boost(amount) for tool, amount in best if amount > 0}
 
@@ -23,19 +29,25 @@ def compute_popularity_boosts(standings: Mapping[str, Standing], monthly_calls: 
 def merge_popularity_boosts(
     caller_boosts: Mapping[str, Boost], shared_boosts: Mapping[str, Boost]
 ) -> Mapping[str, Boost]:
-    """A caller's own lifts and everybody's: of what both say of a tool's being popular, the larger counts."""
+    """A caller's own lifts and everybody's: of what both say of a tool's being popular, the larger
+    counts."""
     if not shared_boosts:
         return caller_boosts
     return {
         **shared_boosts,
-        **{tool: _merge_boost(lift, shared_boosts.get(tool)) for tool, lift in caller_boosts.items()},
+        **{
+            tool: _merge_boost(lift, shared_boosts.get(tool))
+            for tool, lift in caller_boosts.items()
+        },
     }
 
 
 def _merge_boost(caller_boost: Boost, shared_boost: Boost | None) -> Boost:
     if shared_boost is None or shared_boost.popularity <= caller_boost.popularity:
         return caller_boost
-    others = tuple(reason for reason in caller_boost.reasons if not reason.startswith(POPULARITY_REASON))
+    others = tuple(
+        reason for reason in caller_boost.reasons if not reason.startswith(POPULARITY_REASON)
+    )
     amount = caller_boost.amount - caller_boost.popularity + shared_boost.popularity
     return Boost(amount, (*others, *shared_boost.reasons), shared_boost.popularity)
 
@@ -43,7 +55,9 @@ def _merge_boost(caller_boost: Boost, shared_boost: Boost | None) -> Boost:
 def _compute_amount(score: float, calls: int) -> float:
     # A standing says little of how often: one good call makes a tool as warm as a hundred.
     often = min(1.0, math.log1p(calls) / math.log1p(_OFTEN_CALLS))
-    return MAX_POPULARITY_BOOST * min(score, 1.0) * (1 + often) / 2 if calls else 0.0
+    if calls:
+        return MAX_POPULARITY_BOOST * min(score, 1.0) * (1 + often) / 2
+    return 0.0
 
 
 def _make_boost(amount: float) -> Boost:

@@ -1,7 +1,9 @@
-"""The tools of one snapshot as they are laid out: the hot list, the categories, and each in its order. Pure.
+"""The tools of one snapshot as they are laid out: the hot list, the categories, and each in its
+order. Pure.
 
-What the tiers show is decided here once, for agents (text), for the side door (JSON) and for people. T0 is the hot
-list, T1 the categories, T2 one category's or server's tools, T3 a tool itself.
+What the tiers show is decided here once, for agents (text), for the side door (JSON) and for
+people. T0 is the hot list, T1 the categories, T2 one category's or server's tools, T3 a tool
+itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -67,7 +69,8 @@ class RankedCatalog:
 
     @lazy_property
     def hot_list(self) -> HotList:
-        """Pinned tools, then hot ones by score, then the most used; without pins and use, one of each server."""
+        """Pinned tools, then hot ones by score, then the most used; without pins and use, one of
+        each server."""
         pinned = [self.snapshot.tools[name] for name in self.pins if name in self.snapshot.tools]
         used = self._sort_by_use(
             self.snapshot.tools[name]
@@ -80,7 +83,9 @@ class RankedCatalog:
             return HotList(tuple(pinned), "pins")
         servers = (self.snapshot.servers[name] for name in sorted(self.snapshot.servers))
         return HotList(
-            tuple(next(iter(entry.tools.values())) for entry in servers if entry.tools)[:HOT_LIST_SIZE],
+            tuple(next(iter(entry.tools.values())) for entry in servers if entry.tools)[
+                :HOT_LIST_SIZE
+            ],
             "one of each server",
         )
 
@@ -104,7 +109,9 @@ class RankedCatalog:
     def list_server_tools(self, name: str) -> tuple[Tool, ...]:
         """A server's tools, hottest first; in its own order while none was used."""
         if name not in self._tools_by_server:
-            self._tools_by_server[name] = self._sort_by_use(self.snapshot.resolve_server(name).tools.values())
+            self._tools_by_server[name] = self._sort_by_use(
+                self.snapshot.resolve_server(name).tools.values()
+            )
         return self._tools_by_server[name]
 
     @lazy_property
@@ -117,10 +124,14 @@ class RankedCatalog:
         return self._sort_by_use(self.snapshot.tools.values())
 
     def _sort_by_use(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
-        """A tool of the hot tier before all others, then the most used; what nobody used stays in its order."""
+        """A tool of the hot tier before all others, then the most used; what nobody used stays in
+        its order."""
         members = tuple(tools)
         # Few are ever used: of a hundred thousand, only those are put in order.
-        used = [tool for tool in members if tool.address in self.standings] if self.standings else []
+        if self.standings:
+            used = [tool for tool in members if tool.address in self.standings]
+        else:
+            used = []
         if not used:
             return members
 

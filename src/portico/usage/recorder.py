@@ -1,6 +1,8 @@
-"""Keeps what happened: one task that opens the record, writes use and ledger together, and sees that it stays small.
+"""Keeps what happened: one task that opens the record, writes use and ledger together, and sees
+that it stays small.
 
-Nobody waits for it. While the record cannot be used everything is known from memory, and it is tried again.
+Nobody waits for it. While the record cannot be used everything is known from memory, and it is
+tried again.
 """
 
 import asyncio
@@ -25,7 +27,8 @@ COUNT_TIMEOUT_S = 0.2
 READ_INTERVAL_S = 15.0
 """How often what other gateways wrote is read."""
 PRUNE_INTERVAL_S = 3_600.0
-INITIAL_BACKOFF_S, MAX_BACKOFF_S = 1.0, 60.0
+INITIAL_BACKOFF_S = 1.0
+MAX_BACKOFF_S = 60.0
 CLOSE_TIMEOUT_S = 3.0
 """How long the last write may take."""
 
@@ -74,18 +77,28 @@ class UsageRecorder:
     async def flush(self, timeout_s: float = COUNT_TIMEOUT_S) -> None:
         """Write what waits, in one transaction; raises RecordUnavailable, and it waits on."""
         # Calls are taken last: those heard while answers are counted are written too.
-        async with self._ledger.take_pending(timeout_s) as rows, self._usage.take_pending() as heard:
+        async with (
+            self._ledger.take_pending(timeout_s) as rows,
+            self._usage.take_pending() as heard,
+        ):
             if rows or not heard.is_empty:
                 try:
                     keep = self._retention
-                    daily, sessions = (
-                        heard.to_daily_rows() if keep.daily_days else (),
-                        rows if keep.sessions_days else (),
-                    )
+                    if keep.daily_days:
+                        daily = heard.to_daily_rows()
+                    else:
+                        daily = ()
+                    if keep.sessions_days:
+                        sessions = rows
+                    else:
+                        sessions = ()
                     await self._store.add_usage(heard.to_call_rows(), daily, sessions)
                 except CommitUncertain as error:
-                    # It counts as written: to miss half a second of use once is better than to count it twice.
-                    logger.warning("whether what was used last is recorded is not known: %s", error.message)
+                    # It counts as written: to miss half a second of use once is better than to
+                    # count it twice.
+                    logger.warning(
+                        "whether what was used last is recorded is not known: %s", error.message
+                    )
 
     async def reload(self) -> None:
         """Read all of the record anew: somebody says that it changed."""
@@ -104,7 +117,9 @@ class UsageRecorder:
         if self._task is not None:
             _, late = await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT_S)
             if late:
-                logger.warning("what was used last is not recorded: the record did not answer in time")
+                logger.warning(
+                    "what was used last is not recorded: the record did not answer in time"
+                )
                 self._task.cancel()
                 await asyncio.wait(late)
         await self._ledger.stop_counting()
@@ -126,7 +141,8 @@ class UsageRecorder:
             await self._run_maintenance()
         self._first_attempt_done.set()
         # Pruned on the first round: a gateway that never runs for an hour would else never do it.
-        read_at, pruned_at = time.monotonic(), -math.inf
+        read_at = time.monotonic()
+        pruned_at = -math.inf
         while not self._closing.is_set():
             if await _wait_for_event(READ_INTERVAL_S, self._has_pending):
                 await self._write_batch()
@@ -136,7 +152,9 @@ class UsageRecorder:
                 await self._attempt(self._read_recent)
                 await self._run_maintenance()
                 read_at = time.monotonic()
-            if time.monotonic() - pruned_at >= PRUNE_INTERVAL_S and await self._attempt(self._prune):
+            if time.monotonic() - pruned_at >= PRUNE_INTERVAL_S and await self._attempt(
+                self._prune
+            ):
                 pruned_at = time.monotonic()
         if self._usage.has_pending or self._ledger.has_pending:
             await self._attempt(lambda: self.flush(CLOSE_TIMEOUT_S / 2))
@@ -181,14 +199,20 @@ class UsageRecorder:
         except Exception as error:  # whatever it is, calls go on, and so does this task
             if not self._warned:
                 expected = isinstance(error, StoreUnavailable)
-                reason = error.message if expected else "an error of our own"
-                logger.warning("use is not recorded for now: %s", reason, exc_info=None if expected else error)
+                if expected:
+                    reason = error.message
+                else:
+                    reason = "an error of our own"
+                logger.warning(
+                    "use is not recorded for now: %s", reason, exc_info=None if expected else error
+                )
             self._warned = True
             self._backoff_s = min(self._backoff_s * 2, MAX_BACKOFF_S)
             return False
         if self._warned:
             logger.warning("use is recorded again")
-        self._warned, self._backoff_s = False, INITIAL_BACKOFF_S
+        self._warned = False
+        self._backoff_s = INITIAL_BACKOFF_S
         return True
 
     async def _sleep(self, seconds: float) -> None:

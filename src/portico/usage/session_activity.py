@@ -1,4 +1,5 @@
-"""One client's searches and calls in their order: which call followed which search, and which tools went together.
+"""One client's searches and calls in their order: which call followed which search, and which tools
+went together.
 
 No clock and no storage: the moment is given with each deed.
 """
@@ -29,9 +30,15 @@ class SearchRecord:
 class SessionActivity:
     """What one session did lately."""
 
-    _searches: deque[SearchRecord] = field(default_factory=lambda: deque[SearchRecord](maxlen=_MAX_SEARCHES))
-    _calls: deque[tuple[str, float]] = field(default_factory=lambda: deque[tuple[str, float]](maxlen=_MAX_RECENT_CALLS))
-    _counted_pairs: set[tuple[SearchRecord, str]] = field(default_factory=set[tuple[SearchRecord, str]])
+    _searches: deque[SearchRecord] = field(
+        default_factory=lambda: deque[SearchRecord](maxlen=_MAX_SEARCHES)
+    )
+    _calls: deque[tuple[str, float]] = field(
+        default_factory=lambda: deque[tuple[str, float]](maxlen=_MAX_RECENT_CALLS)
+    )
+    _counted_pairs: set[tuple[SearchRecord, str]] = field(
+        default_factory=set[tuple[SearchRecord, str]]
+    )
 
     def add_search(self, search: SearchRecord) -> None:
         """A search was answered."""
@@ -41,12 +48,19 @@ class SessionActivity:
         self._searches.append(search)
 
     def add_call(self, tool: str, at: float) -> tuple[SearchRecord | None, Sequence[str]]:
-        """A call succeeded: the search it followed, if it is the first to do so, and the tools it went together with.
+        """A call succeeded: the search it followed, if it is the first to do so, and the tools it
+        went together with.
 
-        That is the latest search that showed the tool. One that showed others was for something else.
+        That is the latest search that showed the tool. One that showed others was for something
+        else.
         """
         followed = next(
-            (one for one in reversed(self._searches) if tool in one.shown_tools and _is_within_window(at, one.at)), None
+            (
+                one
+                for one in reversed(self._searches)
+                if tool in one.shown_tools and _is_within_window(at, one.at)
+            ),
+            None,
         )
         if followed is not None:
             if (followed, tool) in self._counted_pairs:
@@ -54,8 +68,12 @@ class SessionActivity:
             else:
                 self._counted_pairs.add((followed, tool))
         recent = self.list_recent_tools(at)
-        # A tool that is among the recent ones was counted with each of them, at its own call or at theirs.
-        beside = [] if tool in recent else recent
+        # A tool that is among the recent ones was counted with each of them, at its own call or at
+        # theirs.
+        if tool in recent:
+            beside = []
+        else:
+            beside = recent
         for entry in [entry for entry in self._calls if entry[0] == tool]:
             self._calls.remove(entry)
         self._calls.append((tool, at))

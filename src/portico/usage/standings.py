@@ -14,7 +14,8 @@ from portico.usage.tiers import COLD_STANDING, TIERS, Standing, Tier, compute_st
 from portico.usage.tool_usage import ToolUsage
 
 _RECOMPUTE_GROWTH = 2
-"""So many times the calls of last time are worth computing anew at once: a new house is not stale for a day."""
+"""So many times the calls of last time are worth computing anew at once: a new house is not stale
+for a day."""
 
 
 class Standings:
@@ -52,22 +53,32 @@ class Standings:
         async with self._lock:
             at, rows = await self._store.load_tiers()
             # Ours may be dated ahead by a clock that was wrong: then any others are better.
-            if at > self.computed_at or (at and at != self.computed_at and self.computed_at > self._clock()):
+            if at > self.computed_at or (
+                at and at != self.computed_at and self.computed_at > self._clock()
+            ):
                 self._replace({f"{row.server}.{row.tool}": _to_standing(row) for row in rows}, at)
 
     async def recompute(self) -> Mapping[str, Standing]:
         """Compute them from what is known now, and keep them."""
         async with self._lock:
             self._replace(
-                {tool: compute_standing(use) for tool, use in self._usage.statistics_by_tool.items()}, self._clock()
+                {
+                    tool: compute_standing(use)
+                    for tool, use in self._usage.statistics_by_tool.items()
+                },
+                self._clock(),
             )
-            rows = [TierRow(*_split_address(tool), one.score, one.tier) for tool, one in self.by_address.items()]
+            rows = [
+                TierRow(*_split_address(tool), one.score, one.tier)
+                for tool, one in self.by_address.items()
+            ]
             if self._persistent:
                 await self._store.save_tiers(rows, at=self.computed_at, origin=self._gateway_id)
             return self.by_address
 
     def is_due(self) -> bool:
-        """Whether a day has passed, or so much use came or was forgotten since that they say little of it."""
+        """Whether a day has passed, or so much use came or was forgotten since that they say little
+        of it."""
         calls = _count_calls(self._usage)
         if not self.computed_at:
             return calls > 0
@@ -80,7 +91,8 @@ class Standings:
         )
 
     async def maintain(self) -> None:
-        """Take over what others computed; compute anew where that is due. Without a record, for ourselves."""
+        """Take over what others computed; compute anew where that is due. Without a record, for
+        ourselves."""
         with contextlib.suppress(StoreUnavailable):
             await self.load()
         if self.is_due():

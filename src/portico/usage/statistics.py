@@ -1,7 +1,7 @@
 """How a tool's calls went: counts, latency percentiles, and how recent. Pure.
 
-Latencies are counted in buckets an eighth of a doubling wide, so that a percentile is within 5% of the true one, days
-and gateways add up, and a million calls take no more room than a hundred.
+Latencies are counted in buckets an eighth of a doubling wide, so that a percentile is within 5% of
+the true one, days and gateways add up, and a million calls take no more room than a hundred.
 """
 
 import math
@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from portico.storage.rows import DailyRow
 
 DAY_S = 86_400
-WEEK_DAYS, MONTH_DAYS = 7, 30
+WEEK_DAYS = 7
+MONTH_DAYS = 30
 _BUCKETS_PER_DOUBLING = 8
-_MIN_MS, _MAX_MS = 0.01, 86_400_000.0
+_MIN_MS = 0.01
+_MAX_MS = 86_400_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,9 @@ class Statistics:
     @property
     def success_rate(self) -> float:
         """The share of calls that went well; 1 while there is none."""
-        return self.successes / self.calls if self.calls else 1.0
+        if self.calls:
+            return self.successes / self.calls
+        return 1.0
 
 
 UNUSED = Statistics()
@@ -87,7 +91,9 @@ class CallTally:
     def to_statistics(self, today: int) -> Statistics:
         """The sums as they are shown."""
         successes = self.successes_by_bucket.total()
-        total_ms = sum(to_latency_ms(bucket) * number for bucket, number in self.successes_by_bucket.items())
+        total_ms = sum(
+            to_latency_ms(bucket) * number for bucket, number in self.successes_by_bucket.items()
+        )
         return Statistics(
             calls=self.calls,
             successes=successes,
@@ -108,7 +114,8 @@ _EMPTY_TALLY = CallTally()
 
 def compute_percentile(buckets: Mapping[int, int], share: float) -> float:
     """The latency that this share of the calls did not exceed; 0 where there is none."""
-    wanted, reached = share * sum(buckets.values()), 0
+    wanted = share * sum(buckets.values())
+    reached = 0
     for bucket in sorted(buckets):
         reached += buckets[bucket]
         if reached >= wanted:

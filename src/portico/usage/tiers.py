@@ -9,7 +9,10 @@ from portico.usage.statistics import Statistics
 Tier = Literal["hot", "warm", "standard", "cold"]
 TIERS: tuple[Tier, ...] = ("hot", "warm", "standard", "cold")
 
-_POPULARITY, _RELIABILITY, _SPEED, _RECENCY = 0.4, 0.3, 0.2, 0.1
+_POPULARITY = 0.4
+_RELIABILITY = 0.3
+_SPEED = 0.2
+_RECENCY = 0.1
 _MANY_CALLS = 10_000
 _SLOW_MS = 1_000
 _MIN_SCORES: Mapping[Tier, float] = {"hot": 0.8, "warm": 0.6, "standard": 0.3}
@@ -32,9 +35,20 @@ def compute_tier_score(statistics: Statistics) -> float:
         return 0.0
     popularity = min(statistics.calls / _MANY_CALLS, 1.0)
     # Without a success there is no latency to speak of.
-    speed = max(0.0, 1 - statistics.mean_ms / _SLOW_MS) if statistics.successes else 0.0
-    recency = statistics.calls_7d / statistics.calls_30d if statistics.calls_30d else 0.0
-    score = _POPULARITY * popularity + _RELIABILITY * statistics.success_rate + _SPEED * speed + _RECENCY * recency
+    if statistics.successes:
+        speed = max(0.0, 1 - statistics.mean_ms / _SLOW_MS)
+    else:
+        speed = 0.0
+    if statistics.calls_30d:
+        recency = statistics.calls_7d / statistics.calls_30d
+    else:
+        recency = 0.0
+    score = (
+        _POPULARITY * popularity
+        + _RELIABILITY * statistics.success_rate
+        + _SPEED * speed
+        + _RECENCY * recency
+    )
     return round(score, 2)
 
 

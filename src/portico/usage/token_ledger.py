@@ -1,7 +1,8 @@
 """What clients were shown, in tokens, and what a listing of everything would have cost them.
 
-A session is the client's own where it has one; a client without one has a session until it is silent for a while.
-Hearing an answer only keeps it: it is counted in a thread, when what happened is written.
+A session is the client's own where it has one; a client without one has a session until it is
+silent for a while. Hearing an answer only keeps it: it is counted in a thread, when what happened
+is written.
 """
 
 import asyncio
@@ -25,13 +26,16 @@ SESSION_TIMEOUT_S = 30 * 60.0
 MAX_SESSIONS = 1_000
 MAX_UNWRITTEN = 2_000
 """Sessions that wait for a database that is away."""
-MAX_UNCOUNTED, MAX_UNCOUNTED_CHARS = 2_000, 16_000_000
+MAX_UNCOUNTED = 2_000
+MAX_UNCOUNTED_CHARS = 16_000_000
 """Answers, and characters, that wait to be counted; beyond, they are estimated at once."""
 _ASSUMED_DATA_CHARS = 65_536
-"""What an answer that is no text counts for while it waits: how long it is, nobody knows before it is written out."""
+"""What an answer that is no text counts for while it waits: how long it is, nobody knows before it
+is written out."""
 _CHARS_PER_TOKEN = 4
 _MIN_CACHED_CHARS = 2_000
-"""Characters from which an answer's count is remembered: long ones are listings, which come again and again."""
+"""Characters from which an answer's count is remembered: long ones are listings, which come again
+and again."""
 _MAX_CACHED_COUNTS = 128
 _MAX_NAME_CHARS = 80
 
@@ -57,7 +61,8 @@ class _SessionAccount:
     """Lists of all tools that it would have been given, and that are still to be charged."""
     has_answers: bool = False
     is_single_session: bool = True
-    """It is one session. Requests without one are many clients' that have one name: each list they ask for counts."""
+    """It is one session. Requests without one are many clients' that have one name: each list they
+    ask for counts."""
     recorded_counts: tuple[int, int] = (0, 0)
     """How much of `shown` and `answers` is on record."""
 
@@ -72,7 +77,14 @@ class _SessionAccount:
 
     def _make_row(self, shown: int, answers: int) -> LedgerRow:
         return LedgerRow(
-            self.session, self.client, self.profile, self.started_at, self.last_at, self.listing, shown, answers
+            self.session,
+            self.client,
+            self.profile,
+            self.started_at,
+            self.last_at,
+            self.listing,
+            shown,
+            answers,
         )
 
 
@@ -121,7 +133,9 @@ class TokenLedger:
     def get_session(self, caller: Caller) -> LedgerRow | None:
         """What this caller was shown in its session, as far as it was counted."""
         account = self._accounts.get(_make_account_key(caller))
-        return account.to_row() if account is not None else None
+        if account is not None:
+            return account.to_row()
+        return None
 
     def list_sessions(self) -> list[LedgerRow]:
         """The accounts of this process, the latest first."""
@@ -139,23 +153,40 @@ class TokenLedger:
             return
         account = self._get_account(event.caller)
         account.answers += 1
-        # Whoever reads our answers has our tools in mind, if from an earlier list: without us it would have had all.
-        if event.is_listing or (account.has_answers and not account.listing and not account.uncharged_listings):
-            account.uncharged_listings = 1 if account.is_single_session else account.uncharged_listings + 1
+        # Whoever reads our answers has our tools in mind, if from an earlier list: without us it
+        # would have had all.
+        if event.is_listing or (
+            account.has_answers and not account.listing and not account.uncharged_listings
+        ):
+            if account.is_single_session:
+                account.uncharged_listings = 1
+            else:
+                account.uncharged_listings = account.uncharged_listings + 1
         account.has_answers = True
         self._unwritten[account.session] = account
         self._add_to_totals(LedgerTotal(answers=1))
-        size = len(event.content) if isinstance(event.content, str) else _ASSUMED_DATA_CHARS
-        if len(self._uncounted) < MAX_UNCOUNTED and self._uncounted_chars + size <= MAX_UNCOUNTED_CHARS:
+        if isinstance(event.content, str):
+            size = len(event.content)
+        else:
+            size = _ASSUMED_DATA_CHARS
+        if (
+            len(self._uncounted) < MAX_UNCOUNTED
+            and self._uncounted_chars + size <= MAX_UNCOUNTED_CHARS
+        ):
             self._uncounted.append((account, event.content))
             self._uncounted_chars += size
         else:
             self._charge(account, estimate_tokens(_to_text(event.content)))
 
     def _get_account(self, caller: Caller) -> _SessionAccount:
-        key, now = _make_account_key(caller), self._clock()
+        key = _make_account_key(caller)
+        now = self._clock()
         account = self._accounts.get(key)
-        if account is not None and not caller.session and abs(now - account.last_at) > SESSION_TIMEOUT_S:
+        if (
+            account is not None
+            and not caller.session
+            and abs(now - account.last_at) > SESSION_TIMEOUT_S
+        ):
             account = None
         if account is None:
             name = caller.name[:_MAX_NAME_CHARS]
@@ -181,10 +212,8 @@ class TokenLedger:
         self._add_to_totals(LedgerTotal(shown=tokens))
 
     def _add_to_totals(self, added: LedgerTotal) -> None:
-        self._unrecorded_total, self._process_total = (
-            _add_totals(self._unrecorded_total, added),
-            _add_totals(self._process_total, added),
-        )
+        self._unrecorded_total = _add_totals(self._unrecorded_total, added)
+        self._process_total = _add_totals(self._process_total, added)
 
     # --- counting and keeping
 
@@ -194,7 +223,9 @@ class TokenLedger:
             self._recorded_total = await self._store.load_ledger_total()
 
     @asynccontextmanager
-    async def take_pending(self, timeout_s: float | None = None) -> AsyncGenerator[Sequence[LedgerRow]]:
+    async def take_pending(
+        self, timeout_s: float | None = None
+    ) -> AsyncGenerator[Sequence[LedgerRow]]:
         """What is to be written: whoever fails to, raises, and it waits on.
 
         What takes longer than `patience_s` to count is handed over another time.
@@ -202,19 +233,26 @@ class TokenLedger:
         async with self._lock:
             await self._wait_for_counts(timeout_s)
             self._charge_listings()
-            accounts, self._unwritten = self._unwritten, {}
+            accounts = self._unwritten
+            self._unwritten = {}
             rows = [one.to_unwritten_row() for one in accounts.values()]
-            since, self._unrecorded_total = self._unrecorded_total, LedgerTotal()
+            since = self._unrecorded_total
+            self._unrecorded_total = LedgerTotal()
             # Shown as written from here on: the sum must not drop while it is.
-            before, self._recorded_total = self._recorded_total, _add_totals(self._recorded_total, since)
+            before = self._recorded_total
+            self._recorded_total = _add_totals(self._recorded_total, since)
             try:
                 yield rows
             except BaseException:
-                self._recorded_total, self._unrecorded_total = before, _add_totals(since, self._unrecorded_total)
+                self._recorded_total = before
+                self._unrecorded_total = _add_totals(since, self._unrecorded_total)
                 self._restore_pending(accounts)
                 raise
             for one, row in zip(accounts.values(), rows, strict=True):
-                one.recorded_counts = (one.recorded_counts[0] + row.shown, one.recorded_counts[1] + row.answers)
+                one.recorded_counts = (
+                    one.recorded_counts[0] + row.shown,
+                    one.recorded_counts[1] + row.answers,
+                )
 
     def _restore_pending(self, accounts: Mapping[str, _SessionAccount]) -> None:
         self._unwritten = {**accounts, **self._unwritten}
@@ -230,11 +268,14 @@ class TokenLedger:
             done, _ = await asyncio.wait({self._count_task}, timeout=timeout_s)
             if not done:
                 return
-            counting, self._count_task = self._count_task, None
+            counting = self._count_task
+            self._count_task = None
             counting.result()
 
     async def _count_pending(self) -> None:
-        waiting, self._uncounted, self._uncounted_chars = self._uncounted, [], 0
+        waiting = self._uncounted
+        self._uncounted = []
+        self._uncounted_chars = 0
         counts = await asyncio.to_thread(self._counter.count_all, [what for _, what in waiting])
         for (account, _), tokens in zip(waiting, counts, strict=True):
             self._charge(account, tokens)
@@ -248,15 +289,22 @@ class TokenLedger:
 
     @property
     def has_uncharged_listings(self) -> bool:
-        """Whether there are conversations of which it is not known yet what listing every tool would have cost."""
+        """Whether there are conversations of which it is not known yet what listing every tool
+        would have cost."""
         return any(account.uncharged_listings for account in self._accounts.values())
 
     def _charge_listings(self) -> None:
-        listing_cost = cache(self._get_listing_cost)  # which goes through every tool, and many sessions may ask
+        listing_cost = cache(
+            self._get_listing_cost
+        )  # which goes through every tool, and many sessions may ask
         for account in (*self._accounts.values(), *self._unwritten.values()):
             if account.uncharged_listings and (cost := listing_cost(account.profile)):
-                owed, account.uncharged_listings = account.uncharged_listings, 0
-                listing = cost if account.is_single_session else account.listing + owed * cost
+                owed = account.uncharged_listings
+                account.uncharged_listings = 0
+                if account.is_single_session:
+                    listing = cost
+                else:
+                    listing = account.listing + owed * cost
                 if listing > account.listing:
                     self._add_to_totals(LedgerTotal(listing=listing - account.listing))
                     account.listing = listing
@@ -296,7 +344,9 @@ class _CachingTokenCounter:
 
 
 def _make_account_key(caller: Caller) -> tuple[str, str, str]:
-    return (caller.session, "", "") if caller.session else ("", caller.name, caller.profile)
+    if caller.session:
+        return (caller.session, "", "")
+    return ("", caller.name, caller.profile)
 
 
 def _to_text(content: object) -> str:

@@ -1,6 +1,8 @@
-"""How every tool does: hears each call, knows its statistics at once, and hands what happened on to be kept.
+"""How every tool does: hears each call, knows its statistics at once, and hands what happened on to
+be kept.
 
-Hearing adds to a few sums. Rows are made when they are written; what cannot be written yet waits, within bounds.
+Hearing adds to a few sums. Rows are made when they are written; what cannot be written yet waits,
+within bounds.
 """
 
 import asyncio
@@ -14,7 +16,15 @@ from portico.events import Event, EventBus, ToolCalled
 from portico.search import UsageFacts
 from portico.storage.gateway_store import GatewayStore
 from portico.storage.rows import CallRow, DailyRow, Retention
-from portico.usage.statistics import UNUSED, CallTally, Statistics, build_tallies, merge_tallies, to_bucket, to_day
+from portico.usage.statistics import (
+    UNUSED,
+    CallTally,
+    Statistics,
+    build_tallies,
+    merge_tallies,
+    to_bucket,
+    to_day,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +50,9 @@ class PendingCalls:
     """What was heard and not yet written."""
 
     calls: list[tuple[float, ToolCalled]] = field(default_factory=list[tuple[float, ToolCalled]])
-    counts: dict[tuple[int, str, int], _DailyCount] = field(default_factory=dict[tuple[int, str, int], _DailyCount])
+    counts: dict[tuple[int, str, int], _DailyCount] = field(
+        default_factory=dict[tuple[int, str, int], _DailyCount]
+    )
 
     @property
     def is_empty(self) -> bool:
@@ -54,7 +66,9 @@ class PendingCalls:
     def to_daily_rows(self) -> list[DailyRow]:
         """The sums."""
         return [
-            DailyRow(day, *_split_address(tool), bucket, count.calls, count.successes, count.last_at)
+            DailyRow(
+                day, *_split_address(tool), bucket, count.calls, count.successes, count.last_at
+            )
             for (day, tool, bucket), count in self.counts.items()
         ]
 
@@ -68,10 +82,16 @@ class PendingCalls:
 
 
 class ToolUsage:
-    """What is known of every tool's calls: those on record, whoever made them, and those just heard."""
+    """What is known of every tool's calls: those on record, whoever made them, and those just
+    heard."""
 
     def __init__(
-        self, store: GatewayStore, bus: EventBus, retention: Retention, *, clock: Callable[[], float] = time.time
+        self,
+        store: GatewayStore,
+        bus: EventBus,
+        retention: Retention,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._records_single_calls = retention.calls_days > 0 and retention.max_calls > 0
@@ -79,7 +99,8 @@ class ToolUsage:
         self._pending = PendingCalls()
         self._tallies: dict[str, CallTally] = {}
         self._past_tallies: dict[str, CallTally] = {}
-        """What the record says of the days before `_past_until`: nobody adds to them, so they are read once a day."""
+        """What the record says of the days before `_past_until`: nobody adds to them, so they are
+        read once a day."""
         self._past_until: int | None = None
         self._day = to_day(clock())
         self._stale: set[str] = set()
@@ -115,7 +136,8 @@ class ToolUsage:
 
     def _refresh(self) -> None:
         if (today := to_day(self._clock())) != self._day:
-            self._day, self._stale = today, set(self._tallies)
+            self._day = today
+            self._stale = set(self._tallies)
         if self._stale:
             fresh = {tool: self._tallies[tool].to_statistics(today) for tool in self._stale}
             self._statistics_by_tool = {**self._statistics_by_tool, **fresh}
@@ -135,7 +157,10 @@ class ToolUsage:
                 self._count_dropped()
         if not event.cancelled:
             self._add_count(
-                event.tool, to_day(now), to_bucket(event.seconds * 1_000), _DailyCount(1, int(event.ok), now)
+                event.tool,
+                to_day(now),
+                to_bucket(event.seconds * 1_000),
+                _DailyCount(1, int(event.ok), now),
             )
 
     def _add_count(self, tool: str, day: int, bucket: int, added: _DailyCount) -> None:
@@ -149,7 +174,9 @@ class ToolUsage:
         self._stale.add(tool)
         self._add_pending_count(self._pending, (day, tool, bucket), added)
 
-    def _add_pending_count(self, pending: PendingCalls, key: tuple[int, str, int], added: _DailyCount) -> None:
+    def _add_pending_count(
+        self, pending: PendingCalls, key: tuple[int, str, int], added: _DailyCount
+    ) -> None:
         count = pending.counts.get(key)
         if count is None:
             if len(pending.counts) >= MAX_PENDING_COUNTS:
@@ -163,7 +190,9 @@ class ToolUsage:
     def _count_dropped(self) -> None:
         self._dropped += 1
         if self._dropped == 1:
-            logger.warning("more calls wait to be recorded than there is room for: further ones are not kept")
+            logger.warning(
+                "more calls wait to be recorded than there is room for: further ones are not kept"
+            )
 
     # --- memory and record
 
@@ -179,19 +208,26 @@ class ToolUsage:
         # A year of rows takes a while to add up.
         before, recent = await asyncio.to_thread(_split_tallies, rows, settled)
         if from_start:
-            self._past_tallies, self._past_until = before, settled
+            self._past_tallies = before
+            self._past_until = settled
         # Nothing awaits from here on: whatever was heard meanwhile is among what waits.
-        known = merge_tallies(self._past_tallies, recent, build_tallies(self._pending.to_daily_rows()))
+        known = merge_tallies(
+            self._past_tallies, recent, build_tallies(self._pending.to_daily_rows())
+        )
         changed = {tool for tool, tally in known.items() if tally != self._tallies.get(tool)}
-        self._statistics_by_tool = {tool: use for tool, use in self._statistics_by_tool.items() if tool in known}
+        self._statistics_by_tool = {
+            tool: use for tool, use in self._statistics_by_tool.items() if tool in known
+        }
         self._facts = {tool: facts for tool, facts in self._facts.items() if tool in known}
-        self._tallies, self._stale = known, changed | (self._stale & known.keys())
+        self._tallies = known
+        self._stale = changed | (self._stale & known.keys())
 
     @asynccontextmanager
     async def take_pending(self) -> AsyncGenerator[PendingCalls]:
         """What is to be written: whoever fails to, raises, and it waits on."""
         async with self._lock:
-            heard, self._pending = self._pending, PendingCalls()
+            heard = self._pending
+            self._pending = PendingCalls()
             try:
                 yield heard
             except BaseException:
@@ -202,7 +238,8 @@ class ToolUsage:
                 self._dropped = 0
 
     def _restore_pending(self, pending: PendingCalls) -> None:
-        since, self._pending = self._pending, pending
+        since = self._pending
+        self._pending = pending
         room = MAX_PENDING_CALLS - len(pending.calls)
         pending.calls += since.calls[:room]
         for _ in since.calls[room:]:
@@ -217,10 +254,14 @@ class ToolUsage:
                 await self._store.add_usage(heard.to_call_rows(), heard.to_daily_rows(), [])
 
     async def forget(self, server: str | None = None) -> int:
-        """Drop what is known of all tools, or of a server's, in memory and on record; how many rows were there."""
+        """Drop what is known of all tools, or of a server's, in memory and on record; how many rows
+        were there."""
         async with self._lock:
             rows = await self._store.forget_usage(server)
-            self._pending = PendingCalls() if server is None else self._pending.exclude_server(server)
+            if server is None:
+                self._pending = PendingCalls()
+            else:
+                self._pending = self._pending.exclude_server(server)
             await self._load(from_start=True)
             return rows
 

@@ -1,7 +1,7 @@
 """Do a step's arguments fit its tool, as far as that can be known before it runs? Pure.
 
-What is written out is held against the schema, and forgiven what the pipeline will mend. What a reference will find
-is only doubted when it surely does not fit.
+What is written out is held against the schema, and forgiven what the pipeline will mend. What a
+reference will find is only doubted when it surely does not fit.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,54 +30,90 @@ def find_problems(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[tuple[st
     if schema.get("additionalProperties") is False and "patternProperties" not in schema:
         for name in arguments.keys() - known.keys():
             near = find_nearest_names(name, known, 3)
-            taken = f"did you mean {', '.join(map(sanitize_text, near))}?" if near else f"it takes {_list_names(known)}"
+            if near:
+                taken = f"did you mean {', '.join(map(sanitize_text, near))}?"
+            else:
+                taken = f"it takes {_list_names(known)}"
             yield name, f"{tool.address} has no such parameter; {taken}"
     literals = {
-        name: value for name, value in arguments.items() if name in known and next(iter_references(value), None) is None
+        name: value
+        for name, value in arguments.items()
+        if name in known and next(iter_references(value), None) is None
     }
     yield from _find_misfits(tool, literals)
 
 
-def find_type_mismatch(tool: Tool, name: str, value: TextTemplate, expected: ExpectedValue | None) -> str:
-    """Why what an argument's text becomes surely does not fit; empty where it may. `found` is of its only reference."""
+def find_type_mismatch(
+    tool: Tool, name: str, value: TextTemplate, expected: ExpectedValue | None
+) -> str:
+    """Why what an argument's text becomes surely does not fit; empty where it may. `found` is of
+    its only reference."""
     schema = tool.input_schema
     wanted = get_json_types(_get_properties(schema).get(name), schema)
-    kinds = (expected.json_types if expected else frozenset()) if value.sole_reference else frozenset({"string"})
-    if not wanted or not kinds or any(_can_become(kind, wanted) for kind in kinds - {"null"} or kinds):
+    if value.sole_reference:
+        if expected:
+            kinds = expected.json_types
+        else:
+            kinds = frozenset()
+    else:
+        kinds = frozenset({"string"})
+    if (
+        not wanted
+        or not kinds
+        or any(_can_become(kind, wanted) for kind in kinds - {"null"} or kinds)
+    ):
         return ""
     return f"it is {'|'.join(sorted(kinds))}, and {tool.address} takes {'|'.join(sorted(wanted))}"
 
 
 def _can_become(kind: str, wanted: frozenset[str]) -> bool:
     # A text may be a number or JSON, a list may take one value, and 5.0 is an integer.
-    return kind in wanted or kind == "string" or "array" in wanted or (kind in _NUMBERS and bool(wanted & _NUMBERS))
+    return (
+        kind in wanted
+        or kind == "string"
+        or "array" in wanted
+        or (kind in _NUMBERS and bool(wanted & _NUMBERS))
+    )
 
 
 _NUMBERS = frozenset(("integer", "number"))
 
 
 def _find_misfits(tool: Tool, literals: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    alone = _drop_joint_constraints(tool) if literals else tool
+    if literals:
+        alone = _drop_joint_constraints(tool)
+    else:
+        alone = tool
     for name, value in literals.items():
         try:
             repair_or_raise(alone, {name: value})
         except InvalidArguments as error:
-            said = error.problems[0] if error.problems else error.message
+            if error.problems:
+                said = error.problems[0]
+            else:
+                said = error.message
             yield name, said.removeprefix(f"{name}: ")
 
 
 @lru_cache(maxsize=1_024)
 def _drop_joint_constraints(tool: Tool) -> Tool:
-    """A tool whose arguments may come alone: what is said of all of them together waits for the call."""
+    """A tool whose arguments may come alone: what is said of all of them together waits for the
+    call."""
     schema = {name: tool.input_schema[name] for name in _KEPT_KEYWORDS if name in tool.input_schema}
-    return make_tool(tool.server, {"name": tool.upstream_name, "inputSchema": schema}, name=tool.name)
+    return make_tool(
+        tool.server, {"name": tool.upstream_name, "inputSchema": schema}, name=tool.name
+    )
 
 
 def _get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     found = schema.get("properties")
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if isinstance(found, dict):
+        return cast("dict[str, Any]", found)
+    return {}
 
 
 def _list_names(names: Mapping[str, Any]) -> str:
     shown_names = [quote_text(name, 40) for name in list(names)[:8]]
-    return ", ".join(shown_names) + (" …" if len(names) > 8 else "") if names else "none"
+    if names:
+        return ", ".join(shown_names) + (" …" if len(names) > 8 else "")
+    return "none"

@@ -11,8 +11,10 @@ from portico.upstream.backend import Raw
 from portico.workflows.report import StepFailure
 
 LARGE_CHARS = 256 * 1024
-"""From here on a result is taken apart in a thread and piece by piece, so that nobody else waits for it."""
-MAX_MESSAGE_CHARS, MAX_MESSAGE_BLOCKS = 2_000, 5
+"""From here on a result is taken apart in a thread and piece by piece, so that nobody else waits
+for it."""
+MAX_MESSAGE_CHARS = 2_000
+MAX_MESSAGE_BLOCKS = 5
 _NO_LIMIT = 2**40
 
 
@@ -38,10 +40,19 @@ def to_failure(result: Raw, element: int | None = None) -> StepFailure | None:
         return None
     said = "\n".join(_iter_texts(result))
     structured = result.get("structuredContent")
-    if not said and structured is not None and estimate_size(structured, MAX_MESSAGE_CHARS) < MAX_MESSAGE_CHARS:
+    if (
+        not said
+        and structured is not None
+        and estimate_size(structured, MAX_MESSAGE_CHARS) < MAX_MESSAGE_CHARS
+    ):
         said = to_literal(structured)
-    clipped = said if len(said) <= MAX_MESSAGE_CHARS else said[:MAX_MESSAGE_CHARS] + "…"
-    return StepFailure("tool_error", clipped or "the tool says that it failed, and nothing else", element=element)
+    if len(said) <= MAX_MESSAGE_CHARS:
+        clipped = said
+    else:
+        clipped = said[:MAX_MESSAGE_CHARS] + "…"
+    return StepFailure(
+        "tool_error", clipped or "the tool says that it failed, and nothing else", element=element
+    )
 
 
 def _iter_texts(result: Raw) -> Iterator[str]:
@@ -55,7 +66,10 @@ def _extract_large(result: Raw) -> tuple[Any, int]:
     value: Any = None
     content = result.get("content")
     if result.get("structuredContent") is None and isinstance(content, list) and len(content) == 1:
-        text = content[0].get("text") if isinstance(content[0], dict) else None
+        if isinstance(content[0], dict):
+            text = content[0].get("text")
+        else:
+            text = None
         if isinstance(text, str) and text.lstrip()[:1] in ("{", "["):
             try:
                 value = build_value(decode_parts(text))

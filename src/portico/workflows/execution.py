@@ -1,7 +1,9 @@
-"""Runs a plan once: every step after what it needs, independent ones at the same time, each call by the pipeline.
+"""Runs a plan once: every step after what it needs, independent ones at the same time, each call by
+the pipeline.
 
-A step that fails, or that would destroy something nobody approved, stops whatever depends on it and nothing else. What
-is finished is written into the run at once, so that a run that is cut off can be continued.
+A step that fails, or that would destroy something nobody approved, stops whatever depends on it and
+nothing else. What is finished is written into the run at once, so that a run that is cut off can be
+continued.
 """
 
 import asyncio
@@ -14,7 +16,13 @@ from typing import Any, cast
 
 from portico.calls.pipeline import CallContext, CallPipeline
 from portico.catalog.tool import Tool
-from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, InvalidArguments, PorticoError, RemoteError
+from portico.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    InvalidArguments,
+    PorticoError,
+    RemoteError,
+)
 from portico.json_text.part_stream import encode_compact, estimate_size, to_parts
 from portico.results.marks import REPAIRED, get_marks
 from portico.workflows.call_results import extract_value_and_size, to_failure
@@ -37,7 +45,8 @@ from portico.workflows.validation import PlannedStep
 RESOLVE_TIMEOUT_S = 5.0
 """For the references of one step."""
 MAX_APPROVALS = 8
-"""Steps that one answer asks approval for: only what has been shown can be approved, and an answer has its budget."""
+"""Steps that one answer asks approval for: only what has been shown can be approved, and an answer
+has its budget."""
 _SETTLED_STATES = ("done", "skipped")
 _FINAL_CODES = (INVALID_PARAMS, METHOD_NOT_FOUND)
 
@@ -70,11 +79,14 @@ class WorkflowExecution:
     ) -> None:
         self._run = run
         self._calls = calls
-        self._relay, self._progress_token = origin.relay, _get_meta(origin).get("progressToken")
+        self._relay = origin.relay
+        self._progress_token = _get_meta(origin).get("progressToken")
         self._origin = _make_call_origin(origin)
         self._slots = asyncio.Semaphore(max_parallel)
-        self._max_parallel, self._max_items = max_parallel, max_items
-        self._wall_s, self._max_held_bytes = wall_s, max_held_bytes
+        self._max_parallel = max_parallel
+        self._max_items = max_items
+        self._wall_s = wall_s
+        self._max_held_bytes = max_held_bytes
         self._held_chars = 0
         self._needs_approval = needs_approval
         self.step_reports: dict[str, StepReport] = {}
@@ -82,13 +94,16 @@ class WorkflowExecution:
         """What waits for approval: the step, and the fingerprint of its calls."""
 
     async def run(self) -> None:
-        """Run what can be run, as long as there is time. Cancelled, it returns when every call has ended."""
+        """Run what can be run, as long as there is time. Cancelled, it returns when every call has
+        ended."""
         ends = time.monotonic() + self._wall_s
         for planned in self._run.plan:
             if (done := self._run.results.get(planned.id)) is not None:
                 self.step_reports[planned.id] = _build_step_report(planned, done, earlier=True)
                 self._held_chars += done.size
-        self._held_chars += sum(one.size for some in self._run.element_results.values() for one in some.values())
+        self._held_chars += sum(
+            one.size for some in self._run.element_results.values() for one in some.values()
+        )
         left = [planned for planned in self._run.plan if planned.id not in self._run.results]
         at_work: dict[asyncio.Task[StepReport], PlannedStep] = {}
         try:
@@ -96,17 +111,24 @@ class WorkflowExecution:
             while True:
                 for planned in [planned for planned in left if self._is_ready(planned.step)]:
                     left.remove(planned)
-                    at_work[asyncio.create_task(self._run_step(planned), name=f"step {planned.id}")] = planned
+                    at_work[
+                        asyncio.create_task(self._run_step(planned), name=f"step {planned.id}")
+                    ] = planned
                 if not at_work:
                     break
                 left_s = max(ends - time.monotonic(), 0)
-                over, _ = await asyncio.wait(at_work, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+                over, _ = await asyncio.wait(
+                    at_work, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+                )
                 if not over:
                     await _cancel_tasks(at_work)
                     over = set(at_work)
                 for task in over:
                     planned = at_work.pop(task)
-                    told = self._report_timeout(planned) if task.cancelled() else task.result()
+                    if task.cancelled():
+                        told = self._report_timeout(planned)
+                    else:
+                        told = task.result()
                     self.step_reports[told.id] = told
                     await self._report_progress(f"{told.id} {told.state}")
         finally:
@@ -118,11 +140,16 @@ class WorkflowExecution:
 
     def _is_ready(self, step: WorkflowStep) -> bool:
         return all(
-            name in self.step_reports and self.step_reports[name].state in _SETTLED_STATES for name in step.dependencies
+            name in self.step_reports and self.step_reports[name].state in _SETTLED_STATES
+            for name in step.dependencies
         )
 
     def _describe_wait(self, planned: PlannedStep) -> str:
-        names = sorted(name for name in planned.step.dependencies if name in self.step_reports and self._is_open(name))
+        names = sorted(
+            name
+            for name in planned.step.dependencies
+            if name in self.step_reports and self._is_open(name)
+        )
         return "it waits for " + ", ".join(names or sorted(planned.step.dependencies))
 
     def _is_open(self, name: str) -> bool:
@@ -136,46 +163,79 @@ class WorkflowExecution:
             retryable=True,
         )
         made = len(self._run.element_results.get(planned.id, ()))
-        kept = f"{made} of its elements are done and will not be run again" if made else ""
-        return StepReport(planned.id, planned.tool.address, "failed", calls=made, reason=kept, failure=failure)
+        if made:
+            kept = f"{made} of its elements are done and will not be run again"
+        else:
+            kept = ""
+        return StepReport(
+            planned.id, planned.tool.address, "failed", calls=made, reason=kept, failure=failure
+        )
 
     # --- one step
 
     async def _run_step(self, planned: PlannedStep) -> StepReport:
-        step, tool = planned.step, planned.tool
+        step = planned.step
+        tool = planned.tool
         try:
             if missing := self._find_skipped_dependency(step):
-                return StepReport(step.id, tool.address, "skipped", reason=f"it uses {missing}, which was skipped")
+                return StepReport(
+                    step.id, tool.address, "skipped", reason=f"it uses {missing}, which was skipped"
+                )
             # What references find, and the fingerprints of that, may take a while.
-            rounds = await asyncio.to_thread(self._build_calls, step, tool, time.monotonic() + RESOLVE_TIMEOUT_S)
+            rounds = await asyncio.to_thread(
+                self._build_calls, step, tool, time.monotonic() + RESOLVE_TIMEOUT_S
+            )
             if rounds is None:
-                return StepReport(step.id, tool.address, "skipped", reason="its condition does not hold")
+                return StepReport(
+                    step.id, tool.address, "skipped", reason="its condition does not hold"
+                )
         except PorticoError as error:
-            return StepReport(step.id, tool.address, "failed", failure=StepFailure.from_error(error))
+            return StepReport(
+                step.id, tool.address, "failed", failure=StepFailure.from_error(error)
+            )
         mark = _compute_fingerprint([one.fingerprint for one in rounds])
-        if rounds and self._needs_approval(tool) and self._run.granted_approvals.get(step.id) != mark:
+        if (
+            rounds
+            and self._needs_approval(tool)
+            and self._run.granted_approvals.get(step.id) != mark
+        ):
             if len(self.requested_approvals) >= MAX_APPROVALS:
                 return StepReport(
-                    step.id, tool.address, "waiting", reason="it needs approval too, and is asked for next"
+                    step.id,
+                    tool.address,
+                    "waiting",
+                    reason="it needs approval too, and is asked for next",
                 )
             self.requested_approvals[step.id] = mark
             return StepReport(
-                step.id, tool.address, "approval", pending_arguments=tuple(one.arguments for one in rounds)
+                step.id,
+                tool.address,
+                "approval",
+                pending_arguments=tuple(one.arguments for one in rounds),
             )
         return await self._make_calls(planned, rounds)
 
     def _find_skipped_dependency(self, step: WorkflowStep) -> str:
         """A skipped step that one of the references has nothing without."""
         for need in (need for reference in step.call_references for need in reference.needs):
-            if all(name in self.step_reports and self.step_reports[name].state == "skipped" for name in need):
+            if all(
+                name in self.step_reports and self.step_reports[name].state == "skipped"
+                for name in need
+            ):
                 return " and ".join(sorted(need))
         return ""
 
     def _build_scope(self, step: WorkflowStep) -> dict[str, Any]:
-        return {INPUTS: self._run.inputs, **{name: self.step_reports[name].value for name in step.dependencies}}
+        return {
+            INPUTS: self._run.inputs,
+            **{name: self.step_reports[name].value for name in step.dependencies},
+        }
 
-    def _build_calls(self, step: WorkflowStep, tool: Tool, deadline: float) -> list[_StepCall] | None:
-        """The calls of a step; None where its condition does not hold. Only reads what others have left."""
+    def _build_calls(
+        self, step: WorkflowStep, tool: Tool, deadline: float
+    ) -> list[_StepCall] | None:
+        """The calls of a step; None where its condition does not hold. Only reads what others have
+        left."""
         scope = self._build_scope(step)
         if not step.has_item_condition and not _is_condition_met(step, scope, deadline):
             return None
@@ -206,28 +266,50 @@ class WorkflowExecution:
     # --- its calls
 
     async def _make_calls(self, planned: PlannedStep, rounds: Sequence[_StepCall]) -> StepReport:
-        step, started = planned.step, time.perf_counter()
+        step = planned.step
+        started = time.perf_counter()
         if step.for_each is None:
             outcome = await self._call_with_retry(planned, rounds[0])
-            failures = [outcome] if isinstance(outcome, StepFailure) else []
-            done = None if isinstance(outcome, StepFailure) else outcome
+            if isinstance(outcome, StepFailure):
+                failures = [outcome]
+            else:
+                failures = []
+            if isinstance(outcome, StepFailure):
+                done = None
+            else:
+                done = outcome
         else:
             made = self._run.element_results.setdefault(step.id, {})
-            failures = await self._call_each(planned, [one for one in rounds if one.fingerprint not in made], made)
-            done = (
-                None
-                if failures
-                else _combine_results([made[one.fingerprint] for one in rounds], time.perf_counter() - started)
+            failures = await self._call_each(
+                planned, [one for one in rounds if one.fingerprint not in made], made
             )
+            if failures:
+                done = None
+            else:
+                done = _combine_results(
+                    [made[one.fingerprint] for one in rounds], time.perf_counter() - started
+                )
         if done is not None:
             self._run.results[step.id] = done
             self._run.element_results.pop(step.id, None)
             return _build_step_report(planned, done)
-        finished = sum(one.fingerprint in self._run.element_results.get(step.id, ()) for one in rounds)
-        kept = f"{finished} of {len(rounds)} elements are done and will not be run again" if finished else ""
+        finished = sum(
+            one.fingerprint in self._run.element_results.get(step.id, ()) for one in rounds
+        )
+        if finished:
+            kept = f"{finished} of {len(rounds)} elements are done and will not be run again"
+        else:
+            kept = ""
         seconds = time.perf_counter() - started
         return StepReport(
-            step.id, planned.tool.address, "failed", None, seconds, finished, reason=kept, failure=failures[0]
+            step.id,
+            planned.tool.address,
+            "failed",
+            None,
+            seconds,
+            finished,
+            reason=kept,
+            failure=failures[0],
         )
 
     async def _call_each(
@@ -255,8 +337,11 @@ class WorkflowExecution:
             await _cancel_tasks(workers)
         return failures
 
-    async def _call_with_retry(self, planned: PlannedStep, one: _StepCall) -> StepResult | StepFailure:
-        retry, started = planned.step.retry, time.perf_counter()
+    async def _call_with_retry(
+        self, planned: PlannedStep, one: _StepCall
+    ) -> StepResult | StepFailure:
+        retry = planned.step.retry
+        started = time.perf_counter()
         outcome: StepResult | StepFailure | None = None
         for attempt in range(retry.attempts + 1):
             if attempt:
@@ -278,7 +363,9 @@ class WorkflowExecution:
             failure = StepFailure.from_error(error, one.element)
             if isinstance(error, InvalidArguments):
                 return _explain_failure(failure, planned.step, one.scope), False
-            return failure, error.retryable or (isinstance(error, RemoteError) and error.code not in _FINAL_CODES)
+            return failure, error.retryable or (
+                isinstance(error, RemoteError) and error.code not in _FINAL_CODES
+            )
         if (failure := to_failure(result, one.element)) is not None:
             return failure, failure.kind == "tool_error"
         value, size = await extract_value_and_size(result)
@@ -321,11 +408,9 @@ async def _cancel_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 def _is_condition_met(step: WorkflowStep, scope: Mapping[str, Any], deadline: float) -> bool:
     condition = step.condition
-    return (
-        condition
-        if isinstance(condition, bool)
-        else bool(resolve_references(TextTemplate((condition,)), scope, deadline))
-    )
+    if isinstance(condition, bool):
+        return condition
+    return bool(resolve_references(TextTemplate((condition,)), scope, deadline))
 
 
 def _build_call(
@@ -354,14 +439,28 @@ def _combine_results(parts: Sequence[StepResult], seconds: float) -> StepResult:
     )
 
 
-def _build_step_report(planned: PlannedStep, done: StepResult, *, earlier: bool = False) -> StepReport:
-    notes = () if earlier else done.repairs
+def _build_step_report(
+    planned: PlannedStep, done: StepResult, *, earlier: bool = False
+) -> StepReport:
+    if earlier:
+        notes = ()
+    else:
+        notes = done.repairs
     return StepReport(
-        planned.id, planned.tool.address, "done", done.value, done.seconds, done.calls, earlier, repairs=notes
+        planned.id,
+        planned.tool.address,
+        "done",
+        done.value,
+        done.seconds,
+        done.calls,
+        earlier,
+        repairs=notes,
     )
 
 
-def _explain_failure(failure: StepFailure, step: WorkflowStep, scope: Mapping[str, Any]) -> StepFailure:
+def _explain_failure(
+    failure: StepFailure, step: WorkflowStep, scope: Mapping[str, Any]
+) -> StepFailure:
     """Arguments that do not fit are often references that found nothing."""
     empty = list(dict.fromkeys(_find_empty_references(step, scope)))
     if not empty:
@@ -382,7 +481,9 @@ def _compute_fingerprint(value: Any) -> str:
         for piece in encode_compact(to_parts(value, ordered=True), _encode_sorted):
             digest.update(piece.encode(errors="surrogatepass"))
     except (TypeError, ValueError, RecursionError):
-        raise InvalidArguments("the arguments cannot be written as JSON", advice="Refer to less at a time.") from None
+        raise InvalidArguments(
+            "the arguments cannot be written as JSON", advice="Refer to less at a time."
+        ) from None
     return digest.hexdigest()
 
 
@@ -393,15 +494,22 @@ def _encode_sorted(value: Any) -> str:
 def _describe_type(value: Any) -> str:
     if value is None:
         return "nothing"
-    return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else type(value).__name__
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    return type(value).__name__
 
 
 def _get_meta(origin: CallContext) -> Mapping[str, Any]:
     meta = origin.extra.get("_meta")
-    return cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
+    if isinstance(meta, dict):
+        return cast("dict[str, Any]", meta)
+    return {}
 
 
 def _make_call_origin(origin: CallContext) -> CallContext:
-    """Where the calls come from: progress of several at once cannot be told as that of one, so it is not asked for."""
+    """Where the calls come from: progress of several at once cannot be told as that of one, so it
+    is not asked for."""
     meta = {key: value for key, value in _get_meta(origin).items() if key != "progressToken"}
     return CallContext(origin.caller, origin.relay, {"_meta": meta} if meta else {}, via="workflow")

@@ -1,4 +1,5 @@
-"""What is known, before anything runs, of the value that a reference will find. Pure, and silent where nothing is sure.
+"""What is known, before anything runs, of the value that a reference will find. Pure, and silent
+where nothing is sure.
 
 A tool's declared output says what there will be; a learned shape says what there has been.
 """
@@ -32,8 +33,11 @@ class ExpectedValue:
 _UNKNOWN_VALUE = ExpectedValue()
 
 
-def infer_value(tool: Tool, shape: Shape | None, path: tuple[str | int, ...], *, for_each: bool) -> ExpectedValue:
-    """What lies at the end of a way through a step's value; with `each`, that is a list of the tool's values."""
+def infer_value(
+    tool: Tool, shape: Shape | None, path: tuple[str | int, ...], *, for_each: bool
+) -> ExpectedValue:
+    """What lies at the end of a way through a step's value; with `each`, that is a list of the
+    tool's values."""
     if for_each:
         if not path:
             return ExpectedValue(frozenset({"array"}))
@@ -45,7 +49,9 @@ def infer_value(tool: Tool, shape: Shape | None, path: tuple[str | int, ...], *,
     schema = tool.definition.get("outputSchema")
     if isinstance(schema, dict):
         return _infer_from_schema(cast("dict[str, Any]", schema), path)
-    return _infer_from_shape(shape, path) if shape is not None else _UNKNOWN_VALUE
+    if shape is not None:
+        return _infer_from_shape(shape, path)
+    return _UNKNOWN_VALUE
 
 
 def get_json_types(schema: Any, root: Any, hops: int = 0) -> frozenset[str]:
@@ -58,13 +64,27 @@ def get_json_types(schema: Any, root: Any, hops: int = 0) -> frozenset[str]:
     branches = node.get("anyOf") or node.get("oneOf")
     if isinstance(branches, list) and "type" not in node:
         found = [get_json_types(branch, root, hops + 1) for branch in cast("list[Any]", branches)]
-        return frozenset[str]().union(*found) if all(found) else frozenset()
+        if all(found):
+            return frozenset[str]().union(*found)
+        return frozenset()
     declared = node.get("type")
-    types = [declared] if isinstance(declared, str) else declared if isinstance(declared, list) else []
+    if isinstance(declared, str):
+        types = [declared]
+    elif isinstance(declared, list):
+        types = declared
+    else:
+        types = []
     if types and all(isinstance(one, str) for one in cast("list[Any]", types)):
-        return frozenset((*cast("list[str]", types), *(("null",) if node.get("nullable") is True else ())))
-    values = [node["const"]] if "const" in node else node.get("enum")
-    return frozenset(map(get_json_type, cast("list[Any]", values))) if isinstance(values, list) else frozenset()
+        return frozenset(
+            (*cast("list[str]", types), *(("null",) if node.get("nullable") is True else ()))
+        )
+    if "const" in node:
+        values = [node["const"]]
+    else:
+        values = node.get("enum")
+    if isinstance(values, list):
+        return frozenset(map(get_json_type, cast("list[Any]", values)))
+    return frozenset()
 
 
 def _infer_from_schema(root: Mapping[str, Any], path: tuple[str | int, ...]) -> ExpectedValue:
@@ -75,7 +95,10 @@ def _infer_from_schema(root: Mapping[str, Any], path: tuple[str | int, ...]) -> 
             return _UNKNOWN_VALUE
         inner = cast("dict[str, Any]", node)
         kinds = get_json_types(inner, root)
-        wanted = "object" if isinstance(step, str) else "array"
+        if isinstance(step, str):
+            wanted = "object"
+        else:
+            wanted = "array"
         if kinds and wanted not in kinds:
             return ExpectedValue(missing_reason=_describe_mismatch(path[:number], kinds, step))
         if isinstance(step, int):
@@ -84,11 +107,16 @@ def _infer_from_schema(root: Mapping[str, Any], path: tuple[str | int, ...]) -> 
                 return _UNKNOWN_VALUE
             continue
         properties = inner.get("properties")
-        fields = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
+        if isinstance(properties, dict):
+            fields = cast("dict[str, Any]", properties)
+        else:
+            fields = {}
         if step not in fields:
             if inner.get("additionalProperties") is False and "patternProperties" not in inner:
                 return ExpectedValue(
-                    missing_reason=_describe_missing_field(path[:number], step, tuple(fields), "its output schema")
+                    missing_reason=_describe_missing_field(
+                        path[:number], step, tuple(fields), "its output schema"
+                    )
                 )
             return _UNKNOWN_VALUE
         node = fields[step]
@@ -101,7 +129,10 @@ def _infer_from_shape(shape: Shape, path: tuple[str | int, ...]) -> ExpectedValu
         kinds = _get_seen_types(at)
         if at is None or not kinds or UNKNOWN in kinds:
             return _UNKNOWN_VALUE
-        wanted = "object" if isinstance(step, str) else "array"
+        if isinstance(step, str):
+            wanted = "object"
+        else:
+            wanted = "array"
         if wanted not in kinds:
             return ExpectedValue(missing_reason=_describe_mismatch(path[:number], kinds, step))
         if isinstance(step, int):
@@ -110,7 +141,9 @@ def _infer_from_shape(shape: Shape, path: tuple[str | int, ...]) -> ExpectedValu
             return _UNKNOWN_VALUE
         elif step not in at.fields:
             return ExpectedValue(
-                missing_reason=_describe_missing_field(path[:number], step, tuple(at.fields), "any result seen so far")
+                missing_reason=_describe_missing_field(
+                    path[:number], step, tuple(at.fields), "any result seen so far"
+                )
             )
         else:
             at = at.fields[step]
@@ -129,27 +162,38 @@ def _get_seen_types(shape: Shape | None) -> frozenset[str]:
 
 def _resolve_ref(node: Any, root: Any) -> Any:
     for _ in range(_MAX_REF_HOPS):
-        if not isinstance(node, dict) or not isinstance(pointer := cast("dict[str, Any]", node).get("$ref"), str):
+        if not isinstance(node, dict) or not isinstance(
+            pointer := cast("dict[str, Any]", node).get("$ref"), str
+        ):
             break
         node = resolve_pointer(pointer, root)
     return node
 
 
-def _describe_missing_field(before: tuple[str | int, ...], step: str, fields: tuple[str, ...], where: str) -> str:
+def _describe_missing_field(
+    before: tuple[str | int, ...], step: str, fields: tuple[str, ...], where: str
+) -> str:
     names = ", ".join(sanitize_text(name)[:40] for name in fields[:_MAX_NAMED_FIELDS]) + (
         " …" if len(fields) > _MAX_NAMED_FIELDS else ""
     )
-    place = f"{format_path(before)} in " if before else ""
-    return f"there is no {quote_text(step)} in {place}{where}" + (f", only {names}" if names else "")
+    if before:
+        place = f"{format_path(before)} in "
+    else:
+        place = ""
+    return f"there is no {quote_text(step)} in {place}{where}" + (
+        f", only {names}" if names else ""
+    )
 
 
-def _describe_mismatch(before: tuple[str | int, ...], kinds: frozenset[str], step: str | int) -> str:
+def _describe_mismatch(
+    before: tuple[str | int, ...], kinds: frozenset[str], step: str | int
+) -> str:
     at = format_path(before) or "its value"
     return f"{at} is {'|'.join(sorted(kinds))}, so {format_path((step,))} finds nothing there"
 
 
 def format_path(path: tuple[str | int, ...]) -> str:
     """A way as it is written in a reference."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{sanitize_text(step)[:60]}" for step in path).lstrip(
-        "."
-    )
+    return "".join(
+        f"[{step}]" if isinstance(step, int) else f".{sanitize_text(step)[:60]}" for step in path
+    ).lstrip(".")

@@ -1,4 +1,5 @@
-"""How much workflows may do and keep. Light: whoever only tells the limits enters no other module of this room."""
+"""How much workflows may do and keep. Light: whoever only tells the limits enters no other module
+of this room."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,7 @@
 """Texts that look like references as other tools write them: `{{step.path}}`, `$step.path`. Pure.
 
-They are sent as the texts they are, for a text may be a template or a script; but only with a warning.
+They are sent as the texts they are, for a text may be a template or a script; but only with a
+warning.
 """
 
 import re
@@ -20,9 +21,14 @@ _FORMS = re.compile(
 
 
 def find_lookalikes(tree: Any, names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """What in a prepared value looks like a reference to one of these names: as it is written, as it should be."""
+    """What in a prepared value looks like a reference to one of these names: as it is written, as
+    it should be."""
     if isinstance(tree, str | TextTemplate):
-        for text in (tree,) if isinstance(tree, str) else (part for part in tree.parts if isinstance(part, str)):
+        for text in (
+            (tree,)
+            if isinstance(tree, str)
+            else (part for part in tree.parts if isinstance(part, str))
+        ):
             yield from _find_in_text(text, names)
     elif isinstance(tree, dict | list):
         given = cast("Mapping[str, Any] | list[Any]", tree)
@@ -32,8 +38,12 @@ def find_lookalikes(tree: Any, names: Collection[str]) -> Iterator[tuple[str, st
 
 def _find_in_text(text: str, names: Collection[str]) -> Iterator[tuple[str, str]]:
     for found in _FORMS.finditer(text[:MAX_SEARCHED_CHARS]) if "$" in text or "{{" in text else ():
-        kind = "braced" if found["braced"] else "marked"
-        name, way = found[kind], found[f"{kind}_way"]
+        if found["braced"]:
+            kind = "braced"
+        else:
+            kind = "marked"
+        name = found[kind]
+        way = found[f"{kind}_way"]
         # "$price" inside a sentence is money, or a shell's.
         if name in names and (kind == "braced" or way or found[0] == text.strip()):
             yield found[0], f"${{{name}{way}}}"

@@ -1,11 +1,13 @@
-"""References in a workflow: `${step.path}` in a text is what that JMESPath finds among the values there are. Pure.
+"""References in a workflow: `${step.path}` in a text is what that JMESPath finds among the values
+there are. Pure.
 
-A text that is one reference and nothing else becomes the value, with its type; in a longer text the value is written
-out, objects as compact JSON. `$${` stands for `${`. An expression begins with a name: a step's id, `inputs`, and inside
+A text that is one reference and nothing else becomes the value, with its type; in a longer text the
+value is written out, objects as compact JSON. `$${` stands for `${`. An expression begins with a
+name: a step's id, `inputs`, and inside
 `for_each` also `item` and `index`.
 
-Two things that JMESPath refuses are understood, because everybody writes them: a bare number, true, false or null after
-a comparator, and a hyphen in a name.
+Two things that JMESPath refuses are understood, because everybody writes them: a bare number, true,
+false or null after a comparator, and a hyphen in a name.
 """
 
 import math
@@ -20,7 +22,9 @@ from portico.errors import InvalidArguments
 from portico.json_text.part_stream import encode_compact, encode_value, to_parts
 from portico.results.path_selection import MAX_PATH_CHARS, evaluate_path, parse_path
 
-INPUTS, ITEM, INDEX = "inputs", "item", "index"
+INPUTS = "inputs"
+ITEM = "item"
+INDEX = "index"
 RESERVED = frozenset((INPUTS, ITEM, INDEX))
 MAX_DEPTH = 64
 """Levels of arguments that are looked through for references."""
@@ -28,9 +32,11 @@ MAX_DEPTH = 64
 MAX_REFERENCES = 1_000
 """Of one workflow: each costs a moment to be read."""
 MAX_TOTAL_EXPRESSION_CHARS = 20_000
-"""Characters of all expressions of one workflow: reading them takes longer than anything else before it runs."""
+"""Characters of all expressions of one workflow: reading them takes longer than anything else
+before it runs."""
 MAX_RESOLVED_CHARS = 4 * 1024**2
-"""Characters of the arguments of one call: a few references can say a large value a thousand times."""
+"""Characters of the arguments of one call: a few references can say a large value a thousand times.
+"""
 
 AstNode = Mapping[str, Any]
 
@@ -42,7 +48,15 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _STARTS_AT_FIRST_CHILD = frozenset(
-    ("subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection", "flatten")
+    (
+        "subexpression",
+        "index_expression",
+        "pipe",
+        "projection",
+        "value_projection",
+        "filter_projection",
+        "flatten",
+    )
 )
 """What goes on from its first child: only that one begins at the top."""
 _WITHOUT_NAMES = frozenset(("literal", "expref", "index", "slice"))
@@ -71,17 +85,21 @@ class Reference:
     names: frozenset[str]
     """What it begins with."""
     needs: tuple[frozenset[str], ...] = ()
-    """Of each of these sets at least one has to be there: `a.x || b.x` can do with either, `a.x || 'none'` without."""
+    """Of each of these sets at least one has to be there: `a.x || b.x` can do with either, `a.x ||
+    'none'` without."""
     inputs: frozenset[str] = frozenset()
     """The inputs without which it finds nothing."""
     plain_path: tuple[str | int, ...] | None = None
     """The names and numbers that it goes down by, if it does no more than that."""
 
     def resolve(self, scope: Mapping[str, Any]) -> Any:
-        """What it finds; raises InvalidArguments where JMESPath does. Anything but a plain way may take its time."""
+        """What it finds; raises InvalidArguments where JMESPath does. Anything but a plain way may
+        take its time."""
         if self.plain_path is not None:
             return _follow_path(scope, self.plain_path)
-        return evaluate_path(self.path, {name: scope.get(name) for name in self.names}, MAX_RESOLVED_CHARS)
+        return evaluate_path(
+            self.path, {name: scope.get(name) for name in self.names}, MAX_RESOLVED_CHARS
+        )
 
 
 @dataclass(frozen=True)
@@ -98,10 +116,13 @@ class TextTemplate:
     @property
     def sole_reference(self) -> Reference | None:
         """The reference that is all there is."""
-        return self.parts[0] if len(self.parts) == 1 and isinstance(self.parts[0], Reference) else None
+        if len(self.parts) == 1 and isinstance(self.parts[0], Reference):
+            return self.parts[0]
+        return None
 
     def resolve(self, scope: Mapping[str, Any], deadline: float = math.inf) -> Any:
-        """The value it stands for; raises InvalidArguments, also where it is later than `until` (time.monotonic)."""
+        """The value it stands for; raises InvalidArguments, also where it is later than `until`
+        (time.monotonic)."""
         if (sole := self.sole_reference) is not None:
             _check_deadline(deadline)
             return sole.resolve(scope)
@@ -109,7 +130,9 @@ class TextTemplate:
         chars = 0
         for part in self.parts:
             _check_deadline(deadline)
-            for piece in (part,) if isinstance(part, str) else _iter_text_pieces(part.resolve(scope)):
+            for piece in (
+                (part,) if isinstance(part, str) else _iter_text_pieces(part.resolve(scope))
+            ):
                 _check_deadline(deadline)
                 chars += len(piece)
                 if chars > MAX_RESOLVED_CHARS:
@@ -139,9 +162,9 @@ def parse_template(text: str) -> TextTemplate | str:
         at = end + 1
     if joined := "".join((*plain, text[at:])):
         found.append(joined)
-    return (
-        TextTemplate(tuple(found)) if any(isinstance(part, Reference) for part in found) else "".join(map(str, found))
-    )
+    if any(isinstance(part, Reference) for part in found):
+        return TextTemplate(tuple(found))
+    return "".join(map(str, found))
 
 
 def parse_expression(text: str) -> Reference:
@@ -156,8 +179,11 @@ def parse_expression(text: str) -> Reference:
     path = _TOKEN.sub(_normalize_token, written)
     try:
         parsed = parse_path(path)
-        names, needs = frozenset(_iter_names(parsed)), tuple(dict.fromkeys(_iter_needs(parsed)))
-        return Reference(written, path, names, needs, frozenset(_iter_inputs(parsed)), _to_plain_path(parsed))
+        names = frozenset(_iter_names(parsed))
+        needs = tuple(dict.fromkeys(_iter_needs(parsed)))
+        return Reference(
+            written, path, names, needs, frozenset(_iter_inputs(parsed)), _to_plain_path(parsed)
+        )
     except (JMESPathError, ValueError, TypeError) as error:
         if isinstance(error, BadReference):
             raise
@@ -188,10 +214,15 @@ def parse_value(value: Any, where: str = "", depth: int = 0) -> Any:
             raise BadReference(f"{where}: {error}" if where else str(error)) from None
     if isinstance(value, dict):
         given = cast("dict[str, Any]", value)
-        return {key: parse_value(item, f"{where}.{key}" if where else key, depth + 1) for key, item in given.items()}
+        return {
+            key: parse_value(item, f"{where}.{key}" if where else key, depth + 1)
+            for key, item in given.items()
+        }
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        return [parse_value(item, f"{where}[{number}]", depth + 1) for number, item in enumerate(items)]
+        return [
+            parse_value(item, f"{where}[{number}]", depth + 1) for number, item in enumerate(items)
+        ]
     return value
 
 
@@ -204,7 +235,11 @@ def count_references(value: Any) -> int:
         if isinstance(one, str):
             found += one.count("${")
         elif isinstance(one, dict | list):
-            pending.extend(cast("dict[str, Any]", one).values() if isinstance(one, dict) else cast("list[Any]", one))
+            pending.extend(
+                cast("dict[str, Any]", one).values()
+                if isinstance(one, dict)
+                else cast("list[Any]", one)
+            )
     return found
 
 
@@ -224,7 +259,11 @@ def count_expression_chars(value: Any) -> int:
                 found += end - at
                 at = one.find("${", end)
         elif isinstance(one, dict | list):
-            pending.extend(cast("dict[str, Any]", one).values() if isinstance(one, dict) else cast("list[Any]", one))
+            pending.extend(
+                cast("dict[str, Any]", one).values()
+                if isinstance(one, dict)
+                else cast("list[Any]", one)
+            )
     return found
 
 
@@ -238,22 +277,29 @@ def iter_references(tree: Any) -> Iterator[Reference]:
 
 
 def resolve_references(tree: Any, scope: Mapping[str, Any], deadline: float = math.inf) -> Any:
-    """A prepared value with what its references find; raises InvalidArguments, also where it is later than `until`."""
+    """A prepared value with what its references find; raises InvalidArguments, also where it is
+    later than `until`."""
     if isinstance(tree, TextTemplate):
         return tree.resolve(scope, deadline)
     if isinstance(tree, dict):
         return {key: resolve_references(item, scope, deadline) for key, item in tree.items()}
-    return [resolve_references(item, scope, deadline) for item in tree] if isinstance(tree, list) else tree
+    if isinstance(tree, list):
+        return [resolve_references(item, scope, deadline) for item in tree]
+    return tree
 
 
 def _check_deadline(deadline: float) -> None:
     if time.monotonic() > deadline:
-        raise InvalidArguments("its references take too long", advice="Refer to less, or to parts of smaller values.")
+        raise InvalidArguments(
+            "its references take too long", advice="Refer to less, or to parts of smaller values."
+        )
 
 
 def _find_closing_brace(text: str, at: int) -> int:
-    """Where the brace that was opened before `at` is closed, past quotation marks and braces inside."""
-    depth, start = 1, at
+    """Where the brace that was opened before `at` is closed, past quotation marks and braces
+    inside."""
+    depth = 1
+    start = at
     while at < len(text):
         mark = text[at]
         if mark in _QUOTES:
@@ -267,21 +313,28 @@ def _find_closing_brace(text: str, at: int) -> int:
             if not depth:
                 return at
         at += 1
-    raise BadReference(f"{quote_text(text[start - 2 :])} is not closed; write $${{ for the characters ${{ themselves")
+    raise BadReference(
+        f"{quote_text(text[start - 2 :])} is not closed; write $${{ for the characters ${{ themselves"
+    )
 
 
 def _normalize_token(token: re.Match[str]) -> str:
     if token["compares"]:
         return f"{token['compares']}{token['space']}`{token['literal']}`"
-    return f'"{token["hyphened"]}"' if token["hyphened"] else token[0]
+    if token["hyphened"]:
+        return f'"{token["hyphened"]}"'
+    return token[0]
 
 
 def _iter_names(node: AstNode) -> Iterator[str]:
-    kind, children = node["type"], node["children"]
+    kind = node["type"]
+    children = node["children"]
     if kind == "field":
         yield node["value"]
     elif kind in ("current", "identity"):
-        raise BadReference("an expression begins with a step's id, inputs, or in for_each with item or index")
+        raise BadReference(
+            "an expression begins with a step's id, inputs, or in for_each with item or index"
+        )
     elif kind in _STARTS_AT_FIRST_CHILD:
         if children[0]["type"] == "not_expression":
             raise BadReference("!a.b is read as (!a).b; write !(a.b)")
@@ -292,7 +345,8 @@ def _iter_names(node: AstNode) -> Iterator[str]:
 
 
 def _iter_needs(node: AstNode) -> Iterator[frozenset[str]]:
-    kind, children = node["type"], node["children"]
+    kind = node["type"]
+    children = node["children"]
     if kind == "field":
         yield frozenset({node["value"]})
     elif kind == "or_expression":
@@ -308,8 +362,13 @@ def _iter_needs(node: AstNode) -> Iterator[frozenset[str]]:
 
 def _iter_inputs(node: AstNode) -> Iterator[str]:
     """The inputs that have no alternative: `inputs.x || 'y'` can do without."""
-    kind, children = node["type"], node["children"]
-    if kind == "subexpression" and children[0] == {"type": "field", "children": [], "value": INPUTS}:
+    kind = node["type"]
+    children = node["children"]
+    if kind == "subexpression" and children[0] == {
+        "type": "field",
+        "children": [],
+        "value": INPUTS,
+    }:
         if children[1]["type"] == "field":
             yield children[1]["value"]
     elif kind in _STARTS_AT_FIRST_CHILD:
@@ -335,9 +394,15 @@ def _to_plain_path(node: AstNode) -> tuple[str | int, ...] | None:
 def _follow_path(value: Any, path: tuple[str | int, ...]) -> Any:
     for step in path:
         if isinstance(step, str):
-            value = value.get(step) if isinstance(value, Mapping) else None
+            if isinstance(value, Mapping):
+                value = value.get(step)
+            else:
+                value = None
         else:
-            value = value[step] if isinstance(value, list) and -len(value) <= step < len(value) else None
+            if isinstance(value, list) and -len(value) <= step < len(value):
+                value = value[step]
+            else:
+                value = None
     return value
 
 
@@ -349,4 +414,6 @@ def _iter_text_pieces(value: Any) -> Iterator[str]:
     try:
         yield from encode_compact(to_parts(value), encode_value)
     except (TypeError, ValueError, RecursionError):
-        raise InvalidArguments("a value cannot be written out as JSON", advice="Refer to a part of it.") from None
+        raise InvalidArguments(
+            "a value cannot be written out as JSON", advice="Refer to a part of it."
+        ) from None

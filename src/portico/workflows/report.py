@@ -10,7 +10,8 @@ from portico.workflows.steps import WorkflowProblem, find_final_steps
 from portico.workflows.validation import PlannedStep
 
 StepState = Literal["done", "skipped", "failed", "approval", "waiting"]
-"""`approval`: it would destroy something and was not approved; `waiting`: what it needs did not come."""
+"""`approval`: it would destroy something and was not approved; `waiting`: what it needs did not come.
+"""
 
 
 @dataclass(frozen=True)
@@ -76,5 +77,9 @@ class WorkflowReport:
     @property
     def outputs(self) -> Mapping[str, Any]:
         """The values of the steps that no other waits for, as far as they are done."""
-        last = set(find_final_steps({planned.id: planned.step.dependencies for planned in self.plan}))
-        return {told.id: told.value for told in self.steps if told.state == "done" and told.id in last}
+        last = set(
+            find_final_steps({planned.id: planned.step.dependencies for planned in self.plan})
+        )
+        return {
+            told.id: told.value for told in self.steps if told.state == "done" and told.id in last
+        }

@@ -22,7 +22,12 @@ from portico.workflows.limits import WorkflowLimits
 from portico.workflows.report import WorkflowReport
 from portico.workflows.runs import WorkflowRun, WorkflowRunStore
 from portico.workflows.steps import WorkflowProblem
-from portico.workflows.validation import InvalidWorkflow, ValidatedWorkflow, is_destructive, validate_workflow
+from portico.workflows.validation import (
+    InvalidWorkflow,
+    ValidatedWorkflow,
+    is_destructive,
+    validate_workflow,
+)
 
 MAX_REPORTED_PROBLEMS = 20
 """Problems that are told at once."""
@@ -37,7 +42,8 @@ class WorkflowRequest:
     steps: Any = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     resume: str = ""
-    """The run to go on with. Steps that are given replace those of the same id or are added, and so are inputs."""
+    """The run to go on with. Steps that are given replace those of the same id or are added, and so
+    are inputs."""
     intent: str = ""
     """What it is for, in words, where that is known."""
 
@@ -85,17 +91,22 @@ class WorkflowRunner:
     ) -> WorkflowReport:
         """Run a workflow, or go on with one.
 
-        Raises InvalidArguments, with every problem, before anything runs; UnknownName where there is no such run.
-        What fails while it runs is in the report.
+        Raises InvalidArguments, with every problem, before anything runs; UnknownName where there
+        is no such run. What fails while it runs is in the report.
         """
-        run = self._runs.find(origin.caller, request.resume) if request.resume else self._runs.create(origin.caller)
+        if request.resume:
+            run = self._runs.find(origin.caller, request.resume)
+        else:
+            run = self._runs.create(origin.caller)
         with self._runs.check_out(run):
             # A thousand references take a while to be read.
             checked = await asyncio.to_thread(self._validate, run, request, snapshot)
-            run.plan, run.inputs = checked.plan, {**run.inputs, **request.inputs}
+            run.plan = checked.plan
+            run.inputs = {**run.inputs, **request.inputs}
             run.definition_chars = await asyncio.to_thread(run.measure_definition)
             run.intent = request.intent or run.intent
-            # Whoever goes on has seen what the last answer asked; what that would do must still be the same.
+            # Whoever goes on has seen what the last answer asked; what that would do must still be
+            # the same.
             run.granted_approvals |= run.requested_approvals
             run.requested_approvals = {}
             started = time.perf_counter()
@@ -125,10 +136,15 @@ class WorkflowRunner:
             run.intent,
         )
 
-    def _validate(self, run: WorkflowRun, request: WorkflowRequest, snapshot: Snapshot) -> ValidatedWorkflow:
+    def _validate(
+        self, run: WorkflowRun, request: WorkflowRequest, snapshot: Snapshot
+    ) -> ValidatedWorkflow:
         over = tuple(planned for planned in run.plan if planned.id in run.results)
-        left = [dict(planned.step.definition) for planned in run.plan if planned.id not in run.results]
-        steps, notes = left, list[WorkflowProblem]()
+        left = [
+            dict(planned.step.definition) for planned in run.plan if planned.id not in run.results
+        ]
+        steps = left
+        notes = list[WorkflowProblem]()
         if request.steps is not None:
             steps, notes = _merge_steps(request.steps, run)
         elif not request.resume:
@@ -136,7 +152,13 @@ class WorkflowRunner:
         inputs = {**run.inputs, **request.inputs}
         most = self._limits.steps
         found = validate_workflow(
-            steps, inputs, snapshot, self._shapes, max_steps=most, finished=over, may_retry=self._may_retry
+            steps,
+            inputs,
+            snapshot,
+            self._shapes,
+            max_steps=most,
+            finished=over,
+            may_retry=self._may_retry,
         )
         if isinstance(found, InvalidWorkflow):
             raise _make_invalid_error(found, request.resume)
@@ -144,34 +166,52 @@ class WorkflowRunner:
 
 
 def _merge_steps(steps: Any, run: WorkflowRun) -> tuple[Any, list[WorkflowProblem]]:
-    """The steps that are to run, with those that were sent with `resume`; and what is not done as it was sent."""
+    """The steps that are to run, with those that were sent with `resume`; and what is not done as
+    it was sent."""
     if not isinstance(steps, list):
         return steps, []
     sent = cast("list[Any]", steps)
     if any(not isinstance(one, dict) or not isinstance(one.get("id"), str) for one in sent):
         return sent, []  # it cannot be read, and that is told of it as it was sent
     notes = [
-        WorkflowProblem(one["id"], "it has run already; its result stands, whatever is sent for it now")
+        WorkflowProblem(
+            one["id"], "it has run already; its result stands, whatever is sent for it now"
+        )
         for one in sent
-        if one["id"] in run.results and any(old.id == one["id"] and old.step.definition != one for old in run.plan)
+        if one["id"] in run.results
+        and any(old.id == one["id"] and old.step.definition != one for old in run.plan)
     ]
     known = {planned.id: dict(planned.step.definition) for planned in run.plan}
     # One id twice stays twice, to be refused.
-    by_id = {name: [one for one in sent if one["id"] == name] or [old] for name, old in known.items()}
+    by_id = {
+        name: [one for one in sent if one["id"] == name] or [old] for name, old in known.items()
+    }
     kept = (one for name, some in by_id.items() if name not in run.results for one in some)
     return [*kept, *(one for one in sent if one["id"] not in known)], notes
 
 
 def _make_invalid_error(found: InvalidWorkflow, resume: str) -> InvalidArguments:
     told = [str(problem) for problem in found.problems]
-    more = [f"and {len(told) - MAX_REPORTED_PROBLEMS} more"] if len(told) > MAX_REPORTED_PROBLEMS else []
+    if len(told) > MAX_REPORTED_PROBLEMS:
+        more = [f"and {len(told) - MAX_REPORTED_PROBLEMS} more"]
+    else:
+        more = []
     steps = {problem.step for problem in found.problems}
     doubts = [f"perhaps because: {warning}" for warning in found.warnings if warning.step in steps]
-    wrong = "1 problem" if len(told) == 1 else f"{len(told)} problems"
-    again = f'pass those you change with resume="{resume}"' if resume else "pass them again"
+    if len(told) == 1:
+        wrong = "1 problem"
+    else:
+        wrong = f"{len(told)} problems"
+    if resume:
+        again = f'pass those you change with resume="{resume}"'
+    else:
+        again = "pass them again"
     return InvalidArguments(
         f"the workflow cannot run: {wrong}\n"
-        + "\n".join(f"- {line}" for line in (*told[:MAX_REPORTED_PROBLEMS], *more, *doubts[:MAX_REPORTED_WARNINGS])),
+        + "\n".join(
+            f"- {line}"
+            for line in (*told[:MAX_REPORTED_PROBLEMS], *more, *doubts[:MAX_REPORTED_WARNINGS])
+        ),
         problems=tuple(told),
         advice=f"Nothing was run. Correct the steps and {again}.",
     )
@@ -179,4 +219,8 @@ def _make_invalid_error(found: InvalidWorkflow, resume: str) -> InvalidArguments
 
 def _get_state(execution: WorkflowExecution) -> Literal["finished", "failed", "approval"]:
     states = {told.state for told in execution.step_reports.values()}
-    return "failed" if "failed" in states else "approval" if "approval" in states else "finished"
+    if "failed" in states:
+        return "failed"
+    if "approval" in states:
+        return "approval"
+    return "finished"

@@ -1,7 +1,9 @@
-"""Runs that can be continued: whose they are, for how long, how many and how large. In memory; one event loop's own.
+"""Runs that can be continued: whose they are, for how long, how many and how large. In memory; one
+event loop's own.
 
-An id is as good as a key: 128 random bits, and another caller's is not found. `last` is the last run of the session, or
-of the handle that a client without one brings; never that of a token or a name, which others may have too.
+An id is as good as a key: 128 random bits, and another caller's is not found. `last` is the last
+run of the session, or of the handle that a client without one brings; never that of a token or a
+name, which others may have too.
 """
 
 import secrets
@@ -50,7 +52,8 @@ class WorkflowRun:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     results: dict[str, StepResult] = field(default_factory=dict)
     element_results: dict[str, dict[str, StepResult]] = field(default_factory=dict)
-    """Of a `for_each` that is not over: what its finished calls answered, by the fingerprint of the call."""
+    """Of a `for_each` that is not over: what its finished calls answered, by the fingerprint of the
+    call."""
     requested_approvals: dict[str, str] = field(default_factory=dict)
     """What the last answer asked approval for: the step, and the fingerprint of its calls."""
     granted_approvals: dict[str, str] = field(default_factory=dict)
@@ -64,7 +67,8 @@ class WorkflowRun:
     def measure_definition(self) -> int:
         """Return about how many characters its inputs and steps have; takes long for large inputs."""
         return estimate_size(
-            [dict(self.inputs), *(dict(planned.step.definition) for planned in self.plan)], MAX_TOTAL_BYTES
+            [dict(self.inputs), *(dict(planned.step.definition) for planned in self.plan)],
+            MAX_TOTAL_BYTES,
         )
 
     def measure_total(self) -> int:
@@ -85,7 +89,8 @@ class WorkflowRunStore:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ttl_s = ttl_s
-        self._max_runs, self._max_total_bytes = max_runs, max_total_bytes
+        self._max_runs = max_runs
+        self._max_total_bytes = max_total_bytes
         self._clock = clock
         self._runs: dict[str, WorkflowRun] = {}
         """The one that was used last comes last."""
@@ -103,10 +108,15 @@ class WorkflowRunStore:
         return WorkflowRun(secrets.token_urlsafe(16), get_owner_key(caller), caller.state_key)
 
     def find(self, caller: Caller, name: str) -> WorkflowRun:
-        """A run of this caller's; raises UnknownName, also for another's, and InvalidArguments while it is at work."""
+        """A run of this caller's; raises UnknownName, also for another's, and InvalidArguments
+        while it is at work."""
         self.expire()
-        owner, name = get_owner_key(caller), name.strip()
-        run = self._find_last(owner, caller.state_key) if name == LAST_RUN else self._runs.get(name)
+        owner = get_owner_key(caller)
+        name = name.strip()
+        if name == LAST_RUN:
+            run = self._find_last(owner, caller.state_key)
+        else:
+            run = self._runs.get(name)
         if run is None or run.owner != owner:
             advice = f"Runs are kept for {round(self.ttl_s / 60)} minutes; pass the steps again for a new one."
             if name == LAST_RUN and not caller.session:
@@ -114,7 +124,8 @@ class WorkflowRunStore:
             raise UnknownName("there is no such run", advice=advice)
         if run.is_busy:
             raise InvalidArguments(
-                "this run is at work already", advice="Wait for its answer; one request at a time can continue it."
+                "this run is at work already",
+                advice="Wait for its answer; one request at a time can continue it.",
             )
         return run
 
@@ -126,14 +137,17 @@ class WorkflowRunStore:
 
     @contextmanager
     def check_out(self, run: WorkflowRun) -> Generator[None]:
-        """Nobody else's while it is at work, and kept afterwards as far as it got, if there is room."""
+        """Nobody else's while it is at work, and kept afterwards as far as it got, if there is
+        room."""
         run.is_busy = True
         self._runs.pop(run.id, None)
         self._runs[run.id] = run
         try:
             yield
         finally:
-            run.is_busy, run.expires_at, run.size = False, self._clock() + self.ttl_s, run.measure_total()
+            run.is_busy = False
+            run.expires_at = self._clock() + self.ttl_s
+            run.size = run.measure_total()
             if not run.plan:  # it was refused before it began
                 del self._runs[run.id]
             self._evict()
@@ -145,12 +159,18 @@ class WorkflowRunStore:
     def expire(self) -> None:
         """Let go of what is over its time; for housekeeping."""
         now = self._clock()
-        for run in [run for run in self._runs.values() if not run.is_busy and run.expires_at <= now]:
+        for run in [
+            run for run in self._runs.values() if not run.is_busy and run.expires_at <= now
+        ]:
             del self._runs[run.id]
 
     def _evict(self) -> None:
         self.expire()
-        for run in [run for run in self._runs.values() if run.size > self._max_total_bytes and not run.is_busy]:
+        for run in [
+            run
+            for run in self._runs.values()
+            if run.size > self._max_total_bytes and not run.is_busy
+        ]:
             del self._runs[run.id]
         while len(self._runs) > self._max_runs or self.held_bytes > self._max_total_bytes:
             held: dict[str, int] = {}

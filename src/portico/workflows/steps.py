@@ -1,4 +1,5 @@
-"""Steps of a workflow as a caller writes them, read into facts; all that cannot be read is told at once. Pure."""
+"""Steps of a workflow as a caller writes them, read into facts; all that cannot be read is told at
+once. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -48,7 +49,9 @@ class WorkflowProblem:
 
     def __str__(self) -> str:
         at = " ".join(filter(None, (f"step {self.step}" if self.step else "", self.where)))
-        return f"{at}: {self.message}" if at else self.message
+        if at:
+            return f"{at}: {self.message}"
+        return self.message
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ class WorkflowStep:
     depends_on: tuple[str, ...] = ()
     condition: "Reference | bool" = True
     for_each: Any = None
-    """Prepared: a list, or a text that is one reference to a list; None for a step that runs once."""
+    """Prepared: a list, or a text that is one reference to a list; None for a step that runs once.
+    """
     retry: StepRetry = field(default_factory=StepRetry)
 
     @cached_property
@@ -84,9 +88,9 @@ class WorkflowStep:
     @cached_property
     def all_references(self) -> tuple[Reference, ...]:
         """Every reference in it."""
-        return (
-            (*self.call_references, self.condition) if isinstance(self.condition, Reference) else self.call_references
-        )
+        if isinstance(self.condition, Reference):
+            return (*self.call_references, self.condition)
+        return self.call_references
 
     @cached_property
     def dependencies(self) -> frozenset[str]:
@@ -98,26 +102,40 @@ class WorkflowStep:
     def has_item_condition(self) -> bool:
         """Whether its condition is asked for each element."""
         found = self.condition
-        return self.for_each is not None and isinstance(found, Reference) and not found.names.isdisjoint((ITEM, INDEX))
+        return (
+            self.for_each is not None
+            and isinstance(found, Reference)
+            and not found.names.isdisjoint((ITEM, INDEX))
+        )
 
 
-def parse_steps(steps: Any, max_steps: int) -> tuple[tuple[WorkflowStep, ...], tuple[WorkflowProblem, ...]]:
+def parse_steps(
+    steps: Any, max_steps: int
+) -> tuple[tuple[WorkflowStep, ...], tuple[WorkflowProblem, ...]]:
     """The steps that can be read, and what is wrong with the others."""
     if not isinstance(steps, list) or not steps:
         return (), (
-            WorkflowProblem("", 'steps must be a list: [{"id": "a", "tool": "server.tool", "arguments": {…}}]'),
+            WorkflowProblem(
+                "", 'steps must be a list: [{"id": "a", "tool": "server.tool", "arguments": {…}}]'
+            ),
         )
     given = cast("list[Any]", steps)
     if len(given) > max_steps:
         return (), (
-            WorkflowProblem("", f"there are {len(given)} steps; {max_steps} is the most, and for_each repeats one"),
+            WorkflowProblem(
+                "",
+                f"there are {len(given)} steps; {max_steps} is the most, and for_each repeats one",
+            ),
         )
     if (many := count_references(given)) > MAX_REFERENCES:
-        return (), (WorkflowProblem("", f"there are {many:,} references; {MAX_REFERENCES:,} is the most"),)
+        return (), (
+            WorkflowProblem("", f"there are {many:,} references; {MAX_REFERENCES:,} is the most"),
+        )
     if count_expression_chars(given) > MAX_TOTAL_EXPRESSION_CHARS:
         return (), (
             WorkflowProblem(
-                "", f"the references have more than {MAX_TOTAL_EXPRESSION_CHARS:,} characters; write shorter ones"
+                "",
+                f"the references have more than {MAX_TOTAL_EXPRESSION_CHARS:,} characters; write shorter ones",
             ),
         )
     found: list[WorkflowStep] = []
@@ -127,7 +145,9 @@ def parse_steps(steps: Any, max_steps: int) -> tuple[tuple[WorkflowStep, ...], t
         reader = _StepParser(name)
         step = reader.parse(one)
         if step is not None and any(step.id == other.id for other in found):
-            problems.append(WorkflowProblem(name, "the id is there twice; each step needs its own", "id"))
+            problems.append(
+                WorkflowProblem(name, "the id is there twice; each step needs its own", "id")
+            )
         elif step is not None:
             found.append(step)
         problems += reader.problems
@@ -135,8 +155,13 @@ def parse_steps(steps: Any, max_steps: int) -> tuple[tuple[WorkflowStep, ...], t
 
 
 def _get_label(one: Any, number: int) -> str:
-    name = cast("Mapping[str, Any]", one).get("id") if isinstance(one, dict) else None
-    return name if isinstance(name, str) and _ID_PATTERN.fullmatch(name[: MAX_ID_CHARS + 1]) else f"#{number}"
+    if isinstance(one, dict):
+        name = cast("Mapping[str, Any]", one).get("id")
+    else:
+        name = None
+    if isinstance(name, str) and _ID_PATTERN.fullmatch(name[: MAX_ID_CHARS + 1]):
+        return name
+    return f"#{number}"
 
 
 class _StepParser:
@@ -153,7 +178,8 @@ class _StepParser:
         for key in islice((key for key in given if key not in _KEYS), MAX_UNKNOWN_KEYS):
             near = find_nearest_names(key, _KEYS, 1)
             self._add_problem(
-                f"there is no {quote_text(key)} in a step" + (f"; did you mean {near[0]}?" if near else "")
+                f"there is no {quote_text(key)} in a step"
+                + (f"; did you mean {near[0]}?" if near else "")
             )
         step = WorkflowStep(
             self._parse_id(given.get("id")),
@@ -165,17 +191,25 @@ class _StepParser:
             self._parse_for_each(given.get("for_each")),
             self._parse_retry(given.get("retry")),
         )
-        return step if step.id else None
+        if step.id:
+            return step
+        return None
 
     def _parse_id(self, value: Any) -> str:
-        if not isinstance(value, str) or len(value) > MAX_ID_CHARS or not _ID_PATTERN.fullmatch(value):
+        if (
+            not isinstance(value, str)
+            or len(value) > MAX_ID_CHARS
+            or not _ID_PATTERN.fullmatch(value)
+        ):
             self._add_problem(
                 f"an id is a word of letters, digits, _ and - ({MAX_ID_CHARS} at most), not {_preview_value(value)}",
                 "id",
             )
             return ""
         if value in RESERVED:
-            self._add_problem(f"{value} means something else in references; choose another id", "id")
+            self._add_problem(
+                f"{value} means something else in references; choose another id", "id"
+            )
             return ""
         return value
 
@@ -192,12 +226,21 @@ class _StepParser:
             or (isinstance(found, TextTemplate) and found.sole_reference is not None)
             or found is None
         ):
-            return {} if found is None else found
-        self._add_problem(f"they are an object, or one reference to one, not {_preview_value(value)}", "arguments")
+            if found is None:
+                return {}
+            return found
+        self._add_problem(
+            f"they are an object, or one reference to one, not {_preview_value(value)}", "arguments"
+        )
         return {}
 
     def _parse_depends_on(self, value: Any) -> tuple[str, ...]:
-        names = [value] if isinstance(value, str) else [] if value is None else value
+        if isinstance(value, str):
+            names = [value]
+        elif value is None:
+            names = []
+        else:
+            names = value
         if (
             isinstance(names, list)
             and len(cast("list[Any]", names)) <= MAX_DEPENDENCIES
@@ -216,7 +259,9 @@ class _StepParser:
             except BadReference as error:
                 self._add_problem(str(error), "if")
                 return True
-        self._add_problem(f"it is an expression such as step.count > `0`, not {_preview_value(value)}", "if")
+        self._add_problem(
+            f"it is an expression such as step.count > `0`, not {_preview_value(value)}", "if"
+        )
         return True
 
     def _parse_for_each(self, value: Any) -> Any:
@@ -228,13 +273,18 @@ class _StepParser:
         ):
             return cast("Any", found)
         self._add_problem(
-            f"it is a list, or one reference to a list such as ${{step.items}}, not {_preview_value(value)}", "for_each"
+            f"it is a list, or one reference to a list such as ${{step.items}}, not {_preview_value(value)}",
+            "for_each",
         )
         return None
 
     def _parse_retry(self, value: Any) -> StepRetry:
-        known: Mapping[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {"attempts": value}
-        attempts, delay = known.get("attempts") or 0, known.get("delay_s", StepRetry.delay_s)
+        if isinstance(value, dict):
+            known: Mapping[str, Any] = cast("dict[str, Any]", value)
+        else:
+            known = {"attempts": value}
+        attempts = known.get("attempts") or 0
+        delay = known.get("delay_s", StepRetry.delay_s)
         if (
             not isinstance(attempts, bool)
             and isinstance(attempts, int)
@@ -247,7 +297,8 @@ class _StepParser:
             return StepRetry(attempts, float(delay))
         most = f"0 to {MAX_RETRIES}, delay_s 0 to {MAX_DELAY_S:g}"
         self._add_problem(
-            f"it is a number, or {{attempts, delay_s}}: attempts {most}, not {_preview_value(value)}", "retry"
+            f"it is a number, or {{attempts, delay_s}}: attempts {most}, not {_preview_value(value)}",
+            "retry",
         )
         return StepRetry()
 
@@ -264,11 +315,14 @@ class _StepParser:
 
 def _preview_value(value: Any) -> str:
     text = sanitize_text(to_literal(value))
-    return text if len(text) <= 60 else text[:59] + "…"
+    if len(text) <= 60:
+        return text
+    return text[:59] + "…"
 
 
 def find_cycle(steps: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
-    """Steps that wait for each other, the first again at the end; empty where there is no such circle."""
+    """Steps that wait for each other, the first again at the end; empty where there is no such
+    circle."""
     left = dict(steps)
     while ready := [name for name, before in left.items() if before.isdisjoint(left)]:
         for name in ready:
@@ -285,5 +339,8 @@ def find_cycle(steps: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
 
 def find_final_steps(steps: Mapping[str, frozenset[str]]) -> Iterator[str]:
     """The steps that no other waits for."""
-    waited_for = frozenset[str]().union(*steps.values()) if steps else frozenset[str]()
+    if steps:
+        waited_for = frozenset[str]().union(*steps.values())
+    else:
+        waited_for = frozenset[str]()
     return (name for name in steps if name not in waited_for)

@@ -17,7 +17,15 @@ from portico.workflows import argument_checks as fitting
 from portico.workflows.expected_values import ExpectedValue, infer_value
 from portico.workflows.limits import MAX_STEPS
 from portico.workflows.lookalikes import find_lookalikes
-from portico.workflows.references import INDEX, INPUTS, ITEM, RESERVED, Reference, TextTemplate, iter_references
+from portico.workflows.references import (
+    INDEX,
+    INPUTS,
+    ITEM,
+    RESERVED,
+    Reference,
+    TextTemplate,
+    iter_references,
+)
 from portico.workflows.steps import WorkflowProblem, WorkflowStep, find_cycle, parse_steps
 
 MAX_LOOKALIKES = 3
@@ -58,8 +66,9 @@ class InvalidWorkflow:
 def is_destructive(tool: Tool) -> bool:
     """Whether a tool says that it destroys.
 
-    MCP takes a tool that says nothing for destructive. Most say nothing, and a workflow that stopped at every such step
-    would be of no use, so only the word itself counts; a policy can say more.
+    MCP takes a tool that says nothing for destructive. Most say nothing, and a workflow that
+    stopped at every such step would be of no use, so only the word itself counts; a policy can say
+    more.
     """
     return tool.annotations.get("destructiveHint") is True and not is_read_only(tool)
 
@@ -74,7 +83,8 @@ def validate_workflow(
     finished: Sequence[PlannedStep] = (),
     may_retry: Callable[[Tool], bool] = DEFAULT_RETRY_RULE.can_run_twice,
 ) -> ValidatedWorkflow | InvalidWorkflow:
-    """A plan, or what is wrong. `over` are steps that have run: they can be referred to and are not looked at again.
+    """A plan, or what is wrong. `over` are steps that have run: they can be referred to and are not
+    looked at again.
 
     `twice` says which tools may run twice, and so be retried.
     """
@@ -103,7 +113,10 @@ class _WorkflowValidator:
         self._steps = {step.id: step for step in steps}
         self._inputs = inputs
         self._shapes = shapes
-        self._all_steps = {**{name: planned.step for name, planned in finished.items()}, **self._steps}
+        self._all_steps = {
+            **{name: planned.step for name, planned in finished.items()},
+            **self._steps,
+        }
         self.tools: dict[str, Tool] = {name: planned.tool for name, planned in finished.items()}
         self._unknown_tools: list[WorkflowProblem] = []
         for step in steps:
@@ -111,7 +124,9 @@ class _WorkflowValidator:
                 if step.tool:
                     self.tools[step.id] = snapshot.resolve_tool(step.tool)
             except UnknownName as error:
-                self._unknown_tools.append(WorkflowProblem(step.id, f"{error.message}. {error.advice}".strip(), "tool"))
+                self._unknown_tools.append(
+                    WorkflowProblem(step.id, f"{error.message}. {error.advice}".strip(), "tool")
+                )
 
     def find_problems(self, *, all_parsed: bool) -> Iterator[WorkflowProblem]:
         """What is wrong; with `named` false some steps could not be read, and a name may be theirs."""
@@ -120,7 +135,9 @@ class _WorkflowValidator:
             yield from self._check_names(step, all_parsed)
             if (tool := self.tools.get(step.id)) is not None:
                 yield from self._check_tool(step, tool)
-        if circle := find_cycle({name: step.dependencies & self._steps.keys() for name, step in self._steps.items()}):
+        if circle := find_cycle(
+            {name: step.dependencies & self._steps.keys() for name, step in self._steps.items()}
+        ):
             yield WorkflowProblem(circle[0], f"it waits for itself: {' waits for '.join(circle)}")
 
     def find_warnings(self) -> Iterator[WorkflowProblem]:
@@ -128,11 +145,18 @@ class _WorkflowValidator:
         for step in self._steps.values():
             for reference in dict.fromkeys(step.all_references):
                 if (offer := self._infer_value(reference)) is not None and offer.missing_reason:
-                    yield WorkflowProblem(step.id, f"{offer.missing_reason}", f"${{{reference.text}}}")
+                    yield WorkflowProblem(
+                        step.id, f"{offer.missing_reason}", f"${{{reference.text}}}"
+                    )
             tool = self.tools.get(step.id)
-            for name, value in step.arguments.items() if tool and isinstance(step.arguments, dict) else ():
+            for name, value in (
+                step.arguments.items() if tool and isinstance(step.arguments, dict) else ()
+            ):
                 if isinstance(value, TextTemplate) and tool is not None:
-                    offer = self._infer_value(value.sole_reference) if value.sole_reference else None
+                    if value.sole_reference:
+                        offer = self._infer_value(value.sole_reference)
+                    else:
+                        offer = None
                     if doubt := fitting.find_type_mismatch(tool, name, value, offer):
                         yield WorkflowProblem(step.id, doubt, f"arguments.{name}")
             yield from self._find_lookalikes(step)
@@ -140,8 +164,12 @@ class _WorkflowValidator:
     def _find_lookalikes(self, step: WorkflowStep) -> Iterator[WorkflowProblem]:
         names = {*self._all_steps, INPUTS, *((ITEM, INDEX) if step.for_each is not None else ())}
         for name, value in step.arguments.items() if isinstance(step.arguments, dict) else ():
-            for written, meant in islice(dict.fromkeys(find_lookalikes(value, names)), MAX_LOOKALIKES):
-                yield WorkflowProblem(step.id, f"{written} looks like a reference: write {meant}", f"arguments.{name}")
+            for written, meant in islice(
+                dict.fromkeys(find_lookalikes(value, names)), MAX_LOOKALIKES
+            ):
+                yield WorkflowProblem(
+                    step.id, f"{written} looks like a reference: write {meant}", f"arguments.{name}"
+                )
 
     def _check_names(self, step: WorkflowStep, all_parsed: bool) -> Iterator[WorkflowProblem]:
         for name in step.depends_on if all_parsed else ():
@@ -150,13 +178,19 @@ class _WorkflowValidator:
         optional = step.all_references[len(step.call_references) :]
         for reference in dict.fromkeys(step.all_references):
             where = f"${{{reference.text}}}"
-            for name in sorted(reference.names - self._all_steps.keys() - RESERVED) if all_parsed else ():
-                yield WorkflowProblem(step.id, self._describe_unknown_step(name, reference.path), where)
+            for name in (
+                sorted(reference.names - self._all_steps.keys() - RESERVED) if all_parsed else ()
+            ):
+                yield WorkflowProblem(
+                    step.id, self._describe_unknown_step(name, reference.path), where
+                )
             if step.for_each is None and not reference.names.isdisjoint((ITEM, INDEX)):
                 yield WorkflowProblem(step.id, "item and index are only there with for_each", where)
             if reference not in optional:
                 for name in sorted(reference.inputs - self._inputs.keys()):
-                    yield WorkflowProblem(step.id, f"there is no input {quote_text(name)}; pass it in {INPUTS}", where)
+                    yield WorkflowProblem(
+                        step.id, f"there is no input {quote_text(name)}; pass it in {INPUTS}", where
+                    )
         for reference in iter_references(step.for_each):
             if not reference.names.isdisjoint((ITEM, INDEX)):
                 yield WorkflowProblem(step.id, "item and index are not there yet", "for_each")
@@ -165,7 +199,10 @@ class _WorkflowValidator:
         if f'"{name}"' in path and "-" not in name:
             return f"there is no step {quote_text(name)}; a text stands in single quotation marks there, '{name}'"
         near = find_nearest_names(name, self._all_steps, 3)
-        hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(list(self._all_steps)[:10])}"
+        if near:
+            hint = f"did you mean {', '.join(near)}?"
+        else:
+            hint = f"there are {', '.join(list(self._all_steps)[:10])}"
         return f"there is no step {quote_text(name)}; {hint}"
 
     def _check_tool(self, step: WorkflowStep, tool: Tool) -> Iterator[WorkflowProblem]:
@@ -183,8 +220,14 @@ class _WorkflowValidator:
         """What is known of what a plain reference to a step will find."""
         if reference.plain_path is None or not isinstance(name := reference.plain_path[0], str):
             return None
-        step, tool = self._all_steps.get(name), self.tools.get(name)
+        step = self._all_steps.get(name)
+        tool = self.tools.get(name)
         if step is None or tool is None:
             return None
-        shape = self._shapes.get(tool) if self._shapes else None
-        return infer_value(tool, shape, reference.plain_path[1:], for_each=step.for_each is not None)
+        if self._shapes:
+            shape = self._shapes.get(tool)
+        else:
+            shape = None
+        return infer_value(
+            tool, shape, reference.plain_path[1:], for_each=step.for_each is not None
+        )

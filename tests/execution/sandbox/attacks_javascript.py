@@ -1,8 +1,8 @@
 """Hostile scripts of JavaScript and TypeScript, each with how it may end.
 
 `ATTACKS` has (name, language, code, allowed): `allowed` is the kinds of fault it may end with, or "harmless" where it
-must end well, with the answer "contained". The host offers `calculator.add({a, b})` and `slow.wait({seconds})`, which
-answers after so long.
+must end well, with the answer "contained". The host offers `calculator.add({a, b})` and
+`slow.wait({seconds})`, which answers after so long.
 """
 
 from typing import Literal
@@ -17,9 +17,15 @@ MEMORY = ("memory", "time", "crash")
 _LOOPS: tuple[tuple[str, str], ...] = (
     ("an endless loop", "while (true) {}"),
     ("an endless loop in catch", "try { null.x } catch { for (;;) {} }"),
-    ("an endless loop that catches everything", "for (;;) { try { for (;;) { null.x } } catch {} }"),
+    (
+        "an endless loop that catches everything",
+        "for (;;) { try { for (;;) { null.x } } catch {} }",
+    ),
     ("a flood of microtasks", "const again = () => Promise.resolve().then(again); await again()"),
-    ("a flood of queued microtasks", "const f = () => queueMicrotask(f); f(); await new Promise(() => {})"),
+    (
+        "a flood of queued microtasks",
+        "const f = () => queueMicrotask(f); f(); await new Promise(() => {})",
+    ),
     ("an endless toJSON", "({toJSON() { for (;;) {} }})"),
     ("an endless valueOf", "+{valueOf() { for (;;) {} }}"),
     (
@@ -28,7 +34,10 @@ _LOOPS: tuple[tuple[str, str], ...] = (
     ),
     ("an endless thenable as the answer", "({then(done) { for (;;) {} }})"),
     ("an endless comparator", "[3, 2, 1].sort(() => { for (;;) {} })"),
-    ("a loop in C: indexOf", "const s = 'a'.repeat(5e6); const t = 'a'.repeat(2e6) + 'b'; for (;;) s.indexOf(t)"),
+    (
+        "a loop in C: indexOf",
+        "const s = 'a'.repeat(5e6); const t = 'a'.repeat(2e6) + 'b'; for (;;) s.indexOf(t)",
+    ),
     ("a loop in C: a regular expression", "/^(a+)+$/.test('a'.repeat(60) + 'b')"),
     ("a loop in C: every", "Array.prototype.every.call({length: 2 ** 53 - 1}, () => true)"),
     ("a bomb of BigInt", "let n = 3n; for (;;) n = (n * n) % (10n ** 60000n)"),
@@ -45,7 +54,10 @@ _BOMBS: tuple[tuple[str, str], ...] = (
     ("an array joined", "new Array(1e6).fill('x'.repeat(1e5)).join()"),
     ("buffers", "const all = []; for (;;) all.push(new ArrayBuffer(1e7))"),
     ("a shared buffer", "const all = []; for (;;) all.push(new SharedArrayBuffer(1e7))"),
-    ("a buffer that grows", "const b = new ArrayBuffer(8, {maxByteLength: 2 ** 31 - 1}); b.resize(2 ** 31 - 1)"),
+    (
+        "a buffer that grows",
+        "const b = new ArrayBuffer(8, {maxByteLength: 2 ** 31 - 1}); b.resize(2 ** 31 - 1)",
+    ),
     ("typed arrays", "const all = []; for (;;) all.push(new Float64Array(1e6))"),
     ("a map", "const m = new Map(); for (let i = 0; ; i++) m.set(i, {i})"),
     ("properties", "const o = {}; for (let i = 0; ; i++) o['k' + i] = i"),
@@ -55,8 +67,14 @@ _BOMBS: tuple[tuple[str, str], ...] = (
     ("templates", "let s = 'x'; for (;;) s = `${s}${s}${s}!`"),
     ("a regular expression's results", "'x'.repeat(1e7).match(/x/g)"),
     ("a huge BigInt", "let n = 2n; for (;;) n = n << 100000000n"),
-    ("out of memory, caught forever", "const all = []; for (;;) try { for (;;) all.push(new Array(1e4)) } catch {}"),
-    ("arguments of a call", "await calculator.add({a: 'x'.repeat(3e7), b: new Array(1e6).fill('y'.repeat(1000))})"),
+    (
+        "out of memory, caught forever",
+        "const all = []; for (;;) try { for (;;) all.push(new Array(1e4)) } catch {}",
+    ),
+    (
+        "arguments of a call",
+        "await calculator.add({a: 'x'.repeat(3e7), b: new Array(1e6).fill('y'.repeat(1000))})",
+    ),
 )
 
 _DEEP: tuple[tuple[str, str], ...] = (
@@ -69,7 +87,10 @@ _DEEP: tuple[tuple[str, str], ...] = (
     ("JSON nested too deep", "JSON.parse('['.repeat(1e6))"),
     ("toJSON that goes down", "const o = {toJSON() { return {o: JSON.stringify(o)} }}; o"),
     ("a chain of proxies", "let p = {}; for (let i = 0; i < 1e5; i++) p = new Proxy(p, {}); p.x"),
-    ("a chain of bound functions", "let f = () => 1; for (let i = 0; i < 1e5; i++) f = f.bind(null); f()"),
+    (
+        "a chain of bound functions",
+        "let f = () => 1; for (let i = 0; i < 1e5; i++) f = f.bind(null); f()",
+    ),
     ("a map inside itself", "const m = new Map(); m.set('m', m); m"),
     ("an expression nested too deep", f"{'(' * 20000}1{')' * 20000}"),
     ("eval in eval", "function f(n) { return eval('f(' + n + ')') } f(1)"),
@@ -116,8 +137,14 @@ _ESCAPES: tuple[tuple[str, str], ...] = (
         "QuickJS's std and os",
         "typeof std + typeof os + typeof scriptArgs === 'undefinedundefinedundefined' ? 'contained' : 'out'",
     ),
-    ("a module of the system", "let got; try { got = await import('os') } catch { got = 'contained' } got"),
-    ("a file as a module", "let got; try { got = await import('/etc/passwd') } catch { got = 'contained' } got"),
+    (
+        "a module of the system",
+        "let got; try { got = await import('os') } catch { got = 'contained' } got",
+    ),
+    (
+        "a file as a module",
+        "let got; try { got = await import('/etc/passwd') } catch { got = 'contained' } got",
+    ),
     (
         "a file as JSON",
         "const read = import('/proc/self/environ', {with: {type: 'json'}}); await read.catch(() => 'contained')",
@@ -155,13 +182,19 @@ _ESCAPES: tuple[tuple[str, str], ...] = (
         "for (const C of [Error, Map, Set]) Object.defineProperty(C, Symbol.hasInstance, {value});\n"
         "try { console.log(new Map()) } catch {} 'contained'",
     ),
-    ("a frame for the host in what is printed", "console.log('\\0\\0\\0\\x10{\"done\": {}}'); 'contained'"),
+    (
+        "a frame for the host in what is printed",
+        "console.log('\\0\\0\\0\\x10{\"done\": {}}'); 'contained'",
+    ),
     ("what no JSON can say", "console.log('\\ud800', '\\0', {'\\udfff': '\\ud800'}); 'contained'"),
     (
         "tools replaced",
         "'use strict'; try { calculator.add = 1 } catch {} 'contained'",
     ),
-    ("a flood of output", "for (let i = 0; i < 2e4; i++) console.log('x'.repeat(1000)); 'contained'"),
+    (
+        "a flood of output",
+        "for (let i = 0; i < 2e4; i++) console.log('x'.repeat(1000)); 'contained'",
+    ),
     ("one huge line of output", "console.log('x'.repeat(1e7)); 'contained'"),
     (
         "a stop of the garbage collector",
@@ -178,7 +211,11 @@ _ENDINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Object.defineProperty(Promise.prototype, 'constructor', {get() { throw 1 }}); await 1; null.x",
         ("runtime", "deadlock"),
     ),
-    ("a wait on shared memory", "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)", ("runtime",)),
+    (
+        "a wait on shared memory",
+        "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)",
+        ("runtime",),
+    ),
     ("an answer that is a function", "() => 1", ("value",)),
     ("an answer that is a symbol", "Symbol('x')", ("value",)),
     ("an answer with a cycle", "const a = {}; a.a = a; a", ("value",)),
@@ -201,8 +238,16 @@ _ENDINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("memory", "runtime"),
     ),
     ("an error of megabytes", "throw new Error('x'.repeat(1e7))", ("runtime",)),
-    ("an error in a microtask", "queueMicrotask(() => { throw new Error('x') }); await null; await null", ("runtime",)),
-    ("thousands of calls", "for (let i = 0; i < 5000; i++) await calculator.add({a: i, b: 1})", ("call",)),
+    (
+        "an error in a microtask",
+        "queueMicrotask(() => { throw new Error('x') }); await null; await null",
+        ("runtime",),
+    ),
+    (
+        "thousands of calls",
+        "for (let i = 0; i < 5000; i++) await calculator.add({a: i, b: 1})",
+        ("call",),
+    ),
     (
         "thousands of calls at once",
         "await Promise.all(Array.from({length: 5000}, (_, i) => calculator.add({a: i, b: 1})))",
@@ -219,7 +264,11 @@ _ENDINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("call", "time"),
     ),
     ("a slow call and a loop", "slow.wait({seconds: 30}); for (;;) {}", ("time",)),
-    ("a store that never ends", "for (let i = 0; ; i++) store('k' + i, 'x'.repeat(1e5))", ("output", "memory", "time")),
+    (
+        "a store that never ends",
+        "for (let i = 0; ; i++) store('k' + i, 'x'.repeat(1e5))",
+        ("output", "memory", "time"),
+    ),
     ("a NUL in the code", "const a = 1;\0\na", ("syntax",)),
     ("an open template", "`" + "x${" * 2000, ("syntax", "recursion", "memory")),
 )
@@ -231,8 +280,16 @@ _TYPESCRIPT: tuple[tuple[str, str, tuple[str, ...] | Literal["harmless"]], ...] 
         ("syntax", "recursion", "memory"),
     ),
     ("a mountain of <", "<" * 200_000, ("syntax", "recursion", "memory", "time")),
-    ("a huge open template", "const a: string = `" + "x" * 200_000, ("syntax", "recursion", "memory", "time")),
-    ("arrows that may be generics", "const f = " + "<T>(a: T = " * 30 + "1", ("syntax", "recursion", "memory", "time")),
+    (
+        "a huge open template",
+        "const a: string = `" + "x" * 200_000,
+        ("syntax", "recursion", "memory", "time"),
+    ),
+    (
+        "arrows that may be generics",
+        "const f = " + "<T>(a: T = " * 30 + "1",
+        ("syntax", "recursion", "memory", "time"),
+    ),
     (
         "conditional types without end",
         "type A = " + "string extends infer T ? " * 5000 + "1",
@@ -251,7 +308,11 @@ _TYPESCRIPT: tuple[tuple[str, str, tuple[str, ...] | Literal["harmless"]], ...] 
         "class A { constructor(public __proto__: any, private toJSON = 1) {} }\nnew A({}); 'contained'",
         "harmless",
     ),
-    ("an alias of a file", "import fs = require('fs'); fs.readFileSync('/etc/passwd')", ("syntax", "runtime")),
+    (
+        "an alias of a file",
+        "import fs = require('fs'); fs.readFileSync('/etc/passwd')",
+        ("syntax", "runtime"),
+    ),
     ("a module", "import { readFileSync } from 'fs'; readFileSync('/etc/passwd')", ("syntax",)),
     (
         "the constructor's constructor",
@@ -264,7 +325,10 @@ _TYPESCRIPT: tuple[tuple[str, str, tuple[str, ...] | Literal["harmless"]], ...] 
 
 ATTACKS: tuple[Attack, ...] = (
     *((name, "javascript", code, FLOOD if "flood" in name else ("time",)) for name, code in _LOOPS),
-    *((f"memory: {name}", "javascript", code, (*MEMORY, "call", "runtime")) for name, code in _BOMBS),
+    *(
+        (f"memory: {name}", "javascript", code, (*MEMORY, "call", "runtime"))
+        for name, code in _BOMBS
+    ),
     *(
         (name, "javascript", code, ("recursion", "value", "memory", "runtime", "time", "syntax"))
         for name, code in _DEEP

@@ -11,9 +11,21 @@ FILL = "local t = {} for i = 1, 1e9 do t[i] = string.rep('x', 1000) .. i end"
 
 ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
     ("endless loop", "while true do end", ("time",)),
-    ("endless loop in pcall", "while true do pcall(function() while true do end end) end", ("time",)),
-    ("endless loop in a coroutine", "coroutine.wrap(function() while true do end end)()", ("time",)),
-    ("endless loop in an error handler", "xpcall(error, function() while true do end end, 'x')", ("time",)),
+    (
+        "endless loop in pcall",
+        "while true do pcall(function() while true do end end) end",
+        ("time",),
+    ),
+    (
+        "endless loop in a coroutine",
+        "coroutine.wrap(function() while true do end end)()",
+        ("time",),
+    ),
+    (
+        "endless loop in an error handler",
+        "xpcall(error, function() while true do end end, 'x')",
+        ("time",),
+    ),
     (
         "endless loop in a metamethod",
         "return setmetatable({}, {__index = function() while true do end end}).x",
@@ -25,7 +37,11 @@ ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
         "return string.find(string.rep('a', 60000), string.rep('a-', 60) .. 'b')",
         ("time", "runtime"),
     ),
-    ("table.move without end", "table.move({}, 1, 2^62 // 1 | 0, 2)", ("time", "memory", "runtime")),
+    (
+        "table.move without end",
+        "table.move({}, 1, 2^62 // 1 | 0, 2)",
+        ("time", "memory", "runtime"),
+    ),
     (
         "table.sort with a liar",
         (
@@ -34,7 +50,11 @@ ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
         ),
         ("time", "memory"),
     ),
-    ("table.unpack of a million", "return select('#', table.unpack({}, 1, 1e8))", ("runtime", "memory")),
+    (
+        "table.unpack of a million",
+        "return select('#', table.unpack({}, 1, 1e8))",
+        ("runtime", "memory"),
+    ),
     ("string.rep bomb", "local s = 'x' while true do s = s:rep(1024) end", ("memory", "runtime")),
     (
         "string.rep bomb in pcall",
@@ -49,12 +69,24 @@ ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
         ),
         ("memory",),
     ),
-    ("string.format bomb", "local s = 'x' while true do s = string.format('%s%s', s, s) end", ("memory",)),
+    (
+        "string.format bomb",
+        "local s = 'x' while true do s = string.format('%s%s', s, s) end",
+        ("memory",),
+    ),
     ("concatenation bomb", "local s = 'x' while true do s = s .. s end", ("memory",)),
     ("tables without end", "local t = {} while true do t = {t} end", ("memory", "time")),
     ("strings without end", FILL, ("memory", "time")),
-    ("memory in pcall, again and again", ("while true do pcall(function() " + FILL + " end) end"), ("time", "memory")),
-    ("closures without end", "local t = {} while true do t[#t + 1] = function() return t end end", ("memory", "time")),
+    (
+        "memory in pcall, again and again",
+        ("while true do pcall(function() " + FILL + " end) end"),
+        ("time", "memory"),
+    ),
+    (
+        "closures without end",
+        "local t = {} while true do t[#t + 1] = function() return t end end",
+        ("memory", "time"),
+    ),
     (
         "coroutines without end",
         "local t = {} while true do t[#t + 1] = coroutine.create(print) end",
@@ -70,7 +102,9 @@ ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
     ),
     (
         "gsub with a callback that grows",
-        ("local s = string.rep('x', 1000) while true do s = s:gsub('.', function() return 'xxxx' end) end"),
+        (
+            "local s = string.rep('x', 1000) while true do s = s:gsub('.', function() return 'xxxx' end) end"
+        ),
         ("memory", "time", "runtime"),
     ),
     ("deep recursion", "local function f() return 1 + f() end return f()", ("recursion", "memory")),
@@ -81,7 +115,9 @@ ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
     ),
     (
         "deep recursion by metamethods",
-        ("local t = setmetatable({}, {}) getmetatable(t).__index = function(t, k) return t[k .. 'x'] end return t.x"),
+        (
+            "local t = setmetatable({}, {}) getmetatable(t).__index = function(t, k) return t[k .. 'x'] end return t.x"
+        ),
         ("recursion", "memory", "runtime"),
     ),
     ("deep syntax", "return " + "(" * 10_000 + "1" + ")" * 10_000, ("syntax",)),
@@ -110,7 +146,11 @@ ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
     ),
     ("print flood", "while true do print(string.rep('x', 1000)) end", ("time",)),
     ("print flood of nothing", "while true do print() end", ("time",)),
-    ("print of what cannot be shown", "print(setmetatable({}, {__tostring = function() return {} end}))", ("runtime",)),
+    (
+        "print of what cannot be shown",
+        "print(setmetatable({}, {__tostring = function() return {} end}))",
+        ("runtime",),
+    ),
     (
         "print with a full memory",
         (
@@ -129,7 +169,9 @@ ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
     ),
     (
         "print from a full stack",
-        ("local function f(n) local ok = pcall(f, n + 1) if not ok then pcall(print, n) end return f(n + 1) end f(1)"),
+        (
+            "local function f(n) local ok = pcall(f, n + 1) if not ok then pcall(print, n) end return f(n + 1) end f(1)"
+        ),
         ("recursion", "memory", "time", "runtime"),
     ),
     (
@@ -157,7 +199,11 @@ ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
     ("bytecode out", "return string.dump == nil and ('').dump == nil", HARMLESS),
     ("bytecode in", "return load('\\27Lua') == nil and load('return 1') == nil", HARMLESS),
     ("knobs of the collector", "return collectgarbage == nil", HARMLESS),
-    ("finalizers", "return not pcall(setmetatable, {}, {__gc = function() while true do end end})", HARMLESS),
+    (
+        "finalizers",
+        "return not pcall(setmetatable, {}, {__gc = function() while true do end end})",
+        HARMLESS,
+    ),
     (
         "finalizers added later",
         (
@@ -168,7 +214,9 @@ ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
     ),
     (
         "metatable of strings",
-        ("return getmetatable('') == false and not pcall(function() getmetatable('').__index = nil end)"),
+        (
+            "return getmetatable('') == false and not pcall(function() getmetatable('').__index = nil end)"
+        ),
         HARMLESS,
     ),
     (
@@ -209,7 +257,9 @@ ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
     ),
     (
         "handles that are forged",
-        ("return not pcall(await, {}) and not pcall(await, 1) and not pcall(calculator.add({a=1,b=2}).await, {})"),
+        (
+            "return not pcall(await, {}) and not pcall(await, 1) and not pcall(calculator.add({a=1,b=2}).await, {})"
+        ),
         HARMLESS,
     ),
     (
@@ -230,7 +280,11 @@ ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
         ),
         HARMLESS,
     ),
-    ("thousands of calls", "for i = 1, 1e6 do calculator.add({a = i, b = i}) end", ("call", "time", "memory")),
+    (
+        "thousands of calls",
+        "for i = 1, 1e6 do calculator.add({a = i, b = i}) end",
+        ("call", "time", "memory"),
+    ),
     (
         "thousands of failing calls in pcall",
         "while true do pcall(function() calculator.add({a = 'x'}):await() end) end",
@@ -241,13 +295,37 @@ ATTACKS: tuple[tuple[str, str, tuple[str, ...] | str], ...] = (
         "local s = string.rep('x', 15e6) for i = 1, 100 do calculator.add({a = s}) end",
         ("call", "time"),
     ),
-    ("arguments that grow when they are written", "calculator.add({a = string.rep('\\1', 4000000)})", ("call", "time")),
-    ("a hundred thousand values stored", "for i = 1, 1e5 do store('k' .. i, 1) end", ("output", "time")),
-    ("a value that grows when it is written", "store('k', string.rep('\\1', 4000000))", ("runtime", "time")),
-    ("calls never waited for", "for i = 1, 10 do slow.wait({seconds = 60}) end return true", HARMLESS),
+    (
+        "arguments that grow when they are written",
+        "calculator.add({a = string.rep('\\1', 4000000)})",
+        ("call", "time"),
+    ),
+    (
+        "a hundred thousand values stored",
+        "for i = 1, 1e5 do store('k' .. i, 1) end",
+        ("output", "time"),
+    ),
+    (
+        "a value that grows when it is written",
+        "store('k', string.rep('\\1', 4000000))",
+        ("runtime", "time"),
+    ),
+    (
+        "calls never waited for",
+        "for i = 1, 10 do slow.wait({seconds = 60}) end return true",
+        HARMLESS,
+    ),
     ("a slow call waited for", "slow.wait({seconds = 600}):await()", ("time",)),
-    ("spinning while a slow call is under way", "slow.wait({seconds = 600}) while true do end", ("time",)),
-    ("sleeping in a loop", "while true do slow.wait({seconds = 0.01}):await() end", ("time", "call")),
+    (
+        "spinning while a slow call is under way",
+        "slow.wait({seconds = 600}) while true do end",
+        ("time",),
+    ),
+    (
+        "sleeping in a loop",
+        "while true do slow.wait({seconds = 0.01}):await() end",
+        ("time", "call"),
+    ),
     (
         "an error that is an error",
         "error(setmetatable({}, {__tostring = function() error('again') end}))",

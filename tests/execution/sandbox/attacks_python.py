@@ -1,7 +1,8 @@
-"""Python scripts that try to break out or to wear the gateway down, each with the faults it may end in.
+"""Python scripts that try to break out or to wear the gateway down, each with the faults it may end
+in.
 
-"harmless" is a script that ends well and gets nothing; among faults, it may also end so.
-The tool they may call is `calculator.add(a, b)`.
+"harmless" is a script that ends well and gets nothing; among faults, it may also end so. The tool
+they may call is `calculator.add(a, b)`.
 """
 
 from typing import Literal
@@ -29,7 +30,11 @@ ATTACKS: tuple[tuple[str, str, Allowed], ...] = (
     ("a sleep without end", "import time\ntime.sleep(10**9)", ("time",)),
     ("a sleep without end, awaited", "import asyncio\nawait asyncio.sleep(10**9)", ("time",)),
     ("a list without end", "x = []\nwhile True: x.append('a' * 1000)", ("memory", "time")),
-    ("a dict without end", "x = {}\ni = 0\nwhile True:\n    x[i] = i\n    i += 1", ("memory", "time")),
+    (
+        "a dict without end",
+        "x = {}\ni = 0\nwhile True:\n    x[i] = i\n    i += 1",
+        ("memory", "time"),
+    ),
     ("a string of a terabyte", "'a' * (1 << 40)", ("memory",)),
     ("a list of a billion", "[0] * (1 << 30)", ("memory",)),
     ("a join that multiplies", "x = 'a' * (1 << 20)\n','.join([x] * 1000000)", ("memory", "time")),
@@ -51,11 +56,19 @@ ATTACKS: tuple[tuple[str, str, Allowed], ...] = (
         "def f():\n    while True:\n        try: f()\n        except BaseException: pass\nf()",
         ("time", "recursion"),
     ),
-    ("a hundred thousand lists in each other", "x = []\nfor i in range(100000): x = [x]\nx", ("value", "recursion")),
+    (
+        "a hundred thousand lists in each other",
+        "x = []\nfor i in range(100000): x = [x]\nx",
+        ("value", "recursion"),
+    ),
     ("a list in itself", "x = []\nx.append(x)\nx", ("value",)),
     ("a flood of output", "while True: print('x' * 1000)", ("output", "time")),
     ("a flood of single characters", "while True: print('x', end='')", ("output", "time")),
-    ("a regular expression that explodes", "import re\nre.match('(a+)+$', 'a' * 50 + 'b')", "harmless"),
+    (
+        "a regular expression that explodes",
+        "import re\nre.match('(a+)+$', 'a' * 50 + 'b')",
+        "harmless",
+    ),
     (
         "a regular expression with back references that explodes",
         "import re\nre.match(r'(a+)+\\1$', 'a' * 50 + 'b')",
@@ -64,7 +77,11 @@ ATTACKS: tuple[tuple[str, str, Allowed], ...] = (
     ("a power tower", "9 ** 9 ** 9", ("memory", "time")),
     ("a square root of a huge number", "import math\nmath.isqrt(10 ** 5000000)", ("time",)),
     ("a power of a huge number", "pow(7, 10 ** 7)", ("time", "value", "memory")),
-    ("a number that squares itself", "x = 10 ** 1000000\nwhile True: x = x * x", ("time", "memory")),
+    (
+        "a number that squares itself",
+        "x = 10 ** 1000000\nwhile True: x = x * x",
+        ("time", "memory"),
+    ),
     ("the text of a huge number", "str(10 ** 3000000)", ("runtime", "time")),
     (
         "a decimal of ten million digits",
@@ -91,17 +108,37 @@ ATTACKS: tuple[tuple[str, str, Allowed], ...] = (
     ),
     ("frames of a coroutine", "calculator.add(a=1, b=2).cr_frame.f_globals", ("runtime",)),
     ("a file", "open('/etc/passwd').read()", ("runtime",)),
-    ("a file by pathlib", "from pathlib import Path\nPath('/etc/passwd').read_text()", ("runtime",)),
+    (
+        "a file by pathlib",
+        "from pathlib import Path\nPath('/etc/passwd').read_text()",
+        ("runtime",),
+    ),
     ("a directory", "from pathlib import Path\nlist(Path('/').iterdir())", ("runtime",)),
-    ("a file written", "from pathlib import Path\nPath('portico-was-here').write_text('x')", ("runtime",)),
+    (
+        "a file written",
+        "from pathlib import Path\nPath('portico-was-here').write_text('x')",
+        ("runtime",),
+    ),
     ("the environment", "import os\ndict(os.environ)", ("runtime",)),
     ("one variable of the environment", "import os\nos.getenv('HOME')", ("runtime",)),
     ("a socket", "import socket\nsocket.create_connection(('127.0.0.1', 80))", ("runtime",)),
-    ("a connection by asyncio", "import asyncio\nawait asyncio.open_connection('127.0.0.1', 80)", ("runtime",)),
+    (
+        "a connection by asyncio",
+        "import asyncio\nawait asyncio.open_connection('127.0.0.1', 80)",
+        ("runtime",),
+    ),
     ("eval", "eval(\"open('/etc/passwd')\")", ("runtime",)),
     ("exec", "exec('import os; os.system(\"id\")')", ("runtime",)),
-    ("source of ten thousand brackets", "eval('(' * 10000 + ')' * 10000)", ("syntax", "runtime", "recursion")),
-    ("JSON of a million brackets", "import json\njson.loads('[' * 1000000)", ("runtime", "recursion")),
+    (
+        "source of ten thousand brackets",
+        "eval('(' * 10000 + ')' * 10000)",
+        ("syntax", "runtime", "recursion"),
+    ),
+    (
+        "JSON of a million brackets",
+        "import json\njson.loads('[' * 1000000)",
+        ("runtime", "recursion"),
+    ),
     (
         "calls to the host by hand",
         "await _portico_host('call', 'secret', 'read', '[]', '{}')",
@@ -128,7 +165,11 @@ ATTACKS: tuple[tuple[str, str, Allowed], ...] = (
         "for i in range(5000):\n    try: calculator.add(a=i, b=1)\n    except BaseException: pass",
         ("call", "runtime", "time"),
     ),
-    ("calls that nobody waits for", "for i in range(10): calculator.add(a=i, b=1)\n'done'", "harmless"),
+    (
+        "calls that nobody waits for",
+        "for i in range(10): calculator.add(a=i, b=1)\n'done'",
+        "harmless",
+    ),
     (
         "arguments of many megabytes, many times",
         "x = 'a' * (8 << 20)\nfor i in range(100): calculator.add(a=x, b=x)",

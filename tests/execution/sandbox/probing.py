@@ -1,4 +1,5 @@
-"""A runtime whose scripts are Python, run as they are inside the jail: what could an engine that was taken over do?"""
+"""A runtime whose scripts are Python, run as they are inside the jail: what could an engine that
+was taken over do?"""
 
 import _thread
 import ctypes

@@ -40,7 +40,9 @@ FATAL = {
 }
 
 
-async def nobody(namespace: str, name: str, args: list[object], kwargs: dict[str, object]) -> object:
+async def nobody(
+    namespace: str, name: str, args: list[object], kwargs: dict[str, object]
+) -> object:
     raise AssertionError("no script here calls anything")
 
 
@@ -51,13 +53,17 @@ async def test_what_reaches_for_the_machine_is_refused() -> None:
             outcome = await engine.run(Script(code, "lua"), nobody)
             assert outcome.fault is not None, f"{what}: {outcome}"
             assert outcome.fault.kind in ("runtime", "crash"), f"{what}: {outcome}"
-            assert outcome.fault.kind == "crash" or _is_refusal(outcome.fault.message), f"{what}: {outcome}"
+            assert outcome.fault.kind == "crash" or _is_refusal(outcome.fault.message), (
+                f"{what}: {outcome}"
+            )
     finally:
         await engine.close()
 
 
 def _is_refusal(message: str) -> bool:
-    return message.startswith(("PermissionError", "ModuleNotFoundError", "ImportError", "OSError", "ValueError"))
+    return message.startswith(
+        ("PermissionError", "ModuleNotFoundError", "ImportError", "OSError", "ValueError")
+    )
 
 
 async def test_what_only_an_attack_would_try_ends_its_process() -> None:
@@ -72,7 +78,9 @@ async def test_what_only_an_attack_would_try_ends_its_process() -> None:
         await engine.close()
 
 
-async def test_nothing_of_the_gateways_environment_is_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_of_the_gateways_environment_is_in_a_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PORTICO_TEST_TOKEN", "secret")
     engine = WorkerEngine(RUNTIME, workers=1)
     try:
@@ -103,7 +111,9 @@ async def test_memory_beyond_the_limits_is_a_fault_and_not_the_machines_trouble(
     engine = WorkerEngine(RUNTIME, workers=1)
     try:
         code = "value = len([bytearray(1024**2) for _ in range(2000)])"
-        outcome = await engine.run(Script(code, "lua", limits=ScriptLimits(memory_bytes=8 * 1024**2)), nobody)
+        outcome = await engine.run(
+            Script(code, "lua", limits=ScriptLimits(memory_bytes=8 * 1024**2)), nobody
+        )
         assert outcome.fault is not None
         assert outcome.fault.kind == "memory"
         assert (await engine.run(Script("value = 1", "lua"), nobody)).value == 1
@@ -118,7 +128,9 @@ async def test_the_jail_says_what_it_holds() -> None:
         assert any(kept.startswith("seccomp") for kept in engine.restrictions)
         assert any(kept.startswith("rlimit") for kept in engine.restrictions)
         assert any("privileges" in kept for kept in engine.restrictions)
-        assert set(jail.find_missing_layers(engine.restrictions)) <= {"landlock"}  # which a kernel may be built without
+        assert set(jail.find_missing_layers(engine.restrictions)) <= {
+            "landlock"
+        }  # which a kernel may be built without
         assert jail.find_missing_layers(()) == jail.LAYERS
     finally:
         await engine.close()

@@ -1,4 +1,5 @@
-"""JavaScript in its worker: what a script may write, what it finds around it, and how it is told what went wrong."""
+"""JavaScript in its worker: what a script may write, what it finds around it, and how it is told
+what went wrong."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -25,7 +26,8 @@ async def engine() -> AsyncGenerator[WorkerEngine]:
 
 
 class Host:
-    """Tools for scripts: `calc.add`, `calc.meet` that answers when `parties` wait at once, `calc.echo`, `calc.fail`."""
+    """Tools for scripts: `calc.add`, `calc.meet` that answers when `parties` wait at once,
+    `calc.echo`, `calc.fail`."""
 
     def __init__(self, parties: int = 1) -> None:
         self.asked: list[tuple[str, str, list[Any], dict[str, Any]]] = []
@@ -33,7 +35,9 @@ class Host:
         self._waiting = 0
         self._met = asyncio.Event()
 
-    async def __call__(self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    async def __call__(
+        self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         self.asked.append((namespace, name, args, kwargs))
         match name:
             case "add":
@@ -52,7 +56,9 @@ class Host:
                 raise CallFailed(f"there is no tool {namespace}.{name}")
 
 
-async def ran(engine: WorkerEngine, code: str, host: Host | None = None, **given: Any) -> ScriptOutcome:
+async def ran(
+    engine: WorkerEngine, code: str, host: Host | None = None, **given: Any
+) -> ScriptOutcome:
     names = {"calc": ("add", "meet", "echo", "end"), "": ("search_tools",)}
     script = Script(code, "javascript", names, **given)
     async with asyncio.timeout(PATIENCE):
@@ -65,7 +71,9 @@ async def value(engine: WorkerEngine, code: str, host: Host | None = None, **giv
     return outcome.value
 
 
-async def fault(engine: WorkerEngine, code: str, host: Host | None = None, **given: Any) -> tuple[str, str, int | None]:
+async def fault(
+    engine: WorkerEngine, code: str, host: Host | None = None, **given: Any
+) -> tuple[str, str, int | None]:
     outcome = await ran(engine, code, host, **given)
     assert outcome.fault is not None, outcome.value
     return outcome.fault.kind, outcome.fault.message, outcome.fault.line
@@ -73,7 +81,9 @@ async def fault(engine: WorkerEngine, code: str, host: Host | None = None, **giv
 
 async def test_the_last_expression_is_the_answer(engine: WorkerEngine):
     assert await value(engine, "const r = await calc.add({a: 1, b: 2}); r.result * 2") == 6
-    assert await value(engine, "const xs = [3, 1, 2]\nxs.sort();\n[...xs].reverse() // newest; see above\n") == [
+    assert await value(
+        engine, "const xs = [3, 1, 2]\nxs.sort();\n[...xs].reverse() // newest; see above\n"
+    ) == [
         3,
         2,
         1,
@@ -95,13 +105,21 @@ async def test_a_script_that_ends_in_no_expression_answers_nothing(engine: Worke
 
 
 async def test_calls_start_when_they_are_made_so_that_several_run_together(engine: WorkerEngine):
-    assert await value(engine, "await Promise.all([1, 2, 3].map(n => calc.meet(n)))", Host(parties=3)) == [1, 2, 3]
-    assert await value(engine, "const a = calc.meet(1); const b = calc.meet(2); [await a, await b]", Host(2)) == [1, 2]
+    assert await value(
+        engine, "await Promise.all([1, 2, 3].map(n => calc.meet(n)))", Host(parties=3)
+    ) == [1, 2, 3]
+    assert await value(
+        engine, "const a = calc.meet(1); const b = calc.meet(2); [await a, await b]", Host(2)
+    ) == [1, 2]
 
 
 async def test_arguments_are_passed_as_they_are_written(engine: WorkerEngine):
     host = Host()
-    await value(engine, "await calc.echo({title: 'x', no: undefined}); search_tools('x', {limit: 3}, undefined)", host)
+    await value(
+        engine,
+        "await calc.echo({title: 'x', no: undefined}); search_tools('x', {limit: 3}, undefined)",
+        host,
+    )
     assert host.asked == [
         ("calc", "echo", [{"title": "x"}], {}),
         ("", "search_tools", ["x", {"limit": 3}], {}),
@@ -111,11 +129,19 @@ async def test_arguments_are_passed_as_they_are_written(engine: WorkerEngine):
 async def test_a_failed_call_is_an_error_that_can_be_caught(engine: WorkerEngine):
     code = "let got; try { await calc.nope({}) } catch (e) { got = [e instanceof Error, e.message] } got"
     assert await value(engine, code) == [True, "there is no tool calc.nope"]
-    assert await fault(engine, "const a = 1\n\nawait calc.nope({a})") == ("call", "there is no tool calc.nope", 3)
+    assert await fault(engine, "const a = 1\n\nawait calc.nope({a})") == (
+        "call",
+        "there is no tool calc.nope",
+        3,
+    )
 
 
 async def test_a_call_that_ends_the_script_cannot_be_caught(engine: WorkerEngine):
-    assert await fault(engine, "\nfor (;;) try { await calc.end() } catch {}") == ("call", "no more calls", 2)
+    assert await fault(engine, "\nfor (;;) try { await calc.end() } catch {}") == (
+        "call",
+        "no more calls",
+        2,
+    )
 
 
 async def test_a_call_that_nobody_awaits_is_counted(engine: WorkerEngine):
@@ -130,7 +156,9 @@ async def test_what_is_printed_is_kept_in_order(engine: WorkerEngine):
     console.error(new TypeError('t'), calc.add({a: 1, b: 1}))
     """
     outcome = await ran(engine, code)
-    assert outcome.printed == 'a {"b":[1]} undefined 5n\n{"k":1}\nTypeError: t Promise {not awaited}\n'
+    assert (
+        outcome.printed == 'a {"b":[1]} undefined 5n\n{"k":1}\nTypeError: t Promise {not awaited}\n'
+    )
 
 
 async def test_what_is_stored_is_a_copy_and_survives_a_failure(engine: WorkerEngine):
@@ -149,10 +177,16 @@ async def test_what_is_stored_is_a_copy_and_survives_a_failure(engine: WorkerEng
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("({u: undefined, f() {}, n: NaN, d: new Date(0)})", {"n": None, "d": "1970-01-01T00:00:00.000Z"}),
+        (
+            "({u: undefined, f() {}, n: NaN, d: new Date(0)})",
+            {"n": None, "d": "1970-01-01T00:00:00.000Z"},
+        ),
         ("[new Set([1, 2]), new Map([[{}, 1]]), new Uint8Array(2)]", [[1, 2], [[{}, 1]], [0, 0]]),
         ("[5n, 2n ** 64n]", [5, "18446744073709551616"]),
-        ("({e: new RangeError('r'), r: /x/g})", {"e": {"name": "RangeError", "message": "r"}, "r": "/x/g"}),
+        (
+            "({e: new RangeError('r'), r: /x/g})",
+            {"e": {"name": "RangeError", "message": "r"}, "r": "/x/g"},
+        ),
         ("'a\\0b \\ud800 \\\\ud800 \\ud83d\\ude00'", "a\0b \ufffd \\ud800 \U0001f600"),
         ("({__proto__: null, ['__proto__']: 1})", {"__proto__": 1}),
     ],
@@ -164,7 +198,12 @@ async def test_values_become_json(engine: WorkerEngine, code: str, expected: Any
 @pytest.mark.parametrize(
     ("code", "kind", "message", "line"),
     [
-        ("\nconst x = null\nx.foo()", "runtime", "TypeError: cannot read property 'foo' of null", 3),
+        (
+            "\nconst x = null\nx.foo()",
+            "runtime",
+            "TypeError: cannot read property 'foo' of null",
+            3,
+        ),
         ("function f() {\n  return y\n}\n\nf()", "runtime", "ReferenceError: y is not defined", 2),
         ("throw {code: 5}", "runtime", '{"code":5}', None),
         ("const a = 1\nconst b = = 2", "syntax", "SyntaxError: ", 2),
@@ -174,22 +213,36 @@ async def test_values_become_json(engine: WorkerEngine, code: str, expected: Any
         ("const n: number = 1", "syntax", "use language='typescript'", 1),
         ("await new Promise(() => {})", "deadlock", "nothing will ever settle", None),
         ("const f = () => f() + 1; f()", "recursion", "Maximum call stack size exceeded", 1),
-        ("const all = []\nfor (;;) all.push(new Array(1e5).fill(0))", "memory", "more memory than it may", 2),
+        (
+            "const all = []\nfor (;;) all.push(new Array(1e5).fill(0))",
+            "memory",
+            "more memory than it may",
+            2,
+        ),
         ("() => 1", "value", "a function is no value: call it", None),
         ("[calc.add({a: 1, b: 1})]", "value", "a Promise is no value yet: await it first", None),
         ("const a = {}; a.a = a; a", "value", "circular", None),
         ("'x'.repeat(17e6)", "output", "17,000,002 bytes", None),
     ],
 )
-async def test_a_fault_says_what_and_where(engine: WorkerEngine, code: str, kind: str, message: str, line: int | None):
+async def test_a_fault_says_what_and_where(
+    engine: WorkerEngine, code: str, kind: str, message: str, line: int | None
+):
     said = await fault(engine, code)
     assert (said[0], said[2]) == (kind, line)
     assert message in said[1]
 
 
 async def test_scripts_leave_nothing_for_each_other(engine: WorkerEngine):
-    await value(engine, "globalThis.left = 1; Object.prototype.left = 1; Array.prototype.map = null; calc.left = 1; 1")
-    assert await value(engine, "[typeof left, {}.left ?? null, [1].map(x => x + 1)]") == ["undefined", None, [2]]
+    await value(
+        engine,
+        "globalThis.left = 1; Object.prototype.left = 1; Array.prototype.map = null; calc.left = 1; 1",
+    )
+    assert await value(engine, "[typeof left, {}.left ?? null, [1].map(x => x + 1)]") == [
+        "undefined",
+        None,
+        [2],
+    ]
 
 
 async def test_a_script_may_patch_what_it_likes_and_calls_still_work(engine: WorkerEngine):
@@ -241,7 +294,9 @@ async def test_the_answer_is_found_where_the_parser_says_so_and_nowhere_else():
     assert {code: return_last_expression(code, parses) for code in changed} == changed
 
 
-CONTAINED = [attack for attack in ATTACKS if "time" not in attack[3] and "memory" not in attack[3]][::8]
+CONTAINED = [attack for attack in ATTACKS if "time" not in attack[3] and "memory" not in attack[3]][
+    ::8
+]
 """All of them go through a gateway in `tests/interaction/test_hostile_scripts.py`."""
 
 
@@ -249,16 +304,24 @@ CONTAINED = [attack for attack in ATTACKS if "time" not in attack[3] and "memory
 @pytest.mark.parametrize("text", ["'x'.repeat(n)", "'x'.repeat(n / 2) + 'x'.repeat(n - n / 2)"])
 async def test_an_argument_of_any_length_arrives_whole(engine: WorkerEngine, size: int, text: str):
     host = Host()
-    outcome = await ran(engine, f"const n = {size}; (await calc.echo({text}, {{deep: {text}}}))[1].deep.length", host)
+    outcome = await ran(
+        engine,
+        f"const n = {size}; (await calc.echo({text}, {{deep: {text}}}))[1].deep.length",
+        host,
+    )
     assert outcome.fault is None
     assert abs(outcome.value - size) <= 1
     assert len(host.asked[0][2][0]) == outcome.value
 
 
 @pytest.mark.parametrize(
-    ("language", "code", "allowed"), [attack[1:] for attack in CONTAINED], ids=[a[0] for a in CONTAINED]
+    ("language", "code", "allowed"),
+    [attack[1:] for attack in CONTAINED],
+    ids=[a[0] for a in CONTAINED],
 )
-async def test_what_is_tried_does_not_work(engine: WorkerEngine, language: Any, code: str, allowed: Any):
+async def test_what_is_tried_does_not_work(
+    engine: WorkerEngine, language: Any, code: str, allowed: Any
+):
     names = {"calculator": ("add",), "slow": ("wait",)}
     script = Script(code, language, names, limits=ScriptLimits(cpu_s=5, wall_s=30))
     async with asyncio.timeout(PATIENCE):

@@ -13,7 +13,12 @@ from tests.execution.sandbox.attacks_lua import ATTACKS, HARMLESS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NAMESPACES = {"calculator": ("add", "multiply", "echo"), "slow": ("wait",), "math": ("sum",), "": ("search_tools",)}
+NAMESPACES = {
+    "calculator": ("add", "multiply", "echo"),
+    "slow": ("wait",),
+    "math": ("sum",),
+    "": ("search_tools",),
+}
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -60,10 +65,15 @@ class Tools:
 
 
 async def run(
-    engine: WorkerEngine, code: str, tools: Tools | None = None, limits: ScriptLimits | None = None, **more: Any
+    engine: WorkerEngine,
+    code: str,
+    tools: Tools | None = None,
+    limits: ScriptLimits | None = None,
+    **more: Any,
 ) -> ScriptOutcome:
     return await engine.run(
-        Script(code, "lua", NAMESPACES, limits=limits or ScriptLimits(), **more), (tools or Tools()).ask
+        Script(code, "lua", NAMESPACES, limits=limits or ScriptLimits(), **more),
+        (tools or Tools()).ask,
     )
 
 
@@ -110,7 +120,9 @@ ANSWERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("code", ANSWERS)
-async def test_the_answer_is_what_result_was_given_or_the_last_expression(engine: WorkerEngine, code: str) -> None:
+async def test_the_answer_is_what_result_was_given_or_the_last_expression(
+    engine: WorkerEngine, code: str
+) -> None:
     assert await answer(engine, code) == ANSWERS[code]
 
 
@@ -145,13 +157,27 @@ async def test_lua_values_become_json(engine: WorkerEngine, expression: str) -> 
 
 
 async def test_json_comes_back_from_lua_as_it_went_in(engine: WorkerEngine) -> None:
-    value = {"list": [1, None, [], {}], "text": 'é"\n\0', "deep": [[[{"x": [2.5, -1, True]}]]], "1": "one", "": 0}
-    assert await answer(engine, "return calculator.echo(load('v')):await()", state={"v": value}) == value
+    value = {
+        "list": [1, None, [], {}],
+        "text": 'é"\n\0',
+        "deep": [[[{"x": [2.5, -1, True]}]]],
+        "1": "one",
+        "": 0,
+    }
+    assert (
+        await answer(engine, "return calculator.echo(load('v')):await()", state={"v": value})
+        == value
+    )
 
 
 async def test_null_in_an_object_is_nil_and_in_a_list_null(engine: WorkerEngine) -> None:
     code = "local v = load('v') return {v.next == nil, v.list[2] == null, #v.list, tostring(null)}"
-    assert await answer(engine, code, state={"v": {"next": None, "list": [1, None, 3]}}) == [True, True, 3, "null"]
+    assert await answer(engine, code, state={"v": {"next": None, "list": [1, None, 3]}}) == [
+        True,
+        True,
+        3,
+        "null",
+    ]
 
 
 async def test_an_integer_too_large_for_lua_becomes_a_float(engine: WorkerEngine) -> None:
@@ -174,14 +200,18 @@ async def test_several_calls_are_awaited_in_one_go(engine: WorkerEngine) -> None
     assert await answer(engine, code) == [1, 2, 3, 3]
 
 
-async def test_global_functions_and_methods_and_servers_named_like_a_library(engine: WorkerEngine) -> None:
+async def test_global_functions_and_methods_and_servers_named_like_a_library(
+    engine: WorkerEngine,
+) -> None:
     assert await answer(engine, "return search_tools('x'):await()[1].query") == "x"
     assert await answer(engine, "return calculator:add({a = 1, b = 2}):await().result") == 3
     assert await answer(engine, "return math.sum({1, 2}):await() + math.floor(2.5)") == 5
 
 
 async def test_a_failed_call_can_be_caught(engine: WorkerEngine) -> None:
-    code = "local ok, why = pcall(function() return calculator.nope({}):await() end) return {ok, why}"
+    code = (
+        "local ok, why = pcall(function() return calculator.nope({}):await() end) return {ok, why}"
+    )
     assert await answer(engine, code) == [False, "calculator.nope cannot be called so"]
 
 
@@ -211,14 +241,24 @@ FAULTS: dict[str, Fault] = {
     "\n\nerror('mine')": Fault("runtime", "mine", 3),
     "\nerror({code = 5})": Fault("runtime", '{"code":5}', 2),
     "local function f()\n  error('deep')\nend\nf()": Fault("runtime", "deep", 2),
-    "local x = 1\ncalculator.nope({}):await()\nx = 2": Fault("call", "calculator.nope cannot be called so", 2),
-    "local x = 1\ncalculator.nope({}):await()": Fault("call", "calculator.nope cannot be called so", 2),
-    "local x = 1\nreturn calculator.nope({}):await()": Fault("call", "calculator.nope cannot be called so", 2),
+    "local x = 1\ncalculator.nope({}):await()\nx = 2": Fault(
+        "call", "calculator.nope cannot be called so", 2
+    ),
+    "local x = 1\ncalculator.nope({}):await()": Fault(
+        "call", "calculator.nope cannot be called so", 2
+    ),
+    "local x = 1\nreturn calculator.nope({}):await()": Fault(
+        "call", "calculator.nope cannot be called so", 2
+    ),
     "local h = calculator.echo(1)\nreturn h.result": Fault(
         "runtime", "this is a call under way, not its result: write :await() before .result", 2
     ),
-    "calculator.add(print)": Fault("runtime", "add: argument 1 cannot be sent: a function is no JSON value", 1),
-    "result(print)": Fault("value", "the script's answer cannot be given as JSON: a function is no JSON value", 1),
+    "calculator.add(print)": Fault(
+        "runtime", "add: argument 1 cannot be sent: a function is no JSON value", 1
+    ),
+    "result(print)": Fault(
+        "value", "the script's answer cannot be given as JSON: a function is no JSON value", 1
+    ),
     "local x\nresult({x = 0/0})\nx = 1": Fault(
         "value", "the script's answer cannot be given as JSON: NaN is no JSON number", 2
     ),
@@ -244,16 +284,25 @@ async def test_the_engines_memory_limit_is_the_scripts(engine: WorkerEngine) -> 
     assert outcome.fault.kind == "memory"
 
 
-async def test_an_answer_larger_than_the_scripts_memory_is_a_fault_not_a_crash(engine: WorkerEngine) -> None:
+async def test_an_answer_larger_than_the_scripts_memory_is_a_fault_not_a_crash(
+    engine: WorkerEngine,
+) -> None:
     limits = ScriptLimits(memory_bytes=4 * 1024**2)
     caught = "local ok, why = pcall(load, 'v') return {ok, why}"
     for value in ("x" * 8_000_000, [{"id": at} for at in range(60_000)]):
-        assert (await run(engine, caught, limits=limits, state={"v": value})).value == [False, "not enough memory"]
+        assert (await run(engine, caught, limits=limits, state={"v": value})).value == [
+            False,
+            "not enough memory",
+        ]
 
 
-@pytest.mark.parametrize("code", ["return load('v')", "result(load('v'))", "local v = load('v')[1] return {v, v, v}"])
+@pytest.mark.parametrize(
+    "code", ["return load('v')", "result(load('v'))", "local v = load('v')[1] return {v, v, v}"]
+)
 async def test_an_answer_that_is_too_large_is_a_fault(engine: WorkerEngine, code: str) -> None:
-    outcome = await run(engine, code, limits=ScriptLimits(answer_bytes=1000), state={"v": ["x" * 400] * 5})
+    outcome = await run(
+        engine, code, limits=ScriptLimits(answer_bytes=1000), state={"v": ["x" * 400] * 5}
+    )
     assert outcome.fault is not None
     assert outcome.fault.kind == "output"
 
@@ -281,7 +330,9 @@ async def test_attacks_are_contained(
     assert len(outcome.printed) <= LITTLE.output_bytes
 
 
-async def test_arguments_that_are_too_large_are_refused_before_they_are_sent(engine: WorkerEngine) -> None:
+async def test_arguments_that_are_too_large_are_refused_before_they_are_sent(
+    engine: WorkerEngine,
+) -> None:
     code = "local s = string.rep('\\1', 300) return calculator.echo({a = s}):await()"
     outcome = await run(engine, code, limits=ScriptLimits(answer_bytes=1000))
     assert outcome.fault is not None
@@ -290,7 +341,9 @@ async def test_arguments_that_are_too_large_are_refused_before_they_are_sent(eng
 
 
 @pytest.mark.parametrize(("many", "kind"), [(1_000, None), (1_001, "output")])
-async def test_a_script_may_store_so_many_values(engine: WorkerEngine, many: int, kind: str | None) -> None:
+async def test_a_script_may_store_so_many_values(
+    engine: WorkerEngine, many: int, kind: str | None
+) -> None:
     outcome = await run(engine, f"for i = 1, {many} do store('k' .. i, i) end")
     assert (outcome.fault and outcome.fault.kind) == kind
     assert len(outcome.stored) == 1_000
@@ -304,7 +357,8 @@ async def test_answers_that_nobody_reads_cannot_fill_the_gateway(engine: WorkerE
     script = Script(code, "lua", NAMESPACES, limits=ScriptLimits(memory_bytes=8 * 1024**2, cpu_s=2))
     outcome = await asyncio.wait_for(engine.run(script, ask), 60)
     assert outcome.fault is not None
-    # Calls that come one by one are held back before there are too many answers, and the script's time runs out.
+    # Calls that come one by one are held back before there are too many answers, and the script's
+    # time runs out.
     assert outcome.fault.kind in ("memory", "time")
 
 
@@ -312,7 +366,9 @@ async def test_a_failure_of_our_own_is_told_to_the_script_that_waits(engine: Wor
     async def ask(*_: Any) -> Any:
         raise AttributeError("a mistake of ours")
 
-    outcome = await asyncio.wait_for(engine.run(Script("return calculator.echo():await()", "lua", NAMESPACES), ask), 60)
+    outcome = await asyncio.wait_for(
+        engine.run(Script("return calculator.echo():await()", "lua", NAMESPACES), ask), 60
+    )
     assert outcome.fault is not None
     assert outcome.fault.kind == "call"
     assert "a mistake of ours" in outcome.fault.message

@@ -33,7 +33,9 @@ class Host:
         self.go_on = asyncio.Event()
         self.answer: Any = {"number": 7}
 
-    async def __call__(self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    async def __call__(
+        self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         self.calls.append((namespace, name, args, kwargs))
         self.running += 1
         self.most_at_once = max(self.most_at_once, self.running)
@@ -89,7 +91,9 @@ async def run(
     return await asyncio.wait_for(engine.run(script, host), BOUND)
 
 
-async def value(engine: PythonEngine, host: Host, code: str, state: dict[str, Any] | None = None) -> Any:
+async def value(
+    engine: PythonEngine, host: Host, code: str, state: dict[str, Any] | None = None
+) -> Any:
     outcome = await run(engine, host, code, state)
     assert outcome.fault is None, outcome.fault
     orjson.dumps(outcome.value)
@@ -106,8 +110,12 @@ async def fault(engine: PythonEngine, host: Host, code: str, **limits: Any) -> F
 
 
 async def test_a_tool_is_a_function_of_its_server(engine: PythonEngine, host: Host) -> None:
-    assert await value(engine, host, "await github.create_issue('acme', title='x', labels=('a', 'b'))") == {"number": 7}
-    assert host.calls == [("github", "create_issue", ["acme"], {"title": "x", "labels": ["a", "b"]})]
+    assert await value(
+        engine, host, "await github.create_issue('acme', title='x', labels=('a', 'b'))"
+    ) == {"number": 7}
+    assert host.calls == [
+        ("github", "create_issue", ["acme"], {"title": "x", "labels": ["a", "b"]})
+    ]
 
 
 async def test_arguments_may_be_one_dict(engine: PythonEngine, host: Host) -> None:
@@ -120,8 +128,12 @@ async def test_global_functions_are_awaited_too(engine: PythonEngine, host: Host
     assert host.calls == [("", "search_tools", ["issues"], {"limit": 3})]
 
 
-async def test_a_tool_may_be_kept_in_a_variable_and_called_later(engine: PythonEngine, host: Host) -> None:
-    assert await value(engine, host, "create = github.create_issue\n(await create())['number']") == 7
+async def test_a_tool_may_be_kept_in_a_variable_and_called_later(
+    engine: PythonEngine, host: Host
+) -> None:
+    assert (
+        await value(engine, host, "create = github.create_issue\n(await create())['number']") == 7
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +151,9 @@ async def test_a_tool_may_be_kept_in_a_variable_and_called_later(engine: PythonE
         """,
     ],
 )
-async def test_calls_start_when_they_are_made_and_run_together(engine: PythonEngine, host: Host, code: str) -> None:
+async def test_calls_start_when_they_are_made_and_run_together(
+    engine: PythonEngine, host: Host, code: str
+) -> None:
     running = asyncio.create_task(run(engine, host, code))
     await host.has_waiting(3)
     host.go_on.set()
@@ -158,7 +172,9 @@ async def test_a_sleep_and_a_call_run_together(engine: PythonEngine, host: Host)
     assert await value(engine, host, code) == [None, {"number": 7}]
 
 
-async def test_a_failed_call_is_an_exception_that_a_script_can_catch(engine: PythonEngine, host: Host) -> None:
+async def test_a_failed_call_is_an_exception_that_a_script_can_catch(
+    engine: PythonEngine, host: Host
+) -> None:
     code = """
     try:
         await github.fails()
@@ -170,7 +186,8 @@ async def test_a_failed_call_is_an_exception_that_a_script_can_catch(engine: Pyt
 
 
 @pytest.mark.parametrize(
-    "code", ["x = 1\n\nawait github.fails()", "import asyncio\n\nawait asyncio.gather(github.fails())"]
+    "code",
+    ["x = 1\n\nawait github.fails()", "import asyncio\n\nawait asyncio.gather(github.fails())"],
 )
 async def test_a_failed_call_that_nobody_catches_is_told_with_its_line(
     engine: PythonEngine, host: Host, code: str
@@ -178,23 +195,36 @@ async def test_a_failed_call_that_nobody_catches_is_told_with_its_line(
     assert await fault(engine, host, code) == Fault("call", "github.fails: no such repository", 3)
 
 
-async def test_a_fatal_failure_ends_the_script_whatever_it_catches(engine: PythonEngine, host: Host) -> None:
+async def test_a_fatal_failure_ends_the_script_whatever_it_catches(
+    engine: PythonEngine, host: Host
+) -> None:
     assert await fault(engine, host, "\nawait github.ends()") == Fault("call", "too many calls", 2)
     catching = "try: await github.ends()\nexcept BaseException: pass\n"
-    for after in ("while True: pass", "await github.list_issues()", "'well'", "await github.waits()"):
+    for after in (
+        "while True: pass",
+        "await github.list_issues()",
+        "'well'",
+        "await github.waits()",
+    ):
         assert await fault(engine, host, catching + after) == Fault("call", "too many calls")
-    assert await fault(engine, host, "github.ends()\nawait github.waits()") == Fault("call", "too many calls")
+    assert await fault(engine, host, "github.ends()\nawait github.waits()") == Fault(
+        "call", "too many calls"
+    )
     assert host.running == 0
 
 
 async def test_calls_left_over_are_cancelled_and_counted(engine: PythonEngine, host: Host) -> None:
-    outcome = await run(engine, host, "x = github.waits()\ny = github.waits()\nawait github.list_issues()\n'done'")
+    outcome = await run(
+        engine, host, "x = github.waits()\ny = github.waits()\nawait github.list_issues()\n'done'"
+    )
     assert (outcome.value, outcome.unawaited_calls, outcome.fault) == ("done", 2, None)
     assert (host.running, host.cancelled) == (0, 2)
 
 
 async def test_calls_beside_a_failed_one_are_cancelled(engine: PythonEngine, host: Host) -> None:
-    outcome = await run(engine, host, "import asyncio\nawait asyncio.gather(github.waits(), github.fails())")
+    outcome = await run(
+        engine, host, "import asyncio\nawait asyncio.gather(github.waits(), github.fails())"
+    )
     assert outcome.fault == Fault("call", "github.fails: no such repository", 2)
     assert (outcome.unawaited_calls, host.running, host.cancelled) == (1, 0, 1)
 
@@ -210,7 +240,9 @@ async def test_calls_beside_a_failed_one_are_cancelled(engine: PythonEngine, hos
         ("x = github.list_issues()\nawait github.create_issue(body=x)", "runtime"),
     ],
 )
-async def test_a_forgotten_await_is_recognisable(engine: PythonEngine, host: Host, code: str, kind: str) -> None:
+async def test_a_forgotten_await_is_recognisable(
+    engine: PythonEngine, host: Host, code: str, kind: str
+) -> None:
     found = await fault(engine, host, code)
     assert (found.kind, found.line) == (kind, 2)
     assert "coroutine" in found.message
@@ -218,12 +250,18 @@ async def test_a_forgotten_await_is_recognisable(engine: PythonEngine, host: Hos
 
 async def test_an_unknown_tool_is_named_with_its_server(engine: PythonEngine, host: Host) -> None:
     found = await fault(engine, host, "await github.creat_issue()")
-    assert found == Fault("runtime", "AttributeError: 'github' object has no attribute 'creat_issue'", 1)
+    assert found == Fault(
+        "runtime", "AttributeError: 'github' object has no attribute 'creat_issue'", 1
+    )
 
 
 async def test_only_bound_functions_are_asked_for(engine: PythonEngine, host: Host) -> None:
-    assert (await fault(engine, host, "await _portico_host('call', 'github', 'delete', '[]', '{}')")).kind == "runtime"
-    assert (await fault(engine, host, "await call_tool('x')")).message == "NameError: name 'call_tool' is not defined"
+    assert (
+        await fault(engine, host, "await _portico_host('call', 'github', 'delete', '[]', '{}')")
+    ).kind == "runtime"
+    assert (
+        await fault(engine, host, "await call_tool('x')")
+    ).message == "NameError: name 'call_tool' is not defined"
     assert host.calls == []
 
 
@@ -267,7 +305,10 @@ async def test_the_answer_is_what_result_was_given_last_or_else_the_last_express
         ("frozenset(['a'])", ["a"]),
         ("{1: 'a', None: 'b', (1, 2): 'c'}", {"1": "a", "null": "b", "(1, 2)": "c"}),
         ("import datetime\n[datetime.datetime(2026, 1, 2, 3, 4, 5)]", ["2026-01-02T03:04:05"]),
-        ("import datetime\n[datetime.date(2026, 1, 2), datetime.timedelta(minutes=1)]", ["2026-01-02", 60.0]),
+        (
+            "import datetime\n[datetime.date(2026, 1, 2), datetime.timedelta(minutes=1)]",
+            ["2026-01-02", 60.0],
+        ),
         ("import decimal\n[decimal.Decimal('1.50')]", ["1.50"]),
         ("[b'text', b'\\xff']", ["text", "/w=="]),
         (
@@ -282,11 +323,15 @@ async def test_the_answer_is_what_result_was_given_last_or_else_the_last_express
         ("[{'n': 10 ** 30, 'i': i} for i in range(20000)][-1:]", [{"n": 1e30, "i": 19999}]),
     ],
 )
-async def test_an_answer_becomes_json(engine: PythonEngine, host: Host, code: str, expected: Any) -> None:
+async def test_an_answer_becomes_json(
+    engine: PythonEngine, host: Host, code: str, expected: Any
+) -> None:
     assert await value(engine, host, code) == expected
 
 
-async def test_what_cannot_even_cross_is_a_fault_of_the_value(engine: PythonEngine, host: Host) -> None:
+async def test_what_cannot_even_cross_is_a_fault_of_the_value(
+    engine: PythonEngine, host: Host
+) -> None:
     too_long_to_mark = "x = 1\n" * 10_000
     assert (await fault(engine, host, too_long_to_mark + "10 ** 5000")).kind == "value"
     assert (await fault(engine, host, "_portico_host('load', 10 ** 5000)")).kind == "runtime"
@@ -299,7 +344,9 @@ async def test_a_whole_number_of_a_tool_arrives_exactly(engine: PythonEngine, ho
 
 
 async def test_a_large_answer_is_the_same_as_a_small_one(engine: PythonEngine, host: Host) -> None:
-    rows = await value(engine, host, "[{'n': i, 'f': i / 2, 'big': 10 ** 20, 't': 'é'} for i in range(20000)]")
+    rows = await value(
+        engine, host, "[{'n': i, 'f': i / 2, 'big': 10 ** 20, 't': 'é'} for i in range(20000)]"
+    )
     assert len(rows) == 20_000
     assert rows[3] == {"n": 3, "f": 1.5, "big": 1e20, "t": "é"}
 
@@ -331,7 +378,10 @@ async def test_an_answer_that_is_too_large_is_told(engine: PythonEngine, host: H
 
 async def test_a_tools_large_answer_arrives_whole(engine: PythonEngine, host: Host) -> None:
     host.answer = [{"id": i, "name": "é" * 20} for i in range(10_000)]
-    assert await value(engine, host, "x = await github.list_issues()\n[len(x), x[-1]]") == [10_000, host.answer[-1]]
+    assert await value(engine, host, "x = await github.list_issues()\n[len(x), x[-1]]") == [
+        10_000,
+        host.answer[-1],
+    ]
 
 
 # --- output
@@ -339,23 +389,31 @@ async def test_a_tools_large_answer_arrives_whole(engine: PythonEngine, host: Ho
 
 async def test_what_is_printed_is_returned(engine: PythonEngine, host: Host) -> None:
     outcome = await run(
-        engine, host, "print('a', 1, sep='-')\nprint('é', end='')\nawait github.list_issues()\nprint('!')"
+        engine,
+        host,
+        "print('a', 1, sep='-')\nprint('é', end='')\nawait github.list_issues()\nprint('!')",
     )
     assert (outcome.printed, outcome.dropped_chars) == ("a-1\né!\n", 0)
 
 
-async def test_what_a_failed_script_printed_is_returned_too(engine: PythonEngine, host: Host) -> None:
+async def test_what_a_failed_script_printed_is_returned_too(
+    engine: PythonEngine, host: Host
+) -> None:
     assert (await run(engine, host, "print('before')\n1 / 0")).printed == "before\n"
 
 
-async def test_output_beyond_the_limit_is_counted_and_dropped(engine: PythonEngine, host: Host) -> None:
+async def test_output_beyond_the_limit_is_counted_and_dropped(
+    engine: PythonEngine, host: Host
+) -> None:
     outcome = await run(engine, host, "for i in range(100): print('é' * 9)", output_bytes=101)
     assert len(outcome.printed.encode()) <= 101
     assert len(outcome.printed) + outcome.dropped_chars == 1_000
     assert outcome.fault is None
 
 
-async def test_a_flood_of_output_is_stopped_and_does_not_stay_in_memory(engine: PythonEngine, host: Host) -> None:
+async def test_a_flood_of_output_is_stopped_and_does_not_stay_in_memory(
+    engine: PythonEngine, host: Host
+) -> None:
     await value(engine, host, "1")
     before = psutil.Process().memory_info().rss
     outcome = await run(engine, host, "while True: print('x' * 1000)", cpu_s=10)
@@ -369,10 +427,10 @@ async def test_a_flood_of_output_is_stopped_and_does_not_stay_in_memory(engine: 
 # --- state
 
 
-async def test_what_was_stored_can_be_loaded_and_is_given_back(engine: PythonEngine, host: Host) -> None:
-    code = (
-        "store('seen', {'ids': (1, 2)})\n[load('seen'), load('old'), load('none'), load('none', 5), load('false', 5)]"
-    )
+async def test_what_was_stored_can_be_loaded_and_is_given_back(
+    engine: PythonEngine, host: Host
+) -> None:
+    code = "store('seen', {'ids': (1, 2)})\n[load('seen'), load('old'), load('none'), load('none', 5), load('false', 5)]"
     outcome = await run(engine, host, code, {"old": [3], "false": False})
     assert outcome.value == [{"ids": [1, 2]}, [3], None, 5, False]
     assert outcome.stored == {"seen": {"ids": [1, 2]}}
@@ -391,8 +449,12 @@ async def test_what_was_stored_before_a_failure_is_kept(engine: PythonEngine, ho
 
 
 async def test_only_json_can_be_stored_by_a_string(engine: PythonEngine, host: Host) -> None:
-    assert (await fault(engine, host, "store('x', lambda: 0)")).message.startswith("TypeError: Object of type function")
-    assert (await fault(engine, host, "store(1, 2)")).message == "TypeError: the key must be a string"
+    assert (await fault(engine, host, "store('x', lambda: 0)")).message.startswith(
+        "TypeError: Object of type function"
+    )
+    assert (
+        await fault(engine, host, "store(1, 2)")
+    ).message == "TypeError: the key must be a string"
 
 
 # --- faults
@@ -402,7 +464,10 @@ async def test_only_json_can_be_stored_by_a_string(engine: PythonEngine, host: H
     ("code", "expected"),
     [
         ("x = 1\nx +", Fault("syntax", "SyntaxError: Expected an expression", 2)),
-        ("def f():\n    return 1 / 0\n\nf()", Fault("runtime", "ZeroDivisionError: division by zero", 2)),
+        (
+            "def f():\n    return 1 / 0\n\nf()",
+            Fault("runtime", "ZeroDivisionError: division by zero", 2),
+        ),
         ("x = 1\nissues", Fault("runtime", "NameError: name 'issues' is not defined", 2)),
         ("import enum", Fault("runtime", "ModuleNotFoundError: No module named 'enum'", 1)),
         ("result = 1\nresult(2)", Fault("runtime", "TypeError: 'int' object is not callable", 2)),
@@ -416,7 +481,9 @@ async def test_a_fault_has_the_scripts_line_and_the_sandboxs_words(
     assert await fault(engine, host, code) == expected
 
 
-async def test_what_the_sandbox_cannot_do_is_said_in_its_own_words(engine: PythonEngine, host: Host) -> None:
+async def test_what_the_sandbox_cannot_do_is_said_in_its_own_words(
+    engine: PythonEngine, host: Host
+) -> None:
     found = await fault(engine, host, "x = 1\nclass A(int): pass")
     assert (found.kind, found.line) == ("syntax", 2)
     assert "does not yet support class inheritance" in found.message
@@ -425,7 +492,9 @@ async def test_what_the_sandbox_cannot_do_is_said_in_its_own_words(engine: Pytho
 # --- limits
 
 
-async def test_processor_time_does_not_count_while_a_call_runs(engine: PythonEngine, host: Host) -> None:
+async def test_processor_time_does_not_count_while_a_call_runs(
+    engine: PythonEngine, host: Host
+) -> None:
     running = asyncio.create_task(run(engine, host, "await github.waits()\n'done'", cpu_s=0.3))
     await host.has_waiting(1)
     done, _ = await asyncio.wait({running}, timeout=1.0)
@@ -443,9 +512,14 @@ async def test_processor_time_does_not_count_while_a_call_runs(engine: PythonEng
         "import asyncio\nawait asyncio.sleep(1000)",
     ],
 )
-async def test_a_script_is_stopped_when_its_time_is_over(engine: PythonEngine, host: Host, code: str) -> None:
+async def test_a_script_is_stopped_when_its_time_is_over(
+    engine: PythonEngine, host: Host, code: str
+) -> None:
     found = await fault(engine, host, code, wall_s=0.5, cpu_s=100)
-    assert (found.kind, found.message) == ("time", "The script took longer than 0.5 s, the tools it called included.")
+    assert (found.kind, found.message) == (
+        "time",
+        "The script took longer than 0.5 s, the tools it called included.",
+    )
     assert host.running == 0
 
 
@@ -462,8 +536,12 @@ async def test_waiting_for_a_free_process_is_no_processor_time(host: Host) -> No
     await engine.close()
 
 
-async def test_a_process_that_dies_is_a_crash_and_the_next_script_has_another(engine: PythonEngine, host: Host) -> None:
-    running = asyncio.create_task(run(engine, host, "await github.waits()\nwhile True: pass", cpu_s=100))
+async def test_a_process_that_dies_is_a_crash_and_the_next_script_has_another(
+    engine: PythonEngine, host: Host
+) -> None:
+    running = asyncio.create_task(
+        run(engine, host, "await github.waits()\nwhile True: pass", cpu_s=100)
+    )
     await host.has_waiting(1)
     for pid in processes():
         psutil.Process(pid).kill()
@@ -496,7 +574,9 @@ async def test_answers_that_nobody_takes_cannot_fill_the_gateway(engine: PythonE
 
 
 async def test_many_scripts_share_the_processes(engine: PythonEngine, host: Host) -> None:
-    scripts = (run(engine, host, f"store('mine', {i})\nawait github.list_issues()\n{i}") for i in range(8))
+    scripts = (
+        run(engine, host, f"store('mine', {i})\nawait github.list_issues()\n{i}") for i in range(8)
+    )
     outcomes = await asyncio.gather(*scripts)
     assert [(each.value, each.stored) for each in outcomes] == [(i, {"mine": i}) for i in range(8)]
     assert len(processes()) <= 2
@@ -518,7 +598,9 @@ async def test_nothing_of_a_script_is_left_for_the_next(engine: PythonEngine, ho
         "import time\ntime.sleep(1000)",
     ],
 )
-async def test_cancelling_stops_the_script_and_its_calls(engine: PythonEngine, host: Host, after: str) -> None:
+async def test_cancelling_stops_the_script_and_its_calls(
+    engine: PythonEngine, host: Host, after: str
+) -> None:
     running = asyncio.create_task(run(engine, host, f"x = github.waits()\n{after}", cpu_s=100))
     await host.has_waiting(1)
     running.cancel()
@@ -531,7 +613,9 @@ async def test_cancelling_stops_the_script_and_its_calls(engine: PythonEngine, h
     assert await value(engine, host, "2 + 2") == 4
 
 
-async def test_cancelling_a_script_that_still_waits_for_a_process_leaves_the_others_alone(host: Host) -> None:
+async def test_cancelling_a_script_that_still_waits_for_a_process_leaves_the_others_alone(
+    host: Host,
+) -> None:
     engine = PythonEngine(workers=1)
     first = asyncio.create_task(run(engine, host, "await github.waits()\n1"))
     await host.has_waiting(1)
@@ -546,7 +630,9 @@ async def test_cancelling_a_script_that_still_waits_for_a_process_leaves_the_oth
 
 
 async def test_closing_ends_what_runs_and_every_process(engine: PythonEngine, host: Host) -> None:
-    spinning = asyncio.create_task(run(engine, host, "x = github.waits()\nwhile True: pass", cpu_s=100))
+    spinning = asyncio.create_task(
+        run(engine, host, "x = github.waits()\nwhile True: pass", cpu_s=100)
+    )
     waiting = asyncio.create_task(run(engine, host, "await github.waits()"))
     async with asyncio.timeout(BOUND):
         await host.has_waiting(2)
@@ -561,7 +647,9 @@ async def test_an_engine_that_was_never_used_closes(host: Host) -> None:
     await asyncio.wait_for(PythonEngine().close(), BOUND)
 
 
-async def test_the_event_loop_goes_on_while_scripts_compute(engine: PythonEngine, host: Host) -> None:
+async def test_the_event_loop_goes_on_while_scripts_compute(
+    engine: PythonEngine, host: Host
+) -> None:
     running = asyncio.create_task(run(engine, host, "while True: pass", cpu_s=0.5))
     turns = 0
     while not running.done():
@@ -600,7 +688,10 @@ def test_a_gateway_exits_well_however_it_ends() -> None:
     for some in (ways[i : i + 7] for i in range(0, len(ways), 7)):
         started = [
             subprocess.Popen(
-                [sys.executable, "-c", EXITS, way], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+                [sys.executable, "-c", EXITS, way],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
             )
             for way in some
         ]
@@ -620,8 +711,12 @@ def test_the_sandbox_is_not_imported_before_the_first_script() -> None:
 # --- attacks
 
 
-@pytest.mark.parametrize(("code", "allowed"), [pytest.param(*each[1:], id=each[0]) for each in ATTACKS[::12]])
-async def test_an_attack_is_contained(engine: PythonEngine, code: str, allowed: tuple[str, ...] | str) -> None:
+@pytest.mark.parametrize(
+    ("code", "allowed"), [pytest.param(*each[1:], id=each[0]) for each in ATTACKS[::12]]
+)
+async def test_an_attack_is_contained(
+    engine: PythonEngine, code: str, allowed: tuple[str, ...] | str
+) -> None:
     asked = 0
 
     async def ask(namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:

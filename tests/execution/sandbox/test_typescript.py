@@ -56,7 +56,9 @@ async def test_a_typed_script_runs(engine: WorkerEngine):
 
 async def test_plain_javascript_is_typescript_too(engine: WorkerEngine):
     assert (
-        await ran(engine, "const r = await calc.add({a: 1, b: 2}); return r.result < 4 && r.result > 2")
+        await ran(
+            engine, "const r = await calc.add({a: 1, b: 2}); return r.result < 4 && r.result > 2"
+        )
     ).value is True
 
 
@@ -69,7 +71,11 @@ async def test_a_fault_is_on_the_line_that_was_written(engine: WorkerEngine):
     code = "interface A {\n  x: number\n}\ntype B = {\n  [key: string]: A\n}\nconst b: B = {};\n(b as any).y.z"
     fault = (await ran(engine, code)).fault
     assert fault is not None
-    assert (fault.kind, fault.message, fault.line) == ("runtime", "TypeError: cannot read property 'z' of undefined", 8)
+    assert (fault.kind, fault.message, fault.line) == (
+        "runtime",
+        "TypeError: cannot read property 'z' of undefined",
+        8,
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,11 +84,17 @@ async def test_a_fault_is_on_the_line_that_was_written(engine: WorkerEngine):
         ("const a: number = 1;\nconst b: = 2", "SyntaxError: ", 2),
         ("let a: string = `x", "SyntaxError: Unterminated template", 1),
         ("const a = 1\nconst a: number = 2", "SyntaxError: ", 2),
-        ("type A = 1;\nimport { readFile } from 'fs';\nreadFile('x')", "SyntaxError: there are no modules here", 2),
+        (
+            "type A = 1;\nimport { readFile } from 'fs';\nreadFile('x')",
+            "SyntaxError: there are no modules here",
+            2,
+        ),
         ("export const a: number = 1", "SyntaxError: there are no modules here", 1),
     ],
 )
-async def test_what_does_not_parse_is_said_with_its_line(engine: WorkerEngine, code: str, message: str, line: int):
+async def test_what_does_not_parse_is_said_with_its_line(
+    engine: WorkerEngine, code: str, message: str, line: int
+):
     fault = (await ran(engine, code)).fault
     assert fault is not None
     assert (fault.kind, fault.line) == ("syntax", line)
@@ -95,7 +107,9 @@ async def test_types_may_be_imported_since_nothing_is_left_of_them(engine: Worke
 
 async def test_no_line_moves():
     code = "type A =\n  | 1\n  | 2\n\nfunction f<\n  T\n>(a: T): asserts a is\n  T {\n}\nenum B {\n  C,\n  D\n}\nlast()"
-    assert TypeStripper().strip_types(code).split("\n").index("last()") == code.split("\n").index("last()")
+    assert TypeStripper().strip_types(code).split("\n").index("last()") == code.split("\n").index(
+        "last()"
+    )
 
 
 async def test_a_script_that_is_too_much_for_it_spoils_nothing_for_the_next():

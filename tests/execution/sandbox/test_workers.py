@@ -43,7 +43,9 @@ class Host:
                 case _:
                     return args
         except asyncio.CancelledError:
-            await asyncio.sleep(0)  # a call that is cancelled may still have something to put in order
+            await asyncio.sleep(
+                0
+            )  # a call that is cancelled may still have something to put in order
             self.ended.append(name)
             raise
 
@@ -68,7 +70,13 @@ async def probe() -> AsyncIterator[WorkerEngine]:
 
 
 def script(code: str, limits: ScriptLimits = QUICK, **more: Any) -> Script:
-    return Script(textwrap.dedent(code), "lua", {"t": ("echo", "hang", "fail", "limit")}, limits=limits, **more)
+    return Script(
+        textwrap.dedent(code),
+        "lua",
+        {"t": ("echo", "hang", "fail", "limit")},
+        limits=limits,
+        **more,
+    )
 
 
 def kind(outcome: ScriptOutcome) -> str | None:
@@ -108,35 +116,47 @@ async def test_a_worker_is_replaced_after_many_scripts(
     assert await gone(pids[0])
 
 
-async def test_a_script_that_computes_too_long_is_killed_and_the_next_one_runs(lua: WorkerEngine, host: Host) -> None:
+async def test_a_script_that_computes_too_long_is_killed_and_the_next_one_runs(
+    lua: WorkerEngine, host: Host
+) -> None:
     assert kind(await lua.run(script(SPIN), host.ask)) == "time"
     assert (await lua.run(script("return 1"), host.ask)).value == 1
 
 
-async def test_computing_while_a_call_is_under_way_is_computing_too(lua: WorkerEngine, host: Host) -> None:
+async def test_computing_while_a_call_is_under_way_is_computing_too(
+    lua: WorkerEngine, host: Host
+) -> None:
     outcome = await lua.run(script(f"t.hang() {SPIN}"), host.ask)
     assert kind(outcome) == "time"
     assert host.ended == ["hang"]
     assert outcome.unawaited_calls == 1
 
 
-async def test_a_script_that_waits_too_long_is_killed_and_its_call_is_cancelled(lua: WorkerEngine, host: Host) -> None:
+async def test_a_script_that_waits_too_long_is_killed_and_its_call_is_cancelled(
+    lua: WorkerEngine, host: Host
+) -> None:
     await lua.start()
     outcome = await lua.run(script("t.hang():await()", ScriptLimits(wall_s=0.3)), host.ask)
     assert kind(outcome) == "time"
     assert host.ended == ["hang"]
 
 
-async def test_what_was_printed_and_stored_before_a_kill_is_kept(lua: WorkerEngine, host: Host) -> None:
+async def test_what_was_printed_and_stored_before_a_kill_is_kept(
+    lua: WorkerEngine, host: Host
+) -> None:
     outcome = await lua.run(script(f"print('so far') store('page', 7) {SPIN}"), host.ask)
     assert kind(outcome) == "time"
     assert outcome.printed == "so far\n"
     assert outcome.stored == {"page": 7}
 
 
-async def test_a_process_that_somebody_kills_is_a_fault_of_its_script_alone(probe: WorkerEngine, host: Host) -> None:
+async def test_a_process_that_somebody_kills_is_a_fault_of_its_script_alone(
+    probe: WorkerEngine, host: Host
+) -> None:
     pid = (await probe.run(script(PID), host.ask)).value
-    running = asyncio.create_task(probe.run(script("channel.call('t', 'hang', [], {})\ntime.sleep(60)"), host.ask))
+    running = asyncio.create_task(
+        probe.run(script("channel.call('t', 'hang', [], {})\ntime.sleep(60)"), host.ask)
+    )
     async with asyncio.timeout(PATIENCE_S):
         await host.begun.wait()
         os.kill(pid, signal.SIGKILL)
@@ -144,7 +164,9 @@ async def test_a_process_that_somebody_kills_is_a_fault_of_its_script_alone(prob
         assert (await probe.run(script("value = 1"), host.ask)).value == 1
 
 
-async def test_cancelling_a_script_kills_it_and_waits_for_its_calls(probe: WorkerEngine, host: Host) -> None:
+async def test_cancelling_a_script_kills_it_and_waits_for_its_calls(
+    probe: WorkerEngine, host: Host
+) -> None:
     code = "channel.call('t', 'hang', [], {})\nwhile True: pass"
     pid = (await probe.run(script(PID), host.ask)).value
     running = asyncio.create_task(probe.run(script(code, ScriptLimits(cpu_s=60)), host.ask))
@@ -160,7 +182,9 @@ async def test_cancelling_a_script_kills_it_and_waits_for_its_calls(probe: Worke
 
 async def test_closing_leaves_no_process(probe: WorkerEngine, host: Host) -> None:
     pid = (await probe.run(script(PID), host.ask)).value
-    spinning = asyncio.create_task(probe.run(script("channel.call('t', 'echo', [], {})\nwhile True: pass"), host.ask))
+    spinning = asyncio.create_task(
+        probe.run(script("channel.call('t', 'echo', [], {})\nwhile True: pass"), host.ask)
+    )
     async with asyncio.timeout(PATIENCE_S):
         await host.begun.wait()
         await probe.close()
@@ -188,9 +212,13 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a computing process that its parent is gone")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells a computing process that its parent is gone"
+)
 async def test_a_worker_ends_with_a_gateway_that_is_killed_while_it_computes() -> None:
-    gateway = await asyncio.create_subprocess_exec(sys.executable, "-c", GATEWAY, ROOT, stdout=subprocess.PIPE)
+    gateway = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", GATEWAY, ROOT, stdout=subprocess.PIPE
+    )
     async with asyncio.timeout(PATIENCE_S):
         assert gateway.stdout is not None
         worker = int(await gateway.stdout.readline())
@@ -222,7 +250,9 @@ async def test_a_worker_that_lies_is_killed(probe: WorkerEngine, host: Host, lie
     assert (await probe.run(script("value = 1"), host.ask)).value == 1
 
 
-async def test_a_flood_of_calls_is_stopped_whatever_the_host_answers(probe: WorkerEngine, host: Host) -> None:
+async def test_a_flood_of_calls_is_stopped_whatever_the_host_answers(
+    probe: WorkerEngine, host: Host
+) -> None:
     code = "for _ in range(10**6): channel.call('t', 'hang', [], {})"
     outcome = await probe.run(script(code, ScriptLimits(calls=20)), host.ask)
     assert kind(outcome) == "call"
@@ -231,44 +261,64 @@ async def test_a_flood_of_calls_is_stopped_whatever_the_host_answers(probe: Work
 
 async def test_calls_that_carry_too_much_are_stopped(probe: WorkerEngine, host: Host) -> None:
     code = "for _ in range(50): channel.call('t', 'hang', ['x' * 500_000], {})"
-    assert kind(await probe.run(script(code, ScriptLimits(answer_bytes=10**6)), host.ask)) == "memory"
+    assert (
+        kind(await probe.run(script(code, ScriptLimits(answer_bytes=10**6)), host.ask)) == "memory"
+    )
 
 
 async def test_prints_beyond_the_limit_are_dropped_even_if_the_worker_sends_them(
     probe: WorkerEngine, host: Host
 ) -> None:
     limits = ScriptLimits(output_bytes=1000)
-    honest = await probe.run(script("for _ in range(10): channel.print('é' * 100)", limits), host.ask)
+    honest = await probe.run(
+        script("for _ in range(10): channel.print('é' * 100)", limits), host.ask
+    )
     assert (honest.printed, honest.dropped_chars) == ("é" * 500, 500)
-    liar = await probe.run(script("for _ in range(10): channel.send({'print': 'é' * 100})", limits), host.ask)
+    liar = await probe.run(
+        script("for _ in range(10): channel.send({'print': 'é' * 100})", limits), host.ask
+    )
     assert (liar.printed, liar.dropped_chars) == ("é" * 500, 500)
 
 
-async def test_a_flood_of_prints_that_is_killed_says_that_something_is_missing(lua: WorkerEngine, host: Host) -> None:
+async def test_a_flood_of_prints_that_is_killed_says_that_something_is_missing(
+    lua: WorkerEngine, host: Host
+) -> None:
     outcome = await lua.run(
-        script("while true do print('xxxxxxxxxx') end", ScriptLimits(cpu_s=0.3, output_bytes=1000)), host.ask
+        script("while true do print('xxxxxxxxxx') end", ScriptLimits(cpu_s=0.3, output_bytes=1000)),
+        host.ask,
     )
     assert kind(outcome) == "time"
     assert len(outcome.printed) == 1000
     assert outcome.dropped_chars > 0
 
 
-async def test_a_fatal_call_ends_the_script_whatever_it_catches(lua: WorkerEngine, host: Host) -> None:
+async def test_a_fatal_call_ends_the_script_whatever_it_catches(
+    lua: WorkerEngine, host: Host
+) -> None:
     code = "store('k', 1)\nlocal ok = pcall(function() t.limit():await() end)\nprint('caught')\nreturn 'went on'"
     outcome = await lua.run(script(code), host.ask)
     assert outcome.fault is not None
-    assert (outcome.fault.kind, outcome.fault.message, outcome.value) == ("call", "20 calls are the limit", None)
+    assert (outcome.fault.kind, outcome.fault.message, outcome.value) == (
+        "call",
+        "20 calls are the limit",
+        None,
+    )
     assert outcome.stored == {"k": 1}
     stubborn = await lua.run(
-        script("while true do pcall(function() t.limit():await() end) end", ScriptLimits()), host.ask
+        script("while true do pcall(function() t.limit():await() end) end", ScriptLimits()),
+        host.ask,
     )
     assert kind(stubborn) == "call"
 
 
-async def test_replies_nobody_waited_for_do_not_reach_the_next_script(lua: WorkerEngine, host: Host) -> None:
+async def test_replies_nobody_waited_for_do_not_reach_the_next_script(
+    lua: WorkerEngine, host: Host
+) -> None:
     for _ in range(3):
         assert (
-            await lua.run(script("t.echo('stale') t.echo('stale') return t.echo('first'):await()"), host.ask)
+            await lua.run(
+                script("t.echo('stale') t.echo('stale') return t.echo('first'):await()"), host.ask
+            )
         ).value == ["first"]
     assert (await lua.run(script("return t.echo('mine'):await()"), host.ask)).value == ["mine"]
 
@@ -277,7 +327,11 @@ async def test_large_values_pass_in_both_directions(lua: WorkerEngine, host: Hos
     text = "é" * 2_000_000
     rows = [{"id": at, "text": "x" * 100} for at in range(10_000)]
     outcome = await lua.run(
-        script("return t.echo(load('text'), load('rows')):await()", ScriptLimits(), state={"text": text, "rows": rows}),
+        script(
+            "return t.echo(load('text'), load('rows')):await()",
+            ScriptLimits(),
+            state={"text": text, "rows": rows},
+        ),
         host.ask,
     )
     assert outcome.fault is None
@@ -296,8 +350,12 @@ async def test_scripts_wait_for_a_free_worker_in_turn(probe: WorkerEngine, host:
     assert order == list(range(8))
 
 
-async def test_a_script_that_never_gets_a_worker_is_told_so(probe: WorkerEngine, host: Host) -> None:
-    first = asyncio.create_task(probe.run(script("channel.call('t', 'hang', [], {})\nchannel.wait()"), host.ask))
+async def test_a_script_that_never_gets_a_worker_is_told_so(
+    probe: WorkerEngine, host: Host
+) -> None:
+    first = asyncio.create_task(
+        probe.run(script("channel.call('t', 'hang', [], {})\nchannel.wait()"), host.ask)
+    )
     async with asyncio.timeout(PATIENCE_S):
         await host.begun.wait()
         outcome = await probe.run(script("value = 1", ScriptLimits(wall_s=0.05)), host.ask)
@@ -309,7 +367,10 @@ async def test_a_script_that_never_gets_a_worker_is_told_so(probe: WorkerEngine,
 
 
 async def test_a_runtime_that_cannot_start_says_why(host: Host) -> None:
-    for runtime, why in ((f"{probing.__name__}:Broken", "lupa"), ("no.such.module:Runtime", "no.such")):
+    for runtime, why in (
+        (f"{probing.__name__}:Broken", "lupa"),
+        ("no.such.module:Runtime", "no.such"),
+    ):
         engine = WorkerEngine(runtime)
         try:
             outcome = await engine.run(script("return 1"), host.ask)

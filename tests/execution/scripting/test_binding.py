@@ -9,7 +9,11 @@ from portico.scripts.tool_bindings import bind_tools, build_arguments
 
 
 def tool(server: str, name: str, *params: str, required: tuple[str, ...] = ()) -> Tool:
-    schema = {"type": "object", "properties": {param: {} for param in params}, "required": list(required)}
+    schema = {
+        "type": "object",
+        "properties": {param: {} for param in params},
+        "required": list(required),
+    }
     return make_tool(server, {"name": name, "inputSchema": schema})
 
 
@@ -17,7 +21,8 @@ def house(**servers: tuple[str, ...]) -> Snapshot:
     return Snapshot(
         {
             server.replace("__", "-"): ServerEntry(
-                server.replace("__", "-"), tools={name: tool(server.replace("__", "-"), name) for name in names}
+                server.replace("__", "-"),
+                tools={name: tool(server.replace("__", "-"), name) for name in names},
             )
             for server, names in servers.items()
         }
@@ -34,14 +39,22 @@ def test_only_what_a_script_mentions_is_bound():
 
 
 def test_names_that_are_no_identifiers_are_bound_as_scripts_write_them():
-    bound = bind_tools("github.list_issues({}):await() data_server._while({}) github['list-issues']", HOUSE)
+    bound = bind_tools(
+        "github.list_issues({}):await() data_server._while({}) github['list-issues']", HOUSE
+    )
     assert set(bound.list_namespaces()["github"]) == {"list_issues", "list-issues"}
-    assert bound.get_tool("github", "list_issues").name == bound.get_tool("github", "list-issues").name == "list-issues"
+    assert (
+        bound.get_tool("github", "list_issues").name
+        == bound.get_tool("github", "list-issues").name
+        == "list-issues"
+    )
     assert bound.get_tool("data_server", "_while").address == "data-server.while"
 
 
 def test_a_server_under_another_name_is_bound_too():
-    assert bind_tools("gh = github\nawait gh.create_issue()", HOUSE).list_namespaces() == {"github": ("create_issue",)}
+    assert bind_tools("gh = github\nawait gh.create_issue()", HOUSE).list_namespaces() == {
+        "github": ("create_issue",)
+    }
 
 
 def test_a_variable_that_is_called_like_a_server_costs_nothing():
@@ -52,7 +65,9 @@ def test_a_variable_that_is_called_like_a_server_costs_nothing():
 def test_a_wrong_name_is_bound_to_what_is_nearest(code: str):
     bound = bind_tools(code, HOUSE)
     assert "create_isue" in bound.list_namespaces()["github"]
-    with pytest.raises(CallFailed, match=r"no tool github\.create_isue\. Did you mean github\.create_issue"):
+    with pytest.raises(
+        CallFailed, match=r"no tool github\.create_isue\. Did you mean github\.create_issue"
+    ):
         bound.get_tool("github", "create_isue")
 
 
@@ -79,11 +94,18 @@ def test_values_are_taken_in_the_order_that_the_line_of_a_tool_shows():
 
 def test_names_that_are_no_identifiers_may_be_written_as_such():
     given = {"_from": 1, "page_size": 2, "title": "x", "other": 3}
-    assert build_arguments(ISSUE, [given], {}) == {"from": 1, "page-size": 2, "title": "x", "other": 3}
+    assert build_arguments(ISSUE, [given], {}) == {
+        "from": 1,
+        "page-size": 2,
+        "title": "x",
+        "other": 3,
+    }
 
 
 def test_too_many_values_and_values_given_twice_are_said():
-    with pytest.raises(CallFailed, match=r"takes 4 arguments \(title, body, from, page-size\), and 5"):
+    with pytest.raises(
+        CallFailed, match=r"takes 4 arguments \(title, body, from, page-size\), and 5"
+    ):
         build_arguments(ISSUE, [1, 2, 3, 4, 5], {})
     with pytest.raises(CallFailed, match="title twice"):
         build_arguments(ISSUE, ["x"], {"title": "y"})

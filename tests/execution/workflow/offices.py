@@ -20,7 +20,9 @@ CALLER = Caller(session="me")
 LONG_S = 30
 
 
-def tool(name: str, properties: Raw | None = None, required: list[str] | None = None, **more: Any) -> Raw:
+def tool(
+    name: str, properties: Raw | None = None, required: list[str] | None = None, **more: Any
+) -> Raw:
     schema = {"type": "object", "properties": properties or {}, "required": required or []}
     return {"name": name, "description": f"Does {name}.", "inputSchema": schema, **more}
 
@@ -51,7 +53,9 @@ def text(body: str, *, failed: bool = False) -> Raw:
 class Office:
     """Workflows over one fake server, with what it was asked."""
 
-    def __init__(self, calls: CallPipeline, snapshot: Snapshot, fake: FakeBackend, **options: Any) -> None:
+    def __init__(
+        self, calls: CallPipeline, snapshot: Snapshot, fake: FakeBackend, **options: Any
+    ) -> None:
         self.fake = fake
         self.snapshot = snapshot
         self.workflows = WorkflowRunner(calls, **options)
@@ -77,7 +81,11 @@ class Office:
         self.fake.on_call(name, handler)
 
     async def run(
-        self, *steps: Raw, caller: Caller = CALLER, origin: CallContext | None = None, **request: Any
+        self,
+        *steps: Raw,
+        caller: Caller = CALLER,
+        origin: CallContext | None = None,
+        **request: Any,
     ) -> WorkflowReport:
         asked = WorkflowRequest(steps=list(steps) or None, **request)
         async with asyncio.timeout(LONG_S):
@@ -111,7 +119,9 @@ async def office(tools: list[Raw] | None = None, **options: Any) -> AsyncGenerat
     fake, bus = FakeBackend(listed), EventBus()
     upstream = Upstream("f", fake, bus)
     try:
-        yield Office(CallPipeline({"f": upstream}, {}, bus), by_words(entry("f", *listed)), fake, **options)
+        yield Office(
+            CallPipeline({"f": upstream}, {}, bus), by_words(entry("f", *listed)), fake, **options
+        )
     finally:
         await upstream.stop()
 

@@ -7,7 +7,12 @@ import pytest
 from portico.errors import InvalidArguments
 from portico.results.learned_shapes import LearnedShapes
 from portico.upstream.backend import Raw
-from portico.workflows.validation import InvalidWorkflow, ValidatedWorkflow, is_destructive, validate_workflow
+from portico.workflows.validation import (
+    InvalidWorkflow,
+    ValidatedWorkflow,
+    is_destructive,
+    validate_workflow,
+)
 from tests.disclosure.house import by_words, entry
 from tests.execution.workflow.offices import TOOLS, office, step, tool
 
@@ -17,18 +22,31 @@ WEATHER = tool(
     ["city"],
     outputSchema={
         "type": "object",
-        "properties": {"degrees": {"type": "number"}, "days": {"type": "array", "items": {"$ref": "#/$defs/day"}}},
+        "properties": {
+            "degrees": {"type": "number"},
+            "days": {"type": "array", "items": {"$ref": "#/$defs/day"}},
+        },
         "additionalProperties": False,
-        "$defs": {"day": {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": False}},
+        "$defs": {
+            "day": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}},
+                "additionalProperties": False,
+            }
+        },
     },
 )
-DRAW = tool("draw", {"points": {"type": "object"}, "title": {"type": "string"}, "tags": {"type": "array"}})
+DRAW = tool(
+    "draw", {"points": {"type": "object"}, "title": {"type": "string"}, "tags": {"type": "array"}}
+)
 SNAPSHOT = by_words(entry("f", *TOOLS), entry("sky", WEATHER, DRAW))
 
 
 def problems(*steps: Any, **inputs: Any) -> list[str]:
     found = validate_workflow(list(steps), inputs, SNAPSHOT)
-    return [str(problem) for problem in found.problems] if isinstance(found, InvalidWorkflow) else []
+    return (
+        [str(problem) for problem in found.problems] if isinstance(found, InvalidWorkflow) else []
+    )
 
 
 def warnings(*steps: Raw, shapes: LearnedShapes | None = None) -> list[str]:
@@ -80,10 +98,14 @@ def test_a_circle_is_shown():
         step("z", "f.say", {"value": "${a}"}),
     )
     assert told == ["step a: it waits for itself: a waits for c waits for b waits for a"]
-    assert problems(step("a", "f.say", {"value": "${a}"})) == ["step a: it waits for itself: a waits for a"]
+    assert problems(step("a", "f.say", {"value": "${a}"})) == [
+        "step a: it waits for itself: a waits for a"
+    ]
 
 
-@pytest.mark.parametrize("name", ["", "1a", "a b", "a.b", "inputs", "item", "index", "x" * 65, None, 3, "é"])
+@pytest.mark.parametrize(
+    "name", ["", "1a", "a b", "a.b", "inputs", "item", "index", "x" * 65, None, 3, "é"]
+)
 def test_ids_are_words_that_mean_nothing_else(name: Any):
     assert len(problems({"id": name, "tool": "f.say"})) == 1
 
@@ -117,7 +139,9 @@ def test_a_step_that_cannot_be_read_says_what_it_should_be(wrong: Any, said: str
     assert said in " ".join(told)
 
 
-@pytest.mark.parametrize("steps", [None, [], {}, "text", [step(f"s{n}", "f.say") for n in range(51)]])
+@pytest.mark.parametrize(
+    "steps", [None, [], {}, "text", [step(f"s{n}", "f.say") for n in range(51)]]
+)
 def test_steps_are_a_list_of_at_most_fifty(steps: Any):
     found = validate_workflow(steps, {}, SNAPSHOT)
     assert isinstance(found, InvalidWorkflow)
@@ -125,7 +149,10 @@ def test_steps_are_a_list_of_at_most_fifty(steps: Any):
 
 
 def test_a_workflow_has_not_more_references_than_can_be_read_at_once():
-    told = problems(step("a", "f.say", {"value": ["${inputs.x}"] * 600}), step("b", "f.say", {"value": "${a}" * 600}))
+    told = problems(
+        step("a", "f.say", {"value": ["${inputs.x}"] * 600}),
+        step("b", "f.say", {"value": "${a}" * 600}),
+    )
     assert told == ["there are 1,200 references; 1,000 is the most"]
 
 
@@ -157,7 +184,9 @@ def test_what_a_declared_output_surely_lacks_is_a_warning_and_no_problem():
     sky = step("sky", "sky.weather", {"city": "Rome"})
     assert warnings(sky, step("b", "f.say", {"value": "${sky.days[0].name}"})) == []
     told = warnings(sky, step("b", "f.say", {"value": "${sky.degree}"}))
-    assert told == ["step b ${sky.degree}: there is no 'degree' in its output schema, only degrees, days"]
+    assert told == [
+        "step b ${sky.degree}: there is no 'degree' in its output schema, only degrees, days"
+    ]
     assert "only name" in warnings(sky, step("b", "f.say", {"value": "${sky.days[0].nam}"}))[0]
     assert "is number" in warnings(sky, step("b", "f.say", {"value": "${sky.degrees.value}"}))[0]
 
@@ -167,8 +196,13 @@ def test_a_type_that_surely_does_not_fit_is_a_warning():
     told = warnings(sky, step("b", "sky.draw", {"points": "${sky.degrees}"}))
     assert told == ["step b arguments.points: it is number, and sky.draw takes object"]
     assert warnings(sky, step("b", "sky.draw", {"tags": "${sky.degrees}"})) == []
-    assert warnings(sky, step("b", "f.add", {"a": "${sky.degrees}", "b": "${sky.days[0].name}"})) == []
-    assert warnings(sky, step("b", "sky.draw", {"points": "${sky}", "title": "about ${sky.degrees}"})) == []
+    assert (
+        warnings(sky, step("b", "f.add", {"a": "${sky.degrees}", "b": "${sky.days[0].name}"})) == []
+    )
+    assert (
+        warnings(sky, step("b", "sky.draw", {"points": "${sky}", "title": "about ${sky.degrees}"}))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,7 +226,17 @@ def test_a_reference_in_another_style_is_a_warning(text: Any, meant: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["{{name}}", "it costs $a lot", "$HOME/x", "$$a.b", "US$a.b", "{a.b}", "$${a.value}", "{{item.x}}"]
+    "text",
+    [
+        "{{name}}",
+        "it costs $a lot",
+        "$HOME/x",
+        "$$a.b",
+        "US$a.b",
+        "{a.b}",
+        "$${a.value}",
+        "{{item.x}}",
+    ],
 )
 def test_a_text_that_names_no_step_is_a_text(text: str):
     assert warnings(step("a", "f.say", {"value": 1}), step("b", "f.say", {"value": text})) == []
@@ -204,8 +248,12 @@ def test_a_learned_shape_is_known_too():
     assert warnings(a, step("b", "f.say", {"value": "${a.titel}"}), shapes=shapes) == []
     shapes.learn(say, {"content": [], "structuredContent": {"title": "x", "n": 1}})
     told = warnings(a, step("b", "f.say", {"value": "${a.titel}"}), shapes=shapes)
-    assert told == ["step b ${a.titel}: there is no 'titel' in any result seen so far, only title, n"]
-    assert "takes object" in warnings(a, step("b", "sky.draw", {"points": "${a.n}"}), shapes=shapes)[0]
+    assert told == [
+        "step b ${a.titel}: there is no 'titel' in any result seen so far, only title, n"
+    ]
+    assert (
+        "takes object" in warnings(a, step("b", "sky.draw", {"points": "${a.n}"}), shapes=shapes)[0]
+    )
 
 
 def test_the_value_of_a_step_that_runs_for_each_is_a_list():
@@ -232,8 +280,13 @@ def test_only_a_tool_that_says_so_destroys(annotations: Raw, destroys: bool):
 async def test_nothing_runs_when_anything_is_wrong():
     async with office() as house:
         with pytest.raises(InvalidArguments, match="2 problems") as refused:
-            await house.run(step("a", "f.say"), step("b", "f.nix"), step("c", "f.add", {"a": 1, "b": "${d}"}))
-        assert [line.split(":")[0] for line in refused.value.problems] == ["step b tool", "step c ${d}"]
+            await house.run(
+                step("a", "f.say"), step("b", "f.nix"), step("c", "f.add", {"a": 1, "b": "${d}"})
+            )
+        assert [line.split(":")[0] for line in refused.value.problems] == [
+            "step b tool",
+            "step c ${d}",
+        ]
         assert "Nothing was run" in refused.value.advice
         assert house.called == []
         assert len(house.workflows) == 0

@@ -17,7 +17,11 @@ from portico.workflows.references import (
 )
 
 SCOPE = {
-    "fetch": {"items": [{"name": "a", "n": 1}, {"name": "b", "n": 2}], "total": 2, "odd key": {"}": "brace"}},
+    "fetch": {
+        "items": [{"name": "a", "n": 1}, {"name": "b", "n": 2}],
+        "total": 2,
+        "odd key": {"}": "brace"},
+    },
     "my-step": {"x": 5},
     "text": "plain",
     "inputs": {"who": "me"},
@@ -68,13 +72,22 @@ def test_a_text_that_is_one_reference_becomes_the_value_with_its_type(written: s
         ("costs $5, {braces}, $ {x}", "costs $5, {braces}, $ {x}"),
     ],
 )
-def test_in_a_longer_text_values_are_written_out_and_an_escaped_reference_stays(written: str, value: str):
+def test_in_a_longer_text_values_are_written_out_and_an_escaped_reference_stays(
+    written: str, value: str
+):
     assert value_of(written) == value
 
 
 def test_references_are_filled_wherever_they_are_in_objects_and_lists():
-    tree = parse_value({"a": ["${fetch.total}", {"b": "${inputs.who}"}], "${x": 1, "n": None, "t": True})
-    assert resolve_references(tree, SCOPE) == {"a": [2, {"b": "me"}], "${x": 1, "n": None, "t": True}
+    tree = parse_value(
+        {"a": ["${fetch.total}", {"b": "${inputs.who}"}], "${x": 1, "n": None, "t": True}
+    )
+    assert resolve_references(tree, SCOPE) == {
+        "a": [2, {"b": "me"}],
+        "${x": 1,
+        "n": None,
+        "t": True,
+    }
     assert [reference.text for reference in iter_references(tree)] == ["fetch.total", "inputs.who"]
 
 
@@ -128,7 +141,9 @@ def test_what_has_an_alternative_is_not_needed():
     assert parse_expression("[inputs.x, inputs.y || 'z']").inputs == {"x"}
 
 
-@pytest.mark.parametrize("written", ["fetch.total > 1", "fetch.total > `1`", "${fetch.total >= 2}", "fetch.total == 2"])
+@pytest.mark.parametrize(
+    "written", ["fetch.total > 1", "fetch.total > `1`", "${fetch.total >= 2}", "fetch.total == 2"]
+)
 def test_a_condition_is_an_expression_with_or_without_its_braces(written: str):
     assert parse_condition(written).resolve(SCOPE) is True
 

@@ -76,7 +76,9 @@ def plans(store: Any, **options: Any) -> PlanMemory:
     return PlanMemory(store, key=lambda: b"key", **options)
 
 
-async def offered(known: PlanMemory, intent: str, snapshot: Snapshot = HOUSE, scope: str = ME) -> PlanSuggestion | None:
+async def offered(
+    known: PlanMemory, intent: str, snapshot: Snapshot = HOUSE, scope: str = ME
+) -> PlanSuggestion | None:
     fresh = await suggest_plan(intent, snapshot, make_index_search(snapshot))
     return await known.find_plan(scope, intent, snapshot, fresh)
 
@@ -107,7 +109,10 @@ def test_tools_joins_and_what_definitions_name_are_kept():
         {
             "id": "post_message",
             "tool": "chat.post_message",
-            "arguments": {"channel_id": "${inputs.channel_id}", "text": "${list_issues.issues[0].title}"},
+            "arguments": {
+                "channel_id": "${inputs.channel_id}",
+                "text": "${list_issues.issues[0].title}",
+            },
         },
     )
 
@@ -116,7 +121,9 @@ def test_a_condition_that_may_compare_with_somebodys_words_is_not_kept():
     guarded = [STEPS[0], {**STEPS[1], "if": "bobs_issues.issues[0].title == 'Ann'"}]
     assert make_template(guarded, HOUSE) is None
     filtered = "${bobs_issues.issues[?title=='Ann'].url | [0]}"
-    kept = make_template([STEPS[0], {**STEPS[1], "arguments": {"channel_id": "C", "text": filtered}}], HOUSE)
+    kept = make_template(
+        [STEPS[0], {**STEPS[1], "arguments": {"channel_id": "C", "text": filtered}}], HOUSE
+    )
     assert kept is not None
     assert kept.steps[1]["arguments"]["text"] == "${inputs.text}"
 
@@ -133,7 +140,11 @@ def test_loops_and_what_is_asked_for_twice_stay_one():
     assert kept.steps[1] == {
         "id": "close_issue",
         "tool": "hub.close_issue",
-        "arguments": {"owner": "${inputs.owner}", "repo": "${inputs.repo}", "issue_number": "${item.number}"},
+        "arguments": {
+            "owner": "${inputs.owner}",
+            "repo": "${inputs.repo}",
+            "issue_number": "${item.number}",
+        },
         "for_each": "${list_issues.issues}",
     }
 
@@ -141,7 +152,9 @@ def test_loops_and_what_is_asked_for_twice_stay_one():
 async def test_a_plan_that_worked_is_offered_again_with_what_is_said_now(store: Kept):
     known = plans(store)
     await known.remember(ME, STEPS, HOUSE, INTENT)
-    made = await offered(known, "list the open issues of the repository acme/web and post them to chat")
+    made = await offered(
+        known, "list the open issues of the repository acme/web and post them to chat"
+    )
     assert made is not None
     assert made.success_count == 1
     assert arguments(made)[0] == {"owner": "acme", "repo": "web", "state": "open"}
@@ -149,7 +162,8 @@ async def test_a_plan_that_worked_is_offered_again_with_what_is_said_now(store: 
     assert made.inputs["channel_id"].needed_by == ("post_message.channel_id",)
     assert made.changing_tools
     assert not isinstance(
-        validate_workflow([dict(step) for step in made.steps], {"channel_id": "C"}, HOUSE), InvalidWorkflow
+        validate_workflow([dict(step) for step in made.steps], {"channel_id": "C"}, HOUSE),
+        InvalidWorkflow,
     )
 
 
@@ -166,24 +180,33 @@ async def test_it_says_how_often_it_worked(store: Kept):
 async def test_a_plan_written_by_hand_is_offered_where_the_same_tools_would_be_planned(store: Kept):
     known = plans(store)
     await known.remember(ME, STEPS, HOUSE)
-    made = await offered(known, "list the issues of the repository acme/web, then post a message to the chat channel")
+    made = await offered(
+        known, "list the issues of the repository acme/web, then post a message to the chat channel"
+    )
     assert made is not None
     assert arguments(made)[1]["text"] == "${list_issues.issues[0].title}"
 
 
 async def test_other_words_for_the_same_are_offered_it(store: Kept):
     known, house = plans(store), by_meaning_too(HUB, CHAT, FILES)
-    await known.remember(ME, STEPS, house, "fetch the tickets of bob/diary and announce them in chat")
+    await known.remember(
+        ME, STEPS, house, "fetch the tickets of bob/diary and announce them in chat"
+    )
     intent = "announce in chat the tickets of acme/web that we fetched"
     nothing_planned = PlanSuggestion()
     assert await known.find_plan(ME, intent, house, nothing_planned) is not None
-    assert await known.find_plan(ME, "copy a file to another place on disk", house, nothing_planned) is None
+    assert (
+        await known.find_plan(ME, "copy a file to another place on disk", house, nothing_planned)
+        is None
+    )
 
 
 async def test_another_intent_is_not_offered_it(store: Kept):
     known = plans(store)
     await known.remember(ME, STEPS, HOUSE, INTENT)
-    assert await offered(known, "read the file /tmp/a.md and write it to the file /tmp/b.md") is None
+    assert (
+        await offered(known, "read the file /tmp/a.md and write it to the file /tmp/b.md") is None
+    )
 
 
 async def test_another_scope_is_not_offered_it(store: Kept):
@@ -201,9 +224,14 @@ async def test_it_is_not_offered_once_a_tool_is_gone_or_hidden(store: Kept):
 async def test_it_is_offered_while_a_changed_tool_takes_what_it_gives_and_no_longer(store: Kept):
     known = plans(store)
     await known.remember(ME, STEPS, HOUSE, INTENT)
-    kinder = entry("chat", tool("post_message", "Post a message to chat, now with feeling.", "channel_id", "text"))
+    kinder = entry(
+        "chat",
+        tool("post_message", "Post a message to chat, now with feeling.", "channel_id", "text"),
+    )
     assert await offered(known, INTENT, by_words(HUB, kinder)) is not None
-    stricter = entry("chat", tool("post_message", "Post a message to chat.", "channel_id", "text", "workspace"))
+    stricter = entry(
+        "chat", tool("post_message", "Post a message to chat.", "channel_id", "text", "workspace")
+    )
     assert await offered(known, INTENT, by_words(HUB, stricter)) is None
 
 
@@ -224,7 +252,11 @@ async def test_the_longest_unused_plans_go_first(store: Kept):
     small = Kept(store._database, per_scope=2)  # pyright: ignore[reportPrivateUsage]
     now = iter(range(10))
     known = plans(small, clock=lambda: float(next(now)))
-    third = {"id": "c", "tool": "files.write_file", "arguments": {"path": "/a", "content": "${bobs_issues.issues}"}}
+    third = {
+        "id": "c",
+        "tool": "files.write_file",
+        "arguments": {"path": "/a", "content": "${bobs_issues.issues}"},
+    }
     for steps in (STEPS, [*STEPS, third], [STEPS[0], third]):
         await known.remember(ME, steps, HOUSE, INTENT)
     assert [len(json.loads(row.steps)) for row in await small.plans(ME)] == [2, 3]

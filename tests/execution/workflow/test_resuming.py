@@ -1,4 +1,5 @@
-"""Runs are kept and continued: after a failure, for an approval, by their owner alone, and not for ever."""
+"""Runs are kept and continued: after a failure, for an approval, by their owner alone, and not for
+ever."""
 
 import asyncio
 from typing import Any
@@ -9,7 +10,15 @@ from portico.access import Caller
 from portico.errors import InvalidArguments, UnknownName
 from portico.upstream.backend import Raw
 from portico.workflows.limits import WorkflowLimits
-from tests.execution.workflow.offices import Office, office, states, step, structured, values, whole_house
+from tests.execution.workflow.offices import (
+    Office,
+    office,
+    states,
+    step,
+    structured,
+    values,
+    whole_house,
+)
 
 WIPE = step("wipe", "f.wipe", {"path": "${inputs.path}"})
 
@@ -73,7 +82,9 @@ async def test_steps_sent_with_resume_may_be_new_and_what_has_run_stands():
 async def test_a_step_that_is_no_longer_wanted_is_sent_with_a_condition_that_is_false():
     async with office() as house:
         report = await house.run(*BROKEN, step("wipe", "f.wipe", {"path": "/x"}))
-        dropped = [{**one, "if": False} for one in (BROKEN[1], step("wipe", "f.wipe", {"path": "/x"}))]
+        dropped = [
+            {**one, "if": False} for one in (BROKEN[1], step("wipe", "f.wipe", {"path": "/x"}))
+        ]
         again = await house.resume(report, *dropped)
         assert again.state == "finished"
         assert states(again) == {"a": "done", "b": "skipped", "c": "skipped", "wipe": "skipped"}
@@ -88,7 +99,9 @@ async def test_a_step_that_is_no_longer_wanted_is_sent_with_a_condition_that_is_
         ([step("b", "f.say"), "b"], "step #2: a step is an object"),
     ],
 )
-async def test_steps_that_cannot_be_told_apart_are_refused_and_the_run_stays(sent: list[Any], why: str):
+async def test_steps_that_cannot_be_told_apart_are_refused_and_the_run_stays(
+    sent: list[Any], why: str
+):
     async with office() as house:
         report = await house.run(*BROKEN)
         with pytest.raises(InvalidArguments, match=why) as refused:

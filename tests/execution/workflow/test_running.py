@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from portico.calls.pipeline import CallContext
 from portico.upstream.backend import Raw
 from portico.workflows.limits import WorkflowLimits
-from tests.execution.workflow.offices import CALLER, office, states, step, structured, text, tool, values, whole_house
+from tests.execution.workflow.offices import (
+    CALLER,
+    office,
+    states,
+    step,
+    structured,
+    text,
+    tool,
+    values,
+    whole_house,
+)
 
 
 async def test_steps_run_after_what_they_refer_to_and_get_its_values():
@@ -51,7 +61,9 @@ async def test_the_value_of_a_step_is_what_its_result_stands_for(result: Raw, va
 
 async def test_independent_steps_run_at_the_same_time_and_no_more_than_the_bound():
     async with office(limits=WorkflowLimits(parallel=3)) as house:
-        running = asyncio.create_task(house.run(*(step(f"s{n}", "f.hold", {"value": n}) for n in range(5))))
+        running = asyncio.create_task(
+            house.run(*(step(f"s{n}", "f.hold", {"value": n}) for n in range(5)))
+        )
         first = {await house.one_held() for _ in range(3)}
         assert house.held.empty()
         for value in first:
@@ -95,7 +107,9 @@ async def test_a_failed_step_stops_what_depends_on_it_and_nothing_else():
 
 async def test_arguments_that_do_not_fit_say_which_reference_found_nothing():
     async with office() as house:
-        report = await house.run(step("a", "f.say"), step("b", "f.strict", {"text": "${a.nothing}"}))
+        report = await house.run(
+            step("a", "f.say"), step("b", "f.strict", {"text": "${a.nothing}"})
+        )
         failure = report.steps[1].failure
         assert failure is not None
         assert failure.kind == "invalid_arguments"
@@ -105,7 +119,9 @@ async def test_arguments_that_do_not_fit_say_which_reference_found_nothing():
 
 async def test_a_tool_that_asks_back_fails_its_step():
     async with office() as house:
-        house.answers("look", lambda arguments: {"resultType": "input_required", "inputRequests": {}})
+        house.answers(
+            "look", lambda arguments: {"resultType": "input_required", "inputRequests": {}}
+        )
         report = await house.run(step("a", "f.look"))
         assert report.steps[0].failure is not None
         assert report.steps[0].failure.kind == "input_required"
@@ -128,7 +144,9 @@ async def test_what_the_pipeline_repaired_is_told():
 )
 async def test_a_large_value_cannot_be_made_larger_without_end(arguments: Raw, more: Raw):
     async with office() as house:
-        report = await house.run(step("a", "f.say", {"value": "x" * 100_000}), step("b", "f.say", arguments, **more))
+        report = await house.run(
+            step("a", "f.say", {"value": "x" * 100_000}), step("b", "f.say", arguments, **more)
+        )
         failure = report.steps[1].failure
         assert failure is not None
         assert "more than 4 MiB" in failure.message
@@ -140,11 +158,16 @@ async def test_a_large_value_cannot_be_made_larger_without_end(arguments: Raw, m
     [
         (text("words", failed=True), "words"),
         ({"content": [], "structuredContent": {"why": "rain"}, "isError": True}, '{"why":"rain"}'),
-        ({"content": [{"type": "image", "data": "x"}], "isError": True}, "the tool says that it failed"),
+        (
+            {"content": [{"type": "image", "data": "x"}], "isError": True},
+            "the tool says that it failed",
+        ),
         (text("x" * 10**6, failed=True), "x" * 2_000 + "…"),
     ],
 )
-async def test_a_tool_s_own_error_is_told_in_its_words_but_not_at_any_length(result: Raw, said: str):
+async def test_a_tool_s_own_error_is_told_in_its_words_but_not_at_any_length(
+    result: Raw, said: str
+):
     async with office() as house:
         house.answers("look", lambda arguments: result)
         report = await house.run(step("a", "f.look"))
@@ -222,7 +245,12 @@ async def test_for_each_runs_once_per_element_and_gives_the_values_in_order():
                 step("list", "f.say", {"value": [{"n": 1}, {"n": 2}, {"n": 3}]}),
                 step("each", "f.hold", {"value": "${item.n}"}, for_each="${list.value}"),
                 step("all", "f.say", {"value": "${each[*].value}"}),
-                step("numbered", "f.say", {"value": "${index}: ${item}"}, for_each=["a", "${inputs.b}"]),
+                step(
+                    "numbered",
+                    "f.say",
+                    {"value": "${index}: ${item}"},
+                    for_each=["a", "${inputs.b}"],
+                ),
                 inputs={"b": "b"},
             )
         )
@@ -248,7 +276,8 @@ async def test_a_condition_about_the_element_chooses_among_them():
 async def test_for_each_needs_a_list_that_is_not_too_long(found: Any):
     async with office(limits=WorkflowLimits(items=4)) as house:
         report = await house.run(
-            step("a", "f.say", {"value": found}), step("b", "f.say", {"value": "${item}"}, for_each="${a.value}")
+            step("a", "f.say", {"value": found}),
+            step("b", "f.say", {"value": "${item}"}, for_each="${a.value}"),
         )
         assert report.state == "failed"
         assert report.steps[1].failure is not None
@@ -261,7 +290,11 @@ async def test_after_a_failed_element_no_other_begins_and_the_finished_are_kept(
         broken = {"c"}
 
         def say(arguments: Raw) -> Raw:
-            return text("broken", failed=True) if arguments["value"] in broken else structured(arguments)
+            return (
+                text("broken", failed=True)
+                if arguments["value"] in broken
+                else structured(arguments)
+            )
 
         house.answers("say", say)
         each = step("each", "f.say", {"value": "${item}"}, for_each=["a", "b", "c", "d"])
@@ -328,8 +361,14 @@ async def test_progress_is_that_of_the_steps_and_calls_keep_their_origin():
     trace = f"00-{'a' * 32}-{'b' * 16}-01"
     async with office() as house:
         relay = Listening()
-        origin = CallContext(CALLER, relay, {"_meta": {"progressToken": 7, "traceparent": trace}, "requestState": "s"})
-        report = await house.run(step("a", "f.say"), step("b", "f.say", depends_on=["a"]), origin=origin)
+        origin = CallContext(
+            CALLER,
+            relay,
+            {"_meta": {"progressToken": 7, "traceparent": trace}, "requestState": "s"},
+        )
+        report = await house.run(
+            step("a", "f.say"), step("b", "f.say", depends_on=["a"]), origin=origin
+        )
         assert [params["progress"] for _, params in relay.told] == [0, 1, 2]
         assert {params["progressToken"] for _, params in relay.told} == {7}
         assert all(report.run_id in params["message"] for _, params in relay.told)
@@ -346,7 +385,13 @@ async def test_cancelling_ends_every_call_and_the_run_can_be_continued():
             house.run(
                 step("first", "f.say", {"value": 1}),
                 step("x", "f.hold", {"value": "x"}, depends_on=["first"]),
-                step("each", "f.hold", {"value": "${item}"}, for_each=["y", "z"], depends_on=["first"]),
+                step(
+                    "each",
+                    "f.hold",
+                    {"value": "${item}"},
+                    for_each=["y", "z"],
+                    depends_on=["first"],
+                ),
                 origin=origin,
             )
         )
@@ -412,7 +457,9 @@ def graphs(draw: st.DrawFn) -> list[tuple[int, list[int], list[int]]]:
 async def test_every_step_runs_once_and_after_all_that_it_depends_on(
     graph: list[tuple[int, list[int], list[int]]], parallel: int
 ):
-    async with office([tool("say", {"value": {}})], limits=WorkflowLimits(parallel=parallel)) as house:
+    async with office(
+        [tool("say", {"value": {}})], limits=WorkflowLimits(parallel=parallel)
+    ) as house:
         begun: list[int] = []
         over: list[int] = []
         at_once = [0]
@@ -450,7 +497,9 @@ async def test_every_step_runs_once_and_after_all_that_it_depends_on(
 
 async def test_answers_that_come_to_too_much_fail_the_step_that_brought_them():
     async with office(limits=WorkflowLimits(held_bytes=1_000)) as house:
-        report = await house.run(step("a", "f.say", {"value": "x" * 600}), step("b", "f.say", {"value": "${a}"}))
+        report = await house.run(
+            step("a", "f.say", {"value": "x" * 600}), step("b", "f.say", {"value": "${a}"})
+        )
         assert states(report) == {"a": "done", "b": "failed"}
         failure = next(one.failure for one in report.steps if one.id == "b")
         assert failure is not None

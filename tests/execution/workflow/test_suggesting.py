@@ -1,4 +1,5 @@
-"""An intent becomes a plan of real tools: in order, joined, with what is not known left open and nothing made up."""
+"""An intent becomes a plan of real tools: in order, joined, with what is not known left open and
+nothing made up."""
 
 import gzip
 import os
@@ -33,9 +34,14 @@ FLEET = SHARED / "fleet" / "servers.jsonl.gz"
 READ_ONLY: Raw = {"annotations": {"readOnlyHint": True}}
 
 
-def tool(name: str, description: str, *required: str, optional: Raw | None = None, **more: Any) -> Raw:
+def tool(
+    name: str, description: str, *required: str, optional: Raw | None = None, **more: Any
+) -> Raw:
     properties: Raw = {
-        one: {"type": "integer" if "number" in one else "string", "description": f"The {one} to use."}
+        one: {
+            "type": "integer" if "number" in one else "string",
+            "description": f"The {one} to use.",
+        }
         for one in required
     }
     properties |= optional or {}
@@ -48,7 +54,10 @@ def answers(**properties: Any) -> Raw:
 
 
 def list_of(**properties: str) -> Raw:
-    items = {"type": "object", "properties": {name: {"type": kind} for name, kind in properties.items()}}
+    items = {
+        "type": "object",
+        "properties": {name: {"type": kind} for name, kind in properties.items()},
+    }
     return {"type": "array", "items": items}
 
 
@@ -72,10 +81,18 @@ CHAT = entry(
 )  # fmt: skip
 FILES = entry(
     "files",
-    tool("read_file", "Read a file from disk.", "path", **READ_ONLY, **answers(content={"type": "string"})),
+    tool(
+        "read_file",
+        "Read a file from disk.",
+        "path",
+        **READ_ONLY,
+        **answers(content={"type": "string"}),
+    ),
     tool("write_file", "Write a file to disk.", "path", "content"),
 )
-WEATHER = entry("weather", tool("forecast", "Get the weather forecast of a city.", "city", **READ_ONLY))
+WEATHER = entry(
+    "weather", tool("forecast", "Get the weather forecast of a city.", "city", **READ_ONLY)
+)
 HOUSE = by_words(HUB, CHAT, FILES, WEATHER)
 
 
@@ -84,7 +101,8 @@ async def plan(intent: str, snapshot: Snapshot = HOUSE, **options: Any) -> PlanS
     example = {name: {"integer": 1}.get(one.type, "x") for name, one in made.inputs.items()}
     if made.steps:
         assert not isinstance(
-            checked := validate_workflow([dict(step) for step in made.steps], example, snapshot), InvalidWorkflow
+            checked := validate_workflow([dict(step) for step in made.steps], example, snapshot),
+            InvalidWorkflow,
         ), checked
     return made
 
@@ -103,7 +121,10 @@ def tools(made: PlanSuggestion) -> list[str]:
 @pytest.mark.parametrize(
     ("intent", "parts"),
     [
-        ("find the issues, then post them and close them", ["find the issues", "post them", "close them"]),
+        (
+            "find the issues, then post them and close them",
+            ["find the issues", "post them", "close them"],
+        ),
         ("list title and body of the cards", ["list title and body of the cards"]),
         ("the tables and which columns they have", ["the tables", "which columns they have"]),
         ("the orders, which are open", ["the orders, which are open"]),
@@ -114,11 +135,16 @@ def tools(made: PlanSuggestion) -> list[str]:
         ("1. read the file\n2. send it", ["read the file", "send it"]),
         ("post 'read, and then write' to chat", ["post 'read, and then write' to chat"]),
         ("read the file -> send it", ["read the file", "send it"]),
-        ("Suche offene Tickets und sende eine Nachricht", ["Suche offene Tickets", "sende eine Nachricht"]),
+        (
+            "Suche offene Tickets und sende eine Nachricht",
+            ["Suche offene Tickets", "sende eine Nachricht"],
+        ),
         ("", []),
     ],
 )
-def test_an_intent_falls_into_things_to_do_in_the_order_in_which_to_do_them(intent: str, parts: list[str]):
+def test_an_intent_falls_into_things_to_do_in_the_order_in_which_to_do_them(
+    intent: str, parts: list[str]
+):
     assert split_clauses(intent) == parts
 
 
@@ -132,7 +158,11 @@ def test_what_is_plainly_said_is_seen_as_what_it_is():
 
 
 def test_and_or_is_no_repository_and_a_site_no_file():
-    assert not [one for one in find_literals("read and/or write e.g. on example.com") if one.kind in ("repo", "file")]
+    assert not [
+        one
+        for one in find_literals("read and/or write e.g. on example.com")
+        if one.kind in ("repo", "file")
+    ]
 
 
 # --- plans
@@ -149,7 +179,9 @@ async def test_words_that_are_plainly_meant_for_a_parameter_are_filled_in():
 
 
 async def test_a_plan_without_gaps_that_only_reads_is_ready():
-    made = await plan("list the issues of the repository octo/hello, then get the weather forecast in Paris")
+    made = await plan(
+        "list the issues of the repository octo/hello, then get the weather forecast in Paris"
+    )
     assert (made.is_ready, made.changing_tools, made.missing_inputs) == (True, (), ())
 
 
@@ -167,7 +199,10 @@ async def test_an_earlier_answer_fills_what_a_later_step_must_have():
 async def test_each_of_a_list_becomes_a_loop():
     made = await plan("list the issues of the repository octo/hello and close each issue")
     step = made.steps[1]
-    assert (step["for_each"], step["arguments"]["issue_number"]) == ("${list_issues.issues}", "${item.number}")
+    assert (step["for_each"], step["arguments"]["issue_number"]) == (
+        "${list_issues.issues}",
+        "${item.number}",
+    )
 
 
 async def test_a_tool_comes_after_the_one_that_offers_what_it_must_have():
@@ -177,12 +212,18 @@ async def test_a_tool_comes_after_the_one_that_offers_what_it_must_have():
 
 async def test_a_text_that_is_what_was_found_is_the_answer_written_out():
     made = await plan("read the file /tmp/a.md and write it to the file /tmp/b.md")
-    assert arguments(made, "files.write_file") == {"path": "/tmp/b.md", "content": "${read_file.content}"}
+    assert arguments(made, "files.write_file") == {
+        "path": "/tmp/b.md",
+        "content": "${read_file.content}",
+    }
 
 
 async def test_what_nobody_said_is_an_input_with_its_type_and_description():
     made = await plan("post a message to the chat channel")
-    assert arguments(made, "chat.post_message") == {"channel_id": "${inputs.channel_id}", "text": "${inputs.text}"}
+    assert arguments(made, "chat.post_message") == {
+        "channel_id": "${inputs.channel_id}",
+        "text": "${inputs.text}",
+    }
     missing = made.inputs["channel_id"]
     assert (missing.type, missing.description) == ("string", "The channel_id to use.")
     assert missing.needed_by == ("post_message.channel_id",)
@@ -201,7 +242,9 @@ async def test_a_name_is_looked_up_by_a_step_put_in_front():
 
 
 async def test_what_a_plan_refers_to_is_found_when_it_runs():
-    made = await plan("list the issues of the repository octo/hello, then post a message to the chat channel #general")
+    made = await plan(
+        "list the issues of the repository octo/hello, then post a message to the chat channel #general"
+    )
     answer = {"channels": [{"id": "C1", "name": "random"}, {"id": "C2", "name": "general"}]}
     text = parse_value(arguments(made, "chat.post_message")["channel_id"])
     assert resolve_references(text, {"list_channels": answer}) == "C2"
@@ -209,7 +252,9 @@ async def test_what_a_plan_refers_to_is_found_when_it_runs():
 
 async def test_a_learned_shape_joins_what_no_schema_tells():
     lists = entry(
-        "shop", tool("list_orders", "List the orders of the shop."), tool("ship_order", "Ship an order.", "order_id")
+        "shop",
+        tool("list_orders", "List the orders of the shop."),
+        tool("ship_order", "Ship an order.", "order_id"),
     )
     snapshot = by_words(lists)
     intent = "list the orders of the shop, then ship the order"
@@ -219,7 +264,11 @@ async def test_a_learned_shape_joins_what_no_schema_tells():
     assert before.steps[1]["depends_on"] == ["list_orders"]
 
     def seen(one: Tool) -> Shape | None:
-        return infer_shape({"orders": [{"id": "o1", "customer_id": "c1"}]}) if one.name == "list_orders" else None
+        return (
+            infer_shape({"orders": [{"id": "o1", "customer_id": "c1"}]})
+            if one.name == "list_orders"
+            else None
+        )
 
     after = await plan(intent, snapshot, shapes=seen)
     assert arguments(after, "shop.ship_order")["order_id"] == "${list_orders.orders[0].id}"
@@ -228,7 +277,8 @@ async def test_a_learned_shape_joins_what_no_schema_tells():
 async def test_one_servers_ids_are_not_anothers():
     other = entry("other", tool("archive_issue", "Archive an issue in the vault.", "issue_number"))
     made = await plan(
-        "list the issues of the repository octo/hello, then archive an issue in the vault", by_words(HUB, other)
+        "list the issues of the repository octo/hello, then archive an issue in the vault",
+        by_words(HUB, other),
     )
     assert arguments(made, "other.archive_issue")["issue_number"] == "${inputs.issue_number}"
 
@@ -253,7 +303,10 @@ async def test_tools_that_were_used_together_win_over_what_fits_about_as_well():
         return 1.0 if {one, other} == {"weather.forecast", "chat.post_message"} else 0.0
 
     intent = "get the weather, then put it somewhere"
-    assert tools(await suggest_plan(intent, HOUSE, find)) == ["weather.forecast", "files.write_file"]
+    assert tools(await suggest_plan(intent, HOUSE, find)) == [
+        "weather.forecast",
+        "files.write_file",
+    ]
     assert tools(await suggest_plan(intent, HOUSE, find, together=together)) == [
         "weather.forecast",
         "chat.post_message",
@@ -324,18 +377,28 @@ def test_any_two_real_tools_make_steps_that_can_be_run():
         servers = [orjson.loads(line) for line in file]
     entries = {
         server["slug"]: ServerEntry(
-            server["slug"], tools={one["name"]: make_tool(server["slug"], one) for one in server["tools"]}
+            server["slug"],
+            tools={one["name"]: make_tool(server["slug"], one) for one in server["tools"]},
         )
         for server in servers
     }
     snapshot = Snapshot(entries)
     every = list(snapshot.tools.values())
     some = every[::9]
-    example: dict[str, Any] = {"integer": 1, "number": 1, "boolean": True, "object": {}, "array": []}
+    example: dict[str, Any] = {
+        "integer": 1,
+        "number": 1,
+        "boolean": True,
+        "object": {},
+        "array": [],
+    }
     for one, other in zip(some, [*some[1:], some[0]], strict=True):
         intent = "get each of them for 'foo', then post it"
         made = build_plan(
-            intent, snapshot, [("get each of them for 'foo'", [(one, 1.0)]), ("post it", [(other, 1.0)])], ()
+            intent,
+            snapshot,
+            [("get each of them for 'foo'", [(one, 1.0)]), ("post it", [(other, 1.0)])],
+            (),
         )
         given = {
             name: one_.type[7:].split(", ")[0] if one_.type.startswith("one of ") else [] if one_.type.endswith("[]")
@@ -351,7 +414,9 @@ def test_any_two_real_tools_make_steps_that_can_be_run():
 
 def test_a_plan_that_leaves_out_what_was_said_does_not_run_at_once():
     step = {"id": "a", "tool": "web.screenshot", "arguments": {}}
-    assert find_omissions("take a screenshot of https://x.test/a", [step], {}) == ("https://x.test/a",)
+    assert find_omissions("take a screenshot of https://x.test/a", [step], {}) == (
+        "https://x.test/a",
+    )
     steps = [{"tool": "s.t", "arguments": {"owner": "octo", "repo": "hello", "path": 'a "b"'}}]
     assert find_omissions("of octo/hello", steps, {}) == ()
     assert PlanSuggestion((step,)).is_ready
@@ -378,15 +443,25 @@ async def test_words_that_no_tool_of_the_plan_speaks_of_are_left_out_of_it(inten
 
 async def test_what_is_passed_for_an_input_is_said_with_it():
     made = await plan("get the weather forecast for the Alps")
-    passed = apply_inputs(replace(made, unused=("Alps",)), {"city": "Chamonix, Alps", "mood": 1}, HOUSE)
-    assert (passed.missing_inputs, passed.given_inputs, passed.unused) == ((), ("city",), ("inputs.mood",))
+    passed = apply_inputs(
+        replace(made, unused=("Alps",)), {"city": "Chamonix, Alps", "mood": 1}, HOUSE
+    )
+    assert (passed.missing_inputs, passed.given_inputs, passed.unused) == (
+        (),
+        ("city",),
+        ("inputs.mood",),
+    )
     assert apply_inputs(made, {"city": "Chamonix"}, HOUSE).is_ready
 
 
 async def test_what_is_passed_for_a_parameter_that_is_left_out_is_taken_by_the_step_that_has_it():
     made = await plan("list the issues of octo/hello")
     passed = apply_inputs(made, {"limit": 5}, HOUSE)
-    assert arguments(passed, "hub.list_issues") == {"owner": "octo", "repo": "hello", "limit": "${inputs.limit}"}
+    assert arguments(passed, "hub.list_issues") == {
+        "owner": "octo",
+        "repo": "hello",
+        "limit": "${inputs.limit}",
+    }
     assert (passed.is_ready, passed.given_inputs) == (True, ("limit",))
     assert apply_inputs(made, {"owner": "other"}, HOUSE).unused == ("inputs.owner",)
     twice = await plan("list the issues of octo/hello, then list the issues of a/b")
@@ -405,7 +480,9 @@ def test_a_bare_word_after_called_is_a_name(words: str, found: str):
     assert [one.text for one in find_literals(words) if one.kind == "quoted"] == [found]
 
 
-@pytest.mark.parametrize("words", ["whatever it is called by the team", "a child named after the queen"])
+@pytest.mark.parametrize(
+    "words", ["whatever it is called by the team", "a child named after the queen"]
+)
 def test_a_word_that_only_goes_on_is_no_name(words: str):
     assert not [one for one in find_literals(words) if one.kind == "quoted"]
 

@@ -1,4 +1,5 @@
-"""Scripts that answer a call, but not as they should: wrong ids, too many answers, results of wrong types."""
+"""Scripts that answer a call, but not as they should: wrong ids, too many answers, results of wrong
+types."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def answer_and_error_in_one(strike: Strike) -> Iterator[Step]:
 
 @strikes("call")
 def answer_in_a_batch(strike: Strike) -> Iterator[Step]:
-    yield say([{"jsonrpc": "2.0", "id": 999_999, "result": {}}, strike.answer, strike.saying(text(STALE))])
+    yield say(
+        [{"jsonrpc": "2.0", "id": 999_999, "result": {}}, strike.answer, strike.saying(text(STALE))]
+    )
 
 
 _RESULTS: dict[str, Any] = {
@@ -121,7 +124,11 @@ for _name, _error in _ERRORS.items():
 
 def _with_json(value: bytes) -> Script:
     def script(strike: Strike) -> Iterator[Step]:
-        yield line(encoded(strike.saying({"content": [], "structuredContent": {"a": 0}})).replace(b"0}", value + b"}"))
+        yield line(
+            encoded(strike.saying({"content": [], "structuredContent": {"a": 0}})).replace(
+                b"0}", value + b"}"
+            )
+        )
 
     return script
 

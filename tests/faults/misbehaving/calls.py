@@ -1,4 +1,5 @@
-"""Scripts that strike in the middle of a call: death, silence, noise, floods, and requests of the server's own."""
+"""Scripts that strike in the middle of a call: death, silence, noise, floods, and requests of the
+server's own."""
 
 from __future__ import annotations
 
@@ -74,7 +75,14 @@ def half_an_answer(strike: Strike) -> Iterator[Step]:
 
 @strikes("call")
 def text_between_answers(strike: Strike) -> Iterator[Step]:
-    for data in (b"DEBUG handling tools/call", b"", b"   ", b"\x1b[31mwarning\x1b[0m", b"{oops", b'{"jsonrpc": "2.0"'):
+    for data in (
+        b"DEBUG handling tools/call",
+        b"",
+        b"   ",
+        b"\x1b[31mwarning\x1b[0m",
+        b"{oops",
+        b'{"jsonrpc": "2.0"',
+    ):
         yield line(data)
     yield say(strike.answer)
 
@@ -213,13 +221,24 @@ def odd_notifications(strike: Strike) -> Iterator[Step]:
         {"progressToken": [1]},
         {"uri": 7},
     )
-    for method in ("progress", "message", "cancelled", "resources/updated", "tools/list_changed", "nobody/knows"):
+    for method in (
+        "progress",
+        "message",
+        "cancelled",
+        "resources/updated",
+        "tools/list_changed",
+        "nobody/knows",
+    ):
         for params in odd:
             yield say(notice(method, params))
     for token in ("nobody", -1, 10**30, True, {}, "1" * 1_000):
         yield say(notice("progress", {"progressToken": token, "progress": 1}))
     for progress in (None, "half", [], -1, 1e308):
-        yield say(notice("progress", {"progressToken": strike.token, "progress": progress, "total": "all"}))
+        yield say(
+            notice(
+                "progress", {"progressToken": strike.token, "progress": progress, "total": "all"}
+            )
+        )
     for method in (None, 7, "", [], {"a": 1}, "x" * 1_000):
         yield say({"jsonrpc": "2.0", "method": method})
     yield say(strike.answer)
@@ -248,6 +267,14 @@ def ten_thousand_roots(strike: Strike) -> Iterator[Step]:
 def odd_requests(strike: Strike) -> Iterator[Step]:
     ids: tuple[Any, ...] = ("a", 7, 1.5, True, [], {}, "x" * 10_000, 10**30, -1, strike.id)
     for id in ids:
-        for method in ("ping", "log", "sampling/createMessage", "elicitation/create", "tools/call", 7, None):
+        for method in (
+            "ping",
+            "log",
+            "sampling/createMessage",
+            "elicitation/create",
+            "tools/call",
+            7,
+            None,
+        ):
             yield say({"jsonrpc": "2.0", "id": id, "method": method, "params": [id]})
     yield say(strike.answer)

@@ -1,4 +1,5 @@
-"""Scripts that strike before anybody has called anything: at the start, at the greeting, and at the end."""
+"""Scripts that strike before anybody has called anything: at the start, at the greeting, and at the
+end."""
 
 from __future__ import annotations
 
@@ -7,7 +8,19 @@ import subprocess
 import sys
 
 from tests.faults.misbehaving.healthy import CAPABILITIES, GREETINGS, INFO, LEGACY, MODERN
-from tests.faults.misbehaving.steps import call, die, encoded, freeze, hang, kill, line, raw, say, stderr, strikes
+from tests.faults.misbehaving.steps import (
+    call,
+    die,
+    encoded,
+    freeze,
+    hang,
+    kill,
+    line,
+    raw,
+    say,
+    stderr,
+    strikes,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +77,14 @@ def freezes_after_greeting(strike: Strike) -> Iterator[Step]:
 
 @strikes("greeting")
 def garbage_for_a_greeting(strike: Strike) -> Iterator[Step]:
-    for data in (b"Welcome!", b"\x1b[32mready\x1b[0m", b"\xff\xfe\x00", b'{"level": "info"}', b"[1]", b"null"):
+    for data in (
+        b"Welcome!",
+        b"\x1b[32mready\x1b[0m",
+        b"\xff\xfe\x00",
+        b'{"level": "info"}',
+        b"[1]",
+        b"null",
+    ):
         yield line(data)
     yield hang()
 
@@ -90,7 +110,13 @@ def greeting_of_wrong_types(strike: Strike) -> Iterator[Step]:
     if strike.result is None:
         yield say(strike.refusing(-32601, None))
     else:
-        wrong = {"protocolVersion": 7, "capabilities": [], "serverInfo": "me", "instructions": {}, "_meta": 3}
+        wrong = {
+            "protocolVersion": 7,
+            "capabilities": [],
+            "serverInfo": "me",
+            "instructions": {},
+            "_meta": 3,
+        }
         yield say(strike.saying({**strike.result, **wrong}))
 
 
@@ -99,7 +125,11 @@ def unknown_version(strike: Strike) -> Iterator[Step]:
     if strike.request["method"] == "server/discover":
         yield say(strike.refusing(-32601, "Method not found"))
     else:
-        yield say(strike.saying({"protocolVersion": "2031-01-01", "capabilities": CAPABILITIES, "serverInfo": INFO}))
+        yield say(
+            strike.saying(
+                {"protocolVersion": "2031-01-01", "capabilities": CAPABILITIES, "serverInfo": INFO}
+            )
+        )
 
 
 @strikes("greeting")
@@ -107,7 +137,11 @@ def knows_no_version_of_ours(strike: Strike) -> Iterator[Step]:
     if strike.request["method"] == "server/discover":
         yield say(strike.saying({"supportedVersions": ["1999-01-01", None, 7], "capabilities": {}}))
     else:
-        yield say(strike.refusing(-32022, "Unsupported protocol version", data={"supported": ["1999-01-01"]}))
+        yield say(
+            strike.refusing(
+                -32022, "Unsupported protocol version", data={"supported": ["1999-01-01"]}
+            )
+        )
 
 
 @strikes("every")
@@ -115,7 +149,13 @@ def era_lie(strike: Strike) -> Iterator[Step]:
     method = strike.request["method"]
     if method == "server/discover":
         yield say(
-            strike.saying({"supportedVersions": [MODERN], "capabilities": CAPABILITIES, "resultType": "complete"})
+            strike.saying(
+                {
+                    "supportedVersions": [MODERN],
+                    "capabilities": CAPABILITIES,
+                    "resultType": "complete",
+                }
+            )
         )
     elif method == "initialize":
         yield say(strike.refusing(-32600, "already modern"))
@@ -127,7 +167,11 @@ def era_lie(strike: Strike) -> Iterator[Step]:
 def echoes_a_modern_version(strike: Strike) -> Iterator[Step]:
     if strike.request["method"] in GREETINGS:
         version = MODERN if strike.request["method"] == "initialize" else LEGACY
-        yield say(strike.saying({"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": INFO}))
+        yield say(
+            strike.saying(
+                {"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": INFO}
+            )
+        )
     else:
         yield say(strike.answer)
 
@@ -152,7 +196,11 @@ def ignores_sigterm(strike: Strike) -> Iterator[Step]:
 @strikes("start")
 def leaves_a_child(strike: Strike) -> Iterator[Step]:
     quiet = subprocess.DEVNULL
-    yield call(lambda: _children.append(subprocess.Popen(_SLEEPER, stdin=quiet, stdout=quiet, stderr=quiet)))
+    yield call(
+        lambda: _children.append(
+            subprocess.Popen(_SLEEPER, stdin=quiet, stdout=quiet, stderr=quiet)
+        )
+    )
 
 
 @strikes("start")

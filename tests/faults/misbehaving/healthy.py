@@ -17,9 +17,17 @@ TOOLS: list[Message] = [
     {
         "name": "work",
         "description": "Says the nonce it is given.",
-        "inputSchema": {"type": "object", "properties": {"nonce": {"type": "string"}}, "required": ["nonce"]},
+        "inputSchema": {
+            "type": "object",
+            "properties": {"nonce": {"type": "string"}},
+            "required": ["nonce"],
+        },
     },
-    {"name": "quit", "description": "Ends the server.", "inputSchema": {"type": "object", "properties": {}}},
+    {
+        "name": "quit",
+        "description": "Ends the server.",
+        "inputSchema": {"type": "object", "properties": {}},
+    },
 ]
 REFUSED: Message = {"code": -32601, "message": "Method not found"}
 
@@ -51,7 +59,12 @@ def struck(request: Message, era: str, wire: str) -> Strike:
 def _result(method: str, params: Message, era: str) -> Message | None:
     if method == "server/discover" and era == "modern":
         info = {"io.modelcontextprotocol/serverInfo": INFO}
-        return {"supportedVersions": [MODERN], "capabilities": CAPABILITIES, "_meta": info, "ttlMs": 0}
+        return {
+            "supportedVersions": [MODERN],
+            "capabilities": CAPABILITIES,
+            "_meta": info,
+            "ttlMs": 0,
+        }
     if method == "initialize" and era != "modern":
         return {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "serverInfo": INFO}
     if method == "ping":

@@ -71,19 +71,25 @@ def listing_of_nulls(strike: Strike) -> Iterator[Step]:
     wrong = [
         {"name": f"odd_{key}_{place}", **{key: value}}
         for key in keys
-        for place, value in enumerate((None, 7, "text", [], [None], {"type": None}, {"type": ["a", 3]}, True))
+        for place, value in enumerate(
+            (None, 7, "text", [], [None], {"type": None}, {"type": ["a", 3]}, True)
+        )
     ]
     yield say(strike.saying({"tools": [*odd, *wrong, *TOOLS]}))
 
 
 @strikes("listing")
 def listing_of_duplicates(strike: Strike) -> Iterator[Step]:
-    yield say(strike.saying({"tools": [*TOOLS, *TOOLS, {**TOOLS[0], "description": "An impostor."}] * 50}))
+    yield say(
+        strike.saying({"tools": [*TOOLS, *TOOLS, {**TOOLS[0], "description": "An impostor."}] * 50})
+    )
 
 
 @strikes("listing")
 def listing_huge(strike: Strike) -> Iterator[Step]:
-    many = [{"name": f"tool_{number}", "description": "x", "inputSchema": {}} for number in range(5_000)]
+    many = [
+        {"name": f"tool_{number}", "description": "x", "inputSchema": {}} for number in range(5_000)
+    ]
     yield say(strike.saying({"tools": [*TOOLS, *many]}))
 
 
@@ -96,7 +102,9 @@ def listing_over_the_limit(strike: Strike) -> Iterator[Step]:
 def listing_too_deep(strike: Strike) -> Iterator[Step]:
     schema = b'{"properties":{"a":' * 500 + b"{}" + b"}}" * 500
     tool = b'{"name":"deep","inputSchema":' + schema + b"}"
-    yield line(encoded(strike.saying({"tools": TOOLS})).replace(b'"tools": [', b'"tools": [' + tool + b","))
+    yield line(
+        encoded(strike.saying({"tools": TOOLS})).replace(b'"tools": [', b'"tools": [' + tool + b",")
+    )
 
 
 @strikes("listing")

@@ -1,6 +1,8 @@
-"""Carries scripts out over Streamable HTTP and HTTP+SSE: many servers in one process, each on a port of its own.
+"""Carries scripts out over Streamable HTTP and HTTP+SSE: many servers in one process, each on a
+port of its own.
 
-A server that dies cuts its connections and listens no more, until the fault is over; its port stays its own.
+A server that dies cuts its connections and listens no more, until the fault is over; its port stays
+its own.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
     from tests.faults.misbehaving.steps import Script, Step
 
-_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_STREAM = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+)
 _POLL_S = 0.05
 
 
@@ -51,7 +55,9 @@ class Server:
 
     async def listen(self) -> None:
         # So that a hundred megabytes are not written to nobody: what is not read is not sent.
-        self._listening = await asyncio.start_server(self._accept, sock=_bound(self.port), limit=2**20)
+        self._listening = await asyncio.start_server(
+            self._accept, sock=_bound(self.port), limit=2**20
+        )
 
     async def die(self) -> None:
         """Cut everything; come back when the fault is over."""
@@ -94,7 +100,9 @@ class Server:
 class Connection:
     """One connection: exchange after exchange."""
 
-    def __init__(self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.server, self.reader, self.writer = server, reader, writer
         self.began = self.greets = False
 
@@ -102,7 +110,10 @@ class Connection:
         """One request and what is done to it."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, target = head[0].split(" ")[:2]
-        headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in head[1:] if one)}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (one.partition(":") for one in head[1:] if one)
+        }
         body = await self.reader.readexactly(int(headers.get("content-length", "0")))
         self.began = False
         if method == "GET":
@@ -125,7 +136,9 @@ class Connection:
             await self._healthy(request)
             await self._quit()
         elif (
-            server.era == "legacy" and method not in GREETINGS and headers.get("mcp-session-id") not in server.sessions
+            server.era == "legacy"
+            and method not in GREETINGS
+            and headers.get("mcp-session-id") not in server.sessions
         ):
             await self.send(b"HTTP/1.1 404 Gone\r\ncontent-length: 0\r\n\r\n")
         elif (script := script_for(server.fault, PLACES.get(method, ""))) is not None:

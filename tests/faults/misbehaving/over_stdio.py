@@ -1,4 +1,5 @@
-"""Carries scripts out over stdin and stdout, in one thread: a step that takes long keeps everything waiting."""
+"""Carries scripts out over stdin and stdout, in one thread: a step that takes long keeps everything
+waiting."""
 
 from __future__ import annotations
 

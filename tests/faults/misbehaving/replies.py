@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import gzip
 
-from tests.faults.misbehaving.steps import close, encoded, forget, hang, reply, reset, say, sent, strikes, wait
+from tests.faults.misbehaving.steps import (
+    close,
+    encoded,
+    forget,
+    hang,
+    reply,
+    reset,
+    say,
+    sent,
+    strikes,
+    wait,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +26,9 @@ if TYPE_CHECKING:
 
 _JSON = "application/json"
 _OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
-_EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_EVENTS = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+)
 _PAGE = b"<html><h1>Bad Gateway</h1></html>"
 
 _STATUSES: dict[str, tuple[Any, ...]] = {
@@ -222,7 +235,9 @@ def another_protocol(strike: Strike) -> Iterator[Step]:
 
 @strikes("call")
 def upgrade_unasked(strike: Strike) -> Iterator[Step]:
-    yield sent(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n\x81\x05hello")
+    yield sent(
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n\x81\x05hello"
+    )
     yield hang()
 
 
@@ -278,8 +293,17 @@ def event_without_its_last_line(strike: Strike) -> Iterator[Step]:
 
 @strikes("call")
 def events_of_other_kinds(strike: Strike) -> Iterator[Step]:
-    for data in (b"event: ping\ndata: {}\n\n", b"event: error\ndata: no\n\n", b"data\n\n", b": x\n\n", b"id: \x00\n\n"):
-        yield sent((_EVENTS if data.startswith(b"event: ping") else b"") + b"%x\r\n%s\r\n" % (len(data), data))
+    for data in (
+        b"event: ping\ndata: {}\n\n",
+        b"event: error\ndata: no\n\n",
+        b"data\n\n",
+        b": x\n\n",
+        b"id: \x00\n\n",
+    ):
+        yield sent(
+            (_EVENTS if data.startswith(b"event: ping") else b"")
+            + b"%x\r\n%s\r\n" % (len(data), data)
+        )
     data = b"data: " + _body(strike) + b"\n\n"
     yield sent(b"%x\r\n%s\r\n0\r\n\r\n" % (len(data), data))
 

@@ -1,4 +1,5 @@
-"""What a script may do, as data: a script is a generator of steps, and each wire carries them out in its own way."""
+"""What a script may do, as data: a script is a generator of steps, and each wire carries them out
+in its own way."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class Strike:
 
 
 def strikes(where: str, *names: str) -> Callable[[Script], Script]:
-    """A script of one or several faults, for one place: start, greeting, listing, call, stream or every."""
+    """A script of one or several faults, for one place: start, greeting, listing, call, stream or
+    every."""
 
     def register(script: Script) -> Script:
         for name in names or (script.__name__,):
@@ -139,7 +141,12 @@ def sent(data: bytes) -> Step:
 
 def reply(status: int, body: bytes = b"", kind: str = "application/json", *headers: str) -> Step:
     """A whole HTTP reply."""
-    head = [f"HTTP/1.1 {status} X", f"content-type: {kind}", f"content-length: {len(body)}", *headers]
+    head = [
+        f"HTTP/1.1 {status} X",
+        f"content-type: {kind}",
+        f"content-length: {len(body)}",
+        *headers,
+    ]
     return sent("\r\n".join(head).encode() + b"\r\n\r\n" + body)
 
 

@@ -1,4 +1,5 @@
-"""The shipped encoder: near means alike, the same text is the same vector, and without it words still work."""
+"""The shipped encoder: near means alike, the same text is the same vector, and without it words
+still work."""
 
 import logging
 import socket
@@ -15,7 +16,12 @@ import pytest
 
 from portico.search import Encoder, EncoderUnavailable, Index, Vector
 from portico.search.dense import encoder as module
-from portico.search.dense.encoder import QUANTISATION_PEAK, VECTOR_WIDTH, get_shipped_encoder, quantise
+from portico.search.dense.encoder import (
+    QUANTISATION_PEAK,
+    VECTOR_WIDTH,
+    get_shipped_encoder,
+    quantise,
+)
 from tests.search.catalog import CATALOG
 
 ODD = (
@@ -39,16 +45,23 @@ def nearness(one: Vector, other: Vector) -> float:
 
 @pytest.mark.parametrize("text", ["send an e-mail", "根据城市名称查询天气", "the"])
 def test_a_vector_has_unit_length_within_8_bits(text: str):
-    for vector in (get_shipped_encoder().encode_query(text), get_shipped_encoder().encode_document(text)):
+    for vector in (
+        get_shipped_encoder().encode_query(text),
+        get_shipped_encoder().encode_document(text),
+    ):
         assert vector.dtype == np.int8
         assert vector.shape == (VECTOR_WIDTH,)
-        assert np.linalg.norm(vector.astype(float)) * QUANTISATION_PEAK / 127 == pytest.approx(1, abs=0.03)
+        assert np.linalg.norm(vector.astype(float)) * QUANTISATION_PEAK / 127 == pytest.approx(
+            1, abs=0.03
+        )
 
 
 def test_hardly_any_part_of_a_vector_is_too_large_for_8_bits():
     """`PEAK` fits these weights: where parts were cut off, nearness would be wrong."""
     cut = [
-        np.count_nonzero(np.abs(get_shipped_encoder().encode_document(it.description).astype(int)) == 127)
+        np.count_nonzero(
+            np.abs(get_shipped_encoder().encode_document(it.description).astype(int)) == 127
+        )
         for it in CATALOG
     ]
     assert sum(cut) <= len(CATALOG)
@@ -59,7 +72,9 @@ def test_8_bits_keep_how_near_two_vectors_are():
     made = chance.normal(size=(2, VECTOR_WIDTH)).astype(np.float32)
     made[1] += made[0]
     made /= np.linalg.norm(made, axis=1, keepdims=True)
-    assert nearness(*(quantise(row) for row in made)) == pytest.approx(float(made[0] @ made[1]), abs=0.01)
+    assert nearness(*(quantise(row) for row in made)) == pytest.approx(
+        float(made[0] @ made[1]), abs=0.01
+    )
 
 
 def test_the_same_text_is_the_same_vector_whatever_ran_before():
@@ -90,7 +105,9 @@ def test_many_threads_may_ask_a_new_encoder_at_once():
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert all(np.array_equal(found[text], get_shipped_encoder().encode_query(text)) for text in texts)
+    assert all(
+        np.array_equal(found[text], get_shipped_encoder().encode_query(text)) for text in texts
+    )
 
 
 def test_closing_a_row_of_documents_leaves_no_thread():
@@ -104,8 +121,16 @@ def test_closing_a_row_of_documents_leaves_no_thread():
 @pytest.mark.parametrize(
     ("one", "same", "other"),
     [
-        ("send an email to a customer", "enviar un correo electrónico a un cliente", "get the weather of a city"),
-        ("what is the weather in Paris", "¿qué tiempo hace en París?", "delete a row of a database"),
+        (
+            "send an email to a customer",
+            "enviar un correo electrónico a un cliente",
+            "get the weather of a city",
+        ),
+        (
+            "what is the weather in Paris",
+            "¿qué tiempo hace en París?",
+            "delete a row of a database",
+        ),
         ("delete a file", "eliminar un archivo", "translate a sentence"),
         ("delete a file", "remove a document from disk", "translate a sentence"),
     ],
@@ -122,7 +147,10 @@ def test_sentences_of_one_meaning_are_nearer_than_those_of_another(one: str, sam
 
 @pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
 def test_any_text_has_a_vector(text: str):
-    for vector in (get_shipped_encoder().encode_query(text), get_shipped_encoder().encode_document(text)):
+    for vector in (
+        get_shipped_encoder().encode_query(text),
+        get_shipped_encoder().encode_document(text),
+    ):
         assert vector.any()
 
 
@@ -138,7 +166,9 @@ def test_no_network_is_needed(monkeypatch: pytest.MonkeyPatch):
 
 def test_importing_search_reads_no_model():
     script = "import sys, portico.search; print('onnxruntime' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.strip() == "False"
 
 
@@ -171,7 +201,9 @@ HARM: dict[str, Callable[[Path], Any]] = {
     "half the outline": cut("outline.onnx"),
     "no vocabulary": lambda folder: (folder / "vocabulary.txt").unlink(),
     "half the weights": cut("encoder.onnx"),
-    "other weights": lambda folder: (folder / "encoder.onnx").write_bytes(b"version https://git-lfs"),
+    "other weights": lambda folder: (folder / "encoder.onnx").write_bytes(
+        b"version https://git-lfs"
+    ),
     "other vocabulary": lambda folder: (folder / "vocabulary.txt").write_text("one\ntwo\n"),
     "binary vocabulary": lambda folder: (folder / "vocabulary.txt").write_bytes(bytes(range(256))),
 }
@@ -207,13 +239,17 @@ def goes_on_by_words(encoder: Encoder, reason: str, caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.parametrize("how", HARM)
-def test_a_model_that_cannot_be_read_leaves_search_by_words(model: Path, how: str, caplog: pytest.LogCaptureFixture):
+def test_a_model_that_cannot_be_read_leaves_search_by_words(
+    model: Path, how: str, caplog: pytest.LogCaptureFixture
+):
     HARM[how](model)
     goes_on_by_words(Encoder(), "", caplog)
 
 
 def test_the_copy_of_a_model_is_as_good_as_the_model(model: Path):
-    assert np.array_equal(Encoder().encode_query("hello"), get_shipped_encoder().encode_query("hello"))
+    assert np.array_equal(
+        Encoder().encode_query("hello"), get_shipped_encoder().encode_query("hello")
+    )
 
 
 def without_outline(folder: Path) -> None:
@@ -221,19 +257,27 @@ def without_outline(folder: Path) -> None:
 
 
 def of_other_weights(folder: Path) -> None:
-    # Weights that say the same and end otherwise: an outline of them would find its tables in the wrong places.
+    # Weights that say the same and end otherwise: an outline of them would find its tables in the
+    # wrong places.
     with (folder / "encoder.onnx").open("ab") as file:
         file.write(b"\x32\x00")  # an empty name of what wrote it
 
 
 @pytest.mark.parametrize("change", [without_outline, of_other_weights])
-def test_a_model_whose_outline_is_missing_or_not_its_own_is_read_whole(model: Path, change: Callable[[Path], None]):
+def test_a_model_whose_outline_is_missing_or_not_its_own_is_read_whole(
+    model: Path, change: Callable[[Path], None]
+):
     change(model)
     texts = ("hello", "create an issue in a repository", "发送邮件")
-    assert all(np.array_equal(Encoder().encode_query(text), get_shipped_encoder().encode_query(text)) for text in texts)
+    assert all(
+        np.array_equal(Encoder().encode_query(text), get_shipped_encoder().encode_query(text))
+        for text in texts
+    )
 
 
-def test_without_onnxruntime_search_goes_on_by_words(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+def test_without_onnxruntime_search_goes_on_by_words(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     goes_on_by_words(Encoder(), "onnxruntime", caplog)
 
@@ -255,7 +299,9 @@ def test_weights_of_another_width_leave_search_by_words(
     goes_on_by_words(Encoder(), "shape", caplog)
 
 
-def test_a_vocabulary_of_other_weights_leaves_search_by_words(model: Path, caplog: pytest.LogCaptureFixture):
+def test_a_vocabulary_of_other_weights_leaves_search_by_words(
+    model: Path, caplog: pytest.LogCaptureFixture
+):
     with (model / "vocabulary.txt").open("r+", encoding="utf-8") as file:
         pieces = file.read()
         file.seek(0)

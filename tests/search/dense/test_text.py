@@ -56,6 +56,10 @@ def test_a_key_tells_texts_apart_and_fits_the_file():
 
 
 def test_what_the_encoder_does_not_read_does_not_change_the_key():
-    one = SearchDocument("s.t", "1", "s", "t", server="s", description="D.", parameters=("a",), server_text="One")
+    one = SearchDocument(
+        "s.t", "1", "s", "t", server="s", description="D.", parameters=("a",), server_text="One"
+    )
     other = replace(one, hash="2", enums=("b",), tags=("x",), category="c", server_text="Other")
-    assert compute_text_key(compose_document_text(one)) == compute_text_key(compose_document_text(other))
+    assert compute_text_key(compose_document_text(one)) == compute_text_key(
+        compose_document_text(other)
+    )

@@ -30,14 +30,22 @@ def extremes(count: int) -> NDArray[np.int8]:
 
 @pytest.mark.parametrize("count", [1, 7, 8_192, 8_193, 20_000])
 @pytest.mark.parametrize("make", [rows, extremes])
-def test_native_and_plain_products_agree_exactly(monkeypatch: pytest.MonkeyPatch, count: int, make: object):
+def test_native_and_plain_products_agree_exactly(
+    monkeypatch: pytest.MonkeyPatch, count: int, make: object
+):
     if module._load_simsimd() is None:  # pyright: ignore[reportPrivateUsage]
         pytest.skip("there is no simsimd here")
     made = make(count)  # pyright: ignore
     some = list(range(0, count, max(1, count // 40)))
-    native = Vectors(made).compute_similarity(made[0]), Vectors(made).compute_pairwise_similarity(some)
+    native = (
+        Vectors(made).compute_similarity(made[0]),
+        Vectors(made).compute_pairwise_similarity(some),
+    )
     monkeypatch.setattr(module, "_load_simsimd", lambda: None)
-    plain = Vectors(made).compute_similarity(made[0]), Vectors(made).compute_pairwise_similarity(some)
+    plain = (
+        Vectors(made).compute_similarity(made[0]),
+        Vectors(made).compute_pairwise_similarity(some),
+    )
     for one, other in zip(native, plain, strict=True):
         assert one.dtype == other.dtype == np.float32
         assert np.array_equal(one, other)
@@ -54,7 +62,9 @@ class TestNearness:
     def test_likeness_is_the_cosine(self):
         made = rows(50)
         exact = made.astype(float) / np.linalg.norm(made.astype(float), axis=1, keepdims=True)
-        assert Vectors(made).compute_similarity(made[3]) == pytest.approx(exact @ exact[3], abs=0.02)
+        assert Vectors(made).compute_similarity(made[3]) == pytest.approx(
+            exact @ exact[3], abs=0.02
+        )
         assert Vectors(made).compute_similarity(made[3])[3] == pytest.approx(1, abs=0.02)
         assert Vectors(made).compute_similarity(-made[3])[3] == pytest.approx(-1, abs=0.02)
 
@@ -86,9 +96,12 @@ class TestNearness:
         with (tmp_path / "rows").open("rb") as file:
             body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         mapped = Vectors(np.frombuffer(body, dtype=np.int8, offset=3).reshape(-1, VECTOR_WIDTH))
-        assert np.array_equal(mapped.compute_similarity(made[4]), Vectors(made).compute_similarity(made[4]))
         assert np.array_equal(
-            mapped.compute_pairwise_similarity([1, 2]), Vectors(made).compute_pairwise_similarity([1, 2])
+            mapped.compute_similarity(made[4]), Vectors(made).compute_similarity(made[4])
+        )
+        assert np.array_equal(
+            mapped.compute_pairwise_similarity([1, 2]),
+            Vectors(made).compute_pairwise_similarity([1, 2]),
         )
 
 
@@ -132,11 +145,15 @@ print(np.argmax(Vectors(rows).likeness(rows[1])))
 @pytest.mark.parametrize("error", ["ImportError", "OSError"])
 def test_a_native_library_that_cannot_be_loaded_is_done_without(error: str):
     script = _BROKEN.format(error=error)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.strip() == "1"
 
 
 def test_importing_search_loads_no_native_library_for_vectors():
     script = "import sys, portico.search; print('simsimd' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.strip() == "False"

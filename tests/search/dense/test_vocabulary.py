@@ -5,7 +5,10 @@ from hypothesis import strategies as st
 
 from portico.search.dense.vocabulary import Vocabulary
 
-LINES = st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1), unique=True)
+LINES = st.lists(
+    st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1),
+    unique=True,
+)
 
 
 @given(LINES, st.lists(st.text(max_size=4)))

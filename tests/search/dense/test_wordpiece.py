@@ -28,7 +28,11 @@ def read(text: str, limit: int = 64, reader: WordPieceTokenizer = SMALL) -> list
 
 @pytest.fixture(scope="module")
 def shipped() -> dict[str, int]:
-    lines = (files("portico.search.dense") / "model" / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (files("portico.search.dense") / "model" / "vocabulary.txt")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     return {piece: number for number, piece in enumerate(lines)}
 
 
@@ -40,7 +44,10 @@ def test_case_and_accents_do_not_matter():
 
 
 def test_every_punctuation_mark_is_a_word_of_its_own():
-    assert " ".join(split_words("issue's a_b x-y $5 (v2.0)?!")) == "issue ' s a _ b x - y $ 5 ( v2 . 0 ) ? !"
+    assert (
+        " ".join(split_words("issue's a_b x-y $5 (v2.0)?!"))
+        == "issue ' s a _ b x - y $ 5 ( v2 . 0 ) ? !"
+    )
 
 
 def test_the_longest_piece_comes_first_and_continuations_are_marked():
@@ -77,7 +84,9 @@ SENTENCES = (
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_english_reads_as_in_an_uncased_bert_tokenizer(sentence: str, shipped: dict[str, int]):
-    tokenizers = pytest.importorskip("tokenizers", reason="the reference tokenizer is not installed")
+    tokenizers = pytest.importorskip(
+        "tokenizers", reason="the reference tokenizer is not installed"
+    )
     reference = tokenizers.Tokenizer(tokenizers.models.WordPiece(shipped, unk_token="[UNK]"))
     reference.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
     reference.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
@@ -108,7 +117,9 @@ def test_an_unknown_character_costs_a_run_only_itself():
 
 
 def test_a_run_without_an_end_is_read_to_its_end():
-    assert [piece for piece in read("天" * 100, 200) if piece in ("天", "##天")] == read("天" * 100, 200)
+    assert [piece for piece in read("天" * 100, 200) if piece in ("天", "##天")] == read(
+        "天" * 100, 200
+    )
     assert len(read("天" * 100, 200)) == 100
 
 
@@ -192,7 +203,17 @@ def test_of_a_word_that_is_data_no_more_is_remembered_than_was_read():
         "😀👩‍👩‍👧❤️🏳️‍🌈",
         "_" * 10_000,
     ],
-    ids=["words", "letters", "run", "expanding", "marks", "binary", "half characters", "emoji", "punctuation"],
+    ids=[
+        "words",
+        "letters",
+        "run",
+        "expanding",
+        "marks",
+        "binary",
+        "half characters",
+        "emoji",
+        "punctuation",
+    ],
 )
 def test_any_text_is_read(text: str, shipped: dict[str, int]):
     ids = WordPieceTokenizer(shipped).encode(text, 128)

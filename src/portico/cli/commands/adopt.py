@@ -1,9 +1,10 @@
 """`portico adopt`: the servers that clients already have, into one configuration, with what they cost.
 
---json: `{"config", "env_file", "written", "backup", "counter", "servers": [server], "tokens": {"direct", "portico",
-"saved"} (of those chosen, or null), "findings": [error], "addition", "next": [command]}`. A server is `{"name", "from":
-[{"client", "file", "line"}], "standing" ("new", "present", "differs" or "unusable"), "chosen", "tools", "tokens",
-"secrets": [variable], "wanted": [variable], "problem"}`; tools and tokens are null where it could not be asked.
+--json: `{"config", "env_file", "written", "backup", "counter", "servers": [server], "tokens":
+{"direct", "portico", "saved"} (of those chosen, or null), "findings": [error], "addition", "next":
+[command]}`. A server is `{"name", "from": [{"client", "file", "line"}], "standing" ("new",
+"present", "differs" or "unusable"), "chosen", "tools", "tokens", "secrets": [variable], "wanted":
+[variable], "problem"}`; tools and tokens are null where it could not be asked.
 """
 
 import asyncio
@@ -48,12 +49,21 @@ class AdoptCommandOptions:
 
 def adopt(options: AdoptCommandOptions, screen: Screen) -> int:
     """Look, count, let the person choose, write, and say what was saved."""
-    environ, cwd = dict(os.environ), Path.cwd()
+    environ = dict(os.environ)
+    cwd = Path.cwd()
     usual = adoption_plan.get_default_path(environ, cwd)
-    path = cwd / Path(options.output).expanduser() if options.output else usual
+    if options.output:
+        path = cwd / Path(options.output).expanduser()
+    else:
+        path = usual
     if path.suffix not in (".yaml", ".yml"):
-        raise PorticoError(f"{path.name} is no name for YAML, which is what is written", advice="Call it portico.yaml.")
-    looked = discover_servers(DiscoveryContext(Path.home(), cwd, sys.platform, environ), options.sources)
+        raise PorticoError(
+            f"{path.name} is no name for YAML, which is what is written",
+            advice="Call it portico.yaml.",
+        )
+    looked = discover_servers(
+        DiscoveryContext(Path.home(), cwd, sys.platform, environ), options.sources
+    )
     there = adoption_plan.load_existing(path, environ)
     known = adoption_plan.list_candidates(looked, there, environ)
     found, unknown = adoption_plan.filter_candidates(known, options.only, options.without)
@@ -67,14 +77,19 @@ def adopt(options: AdoptCommandOptions, screen: Screen) -> int:
     if not found:
         return report.show_nothing_found(screen, outcome, options.sources)
     files = adoption_plan.plan_files(there, new, environ)
-    bills = _measure_costs(screen, files, found if options.start_servers else (), trusted=options.yes)
+    bills = _measure_costs(
+        screen, files, found if options.start_servers else (), trusted=options.yes
+    )
     outcome = replace(outcome, files=files, costs=bills)
     if not screen.as_json:
         report.show_candidates(screen, outcome)
     if not new:
         report.show_outcome(screen, outcome)
         return EXIT_OK
-    picked = new if options.yes or options.dry_run else _prompt_for_choice(screen, new)
+    if options.yes or options.dry_run:
+        picked = new
+    else:
+        picked = _prompt_for_choice(screen, new)
     if picked is None:
         report.show_outcome(screen, outcome)
         if not screen.as_json:
@@ -88,20 +103,28 @@ def adopt(options: AdoptCommandOptions, screen: Screen) -> int:
         # Once more, for what was not started before it was chosen, and for what was left out.
         silent = [one for one in picked if options.start_servers and one.key not in bills.failures]
         again = _measure_costs(screen, files, silent, trusted=True)
-        outcome = replace(outcome, costs=replace(again, failures={**bills.failures, **again.failures}))
+        outcome = replace(
+            outcome, costs=replace(again, failures={**bills.failures, **again.failures})
+        )
     if picked and not options.dry_run:
         outcome = _write_files(outcome, there, files)
     report.show_outcome(screen, outcome, dry_run=options.dry_run)
-    return EXIT_FAILED if outcome.needs_manual_edit else EXIT_OK
+    if outcome.needs_manual_edit:
+        return EXIT_FAILED
+    return EXIT_OK
 
 
 def _measure_costs(
     screen: Screen, files: PlannedFiles, candidates: Sequence[AdoptionCandidate], *, trusted: bool
 ) -> AdoptionCosts:
-    """What they cost. Servers that came with a folder are started only once somebody has said that they are wanted."""
+    """What they cost. Servers that came with a folder are started only once somebody has said that
+    they are wanted."""
     config = files.loaded_config
     logs.configure_logging(
-        config.log_level, ("portico.upstream", "portico.catalog"), "text", lambda: collect_secret_values(config)
+        config.log_level,
+        ("portico.upstream", "portico.catalog"),
+        "text",
+        lambda: collect_secret_values(config),
     )
     may = [
         one.key
@@ -112,20 +135,26 @@ def _measure_costs(
         return asyncio.run(measure_costs(config, may, heard))
 
 
-def _prompt_for_choice(screen: Screen, new: list[AdoptionCandidate]) -> list[AdoptionCandidate] | None:
+def _prompt_for_choice(
+    screen: Screen, new: list[AdoptionCandidate]
+) -> list[AdoptionCandidate] | None:
     """What the person chooses; None where there is nobody to ask."""
     if screen.as_json or not (screen.is_stdout_terminal and sys.stdin.isatty()):
         return None
     for _ in range(_MAX_PROMPTS):
         try:
-            typed = input("\nAdopt which? Enter for all; 1 3-5 or names for these, -2 for all but that, n for none: ")
+            typed = input(
+                "\nAdopt which? Enter for all; 1 3-5 or names for these, -2 for all but that, n for none: "
+            )
         except EOFError:
             return []
         numbers = numbers_in(typed, [one.name for one in new])
         if numbers is not None:
             return [new[number - 1] for number in numbers]
         print_note(f"Numbers from 1 to {len(new)} or names, please, or n for none.")
-    raise PorticoError("no server was chosen", advice="`portico adopt --only NAME` names them; --yes takes all.")
+    raise PorticoError(
+        "no server was chosen", advice="`portico adopt --only NAME` names them; --yes takes all."
+    )
 
 
 def _write_files(
@@ -143,5 +172,8 @@ def _write_files(
 def _make_unknown_server_error(name: str, known: Sequence[AdoptionCandidate]) -> UnknownName:
     names = [candidate.name for candidate in known]
     near = find_nearest(name, names)
-    advice = f"Did you mean {' or '.join(near)}?" if near else f"Found: {', '.join(names) or 'none'}."
+    if near:
+        advice = f"Did you mean {' or '.join(near)}?"
+    else:
+        advice = f"Found: {', '.join(names) or 'none'}."
     return UnknownName(f"No server that was found is named {name!r}.", nearest=near, advice=advice)

@@ -1,8 +1,9 @@
 """`portico audit`: the latest lines of the audit log, newest last, as a person reads a log.
 
---json: `{"file", "calls": [line]}`; a line is as it was written: `{"at", "id", "client", "profile", "who", "way",
-"tool", "hash", "outcome", "seconds", "attempts", "cached", "repaired", "destructive"?, "trace"?, "arguments"?,
-"chain", "n", "after"?, "mac"}`; of another request `"method", "server", "target"` in place of the tool.
+--json: `{"file", "calls": [line]}`; a line is as it was written: `{"at", "id", "client", "profile",
+"who", "way", "tool", "hash", "outcome", "seconds", "attempts", "cached", "repaired",
+"destructive"?, "trace"?, "arguments"?, "chain", "n", "after"?, "mac"}`; of another request
+`"method", "server", "target"` in place of the tool.
 `{"at", "lost"}` where lines could not be written, `{"at", "dropped"}` where the oldest file was deleted for a new one,
 `{"at", "refused_tokens", "peers"}` for wrong tokens.
 --verify --json: `{"file", "intact", "sealed", "unsealed", "torn", "problems": [text], "more"}`.
@@ -54,11 +55,17 @@ class AuditCommandOptions:
 
 def show_audit_log(setup: Setup, screen: Screen, options: AuditCommandOptions) -> int:
     """Show what was written last."""
-    settings, data_dir = setup.config.audit, setup.config.data_dir
+    settings = setup.config.audit
+    data_dir = setup.config.data_dir
     path = get_audit_path(settings, data_dir)
     found = list(
         islice(
-            (line for line in _parse_lines(iter_lines_backwards(path, settings.files)) if line in options), options.tail
+            (
+                line
+                for line in _parse_lines(iter_lines_backwards(path, settings.files))
+                if line in options
+            ),
+            options.tail,
         )
     )[::-1]
     if screen.as_json:
@@ -71,26 +78,37 @@ def show_audit_log(setup: Setup, screen: Screen, options: AuditCommandOptions) -
         show_rows(screen, columns, [_build_row(line) for line in found])
     else:
         screen.write_text(
-            NO_CALLS if options == AuditCommandOptions(options.tail) else "No such call is in the audit log."
+            NO_CALLS
+            if options == AuditCommandOptions(options.tail)
+            else "No such call is in the audit log."
         )
     if not settings.enabled:
-        print_note("The audit log is off (audit.enabled): what is shown is what was written before.")
+        print_note(
+            "The audit log is off (audit.enabled): what is shown is what was written before."
+        )
     return EXIT_OK
 
 
 def verify_audit_log(setup: Setup, screen: Screen) -> int:
     """Say whether the log is as it was written."""
-    settings, data_dir = setup.config.audit, setup.config.data_dir
-    path, key = get_audit_path(settings, data_dir), read_key(data_dir / KEY_FILE)
+    settings = setup.config.audit
+    data_dir = setup.config.data_dir
+    path = get_audit_path(settings, data_dir)
+    key = read_key(data_dir / KEY_FILE)
     has_lines = next(iter_lines(path, settings.files), None) is not None
     if has_lines and key is None:
         raise PorticoError(
-            f"the key of the log is not in {data_dir / KEY_FILE}", advice="Without it no line can be checked."
+            f"the key of the log is not in {data_dir / KEY_FILE}",
+            advice="Without it no line can be checked.",
         )
     found = verify(iter_lines(path, settings.files), key or b"")
     intact = not found.problems and (has_lines or key is None)
     if screen.as_json:
-        counted = {"sealed": found.signed_lines, "unsealed": found.unsigned_lines, "torn": found.torn_lines}
+        counted = {
+            "sealed": found.signed_lines,
+            "unsealed": found.unsigned_lines,
+            "torn": found.torn_lines,
+        }
         screen.write_json(
             {
                 "file": str(path),
@@ -102,18 +120,25 @@ def verify_audit_log(setup: Setup, screen: Screen) -> int:
         )
     elif not has_lines:
         screen.write_text(
-            NO_CALLS if key is None else f"{NO_CALLS} Its key is there, so there was one: it was taken away."
+            NO_CALLS
+            if key is None
+            else f"{NO_CALLS} Its key is there, so there was one: it was taken away."
         )
     else:
         for problem in found.problems:
             screen.write_text(sanitize_text(problem))
         if found.unlisted_problems:
             screen.write_text(f"and {found.unlisted_problems:,} more")
-        state = "is as it was written" if intact else "was changed"
+        if intact:
+            state = "is as it was written"
+        else:
+            state = "was changed"
         screen.write_text(
             f"{path} {state}: {found.signed_lines:,} sealed lines, {found.unsigned_lines:,} unsealed, {found.torn_lines:,} torn."
         )
-    return EXIT_OK if intact else EXIT_FAILED
+    if intact:
+        return EXIT_OK
+    return EXIT_FAILED
 
 
 def _parse_lines(raw: Iterator[bytes]) -> Iterator[dict[str, Any]]:
@@ -129,7 +154,9 @@ def _render_log_note(line: Mapping[str, Any]) -> str:
         return "older lines were dropped"
     if "refused_tokens" in line:
         peers: Any = line.get("peers", ())
-        return sanitize_text(f"{line['refused_tokens']} wrong tokens were refused, from {', '.join(map(str, peers))}")
+        return sanitize_text(
+            f"{line['refused_tokens']} wrong tokens were refused, from {', '.join(map(str, peers))}"
+        )
     return ""
 
 
@@ -143,21 +170,30 @@ def _build_row(line: Mapping[str, Any]) -> tuple[str, ...]:
         remarks.append(f"{attempts} attempts")
     return (
         _format_local_time(line),
-        _get_cell(line, "tool") or " ".join(_get_cell(line, key) for key in ("method", "server", "target")),
-        " ".join([_get_cell(line, "outcome"), f"({', '.join(remarks)})" if remarks else ""]).strip(),
+        _get_cell(line, "tool")
+        or " ".join(_get_cell(line, key) for key in ("method", "server", "target")),
+        " ".join(
+            [_get_cell(line, "outcome"), f"({', '.join(remarks)})" if remarks else ""]
+        ).strip(),
         f"{seconds * 1_000:,.1f}" if isinstance(seconds, int | float) else "",
         _get_cell(line, "way"),
         _get_cell(line, "client"),
         _get_cell(line, "profile"),
         _get_cell(line, "who"),
-        sanitize_text(arguments[:12] if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)),
+        sanitize_text(
+            arguments[:12]
+            if isinstance(arguments, str)
+            else json.dumps(arguments, ensure_ascii=False)
+        ),
     )
 
 
 def _format_local_time(line: Mapping[str, Any]) -> str:
     """Local time: whoever looks has a clock on the wall."""
     try:
-        return datetime.fromisoformat(str(line.get("at"))).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        return (
+            datetime.fromisoformat(str(line.get("at"))).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        )
     except ValueError:
         return sanitize_text(str(line.get("at", "")))
 

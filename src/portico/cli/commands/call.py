@@ -29,11 +29,10 @@ async def call(setup: Setup, screen: Screen, name: str, words: Sequence[str]) ->
         await ensure_listed(gateway, setup, screen, [name], idle_timeout=None)
         tool = find_tool(gateway, setup, name)
         try:
-            arguments = (
-                parse_object(sys.stdin.buffer.read())
-                if list(words) == ["-"]
-                else parse_arguments(words, tool.input_schema)
-            )
+            if list(words) == ["-"]:
+                arguments = parse_object(sys.stdin.buffer.read())
+            else:
+                arguments = parse_arguments(words, tool.input_schema)
             with screen.show_spinner(f"{tool.address} …"):
                 result = await gateway.calls.call(tool, arguments, CallContext(via="cli"))
         except InvalidArguments as error:
@@ -44,13 +43,17 @@ async def call(setup: Setup, screen: Screen, name: str, words: Sequence[str]) ->
     elif result.get("isError"):
         print_error(
             PorticoError(
-                sanitize_text("\n".join(_render_block(block) for block in _get_content_blocks(result)))
+                sanitize_text(
+                    "\n".join(_render_block(block) for block in _get_content_blocks(result))
+                )
                 or "the tool failed"
             )
         )
     else:
         _show_result(screen, result)
-    return EXIT_FAILED if result.get("isError") else EXIT_OK
+    if result.get("isError"):
+        return EXIT_FAILED
+    return EXIT_OK
 
 
 def _show_result(screen: Screen, result: Mapping[str, Any]) -> None:
@@ -60,7 +63,10 @@ def _show_result(screen: Screen, result: Mapping[str, Any]) -> None:
         if screen.is_stdout_terminal:
             # What a tool answers must not steer the terminal; a program gets it as it is.
             text = sanitize_text(text)
-        laid_out = _parse_as_json(text) if screen.is_stdout_terminal else None
+        if screen.is_stdout_terminal:
+            laid_out = _parse_as_json(text)
+        else:
+            laid_out = None
         screen.write_text(text if laid_out is None else laid_out)
     structured = result.get("structuredContent")
     if structured is not None and not any(block.get("type") == "text" for block in blocks):
@@ -69,9 +75,9 @@ def _show_result(screen: Screen, result: Mapping[str, Any]) -> None:
 
 def _get_content_blocks(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     content = result.get("content")
-    return (
-        [block for block in cast("list[Any]", content) if isinstance(block, dict)] if isinstance(content, list) else []
-    )
+    if isinstance(content, list):
+        return [block for block in cast("list[Any]", content) if isinstance(block, dict)]
+    return []
 
 
 def _parse_as_json(text: str) -> JSON | None:
@@ -91,8 +97,13 @@ def _render_block(block: Mapping[str, Any]) -> str:
             return f"[{block.get('name', 'resource')}: {block.get('uri')}]"
         case "resource":
             resource = block.get("resource")
-            inner = cast("dict[str, Any]", resource) if isinstance(resource, dict) else {}
-            return str(inner["text"]) if "text" in inner else f"[{inner.get('mimeType', 'data')}: {inner.get('uri')}]"
+            if isinstance(resource, dict):
+                inner = cast("dict[str, Any]", resource)
+            else:
+                inner = {}
+            if "text" in inner:
+                return str(inner["text"])
+            return f"[{inner.get('mimeType', 'data')}: {inner.get('uri')}]"
         case kind:
             size = len(str(block.get("data", ""))) * 3 // 4
             return f"[{kind} {block.get('mimeType', '')}, about {size:,} bytes; --json has it]"

@@ -1,7 +1,8 @@
 """`portico config`: the effective configuration, nothing secret in it, and where each key came from.
 
---json: `{"files": [path], "demo": bool, "config": {…every key…}, "sources"?: {key: source}, "warnings": [text]}`.
-As text it is YAML that can be saved and used, without the keys of servers that are as they would be anyway.
+--json: `{"files": [path], "demo": bool, "config": {…every key…}, "sources"?: {key: source},
+"warnings": [text]}`. As text it is YAML that can be saved and used, without the keys of servers
+that are as they would be anyway.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,10 +36,15 @@ def show_config(setup: Setup, screen: Screen, sources: bool) -> int:
     elif sources:
         _show_sources(screen, plain, origins)
     else:
-        files = ", ".join(str(path) for path in setup.loaded.files) or "no file; the servers are the embedded demo"
+        files = (
+            ", ".join(str(path) for path in setup.loaded.files)
+            or "no file; the servers are the embedded demo"
+        )
         screen.write_text(Text(f"# {files}", style="dim"))
         screen.write_text(
-            yaml.safe_dump(_omit_defaults(plain), sort_keys=False, allow_unicode=True, width=10_000).rstrip()
+            yaml.safe_dump(
+                _omit_defaults(plain), sort_keys=False, allow_unicode=True, width=10_000
+            ).rstrip()
         )
     return EXIT_OK
 
@@ -48,13 +54,21 @@ def _omit_defaults(plain: Mapping[str, Any]) -> dict[str, Any]:
     usual_profile = Profile().model_dump(mode="json")
     return {
         **plain,
-        "servers": {name: _omit_default_keys(server, usual_server) for name, server in plain["servers"].items()},
-        "profiles": {name: _omit_default_keys(profile, usual_profile) for name, profile in plain["profiles"].items()},
+        "servers": {
+            name: _omit_default_keys(server, usual_server)
+            for name, server in plain["servers"].items()
+        },
+        "profiles": {
+            name: _omit_default_keys(profile, usual_profile)
+            for name, profile in plain["profiles"].items()
+        },
     }
 
 
 def _omit_default_keys(section: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in section.items() if key == "type" or value != defaults.get(key)}
+    return {
+        key: value for key, value in section.items() if key == "type" or value != defaults.get(key)
+    }
 
 
 def _show_sources(screen: Screen, plain: Mapping[str, Any], origins: Mapping[str, str]) -> None:

@@ -1,6 +1,7 @@
 """`portico demo`: one task on the demo servers, step by step, with what each step costs in tokens.
 
-A real MCP client talks to the real door in memory; nothing is read from or written to this user's folders. --json:
+A real MCP client talks to the real door in memory; nothing is read from or written to this user's
+folders. --json:
 `{"counter", "full_listing": {"tools", "tokens"}, "meta_listing": {…}, "steps": [{"tool", "arguments", "answer", "sent",
 "received"}], "total"}`.
 """
@@ -35,7 +36,11 @@ miles = [6.55, 13.1, 19.65]
 found = await asyncio.gather(*[units.convert_units(value=m, from_unit="miles", to_unit="km", digits=4) for m in miles])
 [one["value"] for one in found]"""
 STEPS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("Search: which tool does that?", "search_tools", {"query": "convert miles to kilometres", "limit": 3}),
+    (
+        "Search: which tool does that?",
+        "search_tools",
+        {"query": "convert miles to kilometres", "limit": 3},
+    ),
     ("Describe: what does it take?", "describe_tools", {"names": ["units.convert_units"]}),
     (
         "Call it.",
@@ -74,7 +79,11 @@ async def run_demo(screen: Screen) -> int:
     logs.configure_logging("error")
     counter = get_best_counter()
     with tempfile.TemporaryDirectory(prefix="portico-demo-") as folder:
-        config = Config(servers=make_demo_servers(), profiles={"full": Profile(exposure="full")}, data_dir=Path(folder))
+        config = Config(
+            servers=make_demo_servers(),
+            profiles={"full": Profile(exposure="full")},
+            data_dir=Path(folder),
+        )
         async with GatewayRuntime(config, manifests=ManifestStore(None)) as gateway:
             with screen.show_spinner("Starting the demo servers …"):
                 await gateway.wait_until_listed()
@@ -92,7 +101,11 @@ async def run_demo(screen: Screen) -> int:
                         _show_step(screen, len(steps), title, step)
     total = meta.tokens + sum(step.sent + step.received for step in steps)
     if screen.as_json:
-        facts = {"counter": counter.name, "full_listing": asdict(full), "meta_listing": asdict(meta)}
+        facts = {
+            "counter": counter.name,
+            "full_listing": asdict(full),
+            "meta_listing": asdict(meta),
+        }
         screen.write_json({**facts, "steps": [asdict(step) for step in steps], "total": total})
     else:
         _show_total(screen, counter, full, meta, steps, total)
@@ -104,7 +117,9 @@ async def _measure_listing(client: Client, counter: TokenCounter) -> tuple[DemoL
     cursor: str | None = None
     while True:
         page = await client.list_tools(cursor=cursor)
-        tools += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+        tools += [
+            tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools
+        ]
         cursor = page.next_cursor
         if cursor is None:
             break
@@ -112,11 +127,15 @@ async def _measure_listing(client: Client, counter: TokenCounter) -> tuple[DemoL
     return DemoListing(len(tools), tokens), [tool["name"] for tool in tools]
 
 
-async def _run_step(client: Client, counter: TokenCounter, tool: str, arguments: dict[str, Any]) -> DemoStep:
+async def _run_step(
+    client: Client, counter: TokenCounter, tool: str, arguments: dict[str, Any]
+) -> DemoStep:
     result = await client.call_tool(tool, arguments)
     answer = "\n".join(block.text for block in result.content if block.type == "text")
     if result.is_error:
-        raise PorticoError(f"the demo failed at {tool}: {answer}", advice="This is a bug in Portico.")
+        raise PorticoError(
+            f"the demo failed at {tool}: {answer}", advice="This is a bug in Portico."
+        )
     sent = counter.count(orjson.dumps({"name": tool, "arguments": arguments}).decode())
     return DemoStep(tool, arguments, answer, sent, counter.count(answer))
 
@@ -129,13 +148,25 @@ def _show_introduction(
     tool_names: list[str],
     server_count: int,
 ) -> None:
-    how = "counted with o200k_base" if counter.name == "o200k_base" else "estimated"
+    if counter.name == "o200k_base":
+        how = "counted with o200k_base"
+    else:
+        how = "estimated"
     screen.write_text(
-        Text.assemble((f"{full.tools} tools on {server_count} servers, one door.", "bold"), f" Tokens are {how}."),
-        "",
-        Text.assemble("An agent that gets the full listing reads ", (f"{full.tokens:,} tokens", "bold red"), " first."),
         Text.assemble(
-            f"Through Portico it reads {len(tool_names)} tools: ", (f"{meta.tokens:,} tokens", "bold green"), "."
+            (f"{full.tools} tools on {server_count} servers, one door.", "bold"),
+            f" Tokens are {how}.",
+        ),
+        "",
+        Text.assemble(
+            "An agent that gets the full listing reads ",
+            (f"{full.tokens:,} tokens", "bold red"),
+            " first.",
+        ),
+        Text.assemble(
+            f"Through Portico it reads {len(tool_names)} tools: ",
+            (f"{meta.tokens:,} tokens", "bold green"),
+            ".",
         ),
         Padding(Text(", ".join(tool_names), style="cyan"), (0, 0, 0, 2), expand=False),
         "",
@@ -145,8 +176,12 @@ def _show_introduction(
 
 def _show_step(screen: Screen, number: int, title: str, step: DemoStep) -> None:
     screen.write_text("", Rule(Text(f"{number}. {title}", style="bold"), align="left", style="dim"))
-    arguments = ", ".join(f"{key}={_format_argument(value)}" for key, value in step.arguments.items())
-    screen.write_text(Text.assemble((step.tool, "bold cyan"), f"({arguments})", (f"  {step.sent} tokens", "dim")))
+    arguments = ", ".join(
+        f"{key}={_format_argument(value)}" for key, value in step.arguments.items()
+    )
+    screen.write_text(
+        Text.assemble((step.tool, "bold cyan"), f"({arguments})", (f"  {step.sent} tokens", "dim"))
+    )
     screen.write_text(Padding(Text(step.answer), (0, 0, 0, 2), expand=False))
     screen.write_text(Text(f"{step.received} tokens", style="dim"))
 
@@ -159,7 +194,12 @@ def _format_argument(value: Any) -> str:
 
 
 def _show_total(
-    screen: Screen, counter: TokenCounter, full: DemoListing, meta: DemoListing, steps: list[DemoStep], total: int
+    screen: Screen,
+    counter: TokenCounter,
+    full: DemoListing,
+    meta: DemoListing,
+    steps: list[DemoStep],
+    total: int,
 ) -> None:
     screen.write_text("", Rule(Text("What it cost", style="bold"), align="left", style="dim"))
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -168,15 +208,22 @@ def _show_total(
     table.add_row(f"the listing of {meta.tools} tools", f"{meta.tokens:,}")
     for step in steps:
         table.add_row(step.tool, f"{step.sent + step.received:,}")
-    table.add_row(Text("the whole task through Portico", style="bold"), Text(f"{total:,}", style="bold green"))
-    table.add_row(Text("the full listing alone", style="bold"), Text(f"{full.tokens:,}", style="bold red"))
+    table.add_row(
+        Text("the whole task through Portico", style="bold"), Text(f"{total:,}", style="bold green")
+    )
+    table.add_row(
+        Text("the full listing alone", style="bold"), Text(f"{full.tokens:,}", style="bold red")
+    )
     screen.write_text(table, "")
     width = min(BAR_WIDTH, max(10, screen.out.width - 20))
     for name, tokens, style in (("full listing", full.tokens, "red"), ("Portico", total, "green")):
         bar = "█" * max(1, round(width * tokens / max(full.tokens, total)))
         screen.write_text(Text.assemble(f"{name:<13}", (bar, style)))
     saved = 1 - total / full.tokens
-    how = "o200k_base" if counter.name == "o200k_base" else "estimated"
+    if counter.name == "o200k_base":
+        how = "o200k_base"
+    else:
+        how = "estimated"
     screen.write_text(
         "",
         f"{saved:.0%} fewer tokens ({how}), and the listing stays about this small whatever is behind it.",

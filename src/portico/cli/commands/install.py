@@ -58,16 +58,22 @@ def install(
     replace: bool = False,
 ) -> int:
     """Show what would change in the client's file; with `write`, change it and keep a backup."""
-    wanted, backups, cwd = client_named(client), _open_backups(), Path.cwd()
+    wanted = client_named(client)
+    backups = _open_backups()
+    cwd = Path.cwd()
     place = choose_location(wanted, list_locations(wanted, Path.home(), cwd), scope, file)
     files = _find_config_files(config, cwd)
     if not url:
         _refuse_self_reference(place, files, cwd)
     loaded = load(files, {"exposure": exposure})
-    pointer = (
-        _make_http_entry(wanted, url, loaded, exposure) if url else _make_stdio_entry(wanted, place, files, loaded)
-    )
-    failing = _find_failing_servers(place, loaded) if replace else {}
+    if url:
+        pointer = _make_http_entry(wanted, url, loaded, exposure)
+    else:
+        pointer = _make_stdio_entry(wanted, place, files, loaded)
+    if replace:
+        failing = _find_failing_servers(place, loaded)
+    else:
+        failing = {}
     plan = plan_install(
         wanted,
         place,
@@ -81,7 +87,10 @@ def install(
         replace_duplicates=replace,
     )
     absent = place.scope == "user" and not place.path.parent.is_dir()
-    copy = apply_install(plan, backups) if write else None
+    if write:
+        copy = apply_install(plan, backups)
+    else:
+        copy = None
     tokens = _count_duplicate_tokens(place, plan, loaded)
     for warning in loaded.warnings:
         print_note(f"Warning: {warning}")
@@ -100,24 +109,33 @@ def install(
             }
         )
         return EXIT_OK
-    screen.write_text(f"{wanted.title}: {place.path}{', a new file' if plan.before is None else ''}")
+    screen.write_text(
+        f"{wanted.title}: {place.path}{', a new file' if plan.before is None else ''}"
+    )
     if absent:
-        screen.write_text(f"There was no folder {place.path.parent}: is {wanted.title} installed here?")
+        screen.write_text(
+            f"There was no folder {place.path.parent}: is {wanted.title} installed here?"
+        )
     _show_install(wanted, plan, pointer, tokens, screen)
     for name, reason in failing.items():
         screen.write_text(f"{name} stays in the file, because Portico cannot use it now: {reason}")
     if not plan.has_changes:
         screen.write_text(f"{wanted.title} points at Portico already: nothing to do.")
     elif not write:
-        screen.write_text("Nothing is written yet. The same command with --write does it, and keeps a backup.")
+        screen.write_text(
+            "Nothing is written yet. The same command with --write does it, and keeps a backup."
+        )
     else:
         screen.write_text(f"Written. {_render_backup_note(copy, wanted)}", wanted.reload_advice)
     return EXIT_OK
 
 
-def uninstall(client: str, *, scope: str | None, file: str | None, write: bool = True, screen: Screen) -> int:
+def uninstall(
+    client: str, *, scope: str | None, file: str | None, write: bool = True, screen: Screen
+) -> int:
     """Put the client's file back as it was; without `write`, only show that."""
-    wanted, backups = client_named(client), _open_backups()
+    wanted = client_named(client)
+    backups = _open_backups()
     done: list[InstallPlan] = []
     left = list(_find_targets(wanted, scope, file, backups))
     while left:
@@ -129,7 +147,12 @@ def uninstall(client: str, *, scope: str | None, file: str | None, write: bool =
         if plan.outcome != "absent":
             done.append(plan)
     if screen.as_json:
-        screen.write_json([_to_data(wanted, plan, write) | {"put_back": [*plan.replaced_servers]} for plan in done])
+        screen.write_json(
+            [
+                _to_data(wanted, plan, write) | {"put_back": [*plan.replaced_servers]}
+                for plan in done
+            ]
+        )
         return EXIT_OK
     for plan in done:
         _show_uninstall(wanted, plan, write, screen)
@@ -171,13 +194,18 @@ def _make_stdio_entry(
 ) -> _ClientEntry:
     """An entry that starts Portico with this configuration."""
     said = loaded.sources["exposure"].kind
-    exposure = client.exposure if said == "default" else loaded.config.exposure
+    if said == "default":
+        exposure = client.exposure
+    else:
+        exposure = loaded.config.exposure
     arguments = ["stdio", *(word for file in files for word in ("--config", str(file)))]
     if said in ("flag", "env") or (said == "default" and exposure != loaded.config.exposure):
         arguments += ["--exposure", exposure]
     command = gateway_entry.find_program()
     needs = [
-        name for name in gateway_entry.list_config_variables(loaded.config) if name not in loaded.env_file_variables
+        name
+        for name in gateway_entry.list_config_variables(loaded.config)
+        if name not in loaded.env_file_variables
     ]
     reason = {
         "default": f"{client.exposure_reason}. --exposure chooses another",
@@ -204,17 +232,23 @@ def _make_stdio_entry(
                 f"{', '.join(hidden)}."
             )
     if place.scope == "project":
-        remarks.append("This file is the project's: whoever shares it gets paths that are of this machine.")
+        remarks.append(
+            "This file is the project's: whoever shares it gets paths that are of this machine."
+        )
     if gateway_entry.is_temporary(command):
         remarks.append(
             f"This Portico runs from a cache ({command[0]}): install it first, so that it is still there tomorrow."
         )
     return _ClientEntry(
-        gateway_entry.make_stdio_entry(client, command, arguments, needs, path), exposure, tuple(remarks)
+        gateway_entry.make_stdio_entry(client, command, arguments, needs, path),
+        exposure,
+        tuple(remarks),
     )
 
 
-def _make_http_entry(client: Client, url: str, loaded: LoadedConfig, exposure: str | None) -> _ClientEntry:
+def _make_http_entry(
+    client: Client, url: str, loaded: LoadedConfig, exposure: str | None
+) -> _ClientEntry:
     """An entry that leads to a Portico that is served."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
@@ -224,20 +258,32 @@ def _make_http_entry(client: Client, url: str, loaded: LoadedConfig, exposure: s
             "--exposure is for a Portico that the client starts; one that is served decides itself",
             advice="Give `portico serve` the exposure, or lead the client to a profile: …/mcp/p/NAME.",
         )
-    whole = url if parts.path.strip("/") else f"{url.rstrip('/')}/mcp"
+    if parts.path.strip("/"):
+        whole = url
+    else:
+        whole = f"{url.rstrip('/')}/mcp"
     token = loaded.config.gateway.token is not None
     remarks = [f"It leads to {whole}: keep `portico serve` running there."]
     if token and client.bearer_template:
-        remarks.append("The token comes from the variable PORTICO_TOKEN, which the client must have.")
+        remarks.append(
+            "The token comes from the variable PORTICO_TOKEN, which the client must have."
+        )
     elif token:
-        remarks.append(f"{client.title} needs the token by hand: headers, Authorization, Bearer and the token.")
+        remarks.append(
+            f"{client.title} needs the token by hand: headers, Authorization, Bearer and the token."
+        )
     return _ClientEntry(
-        gateway_entry.make_http_entry(client, whole, send_token=token), loaded.config.exposure, tuple(remarks)
+        gateway_entry.make_http_entry(client, whole, send_token=token),
+        loaded.config.exposure,
+        tuple(remarks),
     )
 
 
-def _count_duplicate_tokens(place: ClientConfigLocation, plan: InstallPlan, loaded: LoadedConfig) -> int:
-    """What the servers that the client would see twice cost it, as far as that is known from last time."""
+def _count_duplicate_tokens(
+    place: ClientConfigLocation, plan: InstallPlan, loaded: LoadedConfig
+) -> int:
+    """What the servers that the client would see twice cost it, as far as that is known from last
+    time."""
     if not plan.duplicate_servers or plan.before is None:
         return 0
     from portico.adoption.server_costs import measure_costs  # brings the gateway with it
@@ -251,20 +297,26 @@ def _count_duplicate_tokens(place: ClientConfigLocation, plan: InstallPlan, load
 
 
 def _find_failing_servers(place: ClientConfigLocation, loaded: LoadedConfig) -> dict[str, str]:
-    """Of a client's servers that Portico has too, those that do not work behind it, and why: nobody loses them."""
+    """Of a client's servers that Portico has too, those that do not work behind it, and why: nobody
+    loses them."""
     data = read_file(place.path)
-    twins = (
-        set(gateway_entry.find_duplicates(parse_document(place, data).servers, loaded.config).values())
-        if data
-        else set[str]()
-    )
+    if data:
+        twins = set(
+            gateway_entry.find_duplicates(
+                parse_document(place, data).servers, loaded.config
+            ).values()
+        )
+    else:
+        twins = set[str]()
     if not twins:
         return {}
     from portico.adoption.server_costs import measure_costs
 
     bills = asyncio.run(measure_costs(loaded.config, twins))
     return {
-        name: sanitize_server_text(bills.failures.get(name) or "it is switched off, or cannot be started")
+        name: sanitize_server_text(
+            bills.failures.get(name) or "it is switched off, or cannot be started"
+        )
         for name in sorted(twins)
         if name not in bills.servers
     }
@@ -275,10 +327,14 @@ def _find_targets(
 ) -> Iterator[ClientConfigLocation]:
     """The files in which there is something to undo."""
     there = list_locations(client, Path.home(), Path.cwd())
-    recorded = [record.location for record in backups.iter_records() if record.client == client.name]
+    recorded = [
+        record.location for record in backups.iter_records() if record.client == client.name
+    ]
     if file is not None:
         named = choose_location(client, there, scope, file)
-        same = [place for place in recorded if place.path == named.path and scope in (None, place.scope)]
+        same = [
+            place for place in recorded if place.path == named.path and scope in (None, place.scope)
+        ]
         yield from same or [named]
         return
     everywhere = [place for place in recorded if place.scope == "user"]
@@ -297,11 +353,14 @@ def _find_targets(
 
 
 def _is_untouched(place: ClientConfigLocation, backups: Backups) -> bool:
-    record, now = backups.find(place), read_file(place.path)
+    record = backups.find(place)
+    now = read_file(place.path)
     return record is not None and now is not None and compute_digest(now) == record.wrote
 
 
-def _show_install(client: Client, plan: InstallPlan, pointer: _ClientEntry, tokens: int, screen: Screen) -> None:
+def _show_install(
+    client: Client, plan: InstallPlan, pointer: _ClientEntry, tokens: int, screen: Screen
+) -> None:
     _show_difference(plan, screen, masking=False)
     screen.write_text(*pointer.remarks)
     if plan.replaced_servers:
@@ -309,13 +368,20 @@ def _show_install(client: Client, plan: InstallPlan, pointer: _ClientEntry, toke
             f"Taken out, because Portico has them: {_join_names(plan.replaced_servers)}. `portico uninstall` puts them back."
         )
     if plan.remaining_servers:
-        stay, their = ("server stays", "Its") if len(plan.remaining_servers) == 1 else ("servers stay", "Their")
+        stay, their = (
+            ("server stays", "Its")
+            if len(plan.remaining_servers) == 1
+            else ("servers stay", "Their")
+        )
         screen.write_text(
             f"{len(plan.remaining_servers)} {stay} in the file: {_join_names(plan.remaining_servers)}. {their} tools are still loaded beside "
             "Portico."
         )
     if plan.duplicate_servers:
-        cost = f", for {tokens:,} tokens at the start of every conversation" if tokens else ""
+        if tokens:
+            cost = f", for {tokens:,} tokens at the start of every conversation"
+        else:
+            cost = ""
         screen.write_text(
             f"Portico has {_join_names(plan.duplicate_servers)}, too, so {client.title} would load what they offer twice{cost}: "
             "--replace takes them out of the file."
@@ -325,13 +391,20 @@ def _show_install(client: Client, plan: InstallPlan, pointer: _ClientEntry, toke
 def _show_uninstall(client: Client, plan: InstallPlan, write: bool, screen: Screen) -> None:
     if not write:
         _show_difference(plan, screen, masking=True)
-    path, be = plan.location.path, "is" if write else "would be"
+    path = plan.location.path
+    if write:
+        be = "is"
+    else:
+        be = "would be"
     if plan.outcome == "restored":
         screen.write_text(f"{client.title}: {path} {be} as it was before Portico, byte for byte.")
     elif plan.outcome == "removed":
         screen.write_text(f"{client.title}: {path} was made for Portico, and {be} gone again.")
     else:
-        back = f" and {_join_names(plan.replaced_servers)} put back" if plan.replaced_servers else ""
+        if plan.replaced_servers:
+            back = f" and {_join_names(plan.replaced_servers)} put back"
+        else:
+            back = ""
         screen.write_text(
             f"{client.title}: {path} was changed since. Portico's entry {be} taken out{back}; the rest stays."
         )
@@ -348,7 +421,9 @@ def _render_difference(plan: InstallPlan, *, masking: bool) -> list[str]:
 
 
 def _decode_document(place: ClientConfigLocation, data: bytes | None) -> str:
-    return parse_document(place, data).text if data is not None else ""
+    if data is not None:
+        return parse_document(place, data).text
+    return ""
 
 
 def _to_data(client: Client, plan: InstallPlan, write: bool) -> dict[str, Any]:
@@ -366,9 +441,13 @@ def _to_data(client: Client, plan: InstallPlan, write: bool) -> dict[str, Any]:
 
 def _render_backup_note(copy: Path | None, client: Client) -> str:
     undoing = f"`portico uninstall {client.name}` undoes it."
-    return f"The file as it was is kept in {copy}. {undoing}" if copy else undoing
+    if copy:
+        return f"The file as it was is kept in {copy}. {undoing}"
+    return undoing
 
 
 def _join_names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:8])
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+    if len(names) > 8:
+        return f"{shown} and {len(names) - 8} more"
+    return shown

@@ -1,9 +1,10 @@
 """`portico restart NAME`: has the running gateway start a server anew, also one that is in quarantine.
 
-The gateway at the configured address is asked, and says how it went. Gateways on stdio have no address: a mark in the
-data folder tells every gateway that shares it.
+The gateway at the configured address is asked, and says how it went. Gateways on stdio have no
+address: a mark in the data folder tells every gateway that shares it.
 
---json: `{"server", "gateway" (its address, or null where none answered), "state", "restarts", "marked": bool}`.
+--json: `{"server", "gateway" (its address, or null where none answered), "state", "restarts",
+"marked": bool}`.
 """
 
 from collections.abc import Mapping
@@ -34,23 +35,45 @@ def restart(setup: Setup, screen: Screen, name: str) -> int:
     server = resolve_server(config, name)
     marked = _write_restart_mark(config, server)
     patience = config.servers[server].timeouts.start_s + CLOSE_TIMEOUT_S
-    reply = gateway_client.send_request(config, "POST", f"/api/v1/servers/{server}/restart", patience)
+    reply = gateway_client.send_request(
+        config, "POST", f"/api/v1/servers/{server}/restart", patience
+    )
     there = gateway_client.build_gateway_url(config) or None
     if reply is not None and reply.status != 200:
         raise _to_refusal_error(server, there or "", reply.status, reply.body)
     if reply is None and not marked:
-        raise PorticoError(f"no gateway answers at {there}", advice="Start one with `portico serve`.")
-    state = reply.body.get("state") if reply is not None else None
+        raise PorticoError(
+            f"no gateway answers at {there}", advice="Start one with `portico serve`."
+        )
+    if reply is not None:
+        state = reply.body.get("state")
+    else:
+        state = None
     if screen.as_json:
-        restarts = reply.body.get("restarts") if reply is not None else None
-        answered = there if reply is not None else None
+        if reply is not None:
+            restarts = reply.body.get("restarts")
+        else:
+            restarts = None
+        if reply is not None:
+            answered = there
+        else:
+            answered = None
         screen.write_json(
-            {"server": server, "gateway": answered, "state": state, "restarts": restarts, "marked": marked}
+            {
+                "server": server,
+                "gateway": answered,
+                "state": state,
+                "restarts": restarts,
+                "marked": marked,
+            }
         )
     elif reply is not None:
         screen.write_text(f"{server} was started anew: {state}.")
     else:
-        where = f" at {there}" if there else ""
+        if there:
+            where = f" at {there}"
+        else:
+            where = ""
         told = f"Gateways on stdio that use {config.data_dir} are told, and start {server} anew."
         screen.write_text(f"No gateway answers{where}. {told}")
     return EXIT_OK
@@ -59,13 +82,21 @@ def restart(setup: Setup, screen: Screen, name: str) -> int:
 def resolve_server(config: Config, name: str) -> str:
     """The configured server that is meant."""
     servers = {key: server for key, server in config.servers.items() if not server.disabled}
-    meant = [key for key in config.servers if key == name] or [key for key in servers if fold(key) == fold(name)]
+    meant = [key for key in config.servers if key == name] or [
+        key for key in servers if fold(key) == fold(name)
+    ]
     if len(meant) == 1:
         if meant[0] not in servers:
-            raise PorticoError(f"{meant[0]} is switched off in the configuration", advice="Take `disabled` out of it.")
+            raise PorticoError(
+                f"{meant[0]} is switched off in the configuration",
+                advice="Take `disabled` out of it.",
+            )
         return meant[0]
     near = tuple(meant) or find_nearest_names(name, servers)
-    advice = f"Did you mean {', '.join(near)}?" if near else "`portico status` lists them."
+    if near:
+        advice = f"Did you mean {', '.join(near)}?"
+    else:
+        advice = "`portico status` lists them."
     raise UnknownName(f"there is no server {quote_text(name)} here", nearest=near, advice=advice)
 
 
@@ -78,14 +109,24 @@ def _write_restart_mark(config: Config, server: str) -> bool:
     return True
 
 
-def _to_refusal_error(server: str, gateway_url: str, status: int, body: Mapping[str, Any]) -> PorticoError:
-    detail, advice = str(body.get("detail", f"status {status}")), str(body.get("advice", ""))
+def _to_refusal_error(
+    server: str, gateway_url: str, status: int, body: Mapping[str, Any]
+) -> PorticoError:
+    detail = str(body.get("detail", f"status {status}"))
+    advice = str(body.get("advice", ""))
     if status == 503:
         said = [sanitize_server_text(str(line)) for line in body.get("stderr", ())]
-        wrote = "\n".join(["It last wrote:", *(f"  {line}" for line in said)]) if said else ""
+        if said:
+            wrote = "\n".join(["It last wrote:", *(f"  {line}" for line in said)])
+        else:
+            wrote = ""
         return BackendUnavailable(detail, advice="\n".join(filter(None, [advice, wrote])))
     if status == 404:
         return PorticoError(
-            f"the gateway at {gateway_url} has no server {server}", advice="Was it started with another configuration?"
+            f"the gateway at {gateway_url} has no server {server}",
+            advice="Was it started with another configuration?",
         )
-    return PorticoError(f"the gateway at {gateway_url} refused: {detail}", advice=_ADVICE_BY_STATUS.get(status, advice))
+    return PorticoError(
+        f"the gateway at {gateway_url} refused: {detail}",
+        advice=_ADVICE_BY_STATUS.get(status, advice),
+    )

@@ -1,8 +1,9 @@
 """`portico search`: what an agent would find, why it ranks so, and where a tool stood that was missed.
 
---json: `{"query", "server", "category", "filters": {"servers", "tags", "max_latency_ms", "min_success_rate"}, "total",
-"weak", "meaning": {"searched", "problem", "unencoded"}, "near": [{"name", "description", "tags"}], "tools": [tool +
-"score", "twins"], "nearest": [tool], "unlisted": [server]}`. With --explain each tool also has `"why"`, and there is
+--json: `{"query", "server", "category", "filters": {"servers", "tags", "max_latency_ms",
+"min_success_rate"}, "total", "weak", "meaning": {"searched", "problem", "unencoded"}, "near":
+[{"name", "description", "tags"}], "tools": [tool + "score", "twins"], "nearest": [tool],
+"unlisted": [server]}`. With --explain each tool also has `"why"`, and there is
 `"explain": {"confidence", "weak_below", "meaning", "named": [standing], "unknown": [error]}`; `disclosure.explain`
 makes these.
 """
@@ -18,7 +19,12 @@ from portico.access import Caller
 from portico.app import GatewayRuntime
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.visible_text import sanitize_text
-from portico.cli.commands.browse import note_starting_servers, render_tool, to_server_data, to_tool_data
+from portico.cli.commands.browse import (
+    note_starting_servers,
+    render_tool,
+    to_server_data,
+    to_tool_data,
+)
 from portico.cli.exit import EXIT_FAILED, EXIT_OK, print_error, sanitize_reason, to_error_data
 from portico.cli.screen import Screen
 from portico.cli.setup import LISTING_WAIT_S, Setup, open_gateway, select_unlisted_servers
@@ -34,7 +40,8 @@ ENCODING_WAIT_S = 15.0
 """How long a search waits for tools to be encoded."""
 _SPINNER_DELAY_S = 1.0
 _MAX_TOOLS_TO_ENCODE = 2_000
-"""Tools that can be encoded in that time: for more, an answer by words at once is better than one by words too late."""
+"""Tools that can be encoded in that time: for more, an answer by words at once is better than one
+by words too late."""
 _MAX_GUESSES = 3
 _NEAR_SERVERS_TOKENS = 2_000
 """Tokens for the nearest servers: people get all of them."""
@@ -71,8 +78,13 @@ async def search(setup: Setup, screen: Screen, options: SearchCommandOptions) ->
 
     def select_servers(gateway: GatewayRuntime) -> list[str]:
         """The servers nothing is known of; of one server's tools, no other server has to be asked."""
-        meant = {gateway.catalog.snapshot.resolve_server(only).name} if only else set(gateway.upstreams)
-        return [] if options.offline else [name for name in select_unlisted_servers(gateway) if name in meant]
+        if only:
+            meant = {gateway.catalog.snapshot.resolve_server(only).name}
+        else:
+            meant = set(gateway.upstreams)
+        if options.offline:
+            return []
+        return [name for name in select_unlisted_servers(gateway) if name in meant]
 
     async with open_gateway(setup, screen, select_servers, LISTING_WAIT_S) as gateway:
         await wait_for_encoding(gateway, screen)
@@ -85,34 +97,48 @@ async def search(setup: Setup, screen: Screen, options: SearchCommandOptions) ->
         _show(screen, answer, options)
     for error in answer.errors:
         print_error(error)
-    return EXIT_OK if answer.page.hits and not answer.errors else EXIT_FAILED
+    if answer.page.hits and not answer.errors:
+        return EXIT_OK
+    return EXIT_FAILED
 
 
 async def wait_for_encoding(gateway: GatewayRuntime, screen: Screen) -> None:
     """Wait for the few tools that cannot be found by meaning yet, but not long."""
     left = gateway.catalog.unencoded_count
-    if not 0 < left <= _MAX_TOOLS_TO_ENCODE or (encoding := gateway.catalog.start_encoding()) is None:
+    if (
+        not 0 < left <= _MAX_TOOLS_TO_ENCODE
+        or (encoding := gateway.catalog.start_encoding()) is None
+    ):
         return
     # Not cancelled when time is up: what it has done by then is kept, and used next time.
     await asyncio.wait({encoding}, timeout=_SPINNER_DELAY_S)
     if not encoding.done():
-        with screen.show_spinner_or_note(f"Encoding {format_count(left, 'tool')}, so that they are found by meaning …"):
+        with screen.show_spinner_or_note(
+            f"Encoding {format_count(left, 'tool')}, so that they are found by meaning …"
+        ):
             await asyncio.wait({encoding}, timeout=ENCODING_WAIT_S - _SPINNER_DELAY_S)
 
 
-async def _run_search(gateway: GatewayRuntime, setup: Setup, options: SearchCommandOptions) -> _SearchReport:
+async def _run_search(
+    gateway: GatewayRuntime, setup: Setup, options: SearchCommandOptions
+) -> _SearchReport:
     view = gateway.get_view(setup.profile)
     snapshot = view.snapshot
-    _, search = await view.search_service.prepare_search(snapshot, options.request, Caller(profile=setup.profile or ""))
+    _, search = await view.search_service.prepare_search(
+        snapshot, options.request, Caller(profile=setup.profile or "")
+    )
     page = search_page.rank_page(search, options.request.limit, max_unlikely=options.weak_limit)
-    standings, unknown = list[ExpectedToolRank](), list[PorticoError]()
+    standings = list[ExpectedToolRank]()
+    unknown = list[PorticoError]()
     for name in options.explained_tools:
         try:
             address = _resolve_address(gateway, setup, name)
         except UnknownName as error:
             unknown.append(_add_nearest(error, gateway.catalog.snapshot, name))
             continue
-        found = explain.rank_expected_tool(search, page.hits, address, compares_meaning=page.ranking.uses_embeddings)
+        found = explain.rank_expected_tool(
+            search, page.hits, address, compares_meaning=page.ranking.uses_embeddings
+        )
         if found is not None:
             standings.append(found)
     return _SearchReport(
@@ -121,16 +147,23 @@ async def _run_search(gateway: GatewayRuntime, setup: Setup, options: SearchComm
         () if page.hits else tuple(no_match.find_similar_names(search)),
         tuple(standings),
         tuple(unknown),
-        tuple(to_server_data(gateway, entry) for entry in snapshot.servers.values() if not entry.is_listed),
+        tuple(
+            to_server_data(gateway, entry)
+            for entry in snapshot.servers.values()
+            if not entry.is_listed
+        ),
         {
-            one.name: ServerState(one.state, sanitize_reason(one.state, one.reason), one.state_since)
+            one.name: ServerState(
+                one.state, sanitize_reason(one.state, one.reason), one.state_since
+            )
             for one in gateway.list_statuses()
         },
     )
 
 
 def _resolve_address(gateway: GatewayRuntime, setup: Setup, name: str) -> str:
-    """The tool a name means: one that the profile sees, or else any, because it may be missed for that very reason."""
+    """The tool a name means: one that the profile sees, or else any, because it may be missed for
+    that very reason."""
     try:
         return gateway.get_view(setup.profile).snapshot.resolve_tool(name).address
     except UnknownName:
@@ -143,14 +176,19 @@ def _add_nearest(error: UnknownName, snapshot: Snapshot, name: str) -> UnknownNa
         return error
     found = PreparedSearch(snapshot, SearchRequest(name)).rank(_MAX_GUESSES).hits
     near = tuple(hit.id for hit in found if hit.reasons)
-    advice = f"Did you mean {', '.join(map(sanitize_text, near))}?" if near else error.advice
+    if near:
+        advice = f"Did you mean {', '.join(map(sanitize_text, near))}?"
+    else:
+        advice = error.advice
     return UnknownName(error.message, nearest=near, advice=advice)
 
 
 def _to_data(report: _SearchReport, options: SearchCommandOptions) -> dict[str, Any]:
     search, page, ranking = report.search, report.page, report.page.ranking
-    tools, encoder = search.snapshot.tools, search.snapshot.index.encoder
-    query, groups = options.request.query, search.filters.groups
+    tools = search.snapshot.tools
+    encoder = search.snapshot.index.encoder
+    query = options.request.query
+    groups = search.filters.groups
     near = [search.snapshot.servers[name] for name in ranking.nearest_groups if ranking.is_weak]
     found = [
         {
@@ -173,7 +211,10 @@ def _to_data(report: _SearchReport, options: SearchCommandOptions) -> dict[str, 
             "problem": encoder.problem if encoder else "",
             "unencoded": no_match.count_unencoded(search),
         },
-        "near": [{"name": one.name, "description": one.description, "tags": list(one.tags)} for one in near],
+        "near": [
+            {"name": one.name, "description": one.description, "tags": list(one.tags)}
+            for one in near
+        ],
         "tools": found,
         "nearest": [to_tool_data(tools[name], "brief") for name in report.similar_names],
         "unlisted": list(report.unlisted_servers),
@@ -186,8 +227,10 @@ def _to_data(report: _SearchReport, options: SearchCommandOptions) -> dict[str, 
 
 
 def _show(screen: Screen, report: _SearchReport, options: SearchCommandOptions) -> None:
-    search, page = report.search, report.page
-    tools, detail = search.snapshot.tools, options.request.detail
+    search = report.search
+    page = report.page
+    tools = search.snapshot.tools
+    detail = options.request.detail
     if page.hits:
         screen.write_text(
             *search_page.render_header(
@@ -195,24 +238,29 @@ def _show(screen: Screen, report: _SearchReport, options: SearchCommandOptions) 
             )
         )
     else:
-        screen.write_text(no_match.render_unmatched(search), *(["Nearest names:"] if report.similar_names else []))
+        screen.write_text(
+            no_match.render_unmatched(search), *(["Nearest names:"] if report.similar_names else [])
+        )
     if options.explain:
         screen.write_text(*_render_explanations(report))
     else:
-        screen.write_text(*(render_tool(screen, tools[hit.id], detail, hit.duplicates) for hit in page.hits))
+        screen.write_text(
+            *(render_tool(screen, tools[hit.id], detail, hit.duplicates) for hit in page.hits)
+        )
     screen.write_text(*(render_tool(screen, tools[name], detail) for name in report.similar_names))
     beside = (one for one in report.standings if not _is_covered_by_page(one))
     screen.write_text(*(line for one in beside for line in explain.render_rank_lines(search, one)))
     screen.write_text(*(Text(line, style="dim") for line in _suggest_next_commands(search, page)))
     if report.unlisted_servers:
-        states = ", ".join(f"{one['name']} ({one['reason'] or one['state']})" for one in report.unlisted_servers)
+        states = ", ".join(
+            f"{one['name']} ({one['reason'] or one['state']})" for one in report.unlisted_servers
+        )
         screen.write_text(Text(f"Not searched, because not listed yet: {states}", style="yellow"))
     if only := no_match.render_words_only_note(search, with_reason=True):
-        later = (
-            " A running gateway encodes them in the background."
-            if no_match.count_unencoded(search) > _MAX_TOOLS_TO_ENCODE
-            else ""
-        )
+        if no_match.count_unencoded(search) > _MAX_TOOLS_TO_ENCODE:
+            later = " A running gateway encodes them in the background."
+        else:
+            later = ""
         screen.write_text(Text(only + later, style="yellow"))
 
 
@@ -236,8 +284,13 @@ def _suggest_next_commands(search: PreparedSearch, page: SearchPage) -> Sequence
     if page.has_more(len(page.hits)):
         lines.append(f"More: --limit {search.request.limit * 4}")
     if page.ranking.is_weak:
-        other = "search without the filters" if search.scope_text else "try other words for the same thing"
+        if search.scope_text:
+            other = "search without the filters"
+        else:
+            other = "try other words for the same thing"
         lines += [
             f"{other.capitalize()}, or look around: portico browse {' '.join(page.ranking.nearest_groups[:1])}".rstrip()
         ]
-    return [*lines, search_page.UNMEASURED_NOTE] if search.is_unmeasured else lines
+    if search.is_unmeasured:
+        return [*lines, search_page.UNMEASURED_NOTE]
+    return lines

@@ -15,7 +15,8 @@ from portico.storage.learning_store import ForgottenCounts, LearningStore
 
 
 async def forget_learning(setup: Setup, screen: Screen, server: str | None) -> int:
-    """Forget everything, or what was learnt in the profile or of the server; running gateways notice in seconds.
+    """Forget everything, or what was learnt in the profile or of the server; running gateways
+    notice in seconds.
 
     A plan is of several servers, so plans stay where only one server is to be forgotten.
     """
@@ -23,17 +24,30 @@ async def forget_learning(setup: Setup, screen: Screen, server: str | None) -> i
     forgotten = await asyncio.to_thread(_forget_habits, path, setup.profile, server)
     if forgotten is None:
         raise PorticoError(
-            f"{path} cannot be written: nothing was forgotten", advice="Try again, or stop Portico and delete the file."
+            f"{path} cannot be written: nothing was forgotten",
+            advice="Try again, or stop Portico and delete the file.",
         )
-    plans = await _forget_plans(setup) if server is None else 0
-    if forgotten.is_empty and not plans and setup.profile is not None and setup.config.learning.scope == "shared":
+    if server is None:
+        plans = await _forget_plans(setup)
+    else:
+        plans = 0
+    if (
+        forgotten.is_empty
+        and not plans
+        and setup.profile is not None
+        and setup.config.learning.scope == "shared"
+    ):
         raise PorticoError(
             f"all profiles learn together here: nothing is kept for {setup.profile} alone, and nothing was forgotten",
             advice="Without --profile, what all have taught is forgotten.",
         )
     if screen.as_json:
         screen.write_json(
-            {"forgotten": {**asdict(forgotten), "plans": plans}, "profile": setup.profile, "server": server}
+            {
+                "forgotten": {**asdict(forgotten), "plans": plans},
+                "profile": setup.profile,
+                "server": server,
+            }
         )
     elif forgotten.is_empty and not plans:
         screen.write_text("Nothing was learnt yet that could be forgotten.")
@@ -66,10 +80,14 @@ async def _forget_plans(setup: Setup) -> int:
 
 
 def _render_forgotten(forgotten: ForgottenCounts, plans: int) -> str:
-    aside = (
-        f" Deleted {format_count(forgotten.unreadable, 'file')} that could not be read." if forgotten.unreadable else ""
-    )
-    worked = f", {format_count(plans, 'plan')} that worked" if plans else ""
+    if forgotten.unreadable:
+        aside = f" Deleted {format_count(forgotten.unreadable, 'file')} that could not be read."
+    else:
+        aside = ""
+    if plans:
+        worked = f", {format_count(plans, 'plan')} that worked"
+    else:
+        worked = ""
     return (
         f"Forgot {format_count(forgotten.followed, 'call')} after a search, {format_count(forgotten.together, 'pair')} of "
         f"tools used together{worked} and the use of {format_count(forgotten.used, 'tool')}.{aside}"

@@ -22,13 +22,24 @@ from portico.cli.garbage_collector import collect_garbage, defer_full_collection
 from portico.cli.gateway_client import WILDCARD_HOSTS
 from portico.cli.screen import Screen
 from portico.cli.setup import Setup, load_setup
-from portico.cli.signals import GracefulStop, exit_cleanly_on_signal, handle_stop_signals, run_with_uvloop
+from portico.cli.signals import (
+    GracefulStop,
+    exit_cleanly_on_signal,
+    handle_stop_signals,
+    run_with_uvloop,
+)
 from portico.cli.span_export import export_spans
 from portico.config import Config
 from portico.errors import ConfigError, PorticoError
 from portico.events import ConfigApplied, Event
 from portico.rendering.lines import format_count
-from portico.server.http.app import check_exposure, compute_max_in_flight, is_loopback, make_app, make_server
+from portico.server.http.app import (
+    check_exposure,
+    compute_max_in_flight,
+    is_loopback,
+    make_app,
+    make_server,
+)
 from portico.server.http.lazy_app import LazyApp
 from portico.server.http.slow_clients import ConnectionLimits, compute_max_connections
 from portico.server.profile_endpoint import ProfileEndpoint
@@ -36,12 +47,15 @@ from portico.upstream.lifecycle.status import TROUBLED_STATES
 
 POLL_S = 0.05
 SWITCH_INTERVAL_S = 0.001
-"""How long a thread that computes keeps the others waiting: every step of a request may have to wait that long."""
+"""How long a thread that computes keeps the others waiting: every step of a request may have to
+wait that long."""
 
 
 def run_serve(files: Sequence[str], flags: Mapping[str, Any], profiles: Sequence[str]) -> int:
     """Serve these files' configuration under these flags until a signal comes."""
-    return run_to_exit_code(lambda: serve(load_setup(files, flags=flags, short_lived=False), Screen(), profiles))
+    return run_to_exit_code(
+        lambda: serve(load_setup(files, flags=flags, short_lived=False), Screen(), profiles)
+    )
 
 
 def serve(setup: Setup, screen: Screen, profiles: Sequence[str]) -> int:
@@ -62,7 +76,10 @@ def serve(setup: Setup, screen: Screen, profiles: Sequence[str]) -> int:
 
 def bind_socket(host: str, port: int) -> socket.socket:
     """A socket that listens there, or the reason why none can."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    if ":" in host:
+        family = socket.AF_INET6
+    else:
+        family = socket.AF_INET
     try:
         return socket.create_server((host.strip("[]"), port), family=family, backlog=2048)
     except OSError as error:
@@ -73,7 +90,8 @@ def bind_socket(host: str, port: int) -> socket.socket:
             ) from error
         if isinstance(error, PermissionError):
             raise PorticoError(
-                f"this user may not listen on port {port}", advice="Choose a port above 1023 with --port."
+                f"this user may not listen on port {port}",
+                advice="Choose a port above 1023 with --port.",
             ) from error
         raise ConfigError(
             f"{host} cannot be listened on: {error.strerror or error}",
@@ -82,13 +100,18 @@ def bind_socket(host: str, port: int) -> socket.socket:
         ) from error
 
 
-async def _serve_until_stopped(setup: Setup, screen: Screen, profiles: Sequence[str], listener: socket.socket) -> int:
+async def _serve_until_stopped(
+    setup: Setup, screen: Screen, profiles: Sequence[str], listener: socket.socket
+) -> int:
     config = setup.config
     settings = config.gateway
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     async with GatewayRuntime(config) as gateway, watch_changes(gateway, setup):
         watched = gateway.ensure_monitoring()
-        here = () if is_loopback(settings.host) or settings.host in WILDCARD_HOSTS else (settings.host,)
+        if is_loopback(settings.host) or settings.host in WILDCARD_HOSTS:
+            here = ()
+        else:
+            here = (settings.host,)
         doors = _select_endpoints(gateway, profiles)
         app = make_app(
             doors,
@@ -105,7 +128,9 @@ async def _serve_until_stopped(setup: Setup, screen: Screen, profiles: Sequence[
             health=watched.readiness.check_health,
             publish=gateway.bus.publish,
         )
-        patience = ConnectionLimits(send_s=config.limits.send_s, max_connections=compute_max_connections())
+        patience = ConnectionLimits(
+            send_s=config.limits.send_s, max_connections=compute_max_connections()
+        )
         server = make_server(app, settings.host, settings.port, patience)
         stop = GracefulStop(gateway.drain, lambda: _stop_server(server))
         with handle_stop_signals(stop), _follow_config_changes(gateway, app, profiles):
@@ -123,17 +148,27 @@ async def _serve_until_stopped(setup: Setup, screen: Screen, profiles: Sequence[
 def _stop_server(server: uvicorn.Server) -> None:
     # What uvicorn has to say from here on is that streams end before their clients wanted it.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-    # Told as by a signal: streams that only listen hear of the end in this way, and need not be cut off.
+    # Told as by a signal: streams that only listen hear of the end in this way, and need not be cut
+    # off.
     server.handle_exit(signal.SIGTERM, None)
 
 
-def _select_endpoints(gateway: GatewayRuntime, profiles: Sequence[str]) -> dict[str, ProfileEndpoint]:
-    return {name: door for name, door in gateway.get_endpoints().items() if not profiles or name in profiles}
+def _select_endpoints(
+    gateway: GatewayRuntime, profiles: Sequence[str]
+) -> dict[str, ProfileEndpoint]:
+    return {
+        name: door
+        for name, door in gateway.get_endpoints().items()
+        if not profiles or name in profiles
+    }
 
 
 @contextmanager
-def _follow_config_changes(gateway: GatewayRuntime, app: Starlette, profiles: Sequence[str]) -> Generator[None]:
-    """While it serves: a configuration that is taken over may bring a profile, or take one away, or other limits."""
+def _follow_config_changes(
+    gateway: GatewayRuntime, app: Starlette, profiles: Sequence[str]
+) -> Generator[None]:
+    """While it serves: a configuration that is taken over may bring a profile, or take one away, or
+    other limits."""
     showing: set[asyncio.Task[None]] = set()
 
     def apply_config(_: Event) -> None:
@@ -175,43 +210,74 @@ async def _wait_until_started(server: uvicorn.Server, serving: "asyncio.Task[Non
         await asyncio.sleep(0.005)
 
 
-def _announce(config: Config, screen: Screen, endpoints: Mapping[str, ProfileEndpoint], port: int) -> None:
+def _announce(
+    config: Config, screen: Screen, endpoints: Mapping[str, ProfileEndpoint], port: int
+) -> None:
     settings = config.gateway
-    host = "127.0.0.1" if settings.host in WILDCARD_HOSTS else settings.host
+    if settings.host in WILDCARD_HOSTS:
+        host = "127.0.0.1"
+    else:
+        host = settings.host
     root = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
     urls = {name: f"{root}/p/{name}" if name else root for name in endpoints}
     for name, url in urls.items():
-        what = f"profile {name}" if name else "every server"
+        if name:
+            what = f"profile {name}"
+        else:
+            what = "every server"
         screen.write_text(f"{url}  {what}, exposure {endpoints[name].view.settings.exposure}")
     if "" in endpoints and settings.api:
-        needs = ", with the token" if settings.token else ""
+        if settings.token:
+            needs = ", with the token"
+        else:
+            needs = ""
         screen.write_text(f"{root.removesuffix('/mcp')}/api/docs  the same as JSON (REST{needs})")
     first_name, first = next(iter(urls.items()))
-    header = ' --header "Authorization: Bearer $PORTICO_TOKEN"' if settings.token else ""
+    if settings.token:
+        header = ' --header "Authorization: Bearer $PORTICO_TOKEN"'
+    else:
+        header = ""
     screen.write_text("", "Add it to a client:")
-    screen.write_text(f"  claude mcp add --transport http {first_name or 'portico'} {first}{header}")
+    screen.write_text(
+        f"  claude mcp add --transport http {first_name or 'portico'} {first}{header}"
+    )
     entry = {"type": "http", "url": first}
-    headers = {"headers": {"Authorization": "Bearer ${PORTICO_TOKEN}"}} if settings.token else {}
-    screen.write_text(f"  {json.dumps({'mcpServers': {first_name or 'portico': {**entry, **headers}}})}")
+    if settings.token:
+        headers = {"headers": {"Authorization": "Bearer ${PORTICO_TOKEN}"}}
+    else:
+        headers = {}
+    screen.write_text(
+        f"  {json.dumps({'mcpServers': {first_name or 'portico': {**entry, **headers}}})}"
+    )
     if not is_loopback(settings.host) and not settings.allowed_hosts:
-        print_note("Clients elsewhere are refused until gateway.allowed_hosts names the host they connect to.")
+        print_note(
+            "Clients elsewhere are refused until gateway.allowed_hosts names the host they connect to."
+        )
     screen.write_text("", "Ctrl+C stops it.")
     sys.stdout.flush()
 
 
 def _is_listed_or_failed(gateway: GatewayRuntime, name: str) -> bool:
     """Whether a server need not be waited for; another configuration may have taken it away."""
-    entry, upstream = gateway.catalog.snapshot.servers.get(name), gateway.upstreams.get(name)
+    entry = gateway.catalog.snapshot.servers.get(name)
+    upstream = gateway.upstreams.get(name)
     return entry is None or upstream is None or entry.is_listed or upstream.state in TROUBLED_STATES
 
 
-async def _show_progress(gateway: GatewayRuntime, screen: Screen, serving: "asyncio.Task[None]") -> None:
-    """Progress until every server whose offer is unknown has been heard; calls are answered meanwhile."""
-    waiting = {name for name, one in gateway.upstreams.items() if one.state in ("configured", "starting")}
+async def _show_progress(
+    gateway: GatewayRuntime, screen: Screen, serving: "asyncio.Task[None]"
+) -> None:
+    """Progress until every server whose offer is unknown has been heard; calls are answered
+    meanwhile."""
+    waiting = {
+        name for name, one in gateway.upstreams.items() if one.state in ("configured", "starting")
+    }
     listed = asyncio.ensure_future(gateway.wait_until_listed())
     with screen.show_start_progress(sorted(waiting)) as heard:
         while not serving.done():
-            done, _ = await asyncio.wait({listed, serving}, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                {listed, serving}, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED
+            )
             for name in [name for name in waiting if _is_listed_or_failed(gateway, name)]:
                 waiting.discard(name)
                 heard(name)
@@ -221,7 +287,9 @@ async def _show_progress(gateway: GatewayRuntime, screen: Screen, serving: "asyn
         listed.cancel()
     elif not serving.done():
         snapshot = gateway.catalog.snapshot
-        print_note(f"{format_count(len(snapshot.tools), 'tool')} on {format_count(len(snapshot.servers), 'server')}.")
+        print_note(
+            f"{format_count(len(snapshot.tools), 'tool')} on {format_count(len(snapshot.servers), 'server')}."
+        )
         broken = [one.name for one in gateway.list_statuses() if one.state in TROUBLED_STATES]
         if broken:
             print_note(f"Not usable now: {', '.join(broken)}. `portico status` says why.")

@@ -1,14 +1,15 @@
 """`portico status`: what every server is doing, and what is wrong with the broken ones.
 
---json: `{"ok": bool, "servers": [{"name", "kind", "state", "since" (ISO time), "reason", "tools", "listed_at" (ISO
-time or null), "era", "protocol_version", "server_version", "noise" (lines on stdout that were no protocol), "stderr"
-(its last line), "pid", "calls", "warnings", "breaker" (closed, open or half-open), "failures" (lately), "next_try"
-(ISO time or null), "restarts", "last_lines" (of stderr, of a server in trouble), "running" (how it is in the gateway
-that runs beside this command: {"state", "reason", "since"}, or null)}], "categories": n, "database": {"kind", "place",
-"problem"}, "tokens": {"sessions", "listing", "shown", "saved", "answers"}, "search": {"meaning": bool, "problem",
-"unencoded"}}`. `ok` is whether every server that is not switched off can be used; `tokens` what clients were shown
-instead of a listing of every tool; `search` whether tools are found by meaning or by words only, and how many cannot
-be found by meaning yet.
+--json: `{"ok": bool, "servers": [{"name", "kind", "state", "since" (ISO time), "reason", "tools",
+"listed_at" (ISO time or null), "era", "protocol_version", "server_version", "noise" (lines on
+stdout that were no protocol), "stderr" (its last line), "pid", "calls", "warnings", "breaker"
+(closed, open or half-open), "failures" (lately), "next_try" (ISO time or null), "restarts",
+"last_lines" (of stderr, of a server in trouble), "running" (how it is in the gateway that runs
+beside this command: {"state", "reason", "since"}, or null)}], "categories": n, "database": {"kind",
+"place", "problem"}, "tokens": {"sessions", "listing", "shown", "saved", "answers"}, "search":
+{"meaning": bool, "problem", "unencoded"}}`. `ok` is whether every server that is not switched off
+can be used; `tokens` what clients were shown instead of a listing of every tool; `search` whether
+tools are found by meaning or by words only, and how many cannot be found by meaning yet.
 """
 
 import asyncio
@@ -44,23 +45,31 @@ _STYLES = {
 
 
 async def show_status(setup: Setup, screen: Screen, offline: bool) -> int:
-    """As the running gateway has it; what that does not have is asked, unless offline. 1 when one cannot be used."""
+    """As the running gateway has it; what that does not have is asked, unless offline. 1 when one
+    cannot be used."""
     there = await asyncio.to_thread(gateway_client.fetch_servers, setup.config)
 
     def select_other_servers(gateway: GatewayRuntime) -> list[str]:
         return [name for name in select_enabled_servers(gateway) if name not in there]
 
-    async with open_gateway(setup, screen, select_no_servers if offline else select_other_servers) as gateway:
+    async with open_gateway(
+        setup, screen, select_no_servers if offline else select_other_servers
+    ) as gateway:
         facts = [
             _merge_running_state(_collect_server_facts(gateway, one), there.get(one.name))
             for one in gateway.list_statuses()
         ]
         finding = await _collect_search_facts(gateway)
         await gateway.load_usage()
-        database, ledger = _collect_database_facts(gateway), _to_ledger_data(gateway.usage_data.ledger.total)
+        database = _collect_database_facts(gateway)
+        ledger = _to_ledger_data(gateway.usage_data.ledger.total)
         categories = len(gateway.get_view().ranked_catalog.categories)
     ok = not any(one["state"] in TROUBLED_STATES for one in facts)
-    facts += [_to_disabled_data(name, server.kind) for name, server in setup.config.servers.items() if server.disabled]
+    facts += [
+        _to_disabled_data(name, server.kind)
+        for name, server in setup.config.servers.items()
+        if server.disabled
+    ]
     if screen.as_json:
         kept = {"categories": categories, "database": database, "tokens": ledger, "search": finding}
         screen.write_json({"ok": ok, "servers": facts, **kept})
@@ -72,7 +81,10 @@ async def show_status(setup: Setup, screen: Screen, offline: bool) -> int:
         screen.write_text("No servers are configured.")
     if there and not screen.as_json:
         screen.write_text(
-            Text(f"states: as in the gateway at {gateway_client.build_gateway_url(setup.config)}", style="dim")
+            Text(
+                f"states: as in the gateway at {gateway_client.build_gateway_url(setup.config)}",
+                style="dim",
+            )
         )
     if not screen.as_json:
         screen.write_text(
@@ -81,7 +93,9 @@ async def show_status(setup: Setup, screen: Screen, offline: bool) -> int:
             _render_ledger_line(ledger),
         )
         screen.write_text(_render_search_line(finding))
-    return EXIT_OK if ok or offline else EXIT_FAILED
+    if ok or offline:
+        return EXIT_OK
+    return EXIT_FAILED
 
 
 def _collect_database_facts(gateway: GatewayRuntime) -> dict[str, Any]:
@@ -89,14 +103,24 @@ def _collect_database_facts(gateway: GatewayRuntime) -> dict[str, Any]:
     url = gateway.config.database_url
     problem = gateway.store.problem
     try:
-        place = parse_address(url.get_secret_value(), None).display_name if url else str(gateway.config.data_dir)
+        if url:
+            place = parse_address(url.get_secret_value(), None).display_name
+        else:
+            place = str(gateway.config.data_dir)
     except PorticoError as error:
-        place, problem = "", problem or error.message
-    return {"kind": "PostgreSQL" if gateway.store.is_shared else "SQLite", "place": place, "problem": problem}
+        place = ""
+        problem = problem or error.message
+    return {
+        "kind": "PostgreSQL" if gateway.store.is_shared else "SQLite",
+        "place": place,
+        "problem": problem,
+    }
 
 
 def _render_database_line(database: Mapping[str, Any]) -> Text:
-    where = f"database: {database['kind']}" + (f", {database['place']}" if database["place"] else "")
+    where = f"database: {database['kind']}" + (
+        f", {database['place']}" if database["place"] else ""
+    )
     if database["problem"]:
         return Text(f"{where} — {' '.join(database['problem'].split())}", style="yellow")
     return Text(where, style="dim")
@@ -117,8 +141,13 @@ def _render_ledger_line(tokens: Mapping[str, int]) -> Text:
         return Text("tokens: no client was shown anything yet", style="dim")
     over = format_count(tokens["sessions"], "session")
     said = f"tokens: {tokens['shown']:,} shown in {over}; listing every tool would have cost {tokens['listing']:,}"
-    share = f" ({compute_saved_share(tokens['listing'], tokens['shown']):.0%})" if tokens["listing"] else ""
-    return Text(f"{said}: {tokens['saved']:,} saved{share}" if tokens["saved"] > 0 else said, style="dim")
+    if tokens["listing"]:
+        share = f" ({compute_saved_share(tokens['listing'], tokens['shown']):.0%})"
+    else:
+        share = ""
+    return Text(
+        f"{said}: {tokens['saved']:,} saved{share}" if tokens["saved"] > 0 else said, style="dim"
+    )
 
 
 def _collect_server_facts(gateway: GatewayRuntime, status: UpstreamStatus) -> dict[str, Any]:
@@ -144,17 +173,26 @@ def _collect_server_facts(gateway: GatewayRuntime, status: UpstreamStatus) -> di
         "failures": status.failures,
         "next_try": _to_iso_time(status.next_try_at) if status.next_try_at is not None else None,
         "restarts": status.restarts,
-        "last_lines": [sanitize_server_text(line) for line in status.stderr] if status.state in TROUBLED_STATES else [],
+        "last_lines": [sanitize_server_text(line) for line in status.stderr]
+        if status.state in TROUBLED_STATES
+        else [],
     }
 
 
 def _merge_running_state(facts: dict[str, Any], card: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What is known of a server here, in the state that it has in the gateway that runs, where that has it."""
+    """What is known of a server here, in the state that it has in the gateway that runs, where that
+    has it."""
     running = _to_running_data(card)
     if running is None or card is None:
         return {**facts, "running": None}
     since = running["since"] or facts["since"]
-    return {**facts, "state": running["state"], "reason": running["reason"], "since": since, "running": running}
+    return {
+        **facts,
+        "state": running["state"],
+        "reason": running["reason"],
+        "since": since,
+        "running": running,
+    }
 
 
 def _to_running_data(card: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -171,21 +209,37 @@ async def _collect_search_facts(gateway: GatewayRuntime) -> dict[str, Any]:
     if encoder is not None:
         with contextlib.suppress(EncoderUnavailable):
             await asyncio.to_thread(encoder.load)
-    problem = encoder.problem if encoder is not None else "there is no encoder"
-    return {"meaning": not problem, "problem": problem, "unencoded": gateway.catalog.unencoded_count}
+    if encoder is not None:
+        problem = encoder.problem
+    else:
+        problem = "there is no encoder"
+    return {
+        "meaning": not problem,
+        "problem": problem,
+        "unencoded": gateway.catalog.unencoded_count,
+    }
 
 
 def _render_search_line(search_facts: Mapping[str, Any]) -> Text:
     if not search_facts["meaning"]:
-        return Text(f"search: words only — {' '.join(search_facts['problem'].split())}", style="yellow")
-    waiting = (
-        f", {format_count(search_facts['unencoded'], 'tool')} not encoded yet" if search_facts["unencoded"] else ""
-    )
+        return Text(
+            f"search: words only — {' '.join(search_facts['problem'].split())}", style="yellow"
+        )
+    if search_facts["unencoded"]:
+        waiting = f", {format_count(search_facts['unencoded'], 'tool')} not encoded yet"
+    else:
+        waiting = ""
     return Text(f"search: words and meaning{waiting}", style="dim")
 
 
 def _to_disabled_data(name: str, kind: str) -> dict[str, Any]:
-    return {"name": name, "kind": kind, "state": "off", "reason": "switched off in the configuration", "tools": None}
+    return {
+        "name": name,
+        "kind": kind,
+        "state": "off",
+        "reason": "switched off in the configuration",
+        "tools": None,
+    }
 
 
 def _to_iso_time(moment: float) -> str:
@@ -196,11 +250,15 @@ def _format_local_time(text: str | None) -> str:
     if not text:
         return ""
     moment = datetime.fromisoformat(text).astimezone()
-    return moment.strftime("%H:%M:%S" if moment.date() == datetime.now().astimezone().date() else "%Y-%m-%d %H:%M")
+    return moment.strftime(
+        "%H:%M:%S" if moment.date() == datetime.now().astimezone().date() else "%Y-%m-%d %H:%M"
+    )
 
 
 def _format_protocol(one: Mapping[str, Any]) -> str:
-    return f"{one['era']} {one['protocol_version']}" if one.get("era") else ""
+    if one.get("era"):
+        return f"{one['era']} {one['protocol_version']}"
+    return ""
 
 
 def _render_trouble(one: Mapping[str, Any]) -> str:
@@ -210,9 +268,17 @@ def _render_trouble(one: Mapping[str, Any]) -> str:
         parts.append(f"stderr: {one['stderr']}")
     running = one.get("running")
     if running is not None and running["state"] in ("down", "quarantined"):
-        since = f" since {_format_local_time(running['since'])}" if running["since"] else ""
-        why = f" ({running['reason']})" if running["reason"] and one["state"] not in TROUBLED_STATES else ""
-        parts.append(f"{running['state']} in the running gateway{since}{why}: `portico restart {one['name']}` ends it")
+        if running["since"]:
+            since = f" since {_format_local_time(running['since'])}"
+        else:
+            since = ""
+        if running["reason"] and one["state"] not in TROUBLED_STATES:
+            why = f" ({running['reason']})"
+        else:
+            why = ""
+        parts.append(
+            f"{running['state']} in the running gateway{since}{why}: `portico restart {one['name']}` ends it"
+        )
     if one.get("warnings"):
         parts += one["warnings"]
     return " · ".join(filter(None, parts))
@@ -239,7 +305,10 @@ def _build_table(facts: list[dict[str, Any]]) -> Table:
 
 
 def _render_server_line(one: Mapping[str, Any]) -> str:
-    tools = "not listed" if one["tools"] is None else format_count(one["tools"], "tool")
+    if one["tools"] is None:
+        tools = "not listed"
+    else:
+        tools = format_count(one["tools"], "tool")
     parts = [
         one["state"],
         one["kind"],
@@ -247,7 +316,9 @@ def _render_server_line(one: Mapping[str, Any]) -> str:
         _format_protocol(one),
         f"since {_format_local_time(one['since'])}" if one.get("since") else "",
     ]
-    parts.append(f"{format_count(one['noise'], 'line')} of noise on stdout" if one.get("noise") else "")
+    parts.append(
+        f"{format_count(one['noise'], 'line')} of noise on stdout" if one.get("noise") else ""
+    )
     return f"{one['name']}: {', '.join(filter(None, parts))}" + (
         f" — {_render_trouble(one)}" if _render_trouble(one) else ""
     )

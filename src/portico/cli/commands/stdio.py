@@ -12,7 +12,9 @@ from portico.cli.signals import exit_cleanly_on_signal, run_until_stopped
 from portico.cli.span_export import export_spans
 
 
-def run_stdio(files: Sequence[str] = (), profile: str | None = None, exposure: str | None = None) -> int:
+def run_stdio(
+    files: Sequence[str] = (), profile: str | None = None, exposure: str | None = None
+) -> int:
     """Serve one client until it has gone or a signal comes."""
 
     def serve_configured_gateway() -> int:

@@ -1,10 +1,10 @@
 """`portico tiers`: which tools matter here, by their use, and with --recompute what has moved.
 
---json: `{"computed_at" (ISO time or null), "hot_list": {"grounds", "tools": [address]}, "counts": {tier: number},
-"total", "tools": [{"tool", "pinned", "calls", "success_rate", "p50_ms", "p95_ms", "last_used", "calls_7d",
-"calls_30d", "tier", "tier_score"}], "uncounted": [address] (used since, and not counted yet)}`, the hottest first and
-at most --limit. A tool that was never called has only `tool`, `pinned` and `calls`. --recompute adds `"moved":
-[{"tool", "from", "to"}]`.
+--json: `{"computed_at" (ISO time or null), "hot_list": {"grounds", "tools": [address]}, "counts":
+{tier: number}, "total", "tools": [{"tool", "pinned", "calls", "success_rate", "p50_ms", "p95_ms",
+"last_used", "calls_7d", "calls_30d", "tier", "tier_score"}], "uncounted": [address] (used since,
+and not counted yet)}`, the hottest first and at most --limit. A tool that was never called has only
+`tool`, `pinned` and `calls`. --recompute adds `"moved": [{"tool", "from", "to"}]`.
 """
 
 from collections import Counter
@@ -59,11 +59,18 @@ class _TierReport:
     @property
     def ranked_tools(self) -> list[str]:
         """Every tool that was used or is pinned, the hottest first."""
-        seen = {*self.shelves.standings, *self.usage, *self.shelves.pins} & self.shelves.snapshot.tools.keys()
+        seen = {
+            *self.shelves.standings,
+            *self.usage,
+            *self.shelves.pins,
+        } & self.shelves.snapshot.tools.keys()
 
         def make_sort_key(address: str) -> tuple[int, float, int, str]:
             standing = self.shelves.get_standing(address)
-            calls = self.usage[address].calls if address in self.usage else 0
+            if address in self.usage:
+                calls = self.usage[address].calls
+            else:
+                calls = 0
             return TIERS.index(standing.tier), -standing.score, -calls, address
 
         return sorted(seen, key=make_sort_key)
@@ -71,17 +78,24 @@ class _TierReport:
     @property
     def uncounted_tools(self) -> list[str]:
         """Tools that were used since the tiers were computed."""
-        return [name for name in self.ranked_tools if name in self.usage and name not in self.shelves.standings]
+        return [
+            name
+            for name in self.ranked_tools
+            if name in self.usage and name not in self.shelves.standings
+        ]
 
 
-async def show_tiers(setup: Setup, screen: Screen, *, recompute: bool, limit: int, offline: bool) -> int:
+async def show_tiers(
+    setup: Setup, screen: Screen, *, recompute: bool, limit: int, offline: bool
+) -> int:
     """Every tool that was used, with its tier."""
     async with open_gateway(
         setup, screen, select_no_servers if offline else select_unlisted_servers, LISTING_WAIT_S
     ) as gateway:
         # What is computed without a record is of no use to anybody.
         await (load_record_or_raise(gateway) if recompute else gateway.load_usage())
-        view, moved = gateway.get_view(setup.profile), None
+        view = gateway.get_view(setup.profile)
+        moved = None
         if recompute:
             before = view.ranked_catalog.standings
             await gateway.usage_data.standings.recompute()
@@ -91,10 +105,16 @@ async def show_tiers(setup: Setup, screen: Screen, *, recompute: bool, limit: in
                 if one.tool in view.snapshot.tools
             )
         there = view.snapshot.tools
-        used = {name: use for name, use in gateway.usage_data.tool_usage.statistics_by_tool.items() if name in there}
+        used = {
+            name: use
+            for name, use in gateway.usage_data.tool_usage.statistics_by_tool.items()
+            if name in there
+        }
         answer = _TierReport(view.ranked_catalog, used, view.ranked_catalog.hot_list, moved)
         if problem := gateway.store.problem:
-            print_note(f"Without what use has shown, because the record of calls cannot be read: {problem}")
+            print_note(
+                f"Without what use has shown, because the record of calls cannot be read: {problem}"
+            )
     if screen.as_json:
         screen.write_json(_to_data(answer, limit))
     else:
@@ -102,7 +122,9 @@ async def show_tiers(setup: Setup, screen: Screen, *, recompute: bool, limit: in
     return EXIT_OK
 
 
-def find_tier_changes(before: Mapping[str, Standing], after: Mapping[str, Standing]) -> Iterable[TierChange]:
+def find_tier_changes(
+    before: Mapping[str, Standing], after: Mapping[str, Standing]
+) -> Iterable[TierChange]:
     """The tools whose tier changed, those that are hottest now first."""
     found = [
         TierChange(tool, before.get(tool, COLD_STANDING).tier, after.get(tool, COLD_STANDING).tier)
@@ -116,7 +138,10 @@ def _to_data(report: _TierReport, limit: int) -> dict[str, Any]:
     shelves = report.shelves
     data: dict[str, Any] = {
         "computed_at": to_iso_time(shelves.computed_at) if shelves.computed_at else None,
-        "hot_list": {"grounds": report.hot.basis, "tools": [tool.address for tool in report.hot.tools]},
+        "hot_list": {
+            "grounds": report.hot.basis,
+            "tools": [tool.address for tool in report.hot.tools],
+        },
         "counts": _count_tiers(shelves),
         "total": len(report.ranked_tools),
         "tools": [
@@ -130,7 +155,9 @@ def _to_data(report: _TierReport, limit: int) -> dict[str, Any]:
         "uncounted": report.uncounted_tools,
     }
     if report.changes is not None:
-        data["moved"] = [{"tool": one.tool, "from": one.before, "to": one.after} for one in report.changes]
+        data["moved"] = [
+            {"tool": one.tool, "from": one.before, "to": one.after} for one in report.changes
+        ]
     return data
 
 
@@ -140,10 +167,16 @@ def _count_tiers(shelves: RankedCatalog) -> dict[str, int]:
 
 
 def _show(screen: Screen, report: _TierReport, limit: int) -> None:
-    shelves, ranked = report.shelves, report.ranked_tools
-    computed = f"computed {format_time_ago(shelves.computed_at)}" if shelves.computed_at else "not computed yet"
+    shelves = report.shelves
+    ranked = report.ranked_tools
+    if shelves.computed_at:
+        computed = f"computed {format_time_ago(shelves.computed_at)}"
+    else:
+        computed = "not computed yet"
     counts = ", ".join(f"{number:,} {tier}" for tier, number in _count_tiers(shelves).items())
-    screen.write_text(f"{format_count(len(shelves.snapshot.tools), 'tool')}: {counts} ({computed}).")
+    screen.write_text(
+        f"{format_count(len(shelves.snapshot.tools), 'tool')}: {counts} ({computed})."
+    )
     screen.write_text(*_render_changes(report.changes))
     if ranked:
         show_rows(screen, _COLUMNS, [_build_row(report, name) for name in ranked[:limit]])
@@ -153,10 +186,17 @@ def _show(screen: Screen, report: _TierReport, limit: int) -> None:
         screen.write_text("No use is known yet: tools get their tiers when they are called.")
     elif report.uncounted_tools:
         since = format_count(len(report.uncounted_tools), "tool")
-        screen.write_text(Text(f"{since} used since then: portico tiers --recompute counts that, too.", style="dim"))
+        screen.write_text(
+            Text(
+                f"{since} used since then: portico tiers --recompute counts that, too.", style="dim"
+            )
+        )
     hot = ", ".join(sanitize_text(tool.address) for tool in report.hot.tools[:HOT_LIST_SIZE])
     uncomputed = report.usage and report.hot.basis != "use"
-    grounds = "tiers were not computed since the first call: --recompute does" if uncomputed else None
+    if uncomputed:
+        grounds = "tiers were not computed since the first call: --recompute does"
+    else:
+        grounds = None
     screen.write_text(f"Hot list ({grounds or _GROUNDS[report.hot.basis]}): {hot or 'empty'}")
     if away := [name for name in shelves.pins if name not in shelves.snapshot.tools]:
         screen.write_text(f"Pinned, but no tool here: {', '.join(away)}")
@@ -165,14 +205,21 @@ def _show(screen: Screen, report: _TierReport, limit: int) -> None:
 _COLUMNS: Sequence[Column] = (
     Column("tool", style="cyan", no_wrap=True),
     Column("tier"),
-    *(Column(name, align_right=True) for name in ("score", "calls", "success", "p50", "p95", "7 d", "30 d")),
+    *(
+        Column(name, align_right=True)
+        for name in ("score", "calls", "success", "p50", "p95", "7 d", "30 d")
+    ),
     Column("last used"),
 )
 
 
 def _build_row(report: _TierReport, name: str) -> Sequence[str]:
-    use, standing = report.usage.get(name, Statistics()), report.shelves.get_standing(name)
-    pinned = " (pinned)" if name in report.shelves.pins else ""
+    use = report.usage.get(name, Statistics())
+    standing = report.shelves.get_standing(name)
+    if name in report.shelves.pins:
+        pinned = " (pinned)"
+    else:
+        pinned = ""
     return (
         sanitize_text(name) + pinned,
         standing.tier,
@@ -192,8 +239,14 @@ def _render_changes(changes: Sequence[TierChange] | None) -> list[str]:
         return []
     if not changes:
         return ["Computed anew: nothing moved."]
-    lines = [f"  {sanitize_text(one.tool)}: {one.before} → {one.after}" for one in changes[:_MAX_SHOWN_CHANGES]]
-    rest = [f"  … and {len(changes) - _MAX_SHOWN_CHANGES:,} more"] if len(changes) > _MAX_SHOWN_CHANGES else []
+    lines = [
+        f"  {sanitize_text(one.tool)}: {one.before} → {one.after}"
+        for one in changes[:_MAX_SHOWN_CHANGES]
+    ]
+    if len(changes) > _MAX_SHOWN_CHANGES:
+        rest = [f"  … and {len(changes) - _MAX_SHOWN_CHANGES:,} more"]
+    else:
+        rest = []
     return [f"Computed anew: {format_count(len(changes), 'tool')} moved.", *lines, *rest]
 
 

@@ -1,9 +1,10 @@
 """`portico tokens`: what the tools cost a client in tokens, directly and through Portico, measured on what is served.
 
---json: `{"ok", "counter" ("o200k_base" or "estimate"), "tools", "direct": {"definitions", "instructions", "tokens"},
-"servers": [{"name", "tools", "definitions", "instructions", "tokens"}] (the dearest first), "exposures": [{"exposure",
-"tools", "listing", "instructions", "tokens", "saved" (share of the direct cost)}], "ways": [{"way", "tiers": [{"tier",
-"asked", "tokens", "together", "budget", "over"}]}], "over": [text], "unlisted": [server]}`. `together` adds up the
+--json: `{"ok", "counter" ("o200k_base" or "estimate"), "tools", "direct": {"definitions",
+"instructions", "tokens"}, "servers": [{"name", "tools", "definitions", "instructions", "tokens"}]
+(the dearest first), "exposures": [{"exposure", "tools", "listing", "instructions", "tokens",
+"saved" (share of the direct cost)}], "ways": [{"way", "tiers": [{"tier", "asked", "tokens",
+"together", "budget", "over"}]}], "over": [text], "unlisted": [server]}`. `together` adds up the
 tiers before; `ok` is whether every tier keeps its budget; what is unlisted could not be counted.
 """
 
@@ -85,7 +86,9 @@ class TokenReport:
 async def show_tokens(setup: Setup, screen: Screen, *, offline: bool, verify: bool) -> int:
     """Measure and show; with `verify`, exit code 1 when a tier is over its budget."""
     counter = get_best_counter()
-    async with open_gateway(setup, screen, select_no_servers if offline else select_unlisted_servers) as gateway:
+    async with open_gateway(
+        setup, screen, select_no_servers if offline else select_unlisted_servers
+    ) as gateway:
         await gateway.load_usage()
         with screen.show_spinner("Counting …"):
             report = await _measure(gateway, setup, counter)
@@ -93,14 +96,17 @@ async def show_tokens(setup: Setup, screen: Screen, *, offline: bool, verify: bo
     if verify and not report.direct.tools:
         raise PorticoError(
             "no tool is known, so there is nothing to verify",
-            advice="`portico status` tells what the servers do." + (" Or try without --offline." if offline else ""),
+            advice="`portico status` tells what the servers do."
+            + (" Or try without --offline." if offline else ""),
         )
     over = list(describe_exceeded_budgets(report.channels))
     if screen.as_json:
         screen.write_json(_to_data(report, over))
     else:
         _show(screen, report, over)
-    return EXIT_FAILED if verify and over else EXIT_OK
+    if verify and over:
+        return EXIT_FAILED
+    return EXIT_OK
 
 
 def describe_exceeded_budgets(channels: Sequence[TierChannel]) -> Iterator[str]:
@@ -115,27 +121,41 @@ def describe_exceeded_budgets(channels: Sequence[TierChannel]) -> Iterator[str]:
 
 
 def _make_view(gateway: GatewayRuntime, setup: Setup, exposure: Exposure) -> ProfileView:
-    """What the profile would show through an exposure. It tells nobody: what is measured was shown to no client."""
+    """What the profile would show through an exposure. It tells nobody: what is measured was shown
+    to no client."""
     face = replace(gateway.get_view(setup.profile).settings, exposure=exposure)
-    return ProfileView(face, gateway.catalog, gateway.calls, gateway.upstreams, usage_data=gateway.usage_data)
+    return ProfileView(
+        face, gateway.catalog, gateway.calls, gateway.upstreams, usage_data=gateway.usage_data
+    )
 
 
 async def _measure(gateway: GatewayRuntime, setup: Setup, counter: TokenCounter) -> TokenReport:
-    view, costs = gateway.get_view(setup.profile), DefinitionCosts(counter.count)
+    view = gateway.get_view(setup.profile)
+    costs = DefinitionCosts(counter.count)
     snapshot = view.snapshot
     # What an intent brings cannot be told where none is written.
-    exposures: list[Exposure] = [one for one in _EXPOSURES if one != "semantic" or view.settings.intent]
+    exposures: list[Exposure] = [
+        one for one in _EXPOSURES if one != "semantic" or view.settings.intent
+    ]
     return TokenReport(
         counter,
         tuple(_measure_servers(snapshot, costs, counter)),
-        tuple([await _measure_exposure(_make_view(gateway, setup, one), one, counter) for one in exposures]),
-        # Through the meta-tools, whatever the profile's own exposure: in `full` there are no tiers to measure.
+        tuple(
+            [
+                await _measure_exposure(_make_view(gateway, setup, one), one, counter)
+                for one in exposures
+            ]
+        ),
+        # Through the meta-tools, whatever the profile's own exposure: in `full` there are no tiers
+        # to measure.
         await measure_channels(_make_view(gateway, setup, "meta"), gateway.store, counter, costs),
         tuple(sorted(name for name, entry in snapshot.servers.items() if not entry.is_listed)),
     )
 
 
-def _measure_servers(snapshot: Snapshot, costs: DefinitionCosts, counter: TokenCounter) -> list[DirectCost]:
+def _measure_servers(
+    snapshot: Snapshot, costs: DefinitionCosts, counter: TokenCounter
+) -> list[DirectCost]:
     bills = [
         DirectCost(
             entry.name,
@@ -149,16 +169,22 @@ def _measure_servers(snapshot: Snapshot, costs: DefinitionCosts, counter: TokenC
     return sorted(bills, key=lambda bill: (-bill.tokens, bill.name))
 
 
-async def _measure_exposure(view: ProfileView, exposure: Exposure, counter: TokenCounter) -> ExposureCost:
+async def _measure_exposure(
+    view: ProfileView, exposure: Exposure, counter: TokenCounter
+) -> ExposureCost:
     number = listing = 0
     cursor: str | None = None
     while True:
-        page = await view.handle("tools/list", {"cursor": cursor} if cursor else {}, DEFAULT_CONTEXT, "modern")
+        page = await view.handle(
+            "tools/list", {"cursor": cursor} if cursor else {}, DEFAULT_CONTEXT, "modern"
+        )
         number += len(page["tools"])
         listing += sum(count_listed_tokens(tool, counter.count) for tool in page["tools"])
         cursor = page.get("nextCursor")
         if cursor is None:
-            return ExposureCost(exposure, number, listing, counter.count(view.render_instructions()))
+            return ExposureCost(
+                exposure, number, listing, counter.count(view.render_instructions())
+            )
 
 
 def _to_data(report: TokenReport, over: Sequence[str]) -> dict[str, Any]:
@@ -167,7 +193,11 @@ def _to_data(report: TokenReport, over: Sequence[str]) -> dict[str, Any]:
         "ok": not over,
         "counter": report.counter.name,
         "tools": direct.tools,
-        "direct": {"definitions": direct.definitions, "instructions": direct.instructions, "tokens": direct.tokens},
+        "direct": {
+            "definitions": direct.definitions,
+            "instructions": direct.instructions,
+            "tokens": direct.tokens,
+        },
         "servers": [
             {
                 "name": one.name,
@@ -213,13 +243,21 @@ def _to_data(report: TokenReport, over: Sequence[str]) -> dict[str, Any]:
 
 def _show(screen: Screen, report: TokenReport, over: Sequence[str]) -> None:
     direct = report.direct
-    how = "counted with o200k_base" if report.counter.name == "o200k_base" else "estimated, not counted"
+    if report.counter.name == "o200k_base":
+        how = "counted with o200k_base"
+    else:
+        how = "estimated, not counted"
     known = f"{format_count(direct.tools, 'tool')} on {format_count(len(report.servers), 'server')}"
     screen.write_text(f"{known}. Tokens are {how}.")
     screen.write_text(
-        "", Text("Connected directly, a client pays for every tool's definition, every time:", style="bold")
+        "",
+        Text(
+            "Connected directly, a client pays for every tool's definition, every time:",
+            style="bold",
+        ),
     )
-    number, left = Column("tokens", align_right=True), Column("server", style="cyan", no_wrap=True)
+    number = Column("tokens", align_right=True)
+    left = Column("server", style="cyan", no_wrap=True)
     show_rows(
         screen,
         (left, Column("tools", align_right=True), number, Column("share", align_right=True)),
@@ -235,11 +273,18 @@ def _show(screen: Screen, report: TokenReport, over: Sequence[str]) -> None:
             Column("saved", align_right=True),
         ),
         [
-            (one.exposure, f"{one.tools:,}", f"{one.tokens:,}", f"{compute_saved_share(direct.tokens, one.tokens):.1%}")
+            (
+                one.exposure,
+                f"{one.tools:,}",
+                f"{one.tokens:,}",
+                f"{compute_saved_share(direct.tokens, one.tokens):.1%}",
+            )
             for one in report.exposures
         ],
     )
-    if direct.tools and all(one.tokens >= direct.tokens for one in report.exposures if one.exposure == "meta"):
+    if direct.tools and all(
+        one.tokens >= direct.tokens for one in report.exposures if one.exposure == "meta"
+    ):
         screen.write_text("So few tools cost less listed than searched: exposure full is for them.")
     screen.write_text("", Text("And for what it asks, at worst:", style="bold"))
     show_rows(
@@ -267,21 +312,30 @@ def _show(screen: Screen, report: TokenReport, over: Sequence[str]) -> None:
     )
     screen.write_text("")
     if report.unlisted:
-        screen.write_text(Text(f"Not counted, because not listed yet: {', '.join(report.unlisted)}", style="yellow"))
+        screen.write_text(
+            Text(
+                f"Not counted, because not listed yet: {', '.join(report.unlisted)}", style="yellow"
+            )
+        )
     screen.write_text(*(Text(f"{line}.", style="red") for line in over))
     if not over:
         screen.write_text(Text("Every tier keeps its budget.", style="green"))
 
 
 def _build_server_rows(report: TokenReport) -> Iterator[tuple[str, str, str, str]]:
-    direct, first, rest = report.direct, report.servers[:_MAX_SERVER_ROWS], report.servers[_MAX_SERVER_ROWS:]
+    direct = report.direct
+    first = report.servers[:_MAX_SERVER_ROWS]
+    rest = report.servers[_MAX_SERVER_ROWS:]
     shown = [
         *first,
         *([DirectCost(f"{len(rest)} others", *_sum_costs(rest))] if rest else ()),
         *([direct] if len(report.servers) > 1 else ()),
     ]
     for one in shown:
-        share = one.tokens / direct.tokens if direct.tokens else 0.0
+        if direct.tokens:
+            share = one.tokens / direct.tokens
+        else:
+            share = 0.0
         yield one.name, f"{one.tools:,}", f"{one.tokens:,}", f"{share:.1%}"
 
 

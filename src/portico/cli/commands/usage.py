@@ -1,9 +1,10 @@
 """`portico usage`: how the tools' calls went, the latest of them with --calls, and --forget drops what is known.
 
---json: `{"tools": [use], "total"}`, most used first; a use is `{"tool", "here" (whether it is still listed), "calls",
-"successes", "success_rate", "mean_ms", "p50_ms", "p95_ms", "last_used" (ISO time), "calls_7d", "calls_30d", "tier",
-"tier_score"}`, without what is not known. --calls: `{"calls": [{"at", "tool", "ms", "ok", "cancelled", "client",
-"profile"}]}`, newest first. --forget: `{"forgotten": {"tools", "calls"}, "server"}`. Nobody keeps arguments or results.
+--json: `{"tools": [use], "total"}`, most used first; a use is `{"tool", "here" (whether it is still
+listed), "calls", "successes", "success_rate", "mean_ms", "p50_ms", "p95_ms", "last_used" (ISO
+time), "calls_7d", "calls_30d", "tier", "tier_score"}`, without what is not known. --calls:
+`{"calls": [{"at", "tool", "ms", "ok", "cancelled", "client", "profile"}]}`, newest first. --forget:
+`{"forgotten": {"tools", "calls"}, "server"}`. Nobody keeps arguments or results.
 """
 
 import time
@@ -44,7 +45,9 @@ class UsageCommandOptions:
 
     def compute_cutoff(self, now: float) -> float:
         """The moment before which nothing counts."""
-        return now - self.days * DAY_S if self.days is not None else 0.0
+        if self.days is not None:
+            return now - self.days * DAY_S
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -63,25 +66,36 @@ async def show_usage(setup: Setup, screen: Screen, options: UsageCommandOptions)
     """The statistics of every tool that was used, or of those that are meant."""
     async with open_gateway(setup, screen, select_no_servers) as gateway:
         await load_record_or_raise(gateway)
-        used, snapshot = gateway.usage_data.tool_usage.statistics_by_tool, gateway.get_view(setup.profile).snapshot
-        meant, since = _resolve_filter(gateway, setup, options.name), options.compute_cutoff(time.time())
+        used = gateway.usage_data.tool_usage.statistics_by_tool
+        snapshot = gateway.get_view(setup.profile).snapshot
+        meant = _resolve_filter(gateway, setup, options.name)
+        since = options.compute_cutoff(time.time())
         found = {
             address: use
             for address, use in used.items()
-            if address in meant and use.last_used >= since and (setup.profile is None or address in snapshot.tools)
+            if address in meant
+            and use.last_used >= since
+            and (setup.profile is None or address in snapshot.tools)
         }
-        standings = {address: gateway.get_view(setup.profile).ranked_catalog.get_standing(address) for address in found}
+        standings = {
+            address: gateway.get_view(setup.profile).ranked_catalog.get_standing(address)
+            for address in found
+        }
         here = {address for address in found if address in snapshot.tools}
     ranked = sorted(found, key=lambda address: (-found[address].calls, address))
     if screen.as_json:
-        tools = [_to_usage_data(one, found[one], standings[one], is_listed=one in here) for one in ranked]
+        tools = [
+            _to_usage_data(one, found[one], standings[one], is_listed=one in here) for one in ranked
+        ]
         screen.write_json({"tools": tools[: options.limit], "total": len(ranked)})
     elif meant.tool is not None and ranked:
         screen.write_text(*_render_tool_usage(ranked[0], found[ranked[0]], standings[ranked[0]]))
     elif ranked:
         _show_table(screen, ranked[: options.limit], found, here)
         if len(ranked) > options.limit:
-            screen.write_text(Text(f"{len(ranked) - options.limit:,} more: --limit {len(ranked)}", style="dim"))
+            screen.write_text(
+                Text(f"{len(ranked) - options.limit:,} more: --limit {len(ranked)}", style="dim")
+            )
     else:
         screen.write_text(_render_no_calls(options) if used else NO_CALLS)
     return EXIT_OK
@@ -91,7 +105,8 @@ async def show_calls(setup: Setup, screen: Screen, options: UsageCommandOptions)
     """The latest calls, newest first."""
     async with open_gateway(setup, screen, select_no_servers) as gateway:
         await load_record_or_raise(gateway)
-        meant, since = _resolve_filter(gateway, setup, options.name), options.compute_cutoff(time.time())
+        meant = _resolve_filter(gateway, setup, options.name)
+        since = options.compute_cutoff(time.time())
         found = await _fetch_latest_calls(gateway, setup, meant, since, options.limit)
     if screen.as_json:
         screen.write_json({"calls": [_to_call_data(row) for row in found]})
@@ -109,7 +124,8 @@ async def show_calls(setup: Setup, screen: Screen, options: UsageCommandOptions)
 async def _fetch_latest_calls(
     gateway: GatewayRuntime, setup: Setup, usage_filter: UsageFilter, cutoff: float, limit: int
 ) -> list[CallRow]:
-    found, before = list[CallRow](), None
+    found = list[CallRow]()
+    before = None
     while len(found) < limit:
         page = await gateway.store.load_calls(
             limit=_PAGE_SIZE, before=before, server=usage_filter.server, tool=usage_filter.tool
@@ -123,19 +139,29 @@ async def _fetch_latest_calls(
 
 
 async def forget_usage(setup: Setup, screen: Screen, server: str | None) -> int:
-    """Forget every call, or those of a server's tools; running gateways notice when they read the record again."""
+    """Forget every call, or those of a server's tools; running gateways notice when they read the
+    record again."""
     async with open_gateway(setup, screen, select_no_servers) as gateway:
         await load_record_or_raise(gateway)
         use = gateway.usage_data.tool_usage
-        meant = UsageFilter(_resolve_server(gateway, server)) if server is not None else UsageFilter()
-        gone = [figures.calls for address, figures in use.statistics_by_tool.items() if address in meant]
+        if server is not None:
+            meant = UsageFilter(_resolve_server(gateway, server))
+        else:
+            meant = UsageFilter()
+        gone = [
+            figures.calls for address, figures in use.statistics_by_tool.items() if address in meant
+        ]
         await use.forget(meant.server)
         # Else what was forgotten would stand on in the tiers until tomorrow.
         await gateway.usage_data.standings.recompute()
     if screen.as_json:
-        screen.write_json({"forgotten": {"tools": len(gone), "calls": sum(gone)}, "server": meant.server})
+        screen.write_json(
+            {"forgotten": {"tools": len(gone), "calls": sum(gone)}, "server": meant.server}
+        )
     elif gone:
-        screen.write_text(f"Forgot {format_count(sum(gone), 'call')} of {format_count(len(gone), 'tool')}.")
+        screen.write_text(
+            f"Forgot {format_count(sum(gone), 'call')} of {format_count(len(gone), 'tool')}."
+        )
     else:
         screen.write_text("No call is known that could be forgotten.")
     return EXIT_OK
@@ -145,7 +171,8 @@ def _resolve_filter(gateway: GatewayRuntime, setup: Setup, name: str | None) -> 
     """The server or tool of that name; one that is gone counts too, while its use is known."""
     if name is None:
         return UsageFilter()
-    snapshot, used = gateway.get_view(setup.profile).snapshot, gateway.usage_data.tool_usage.statistics_by_tool
+    snapshot = gateway.get_view(setup.profile).snapshot
+    used = gateway.usage_data.tool_usage.statistics_by_tool
     try:
         return UsageFilter(snapshot.resolve_server(name).name)
     except UnknownName as error:
@@ -162,13 +189,17 @@ def _resolve_filter(gateway: GatewayRuntime, setup: Setup, name: str | None) -> 
         raise UnknownName(
             f"there is no tool or server {quote_text(name)} here",
             nearest=near,
-            advice=f"Did you mean {', '.join(map(sanitize_text, near))}?" if near else "`portico browse` lists them.",
+            advice=f"Did you mean {', '.join(map(sanitize_text, near))}?"
+            if near
+            else "`portico browse` lists them.",
         ) from error
 
 
 def _resolve_server(gateway: GatewayRuntime, name: str) -> str:
     """A server by name, also one that is not configured any more but was used."""
-    gone = sorted({address.partition(".")[0] for address in gateway.usage_data.tool_usage.statistics_by_tool})
+    gone = sorted(
+        {address.partition(".")[0] for address in gateway.usage_data.tool_usage.statistics_by_tool}
+    )
     if name in gone:
         return name
     try:
@@ -178,7 +209,9 @@ def _resolve_server(gateway: GatewayRuntime, name: str) -> str:
             return alike[0]
         near = error.nearest or find_nearest_names(name, gone)
         raise UnknownName(
-            error.message, nearest=near, advice=f"Did you mean {', '.join(near)}?" if near else error.advice
+            error.message,
+            nearest=near,
+            advice=f"Did you mean {', '.join(near)}?" if near else error.advice,
         ) from error
 
 
@@ -188,10 +221,14 @@ def _render_no_calls(options: UsageCommandOptions) -> str:
         f"of the last {options.days:g} days" if options.days else "",
     ]
     where = " ".join(filter(None, limits))
-    return f"No call {where} is known." if where else NO_CALLS
+    if where:
+        return f"No call {where} is known."
+    return NO_CALLS
 
 
-def _to_usage_data(address: str, statistics: Statistics, standing: Standing, *, is_listed: bool) -> dict[str, Any]:
+def _to_usage_data(
+    address: str, statistics: Statistics, standing: Standing, *, is_listed: bool
+) -> dict[str, Any]:
     more: dict[str, Any] = {"successes": statistics.successes}
     if statistics.successes:
         more["mean_ms"] = round(statistics.mean_ms, 1)
@@ -212,7 +249,12 @@ def _to_call_data(row: CallRow) -> dict[str, Any]:
 
 def _build_call_row(row: CallRow) -> Sequence[str]:
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.at))
-    outcome = "ok" if row.ok else "cancelled" if row.cancelled else "failed"
+    if row.ok:
+        outcome = "ok"
+    elif row.cancelled:
+        outcome = "cancelled"
+    else:
+        outcome = "failed"
     return (
         moment,
         sanitize_text(f"{row.server}.{row.tool}"),
@@ -223,10 +265,15 @@ def _build_call_row(row: CallRow) -> Sequence[str]:
     )
 
 
-def _show_table(screen: Screen, ranked: Sequence[str], statistics: Mapping[str, Statistics], listed: set[str]) -> None:
+def _show_table(
+    screen: Screen, ranked: Sequence[str], statistics: Mapping[str, Statistics], listed: set[str]
+) -> None:
     columns = (
         Column("tool", style="cyan", no_wrap=True),
-        *(Column(name, align_right=True) for name in ("calls", "success", "p50", "p95", "7 d", "30 d")),
+        *(
+            Column(name, align_right=True)
+            for name in ("calls", "success", "p50", "p95", "7 d", "30 d")
+        ),
         Column("last used"),
     )
     rows = [
@@ -245,15 +292,20 @@ def _show_table(screen: Screen, ranked: Sequence[str], statistics: Mapping[str, 
     show_rows(screen, columns, rows)
 
 
-def _render_tool_usage(address: str, statistics: Statistics, standing: Standing) -> list[str | Text]:
+def _render_tool_usage(
+    address: str, statistics: Statistics, standing: Standing
+) -> list[str | Text]:
     """One tool's use, in a few lines."""
     lines = [
         f"calls: {statistics.calls:,} ({statistics.calls_7d:,} in 7 days, {statistics.calls_30d:,} in 30), last {format_time_ago(statistics.last_used)}",
         f"success: {format_success_rate(statistics)} ({statistics.successes:,} of {statistics.calls:,})",
     ]
     if statistics.successes:
-        p50, p95 = format_latency(statistics.p50_ms, statistics), format_latency(statistics.p95_ms, statistics)
-        lines.append(f"latency: p50 {p50}, p95 {p95}, mean {format_latency(statistics.mean_ms, statistics)}")
+        p50 = format_latency(statistics.p50_ms, statistics)
+        p95 = format_latency(statistics.p95_ms, statistics)
+        lines.append(
+            f"latency: p50 {p50}, p95 {p95}, mean {format_latency(statistics.mean_ms, statistics)}"
+        )
     return [
         Text(sanitize_text(address), style="bold cyan"),
         *lines,

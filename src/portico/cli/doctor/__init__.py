@@ -1,4 +1,5 @@
-"""Doctor: what is wrong with a set-up, where, and how it is mended. It looks, starts and asks, and changes nothing.
+"""Doctor: what is wrong with a set-up, where, and how it is mended. It looks, starts and asks, and
+changes nothing.
 
 finding        what is said about one fault
 reading        files → a configuration as far as it can be understood, and what is wrong with them

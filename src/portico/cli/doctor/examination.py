@@ -1,4 +1,5 @@
-"""Everything in order: the configuration, the commands, the servers, their tools, and the house itself → a report."""
+"""Everything in order: the configuration, the commands, the servers, their tools, and the house
+itself → a report."""
 
 import asyncio
 import os
@@ -97,7 +98,9 @@ async def examine(options: DoctorOptions, screen: Screen) -> DoctorReport:
     house = not options.servers
     findings = [one for one in found.findings if house or one.server in options.servers]
     with screen.show_spinner("Looking at the configuration …"):
-        findings += await asyncio.to_thread(lambda: list(_check_statically(found, wanted, include_gateway=house)))
+        findings += await asyncio.to_thread(
+            lambda: list(_check_statically(found, wanted, include_gateway=house))
+        )
         usable = {name: server for name, server in wanted.items() if server.is_usable}
         if not options.offline:
             findings += await server_commands.check_versions(
@@ -151,7 +154,9 @@ def _require_known_servers(names: Sequence[str], servers: Mapping[str, BackendCo
             raise UnknownName(
                 f"there is no server {name!r} here",
                 nearest=near,
-                advice=f"Did you mean {near[0]}?" if near else f"Servers: {', '.join(servers) or 'none'}.",
+                advice=f"Did you mean {near[0]}?"
+                if near
+                else f"Servers: {', '.join(servers) or 'none'}.",
             )
 
 
@@ -159,7 +164,8 @@ def _check_statically(
     found: LenientConfig, wanted: Mapping[str, BackendConfig], *, include_gateway: bool
 ) -> Iterator[DoctorFinding]:
     """What can be seen without starting anything."""
-    config, places = found.config, found.locations
+    config = found.config
+    places = found.locations
     for name, server in wanted.items():
         yield from credentials.check(name, server, places)
         yield from configuration.check_variables(name, server, os.environ, places)
@@ -181,16 +187,22 @@ def _select_startable(
     usable: Mapping[str, BackendConfig], findings: Sequence[DoctorFinding]
 ) -> dict[str, BackendConfig]:
     """Servers that are worth starting: not those whose command is known to be missing."""
-    hopeless = {one.server for one in findings if one.id.startswith("command.") and one.severity == "broken"}
+    hopeless = {
+        one.server for one in findings if one.id.startswith("command.") and one.severity == "broken"
+    }
     return {name: server for name, server in usable.items() if name not in hopeless}
 
 
-def _build_entries(found: LenientConfig, probes: Mapping[str, ServerProbe]) -> dict[str, ServerEntry]:
+def _build_entries(
+    found: LenientConfig, probes: Mapping[str, ServerProbe]
+) -> dict[str, ServerEntry]:
     entries: dict[str, ServerEntry] = {}
     for name, visit in probes.items():
         if visit.listing is not None:
             source = ServerSource(name, "", rules=found.config.servers[name].tools)
-            entries[name] = build_entry(source, visit.listing, build_manifest(source, visit.listing))
+            entries[name] = build_entry(
+                source, visit.listing, build_manifest(source, visit.listing)
+            )
     return entries
 
 
@@ -203,24 +215,34 @@ def _check_probes(
     include_gateway: bool,
 ) -> Iterator[DoctorFinding]:
     """What the servers said and listed."""
-    config, places = found.config, found.locations
-    full = any(config.resolve_profile(name).exposure in ("full", "semantic") for name in (None, *config.profiles))
+    config = found.config
+    places = found.locations
+    full = any(
+        config.resolve_profile(name).exposure in ("full", "semantic")
+        for name in (None, *config.profiles)
+    )
     for name, visit in probes.items():
         server = config.servers[name]
         yield from server_probes.check(visit, server, places)
         if visit.listing is not None:
             yield from tools.check(entries[name], places, full=full)
-            yield from rules.check_server_rules(name, server, (entry.name for entry in visit.listing.tools), places)
+            yield from rules.check_server_rules(
+                name, server, (entry.name for entry in visit.listing.tools), places
+            )
     if include_gateway:
         yield from rules.check_gateway_rules(config, entries, places)
         yield from budgets.check(config, entries, costs, places)
 
 
 async def _check_installation(
-    found: LenientConfig, entries: Mapping[str, ServerEntry], costs: DefinitionCosts, options: DoctorOptions
+    found: LenientConfig,
+    entries: Mapping[str, ServerEntry],
+    costs: DefinitionCosts,
+    options: DoctorOptions,
 ) -> tuple[InstallationFacts, list[DoctorFinding]]:
     """The gateway's own door, folders, database, sandbox and machine."""
-    config, places = found.config, found.locations
+    config = found.config
+    places = found.locations
     findings = [
         *configuration.check_endpoint(config, places),
         *folders.check_data_folder(config, places),
@@ -234,5 +256,12 @@ async def _check_installation(
     (where, records), (languages, scripts) = await asyncio.gather(
         database.check(config, places, offline=options.offline), sandbox.check(config, places)
     )
-    cost = await asyncio.to_thread(budgets.measure_catalog, config, entries, costs) if entries else None
-    return InstallationFacts(machine.collect_versions(), where, languages, cost), [*findings, *records, *scripts]
+    if entries:
+        cost = await asyncio.to_thread(budgets.measure_catalog, config, entries, costs)
+    else:
+        cost = None
+    return InstallationFacts(machine.collect_versions(), where, languages, cost), [
+        *findings,
+        *records,
+        *scripts,
+    ]

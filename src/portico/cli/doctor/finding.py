@@ -33,10 +33,13 @@ class DoctorFinding:
     @property
     def location(self) -> str:
         """`portico.yaml:12`, as far as it is known."""
-        return f"{self.file}:{self.line}" if self.line else self.file
+        if self.line:
+            return f"{self.file}:{self.line}"
+        return self.file
 
     def mask_secrets(self, secrets: Iterable[str]) -> "DoctorFinding":
-        """The same with none of these in any of its texts, nor anything that would steer a terminal."""
+        """The same with none of these in any of its texts, nor anything that would steer a
+        terminal."""
         hidden = tuple(secrets)
         return replace(
             self,
@@ -90,7 +93,10 @@ def sort_findings(findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
 def join_names(names: Iterable[str], limit: int = MAX_NAMES) -> str:
     """`a, b, c and 4 more`."""
     listed = list(names)
-    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
+    if len(listed) > limit:
+        more = f" and {len(listed) - limit} more"
+    else:
+        more = ""
     return ", ".join(listed[:limit]) + more
 
 

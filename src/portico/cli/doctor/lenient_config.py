@@ -1,4 +1,5 @@
-"""Files, environment → a configuration as far as it can be understood, and everything that is wrong with them.
+"""Files, environment → a configuration as far as it can be understood, and everything that is wrong
+with them.
 
 `config_file.load` refuses a file with one mistake in it. A doctor goes on: a key that does not exist is left out, a
 server that cannot be understood is left out, and the rest is examined all the same.
@@ -58,14 +59,20 @@ class LenientConfig:
 
 def read_leniently(files: Sequence[str], environ: Mapping[str, str], cwd: Path) -> LenientConfig:
     """Everything these sources say, and what is wrong with them."""
-    draft, findings = ConfigDraft(), list[DoctorFinding]()
+    draft = ConfigDraft()
+    findings = list[DoctorFinding]()
     for path in files or find_files(environ, cwd):
         try:
             add_file(draft, cwd / Path(path).expanduser(), environ, cwd)
         except ConfigError as error:
-            name = "config.writable" if _find_id(error.message) == "config.writable" else "config.unreadable"
+            if _find_id(error.message) == "config.writable":
+                name = "config.writable"
+            else:
+                name = "config.unreadable"
             findings.append(
-                DoctorFinding(name, "broken", error.message, error.advice, file=error.file, line=error.line)
+                DoctorFinding(
+                    name, "broken", error.message, error.advice, file=error.file, line=error.line
+                )
             )
     add_environment(draft, environ)
     config = _validate_leniently(draft)
@@ -80,7 +87,10 @@ def read_leniently(files: Sequence[str], environ: Mapping[str, str], cwd: Path) 
     ]
     for name, server in config.servers.items():
         if server.problem is not None and not server.disabled:
-            findings += [_make_unusable_finding(name, reason, places) for reason in server.problem.split("; ")]
+            findings += [
+                _make_unusable_finding(name, reason, places)
+                for reason in server.problem.split("; ")
+            ]
     return LenientConfig(config, places, tuple(findings), tuple(draft.files), refused)
 
 
@@ -99,10 +109,14 @@ def _validate_leniently(draft: ConfigDraft) -> Config:
 
 
 def _remove_invalid(values: dict[str, Any], problem: ErrorDetails) -> None:
-    """Take what is wrong out of the values: an unknown key alone, else the server or the setting it is in."""
+    """Take what is wrong out of the values: an unknown key alone, else the server or the setting it
+    is in."""
     where = [part for part in problem["loc"] if part != "[key]"]
     if problem["type"] != "extra_forbidden":
-        where = where[:2] if where[:1] in (["servers"], ["profiles"]) else where[:1]
+        if where[:1] in (["servers"], ["profiles"]):
+            where = where[:2]
+        else:
+            where = where[:1]
     level: Any = values
     for step in where[:-1]:
         if not isinstance(level, dict) or step not in level:
@@ -113,7 +127,10 @@ def _remove_invalid(values: dict[str, Any], problem: ErrorDetails) -> None:
 
 
 def _to_finding(remark: Remark, severity: Severity) -> DoctorFinding:
-    text = f"{remark.key}: {remark.message}" if remark.key else remark.message
+    if remark.key:
+        text = f"{remark.key}: {remark.message}"
+    else:
+        text = remark.message
     return DoctorFinding(
         _find_id(remark.message),
         severity,
@@ -128,14 +145,24 @@ def _to_finding(remark: Remark, severity: Severity) -> DoctorFinding:
 
 def _make_unusable_finding(name: str, reason: str, locations: ConfigLocations) -> DoctorFinding:
     key, colon, rest = reason.partition(": ")
-    where = tuple(int(part) if part.isdigit() else part for part in key.split(".")) if colon else ()
+    if colon:
+        where = tuple(int(part) if part.isdigit() else part for part in key.split("."))
+    else:
+        where = ()
     at = locations.locate_server(name, *where)
-    text = rest if colon and at["line"] else reason
-    return DoctorFinding(_find_id(reason), "broken", f"{name} cannot be used: {text}", _find_remedy(reason), **at)
+    if colon and at["line"]:
+        text = rest
+    else:
+        text = reason
+    return DoctorFinding(
+        _find_id(reason), "broken", f"{name} cannot be used: {text}", _find_remedy(reason), **at
+    )
 
 
 def _find_id(message: str) -> str:
-    return next((name for pattern, name in _ID_PATTERNS if re.search(pattern, message)), "config.invalid")
+    return next(
+        (name for pattern, name in _ID_PATTERNS if re.search(pattern, message)), "config.invalid"
+    )
 
 
 def _find_remedy(message: str) -> str:
@@ -152,4 +179,6 @@ def _find_remedy(message: str) -> str:
 
 def _parse_server_name(key: str) -> str:
     head, _, rest = key.partition(".")
-    return rest.partition(".")[0] if head == "servers" else ""
+    if head == "servers":
+        return rest.partition(".")[0]
+    return ""

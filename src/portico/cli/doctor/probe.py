@@ -1,4 +1,5 @@
-"""Meets every server: starts it, lets it introduce itself, lists it, ends it. All together, each within bounds."""
+"""Meets every server: starts it, lets it introduce itself, lists it, ends it. All together, each
+within bounds."""
 
 import asyncio
 import contextlib
@@ -59,7 +60,8 @@ async def probe_servers(
     config: Config, servers: Mapping[str, BackendConfig], on_probed: Callable[[str], None]
 ) -> dict[str, ServerProbe]:
     """Meet these servers; no longer than the slowest of them is allowed to take."""
-    guard, gate = ProcessGuard(), asyncio.Semaphore(config.limits.start_concurrency)
+    guard = ProcessGuard()
+    gate = asyncio.Semaphore(config.limits.start_concurrency)
     mask = ErrorMask(lambda: config)
 
     async def probe_and_report(name: str) -> ServerProbe:
@@ -82,8 +84,11 @@ async def _probe_server(
     start_slots: asyncio.Semaphore,
     mask: ErrorMask,
 ) -> ServerProbe:
-    backend = make_backend(name, server, config.limits, guard, mask.mask_text, config.data_dir, persist=False)
-    started, stage = 0.0, "start"
+    backend = make_backend(
+        name, server, config.limits, guard, mask.mask_text, config.data_dir, persist=False
+    )
+    started = 0.0
+    stage = "start"
     facts: dict[str, Any] = {}
     connection: Connection | None = None
     try:
@@ -100,7 +105,9 @@ async def _probe_server(
             facts["listing"] = await fetch_listing(connection, server.timeouts.list_s)
         stage = "met"
     except TimeoutError:
-        facts["error"] = BackendTimeout(f"its lists did not end within {MAX_LISTINGS * server.timeouts.list_s:g} s")
+        facts["error"] = BackendTimeout(
+            f"its lists did not end within {MAX_LISTINGS * server.timeouts.list_s:g} s"
+        )
     except PorticoError as error:
         facts["error"] = error
     except Exception as error:  # whatever one server does, the others are examined
@@ -120,7 +127,8 @@ async def _probe_server(
         noise_samples=tuple(map(mask.mask_text, said.get("noise_samples", ()))),
         stderr=tuple(mask.mask_text(line) for line in said.get("stderr", ()) if line.strip()),
         # One that failed was not given the time to end by itself.
-        needed_signal=stage == "met" and said.get("exit_code") in (-signal.SIGTERM, _SIGKILL_EXIT_CODE),
+        needed_signal=stage == "met"
+        and said.get("exit_code") in (-signal.SIGTERM, _SIGKILL_EXIT_CODE),
         **facts,
     )
 

@@ -28,7 +28,8 @@ class Remedy:
 
 
 _REMEDIES: Sequence[Remedy] = (
-    # The more telling first: a server that misses a module may end with an error about a file as well.
+    # The more telling first: a server that misses a module may end with an error about a file as
+    # well.
     Remedy(r"No module named '?([\w.]+)", "module", _PIP),
     Remedy(
         r"Cannot find (?:module|package) '([^']+)'",
@@ -46,7 +47,11 @@ _REMEDIES: Sequence[Remedy] = (
         "package",
         _PACKAGE,
     ),
-    Remedy(r"Unable to find image|pull access denied|manifest unknown", "package", f"{_PACKAGE} Or: docker login"),
+    Remedy(
+        r"Unable to find image|pull access denied|manifest unknown",
+        "package",
+        f"{_PACKAGE} Or: docker login",
+    ),
     Remedy(
         r"Cannot connect to the Docker daemon|docker daemon running",
         "docker",

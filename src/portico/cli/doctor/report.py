@@ -1,10 +1,11 @@
 """`portico doctor`: what is wrong, where, and how it is mended.
 
---json: `{"ok", "broken", "warnings", "notes" (how many), "findings": [{"id", "severity", "message", "remedy", "server",
-"key", "file", "line", "details"}], "servers": [{"name", "kind", "ok" (null: not asked), "seconds", "era",
-"protocol_version", "version", "tools", "resources", "prompts", "noise"}], "about": {"portico", "python", "mcp",
-"system", "tokens"}, "database", "languages": {name: "works" or why not}, "cost": {"tools", "full", "meta"} or null}`.
-The worst findings come first; ids do not change.
+--json: `{"ok", "broken", "warnings", "notes" (how many), "findings": [{"id", "severity", "message",
+"remedy", "server", "key", "file", "line", "details"}], "servers": [{"name", "kind", "ok" (null: not
+asked), "seconds", "era", "protocol_version", "version", "tools", "resources", "prompts", "noise"}],
+"about": {"portico", "python", "mcp", "system", "tokens"}, "database", "languages": {name: "works"
+or why not}, "cost": {"tools", "full", "meta"} or null}`. The worst findings come first; ids do not
+change.
 """
 
 from collections.abc import Iterator
@@ -35,7 +36,11 @@ async def run_doctor(options: DoctorOptions, screen: Screen) -> int:
         screen.write_json(to_data(report))
     else:
         _show(screen, report, options)
-    return EXIT_OK if report.ok else EXIT_INVALID if report.config_refused else EXIT_FAILED
+    if report.ok:
+        return EXIT_OK
+    if report.config_refused:
+        return EXIT_INVALID
+    return EXIT_FAILED
 
 
 def to_data(report: DoctorReport) -> dict[str, Any]:
@@ -46,7 +51,10 @@ def to_data(report: DoctorReport) -> dict[str, Any]:
         "warnings": report.count("warning"),
         "notes": report.count("note"),
         "findings": [finding.to_data() for finding in report.findings],
-        "servers": [_to_server_data(name, kind, report.probes.get(name)) for name, kind in report.servers.items()],
+        "servers": [
+            _to_server_data(name, kind, report.probes.get(name))
+            for name, kind in report.servers.items()
+        ],
         "about": dict(report.installation.versions),
         "database": report.installation.database,
         "languages": dict(report.installation.languages),
@@ -55,15 +63,23 @@ def to_data(report: DoctorReport) -> dict[str, Any]:
 
 
 def _to_server_data(name: str, kind: str, probe: ServerProbe | None) -> dict[str, Any]:
-    facts: dict[str, Any] = {"name": name, "kind": kind, "ok": None if probe is None else probe.error is None}
+    facts: dict[str, Any] = {
+        "name": name,
+        "kind": kind,
+        "ok": None if probe is None else probe.error is None,
+    }
     hello, listing = (probe.initialize_info, probe.listing) if probe is not None else (None, None)
     return facts | {
         "seconds": round(probe.seconds, 3) if probe is not None else None,
         "era": hello.era if hello else None,
         "protocol_version": sanitize_server_text(hello.protocol_version)[:40] if hello else None,
-        "version": sanitize_server_text(str(hello.server_info.get("version", "")))[:80] if hello else None,
+        "version": sanitize_server_text(str(hello.server_info.get("version", "")))[:80]
+        if hello
+        else None,
         "tools": len(listing.tools) if listing else None,
-        "resources": len(listing.offers.resources) + len(listing.offers.templates) if listing else None,
+        "resources": len(listing.offers.resources) + len(listing.offers.templates)
+        if listing
+        else None,
         "prompts": len(listing.offers.prompts) if listing else None,
         "noise": probe.noise if probe is not None else None,
     }
@@ -72,7 +88,9 @@ def _to_server_data(name: str, kind: str, probe: ServerProbe | None) -> dict[str
 def _show(screen: Screen, report: DoctorReport, options: DoctorOptions) -> None:
     for name, kind in report.servers.items():
         screen.write_text(_render_server_line(_to_server_data(name, kind, report.probes.get(name))))
-    screen.write_text(*(Text(line, style="dim") for line in _render_installation(report.installation)))
+    screen.write_text(
+        *(Text(line, style="dim") for line in _render_installation(report.installation))
+    )
     for finding in report.findings:
         screen.write_text("")
         _show_finding(screen, finding)
@@ -88,20 +106,41 @@ def _show_finding(screen: Screen, finding: DoctorFinding) -> None:
     screen.write_text(head)
     for line in lines:
         screen.write_text(
-            Padding(line, (0, 0, 0, len(_INDENT))) if screen.is_stdout_terminal else f"{_INDENT}{line.plain}"
+            Padding(line, (0, 0, 0, len(_INDENT)))
+            if screen.is_stdout_terminal
+            else f"{_INDENT}{line.plain}"
         )
 
 
 def _render_server_line(one: dict[str, Any]) -> Text:
-    name, style = sanitize_text(one["name"]), {True: "green", False: "red", None: "dim"}[one["ok"]]
+    name = sanitize_text(one["name"])
+    style = {True: "green", False: "red", None: "dim"}[one["ok"]]
     if one["ok"] is None:
         return Text.assemble((f"{name}: ", "bold"), ("not asked", style), f", {one['kind']}")
     if one["era"] is None:
-        return Text.assemble((f"{name}: ", "bold"), ("failed", style), f", {one['kind']}, after {one['seconds']:.1f} s")
-    offers = [format_count(one[kind] or 0, kind[:-1]) for kind in ("tools", "resources", "prompts") if one[kind]]
-    said = [one["kind"], f"{one['era']} {one['protocol_version']}", f"{one['seconds']:.1f} s", *offers]
-    state = "answers" if one["ok"] else "failed"
-    return Text.assemble((f"{name}: ", "bold"), (state, style), f", {', '.join(map(sanitize_text, said))}")
+        return Text.assemble(
+            (f"{name}: ", "bold"),
+            ("failed", style),
+            f", {one['kind']}, after {one['seconds']:.1f} s",
+        )
+    offers = [
+        format_count(one[kind] or 0, kind[:-1])
+        for kind in ("tools", "resources", "prompts")
+        if one[kind]
+    ]
+    said = [
+        one["kind"],
+        f"{one['era']} {one['protocol_version']}",
+        f"{one['seconds']:.1f} s",
+        *offers,
+    ]
+    if one["ok"]:
+        state = "answers"
+    else:
+        state = "failed"
+    return Text.assemble(
+        (f"{name}: ", "bold"), (state, style), f", {', '.join(map(sanitize_text, said))}"
+    )
 
 
 def _render_installation(installation: InstallationFacts) -> Iterator[str]:
@@ -112,10 +151,14 @@ def _render_installation(installation: InstallationFacts) -> Iterator[str]:
         yield f"database: {installation.database}"
     if installation.languages:
         yield "scripts: " + ", ".join(
-            f"{name} {'works' if said == 'works' else 'fails'}" for name, said in installation.languages.items()
+            f"{name} {'works' if said == 'works' else 'fails'}"
+            for name, said in installation.languages.items()
         )
     if installation.cost is not None:
-        how = "" if installation.versions.get("tokens") == "o200k_base" else "about "
+        if installation.versions.get("tokens") == "o200k_base":
+            how = ""
+        else:
+            how = "about "
         tools = format_count(installation.cost.tools, "tool")
         yield f"tokens: {tools} cost {how}{installation.cost.full:,} listed in full, {how}{installation.cost.meta:,} as meta-tools"
 
@@ -129,5 +172,10 @@ def _render_summary(report: DoctorReport, options: DoctorOptions) -> Text:
     said = ", ".join(filter(None, counts)) or "nothing to complain of"
     if not report.ok:
         return Text(f"Broken: {said}.", style="bold red")
-    asked_none = " Servers were not asked (--offline)." if options.offline else ""
-    return Text(f"Nothing is broken{f': {said}' if any(counts) else ''}.{asked_none}", style="bold green")
+    if options.offline:
+        asked_none = " Servers were not asked (--offline)."
+    else:
+        asked_none = ""
+    return Text(
+        f"Nothing is broken{f': {said}' if any(counts) else ''}.{asked_none}", style="bold green"
+    )

@@ -1,4 +1,5 @@
-"""The calls a script has under way. None outlives it: what nobody waits for is cancelled, and waited for."""
+"""The calls a script has under way. None outlives it: what nobody waits for is cancelled, and
+waited for."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -16,7 +17,9 @@ class CallTaskGroup:
         return len(self._tasks)
 
     def start(
-        self, call: Coroutine[Any, Any, Any], on_done: Callable[[asyncio.Task[Any]], None] | None = None
+        self,
+        call: Coroutine[Any, Any, Any],
+        on_done: Callable[[asyncio.Task[Any]], None] | None = None,
     ) -> asyncio.Task[Any]:
         """Begin a call at once; `done` hears how it went, unless the script is over before."""
         task = asyncio.create_task(call, name="a script's call")
@@ -35,7 +38,8 @@ class CallTaskGroup:
 
     async def close(self) -> int:
         """Cancel what still runs and wait for it; how many that were."""
-        left, self._tasks = self._tasks, set()
+        left = self._tasks
+        self._tasks = set()
         for task in left:
             task.cancel()
         if left:
@@ -46,6 +50,9 @@ class CallTaskGroup:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()

@@ -1,6 +1,7 @@
 """What an engine is given and what it gives back: the facts that every language shares.
 
-An engine knows nothing of MCP, tools or callers. A script's tools are functions in namespaces (`github.create_issue` is
+An engine knows nothing of MCP, tools or callers. A script's tools are functions in namespaces
+(`github.create_issue` is
 `create_issue` in `github`; what is global, as `search_tools`, is in the namespace `""`), and calling one is asking the
 host, by both names, with whatever was passed.
 """
@@ -55,7 +56,8 @@ class Script:
     code: str
     language: Language
     namespaces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Identifier of a server → identifiers of its tools that are bound; `""` → global functions (all awaited)."""
+    """Identifier of a server → identifiers of its tools that are bound; `""` → global functions
+    (all awaited)."""
     state: Mapping[str, Any] = field(default_factory=dict)
     """What `load(key)` gives, JSON values; read at once, without asking the host."""
     limits: ScriptLimits = field(default_factory=ScriptLimits)
@@ -100,7 +102,8 @@ class CallFailed(Exception):
 
 
 CallHandler = Callable[[str, str, list[Any], dict[str, Any]], Awaitable[Any]]
-"""Namespace, function, positional and named arguments → a JSON value; raises CallFailed. Cancellable."""
+"""Namespace, function, positional and named arguments → a JSON value; raises CallFailed.
+Cancellable."""
 
 
 class ScriptEngine(Protocol):
@@ -114,10 +117,11 @@ class ScriptEngine(Protocol):
     async def run(self, script: Script, handle_call: CallHandler) -> ScriptOutcome:
         """Run one script to its end.
 
-        Its calls start when they are made, so that several run together; `calling.Calling` keeps them. Whatever the
-        script does, this returns within its limits (the engine counts processor time, memory, recursion and output; the
-        caller counts calls and holds back parallel ones inside `ask`; both keep to `wall_s`). Cancelling it stops the
-        script, cancels its calls and waits for them before it raises. A script never raises here: see `Fault`.
+        Its calls start when they are made, so that several run together; `calling.Calling` keeps
+        them. Whatever the script does, this returns within its limits (the engine counts processor
+        time, memory, recursion and output; the caller counts calls and holds back parallel ones
+        inside `ask`; both keep to `wall_s`). Cancelling it stops the script, cancels its calls and
+        waits for them before it raises. A script never raises here: see `Fault`.
         """
         ...
 

@@ -1,4 +1,5 @@
-"""The meaning: texts as vectors of a small encoder that ships with the package, and how near they are.
+"""The meaning: texts as vectors of a small encoder that ships with the package, and how near they
+are.
 
 text       what the encoder reads of a document     wordpiece  text → token numbers
 encoder    a text → its vector                      vectors    one vector per slot, and how near each is

@@ -24,7 +24,10 @@ def compose_text(server: str, name: str, description: str, title: str = "") -> s
     said = to_words(name)
     if title and to_words(title).casefold() != said.casefold():
         said = f"{said} ({title})"
-    where = f"{to_words(server)}: " if server else ""
+    if server:
+        where = f"{to_words(server)}: "
+    else:
+        where = ""
     return f"{where}{said}. {_SPACES.sub(' ', description[:_MAX_DESCRIPTION]).strip()}"
 
 

@@ -1,7 +1,9 @@
-"""The encoder: a small network, shipped with the package, that puts texts of one meaning near one another.
+"""The encoder: a small network, shipped with the package, that puts texts of one meaning near one
+another.
 
-Everything it needs lies in `model/`; nothing is downloaded. Texts are encoded one at a time, because a quantised
-network's answer depends on what shares its batch. Any number of threads may ask at once.
+Everything it needs lies in `model/`; nothing is downloaded. Texts are encoded one at a time,
+because a quantised network's answer depends on what shares its batch. Any number of threads may ask
+at once.
 """
 
 import logging
@@ -45,7 +47,9 @@ class Encoder:
         self._session: Any = None
         self._tokenizer: WordPieceTokenizer | None = None
         self._problem = ""
-        self._encode_query_cached = lru_cache(maxsize=_QUERY_CACHE_SIZE)(self._encode_query_uncached)
+        self._encode_query_cached = lru_cache(maxsize=_QUERY_CACHE_SIZE)(
+            self._encode_query_uncached
+        )
 
     @property
     def is_loaded(self) -> bool:
@@ -58,7 +62,8 @@ class Encoder:
         return self._problem
 
     def load(self) -> None:
-        """Read the model, if that has not been done; `EncoderUnavailable` if it cannot be, or was given up."""
+        """Read the model, if that has not been done; `EncoderUnavailable` if it cannot be, or was
+        given up."""
         with self._load_lock:
             if self._problem:
                 raise EncoderUnavailable(self._problem)
@@ -67,7 +72,9 @@ class Encoder:
                     # The session last: whoever sees it may use both.
                     session, self._tokenizer = _open_session()
                     self._session = session
-                except Exception as error:  # whatever is wrong with a native library or a file, words still work
+                except (
+                    Exception
+                ) as error:  # whatever is wrong with a native library or a file, words still work
                     raise self._give_up(error) from error
 
     def encode_query(self, text: str) -> Vector:
@@ -82,7 +89,8 @@ class Encoder:
         return self._encode(text, DOCUMENT_TOKENS)
 
     def encode_documents(self, texts: Iterable[str], threads: int = 2) -> Generator[Vector]:
-        """The vectors of many documents, in their order; closing it drops those that were not begun."""
+        """The vectors of many documents, in their order; closing it drops those that were not
+        begun."""
         self.load()
         with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
             yield from pool.map(self.encode_document, texts)
@@ -95,7 +103,9 @@ class Encoder:
         ids = np.array([self._tokenizer.encode(text, limit)], dtype=np.int64)
         try:
             found = self._session.run(None, {"ids": ids})[0][0]
-        except Exception as error:  # a native library that failed once (of memory, say) is not asked again
+        except (
+            Exception
+        ) as error:  # a native library that failed once (of memory, say) is not asked again
             with self._load_lock:
                 raise self._give_up(error) from error
         return quantise(found)

@@ -1,4 +1,5 @@
-"""The encoder's files, opened: by its outline where that is its own, so that the weights are mapped and not copied."""
+"""The encoder's files, opened: by its outline where that is its own, so that the weights are mapped
+and not copied."""
 
 import hashlib
 import os
@@ -21,13 +22,16 @@ def compute_model_identity(model_path: Path) -> str:
 
 
 def open_model(model_path: Path, options: Any) -> Any:
-    """A session over the model: by its outline, else (alone, or beside another's outline) by reading all of it."""
+    """A session over the model: by its outline, else (alone, or beside another's outline) by
+    reading all of it."""
     import onnxruntime
 
     providers = ["CPUExecutionProvider"]
     beside = model_path.with_name(OUTLINE_FILE)
     if beside.exists():
         session = onnxruntime.InferenceSession(str(beside), options, providers=providers)
-        if session.get_modelmeta().custom_metadata_map.get(IDENTITY_KEY) == compute_model_identity(model_path):
+        if session.get_modelmeta().custom_metadata_map.get(IDENTITY_KEY) == compute_model_identity(
+            model_path
+        ):
             return session
     return onnxruntime.InferenceSession(str(model_path), options, providers=providers)

@@ -1,6 +1,7 @@
 """One vector per slot, in 8 bits, and how near each is to a query's: a column beside the postings.
 
-A slot without a vector (not encoded yet) has a row of zeros. Never changed: `splice` makes new ones.
+A slot without a vector (not encoded yet) has a row of zeros. Never changed: `splice` makes new
+ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,9 @@ class Vectors:
         """Which slots have a vector."""
         return np.asarray(self.rows.any(axis=1))
 
-    def splice(self, size: int, removed_slots: NDArray[np.integer], added: Mapping[int, Vector]) -> "Vectors":
+    def splice(
+        self, size: int, removed_slots: NDArray[np.integer], added: Mapping[int, Vector]
+    ) -> "Vectors":
         """These vectors for `size` slots, without those of `gone`, and with `added`."""
         if size == len(self.rows) and not len(removed_slots) and not added:
             return self
@@ -51,7 +54,9 @@ class Vectors:
         """The cosine of each slot's vector and the query's; 0 where there is none."""
         if not len(self.rows):
             return np.zeros(0, dtype=np.float32)
-        return (_multiply(query[None], self.rows)[0] / np.float32(_UNIT)).astype(np.float32, copy=False)
+        return (_multiply(query[None], self.rows)[0] / np.float32(_UNIT)).astype(
+            np.float32, copy=False
+        )
 
     def compute_pairwise_similarity(self, slots: Sequence[int]) -> NDArray[np.float32]:
         """The cosine of each two of these slots."""
@@ -62,15 +67,19 @@ class Vectors:
 
 
 def _multiply(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[Any]:
-    """Each of some rows times each of the others: whole numbers, so every way of adding them up agrees exactly."""
+    """Each of some rows times each of the others: whole numbers, so every way of adding them up
+    agrees exactly."""
     return (_load_simsimd() or _multiply_with_numpy)(some, others)
 
 
 def _multiply_with_numpy(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float32]:
-    """By numpy, a block at a time in the processor's cache. Not by `@`: waking a BLAS's threads costs milliseconds."""
+    """By numpy, a block at a time in the processor's cache. Not by `@`: waking a BLAS's threads
+    costs milliseconds."""
     wide = some.astype(np.float32)
     starts = range(0, len(others), _BLOCK)
-    blocks = [np.einsum("ik,jk->ij", wide, others[at : at + _BLOCK].astype(np.float32)) for at in starts]
+    blocks = [
+        np.einsum("ik,jk->ij", wide, others[at : at + _BLOCK].astype(np.float32)) for at in starts
+    ]
     return np.concatenate(blocks, axis=1)
 
 

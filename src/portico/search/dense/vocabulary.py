@@ -1,4 +1,5 @@
-"""The encoder's vocabulary, looked up in the text it ships as: a dictionary of it takes ten times the memory."""
+"""The encoder's vocabulary, looked up in the text it ships as: a dictionary of it takes ten times
+the memory."""
 
 from array import array
 from bisect import bisect_left
@@ -15,7 +16,9 @@ class Vocabulary(Mapping[str, int]):
         self._text = text
         self._starts = array("I", [0])
         hashes = array("q")
-        for line in BytesIO(text):  # one at a time: all of them at once would be the dictionary's memory again
+        for line in BytesIO(
+            text
+        ):  # one at a time: all of them at once would be the dictionary's memory again
             self._starts.append(self._starts[-1] + len(line))
             hashes.append(hash(_decode_line(line)))
         order = np.argsort(np.frombuffer(hashes, np.int64), kind="stable")

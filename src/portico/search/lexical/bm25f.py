@@ -1,7 +1,7 @@
 """BM25F: how well each document matches the words of a query, as one number per slot.
 
-Pure arithmetic on postings. Scores are shares of a perfect match, so they can be compared between queries and added to
-other signals of the same kind.
+Pure arithmetic on postings. Scores are shares of a perfect match, so they can be compared between
+queries and added to other signals of the same kind.
 """
 
 import math
@@ -20,7 +20,8 @@ from portico.search.lexical.query import QueryTerm
 Scores = NDArray[np.float32]
 
 _MIN_TELLING_WEIGHT = 0.5
-"""The weight of a word from which it matters that a document lacks it; words of asking weigh less."""
+"""The weight of a word from which it matters that a document lacks it; words of asking weigh less.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,14 @@ class TermLookup:
 
 
 def look_up_terms(postings: Postings, terms: Sequence[QueryTerm], count: int) -> list[TermLookup]:
-    """Look up every term, those that no document has too: they count against a document's completeness."""
+    """Look up every term, those that no document has too: they count against a document's
+    completeness."""
     found: list[TermLookup] = []
     for item in terms:
         where = postings.find_list(item.term)
-        found.append(TermLookup(item, where, item.weight * compute_idf(count, where.stop - where.start)))
+        found.append(
+            TermLookup(item, where, item.weight * compute_idf(count, where.stop - where.start))
+        )
     return found
 
 
@@ -46,44 +50,60 @@ def compute_idf(count: int, matching_count: int) -> float:
     return math.log1p((count - matching_count + 0.5) / (matching_count + 0.5))
 
 
-def compute_scores(postings: Postings, lookups: Sequence[TermLookup], size: int, allowed: Mask | None) -> Scores:
+def compute_scores(
+    postings: Postings, lookups: Sequence[TermLookup], size: int, allowed: Mask | None
+) -> Scores:
     """Each of `size` slots' share of a perfect match, 0 … 1; 0 where it is not allowed."""
     scores = np.zeros(size, dtype=np.float32)
     unit = _compute_perfect_score(lookups) * MAX_STRENGTH
     for item in lookups:
         if item.postings_range.stop > item.postings_range.start:
             # A slot stands at most once in a list, so a plain indexed addition loses nothing.
-            scores[postings.slots[item.postings_range]] += postings.strengths[item.postings_range] * np.float32(
-                item.weight / unit
-            )
+            scores[postings.slots[item.postings_range]] += postings.strengths[
+                item.postings_range
+            ] * np.float32(item.weight / unit)
     if allowed is not None:
         scores[~allowed] = 0
     return scores
 
 
 def compute_coverage(postings: Postings, lookups: Sequence[TermLookup], slot: int) -> float:
-    """The share of the query's words that the document in `slot` has at all, rare words counting most."""
+    """The share of the query's words that the document in `slot` has at all, rare words counting
+    most."""
     needed = [item for item in lookups if not item.query_term.is_bonus]
     full = sum(item.weight for item in needed)
-    got = sum(item.weight for item in needed if _find_positions(postings, item.postings_range, (slot,))[0] >= 0)
-    return got / full if full else 0.0
+    got = sum(
+        item.weight
+        for item in needed
+        if _find_positions(postings, item.postings_range, (slot,))[0] >= 0
+    )
+    if full:
+        return got / full
+    return 0.0
 
 
 def explain_matches(
     postings: Postings, lookups: Sequence[TermLookup], slots: Sequence[int]
 ) -> list[tuple[MatchReason, ...]]:
-    """For each slot, which words of the query its document has, where, and what each added; the weightiest first."""
+    """For each slot, which words of the query its document has, where, and what each added; the
+    weightiest first."""
     full = _compute_perfect_score(lookups)
     found: list[dict[str, MatchReason]] = [{} for _ in slots]
     for item in lookups:
         wanted = item.query_term
-        for words, at in zip(found, _find_positions(postings, item.postings_range, slots), strict=True):
+        for words, at in zip(
+            found, _find_positions(postings, item.postings_range, slots), strict=True
+        ):
             if at >= 0:
                 gain = item.weight * int(postings.strengths[at]) / MAX_STRENGTH / full
                 before = words.get(wanted.word, MatchReason(wanted.word, (), 0.0, True))
                 words[wanted.word] = MatchReason(
                     wanted.word,
-                    tuple(dict.fromkeys((*before.fields, *_decode_field_names(int(postings.fields[at]))))),
+                    tuple(
+                        dict.fromkeys(
+                            (*before.fields, *_decode_field_names(int(postings.fields[at])))
+                        )
+                    ),
                     before.score + gain,
                     before.is_synonym and wanted.is_synonym,
                     before.correction or wanted.correction,
@@ -91,7 +111,9 @@ def explain_matches(
     return [tuple(sorted(words.values(), key=lambda it: (-it.score, it.word))) for words in found]
 
 
-def list_missing_words(lookups: Sequence[TermLookup], reasons: Sequence[MatchReason]) -> tuple[str, ...]:
+def list_missing_words(
+    lookups: Sequence[TermLookup], reasons: Sequence[MatchReason]
+) -> tuple[str, ...]:
     """The telling words of a query that a document with these reasons does not have."""
     had = {reason.word for reason in reasons}
     telling = (
@@ -112,7 +134,9 @@ def _find_positions(postings: Postings, postings_range: slice, slots: Sequence[i
     listed = postings.slots[postings_range]
     if not len(listed):
         return [-1] * len(slots)
-    places = np.minimum(np.searchsorted(listed, np.asarray(slots, dtype=np.uint32)), len(listed) - 1)
+    places = np.minimum(
+        np.searchsorted(listed, np.asarray(slots, dtype=np.uint32)), len(listed) - 1
+    )
     return np.where(listed[places] == slots, places + postings_range.start, -1).tolist()
 
 

@@ -1,8 +1,8 @@
 """The fields of a document and what each is worth: the recipe of BM25F.
 
-Lengths are normalised against fixed typical lengths, not against this catalog's averages: a document's postings then
-depend on the document alone, and a changed server re-indexes itself without touching its neighbours. Measured, the
-two differ by less than half a point.
+Lengths are normalised against fixed typical lengths, not against this catalog's averages: a
+document's postings then depend on the document alone, and a changed server re-indexes itself
+without touching its neighbours. Measured, the two differ by less than half a point.
 """
 
 import re
@@ -17,7 +17,8 @@ LENGTH_NORMALISATION = 0.6
 
 _MAX_TEXT = 40_000
 _MAX_SERVER_TEXT = 240
-"""A server's words are repeated in each of its tools: beyond its first lines they would double the index."""
+"""A server's words are repeated in each of its tools: beyond its first lines they would double the
+index."""
 _MAX_SENTENCE = 320
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？\n]")
 

@@ -1,6 +1,7 @@
 """Documents to postings: the only place where a document's words are read.
 
-Works on whole batches: words become term numbers in one pass, everything after that is arithmetic on arrays.
+Works on whole batches: words become term numbers in one pass, everything after that is arithmetic
+on arrays.
 """
 
 from array import array
@@ -88,10 +89,14 @@ class _WordTermNumbers(dict[str, bytes]):
         self._number_text = lru_cache(maxsize=_TEXT_CACHE_SIZE)(self._join_numbers)
 
     def __missing__(self, word: str) -> bytes:
-        numbers, vocabulary = array("q"), self.vocabulary
+        numbers = array("q")
+        vocabulary = self.vocabulary
         for term in extract_word_terms(word):
             numbers.append(vocabulary.setdefault(term, len(vocabulary)))
-            numbers.extend(vocabulary.setdefault(concept, len(vocabulary)) for concept in CONCEPTS.get(term, ()))
+            numbers.extend(
+                vocabulary.setdefault(concept, len(vocabulary))
+                for concept in CONCEPTS.get(term, ())
+            )
         self[word] = found = numbers.tobytes()
         return found
 
@@ -112,8 +117,11 @@ class _WordTermNumbers(dict[str, bytes]):
         return b"".join(map(self.__getitem__, extract_words(text)))
 
 
-def _compute_weights(tokens: IntArray, cells: IntArray, size: int, vocabulary: dict[str, int]) -> NDArray[np.float64]:
-    """What each token adds: its field's weight, diluted by the length of the field in this document."""
+def _compute_weights(
+    tokens: IntArray, cells: IntArray, size: int, vocabulary: dict[str, int]
+) -> NDArray[np.float64]:
+    """What each token adds: its field's weight, diluted by the length of the field in this
+    document."""
     own = np.ones(len(vocabulary), dtype=bool)
     own[[vocabulary[concept] for concept in ALL_CONCEPTS if concept in vocabulary]] = False
     # Concepts repeat what is there: they do not make a text longer.

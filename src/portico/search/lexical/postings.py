@@ -1,8 +1,10 @@
-"""Which documents have a term, how strongly and where: one sorted list per term, all lists in three flat arrays.
+"""Which documents have a term, how strongly and where: one sorted list per term, all lists in three
+flat arrays.
 
-Documents are numbered by slot. A posting's strength is its BM25F saturation, 0 … 1 in 16 bits; it depends on its
-document alone, so lists can be cut and joined freely. How rare a term is depends on all documents and is worked out
-when it is asked for. Postings are never changed: `splice` makes new ones, copying what stays in long runs.
+Documents are numbered by slot. A posting's strength is its BM25F saturation, 0 … 1 in 16 bits; it
+depends on its document alone, so lists can be cut and joined freely. How rare a term is depends on
+all documents and is worked out when it is asked for. Postings are never changed: `splice` makes new
+ones, copying what stays in long runs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,10 +50,17 @@ class Postings:
     def empty(cls) -> "Postings":
         """The postings of no documents."""
         nothing = np.empty(0, dtype=np.uint32)
-        return cls({}, np.zeros(1, dtype=np.uint32), nothing, nothing.astype(np.uint16), nothing.astype(np.uint16))
+        return cls(
+            {},
+            np.zeros(1, dtype=np.uint32),
+            nothing,
+            nothing.astype(np.uint16),
+            nothing.astype(np.uint16),
+        )
 
     def __contains__(self, term: object) -> bool:
-        """Whether any document has the term. A term may be numbered and yet have lost its last document."""
+        """Whether any document has the term. A term may be numbered and yet have lost its last
+        document."""
         return (where := self.find_list(str(term))).stop > where.start
 
     @lazy_property
@@ -61,25 +70,39 @@ class Postings:
         return group_candidates((term, sizes[number]) for term, number in self.vocabulary.items())
 
     def correct_spelling(self, term: str) -> str:
-        """The term that was probably meant by one no document has: the nearest, of those the commonest; or none."""
+        """The term that was probably meant by one no document has: the nearest, of those the
+        commonest; or none."""
         near = find_corrections(term, self.spelling_candidates)
-        return max(near, key=lambda it: (self.find_list(it).stop - self.find_list(it).start, it), default="")
+        return max(
+            near,
+            key=lambda it: (self.find_list(it).stop - self.find_list(it).start, it),
+            default="",
+        )
 
     def find_list(self, term: str) -> slice:
         """Where the term's list is; an empty one if no document has the term."""
         number = self.vocabulary.get(term)
-        return slice(0, 0) if number is None else slice(int(self.starts[number]), int(self.starts[number + 1]))
+        if number is None:
+            return slice(0, 0)
+        return slice(int(self.starts[number]), int(self.starts[number + 1]))
 
     def splice(
-        self, removed_slots: NDArray[np.uint32], vocabulary: Mapping[str, int], added: PostingEntries
+        self,
+        removed_slots: NDArray[np.uint32],
+        vocabulary: Mapping[str, int],
+        added: PostingEntries,
     ) -> "Postings":
-        """These postings without those of the slots `gone`, and with `added`, numbered by the grown `vocabulary`.
+        """These postings without those of the slots `gone`, and with `added`, numbered by the grown
+        `vocabulary`.
 
-        Once most terms have lost their last document, those are forgotten and the others numbered anew.
+        Once most terms have lost their last document, those are forgotten and the others numbered
+        anew.
         """
         spliced = self._splice_arrays(removed_slots, vocabulary, added)
         dead = len(vocabulary) - int(np.count_nonzero(np.diff(spliced.starts)))
-        return spliced.without_dead_terms() if dead > max(_MAX_DEAD_TERMS, len(vocabulary) // 2) else spliced
+        if dead > max(_MAX_DEAD_TERMS, len(vocabulary) // 2):
+            return spliced.without_dead_terms()
+        return spliced
 
     def without_dead_terms(self) -> "Postings":
         """The same lists, with no number given to a term that no document has."""
@@ -88,11 +111,16 @@ class Postings:
             return self
         # A dead term's list is empty: the lists stay where they are, only their starts close up.
         starts = np.append(self.starts[:-1][alive], self.starts[-1:])
-        vocabulary = {term: number for number, term in enumerate(compress(self.vocabulary, alive.tolist()))}
+        vocabulary = {
+            term: number for number, term in enumerate(compress(self.vocabulary, alive.tolist()))
+        }
         return Postings(vocabulary, starts, self.slots, self.strengths, self.fields)
 
     def _splice_arrays(
-        self, removed_slots: NDArray[np.uint32], vocabulary: Mapping[str, int], added: PostingEntries
+        self,
+        removed_slots: NDArray[np.uint32],
+        vocabulary: Mapping[str, int],
+        added: PostingEntries,
     ) -> "Postings":
         sizes = np.zeros(len(vocabulary), dtype=np.int64)
         sizes[: len(self.vocabulary)] = np.diff(self.starts)
@@ -120,14 +148,18 @@ class Postings:
         return np.flatnonzero(leaving[self.slots])
 
     def _find_insert_positions(self, added: PostingEntries) -> NDArray[np.int64]:
-        """For each added posting, the old posting it comes before; ascending, because `added` is in our order."""
+        """For each added posting, the old posting it comes before; ascending, because `added` is in
+        our order."""
         places = np.full(len(added.terms), len(self.slots), dtype=np.int64)
         known = int(np.searchsorted(added.terms, len(self.vocabulary)))
         edges = np.flatnonzero(np.diff(added.terms[:known], prepend=-1, append=-1)).tolist()
         for first, end in pairwise(edges):
             term = int(added.terms[first])
-            start, stop = int(self.starts[term]), int(self.starts[term + 1])
-            places[first:end] = start + np.searchsorted(self.slots[start:stop], added.slots[first:end])
+            start = int(self.starts[term])
+            stop = int(self.starts[term + 1])
+            places[first:end] = start + np.searchsorted(
+                self.slots[start:stop], added.slots[first:end]
+            )
         return places
 
 
@@ -143,7 +175,9 @@ def _plan_runs(size: int, removed: NDArray[np.int64], places: NDArray[np.int64])
     ends = np.searchsorted(places, cuts, side="right")
     following = [*cuts[1:].tolist(), size]
     first = 0
-    for cut, stop, drop, end in zip(cuts.tolist(), following, dropped.tolist(), ends.tolist(), strict=True):
+    for cut, stop, drop, end in zip(
+        cuts.tolist(), following, dropped.tolist(), ends.tolist(), strict=True
+    ):
         yield 0, 0, first, end
         if not drop:
             yield cut, stop, 0, 0
@@ -151,4 +185,6 @@ def _plan_runs(size: int, removed: NDArray[np.int64], places: NDArray[np.int64])
 
 
 def _join_runs(old: NDArray[Any], added: NDArray[Any], runs: list[Run]) -> NDArray[Any]:
-    return np.concatenate([old[:0], *(old[a:b] if b else added[c:d] for a, b, c, d in runs if b > a or d > c)])
+    return np.concatenate(
+        [old[:0], *(old[a:b] if b else added[c:d] for a, b, c, d in runs if b > a or d > c)]
+    )

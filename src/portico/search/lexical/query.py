@@ -1,4 +1,5 @@
-"""A query, read: which terms to look for, what each is worth, and which clauses the text falls into.
+"""A query, read: which terms to look for, what each is worth, and which clauses the text falls
+into.
 
 Ranks nothing. Needs the vocabulary only to know which spellings exist here.
 """
@@ -35,7 +36,9 @@ _CORRECTION_WEIGHT = 0.8
 _MAX_MISSPELT = 12
 """Unknown words of a query that are looked up: a text full of them is in another language."""
 
-_CLAUSE_END = re.compile(r"[.;!?\n]+\s|,\s|[。；！？，]|\s(?:and|then|und|dann|y|luego|et|puis|e|poi)\s", re.IGNORECASE)
+_CLAUSE_END = re.compile(
+    r"[.;!?\n]+\s|,\s|[。；！？，]|\s(?:and|then|und|dann|y|luego|et|puis|e|poi)\s", re.IGNORECASE
+)
 _FILLER_WORDS = """
     able actually assist assistance best could currently give going good got great guide hello help hey hi interest
     interested keep kindly know let like look looking maybe need possible possibly quickly really recommend something
@@ -85,9 +88,14 @@ def parse_query(text: str, vocabulary: TermVocabulary) -> ParsedQuery:
     speller = _SpellingCache(vocabulary)
     wanted = collect_terms(extract_words(text)[:_MAX_WORDS], vocabulary, speller)
     parts = [
-        (part, collect_terms(extract_words(part)[:_MAX_WORDS], vocabulary, speller)) for part in _CLAUSE_END.split(text)
+        (part, collect_terms(extract_words(part)[:_MAX_WORDS], vocabulary, speller))
+        for part in _CLAUSE_END.split(text)
     ]
-    parts = [(part, terms) for part, terms in parts if sum(not term.is_synonym for term in terms) >= _MIN_CLAUSE]
+    parts = [
+        (part, terms)
+        for part, terms in parts
+        if sum(not term.is_synonym for term in terms) >= _MIN_CLAUSE
+    ]
     if len(parts[:_MAX_CLAUSES]) < 2:
         return ParsedQuery(text, wanted)
     texts, clauses = zip(*parts[:_MAX_CLAUSES], strict=True)
@@ -95,14 +103,18 @@ def parse_query(text: str, vocabulary: TermVocabulary) -> ParsedQuery:
 
 
 class _SpellingCache(dict[str, str]):
-    """A misspelt term → the one that was meant, or none; asked once a term, for so many terms of a query."""
+    """A misspelt term → the one that was meant, or none; asked once a term, for so many terms of a
+    query."""
 
     def __init__(self, vocabulary: TermVocabulary) -> None:
         super().__init__()
         self._vocabulary = vocabulary
 
     def __missing__(self, term: str) -> str:
-        meant = self._vocabulary.correct_spelling(term) if len(self) < _MAX_MISSPELT else ""
+        if len(self) < _MAX_MISSPELT:
+            meant = self._vocabulary.correct_spelling(term)
+        else:
+            meant = ""
         self[term] = meant
         return meant
 
@@ -112,7 +124,10 @@ def collect_terms(
 ) -> tuple[QueryTerm, ...]:
     """The terms a list of words asks for, each once, with its highest weight."""
     best: dict[str, QueryTerm] = {}
-    for wanted in (*_expand_words(typed_words, vocabulary, speller), *_join_neighbours(typed_words, vocabulary)):
+    for wanted in (
+        *_expand_words(typed_words, vocabulary, speller),
+        *_join_neighbours(typed_words, vocabulary),
+    ):
         if wanted.term not in best or best[wanted.term].weight < wanted.weight:
             best[wanted.term] = wanted
     return tuple(best.values())
@@ -134,7 +149,12 @@ def _expand_words(
             concepts = [concept for concept in CONCEPTS.get(term, ()) if concept in vocabulary]
             for concept in concepts:
                 yield QueryTerm(concept, weight * _SYNONYM_SHARE, word, is_synonym=True)
-            if may_be_misspelt and not concepts and term not in vocabulary and (meant := speller[term]):
+            if (
+                may_be_misspelt
+                and not concepts
+                and term not in vocabulary
+                and (meant := speller[term])
+            ):
                 yield from _expand_correction(meant, weight * _CORRECTION_WEIGHT, word, vocabulary)
             elif not concepts:
                 yield QueryTerm(term, weight, word)
@@ -142,12 +162,21 @@ def _expand_words(
                 yield QueryTerm(term, weight * (1 - _SYNONYM_SHARE), word)
 
 
-def _expand_correction(term: str, weight: float, word: str, vocabulary: TermVocabulary) -> Iterable[QueryTerm]:
+def _expand_correction(
+    term: str, weight: float, word: str, vocabulary: TermVocabulary
+) -> Iterable[QueryTerm]:
     """A misspelt word as it was meant."""
     yield QueryTerm(term, weight, word, correction=term)
     for concept in CONCEPTS.get(term, ()):
         if concept in vocabulary:
-            yield QueryTerm(concept, weight * _SYNONYM_SHARE, word, is_synonym=True, is_bonus=True, correction=term)
+            yield QueryTerm(
+                concept,
+                weight * _SYNONYM_SHARE,
+                word,
+                is_synonym=True,
+                is_bonus=True,
+                correction=term,
+            )
 
 
 def _join_neighbours(typed_words: list[str], vocabulary: TermVocabulary) -> Iterable[QueryTerm]:

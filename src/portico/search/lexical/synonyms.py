@@ -1,8 +1,10 @@
-"""Words that people use for one another when they ask for a tool: `remove` for `delete`, `repo` for `repository`.
+"""Words that people use for one another when they ask for a tool: `remove` for `delete`, `repo` for
+`repository`.
 
-Each line is one concept. A document that has any word of a line is also indexed under the concept, and a query word
-asks for itself and for its concepts: one list more to read, however many words a line has. General words of the trade
-only; nothing here names a product that is not also an abbreviation.
+Each line is one concept. A document that has any word of a line is also indexed under the concept,
+and a query word asks for itself and for its concepts: one list more to read, however many words a
+line has. General words of the trade only; nothing here names a product that is not also an
+abbreviation.
 """
 
 from collections.abc import Iterator
@@ -162,6 +164,9 @@ def _group_by_term() -> dict[str, tuple[str, ...]]:
 
 
 CONCEPTS = _group_by_term()
-"""The concepts of a term. Reading the table takes well under a millisecond, so it is read on import."""
+"""The concepts of a term. Reading the table takes well under a millisecond, so it is read on
+import."""
 
-ALL_CONCEPTS = tuple(dict.fromkeys(concept for concepts in CONCEPTS.values() for concept in concepts))
+ALL_CONCEPTS = tuple(
+    dict.fromkeys(concept for concepts in CONCEPTS.values() for concept in concepts)
+)

@@ -1,8 +1,8 @@
 """Text to terms: the one reading of words and identifiers that documents and queries share.
 
 `createPullRequest` gives `creat`, `pull`, `request` and the unsplit `createpullrequest`, so that a part finds it and
-its exact name finds it best. English is stemmed, accents are folded, and scripts written without spaces (Chinese,
-Japanese, Korean, Thai …) become overlapping pairs of characters.
+its exact name finds it best. English is stemmed, accents are folded, and scripts written without
+spaces (Chinese, Japanese, Korean, Thai …) become overlapping pairs of characters.
 """
 
 import re
@@ -70,19 +70,20 @@ class WordTerms(NamedTuple):
 
 def split_word(word: str) -> WordTerms:
     """The terms of one word."""
-    # Longer ones are seldom seen twice, and a memory of thousands of them has no bound worth the name.
-    return _split_cached(word) if len(word) <= _MAX_TERM else _split_uncached(word)
+    # Longer ones are seldom seen twice, and a memory of thousands of them has no bound worth the
+    # name.
+    if len(word) <= _MAX_TERM:
+        return _split_cached(word)
+    return _split_uncached(word)
 
 
 def _split_uncached(word: str) -> WordTerms:
     if word.isascii():
         return _split_latin(word)
     runs = [_split_script_run(run) for run in _SCRIPT_RUNS.findall(word)]
-    return (
-        runs[0]
-        if len(runs) == 1
-        else WordTerms(tuple(term for run in runs for term in (*run.parts, run.whole) if term))
-    )
+    if len(runs) == 1:
+        return runs[0]
+    return WordTerms(tuple(term for run in runs for term in (*run.parts, run.whole) if term))
 
 
 _split_cached = lru_cache(maxsize=32_768)(_split_uncached)
@@ -91,7 +92,9 @@ _split_cached = lru_cache(maxsize=32_768)(_split_uncached)
 def extract_word_terms(word: str) -> tuple[str, ...]:
     """All terms of one word: its parts, then the whole."""
     parts, whole = split_word(word)
-    return (*parts, whole) if whole else parts
+    if whole:
+        return (*parts, whole)
+    return parts
 
 
 def extract_terms(text: str) -> list[str]:
@@ -109,7 +112,9 @@ def squash(name: str) -> str:
 
 def _split_script_run(run: str) -> WordTerms:
     if not _IS_SPACELESS.match(run):
-        return _split_latin(unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", run))))
+        return _split_latin(
+            unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", run)))
+        )
     return WordTerms(tuple(run[at : at + 2] for at in range(max(1, len(run) - 1))))
 
 
@@ -134,4 +139,6 @@ def _stem_part(part: str) -> tuple[str, ...]:
     if part in STOP_WORDS or len(part) > _MAX_TERM:
         return ()
     numbered = _WORD_THEN_NUMBER.fullmatch(part)
-    return (stem(part), stem(numbered[1])) if numbered else (stem(part),)
+    if numbered:
+        return (stem(part), stem(numbered[1]))
+    return (stem(part),)

@@ -1,7 +1,9 @@
-"""Streamable HTTP: `/mcp` for the default view, `/mcp/p/{profile}` for each profile; both eras on each. `/api` beside.
+"""Streamable HTTP: `/mcp` for the default view, `/mcp/p/{profile}` for each profile; both eras on
+each. `/api` beside.
 
-Loopback by default. Host and Origin are checked on every request, so that no web page can reach a gateway on localhost;
-any other address needs a bearer token that is not easy to guess. Answers that clients leave unread wait on disk.
+Loopback by default. Host and Origin are checked on every request, so that no web page can reach a
+gateway on localhost; any other address needs a bearer token that is not easy to guess. Answers that
+clients leave unread wait on disk.
 """
 
 import ipaddress
@@ -34,25 +36,32 @@ from portico.server.http.body_limit import BodyLimitMiddleware
 from portico.server.http.callers import CallerQuota
 from portico.server.http.endpoints import HttpEndpoints
 from portico.server.http.monitoring import GatewayHealth, monitoring_routes
-from portico.server.http.slow_clients import ConnectionLimits, compute_max_connections, make_protocol_class
+from portico.server.http.slow_clients import (
+    ConnectionLimits,
+    compute_max_connections,
+    make_protocol_class,
+)
 from portico.server.http.spooled_responses import MAX_SPOOL_BYTES, ResponseSpool, SpoolMiddleware
 from portico.server.profile_endpoint import ProfileEndpoint
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MAX_IN_FLIGHT = 1_664
 SPARE_REQUESTS = 128
-"""Requests over HTTP beside those that have a place or wait for one: lists, searches, and what is being read.
+"""Requests over HTTP beside those that have a place or wait for one: lists, searches, and what is
+being read.
 
 So many are also left for the others when one caller has all that it can have."""
 MIN_TOKEN_CHARS = 16
 MIN_TOKEN_BITS = 56
 """Of a token where the gateway listens beyond this machine, as its characters let estimate."""
 STREAM_GRACE_S = 2
-"""How long streams that only listen are waited for at the end; calls under way have had their time by then."""
+"""How long streams that only listen are waited for at the end; calls under way have had their time
+by then."""
 
 
 def check_exposure(host: str, token: str | None) -> None:
-    """Refuse to listen beyond this machine without a token or with a weak one, and anywhere with an empty one."""
+    """Refuse to listen beyond this machine without a token or with a weak one, and anywhere with an
+    empty one."""
     if token is not None and not token.strip():
         raise ConfigError(
             "gateway.token is empty",
@@ -110,7 +119,8 @@ def make_app(
     health: Callable[[], GatewayHealth] | None = None,
     publish: Callable[[TokensRefused], None] | None = None,
 ) -> Starlette:
-    """The ASGI application over these doors; the empty name is the default one. `api` is what answers under `/api`.
+    """The ASGI application over these doors; the empty name is the default one. `api` is what
+    answers under `/api`.
     `publish` is told of wrong tokens.
 
     `state.entrances` of the application are its doors, `state.under_way` how many requests are taken in and
@@ -118,9 +128,16 @@ def make_app(
     """
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
-        allowed_hosts=[pattern for host in (*LOOPBACK, *allowed_hosts) for pattern in (host, f"{host}:*")],
+        allowed_hosts=[
+            pattern for host in (*LOOPBACK, *allowed_hosts) for pattern in (host, f"{host}:*")
+        ],
         allowed_origins=[
-            *(f"{scheme}://{host}{port}" for scheme in ("http", "https") for host in LOOPBACK for port in ("", ":*")),
+            *(
+                f"{scheme}://{host}{port}"
+                for scheme in ("http", "https")
+                for host in LOOPBACK
+                for port in ("", ":*")
+            ),
             *allowed_origins,
         ],
     )
@@ -136,7 +153,10 @@ def make_app(
     crowd = CallerQuota(max_in_flight, SPARE_REQUESTS)
     whole = BodyLimitMiddleware(entrances, max_request_bytes, max_request_values, crowd)
     inside = BearerAuthMiddleware(whole, token, failure_limiter=guard)
-    routes: list[BaseRoute] = [Route("/mcp", endpoint=inside), Route("/mcp/p/{profile}", endpoint=inside)]
+    routes: list[BaseRoute] = [
+        Route("/mcp", endpoint=inside),
+        Route("/mcp/p/{profile}", endpoint=inside),
+    ]
     if health is not None:
         routes += monitoring_routes(
             metrics,
@@ -153,12 +173,17 @@ def make_app(
         routes.append(
             ApiRoute(
                 BearerAuthMiddleware(
-                    HostOriginMiddleware(SameOriginMiddleware(api), security), token, make_problem_refusal, guard
+                    HostOriginMiddleware(SameOriginMiddleware(api), security),
+                    token,
+                    make_problem_refusal,
+                    guard,
                 )
             )
         )
     unread = ResponseSpool(spool_bytes, spool_folder)
-    app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(SpoolMiddleware, unread)])
+    app = Starlette(
+        routes=routes, lifespan=lifespan, middleware=[Middleware(SpoolMiddleware, unread)]
+    )
     app.state.entrances = entrances
     app.state.under_way = crowd
     app.state.unread = unread
@@ -184,7 +209,9 @@ def make_server(
         uvicorn.Config(
             app,
             ws="none",  # nobody speaks it here
-            http=make_protocol_class(connection_limits or ConnectionLimits(max_connections=compute_max_connections())),
+            http=make_protocol_class(
+                connection_limits or ConnectionLimits(max_connections=compute_max_connections())
+            ),
             host=host,
             port=port,
             log_config=None,  # ours masks what is secret

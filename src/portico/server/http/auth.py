@@ -1,4 +1,5 @@
-"""Who may come in over HTTP: requests addressed in one clear way, for this host, with the right bearer token.
+"""Who may come in over HTTP: requests addressed in one clear way, for this host, with the right
+bearer token.
 
 To REST, requests that change something also come from no web page but the gateway's own.
 """
@@ -27,7 +28,8 @@ _PORT = re.compile(rb"^(?:\[[^]]*\]|[^:\[]*):(.*)$", re.DOTALL)
 
 
 def _check_host_and_origin(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
-    """The status of a request whose Host or Origin could be read in two ways; the SDK checks the names in them."""
+    """The status of a request whose Host or Origin could be read in two ways; the SDK checks the
+    names in them."""
     given = list(headers)
     for header, status in ((b"host", 421), (b"origin", 403)):
         values = [value for name, value in given if name == header]
@@ -44,14 +46,28 @@ RefusalFactory = Callable[[int, str, str, Mapping[str, str]], Response]
 """Status, what is wrong, what to do about it, and headers."""
 
 
-def _make_plain_refusal(status: int, detail: str, advice: str, headers: Mapping[str, str]) -> Response:
+def _make_plain_refusal(
+    status: int, detail: str, advice: str, headers: Mapping[str, str]
+) -> Response:
     return JSONResponse({"error": detail, "advice": advice}, status, headers)
 
 
-def make_problem_refusal(status: int, detail: str, advice: str, headers: Mapping[str, str]) -> Response:
+def make_problem_refusal(
+    status: int, detail: str, advice: str, headers: Mapping[str, str]
+) -> Response:
     """The same as the API refuses (RFC 9457)."""
-    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
-    around = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Authorization", **headers}
+    body = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
+    around = {
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "Vary": "Authorization",
+        **headers,
+    }
     return JSONResponse({**body, "advice": advice}, status, around, "application/problem+json")
 
 
@@ -62,7 +78,10 @@ class ApiRoute(BaseRoute):
         self._app = app
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        path = scope["path"] if scope["type"] == "http" else ""
+        if scope["type"] == "http":
+            path = scope["path"]
+        else:
+            path = ""
         return (Match.FULL if path == "/api" or path.startswith("/api/") else Match.NONE), {}
 
     def url_path_for(self, name: str, /, **path_params: object) -> URLPath:
@@ -73,7 +92,8 @@ class ApiRoute(BaseRoute):
 
 
 class HostOriginMiddleware:
-    """Lets requests through that are for this host and of no strange page; the SDK does so for the doors."""
+    """Lets requests through that are for this host and of no strange page; the SDK does so for the
+    doors."""
 
     def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
         self._app = app
@@ -85,11 +105,14 @@ class HostOriginMiddleware:
             await self._app(scope, receive, send)
             return
         advice = "gateway.allowed_hosts and gateway.allowed_origins name who else may come in."
-        await make_problem_refusal(refused.status_code, bytes(refused.body).decode(), advice, {})(scope, receive, send)
+        await make_problem_refusal(refused.status_code, bytes(refused.body).decode(), advice, {})(
+            scope, receive, send
+        )
 
 
 class SameOriginMiddleware:
-    """Lets requests that change something through only from the gateway's own pages, and from no page at all.
+    """Lets requests that change something through only from the gateway's own pages, and from no
+    page at all.
 
     A page of another port of this machine is another site.
     """
@@ -98,13 +121,17 @@ class SameOriginMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = None if scope["method"] in ("GET", "HEAD", "OPTIONS") else _refuse_foreign_origin(scope)
+        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            refused = None
+        else:
+            refused = _refuse_foreign_origin(scope)
         await (refused or self._app)(scope, receive, send)
 
 
 def _refuse_foreign_origin(scope: Scope) -> Response | None:
     headers = dict(scope["headers"])
-    host, origin = headers.get(b"host", b""), headers.get(b"origin")
+    host = headers.get(b"host", b"")
+    origin = headers.get(b"origin")
     if origin is not None and origin.partition(b"://")[2].lower() != host.lower():
         advice = "Only the gateway's own pages, and programs, change something here."
         return make_problem_refusal(403, "the request is of another page (its Origin)", advice, {})
@@ -125,16 +152,25 @@ class BearerAuthMiddleware:
         self._app = app
         self._failure_limiter = failure_limiter or AuthFailureLimiter()
         self._make_refusal = make_refusal
-        self._expected_token = token.encode() if token is not None else None
-        # Who came in by which token, where the token itself must not be: this goes into events and keys.
-        self._identity = hashlib.blake2b(self._expected_token or b"", key=_SALT, digest_size=16).hexdigest()
+        if token is not None:
+            self._expected_token = token.encode()
+        else:
+            self._expected_token = None
+        # Who came in by which token, where the token itself must not be: this goes into events and
+        # keys.
+        self._identity = hashlib.blake2b(
+            self._expected_token or b"", key=_SALT, digest_size=16
+        ).hexdigest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Field values are without the blanks around them (RFC 9110 §5.5); the parser leaves those at the end.
+        # Field values are without the blanks around them (RFC 9110 §5.5); the parser leaves those
+        # at the end.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         if (status := _check_host_and_origin(scope["headers"])) is not None:
             wrong = "Host or Origin is given twice, or what follows its colon is no port"
-            refused = self._make_refusal(status, wrong, "Send each once, as in http://127.0.0.1:8420.", {})
+            refused = self._make_refusal(
+                status, wrong, "Send each once, as in http://127.0.0.1:8420.", {}
+            )
             await refused(scope, receive, send)
             return
         wait_s = self._check_token(scope)
@@ -150,7 +186,8 @@ class BearerAuthMiddleware:
         return self._check_token(scope) is None
 
     def _check_token(self, scope: Scope) -> float | None:
-        """Check the token of a request: None where it is right, else how long to wait before the next is looked at."""
+        """Check the token of a request: None where it is right, else how long to wait before the
+        next is looked at."""
         if self._expected_token is None:
             return None
         given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
@@ -170,7 +207,10 @@ class BearerAuthMiddleware:
         if wait_s:
             headers = {"Retry-After": str(math.ceil(wait_s))}
             return self._make_refusal(
-                429, "too many wrong tokens came from this address", "Wait, and send another.", headers
+                429,
+                "too many wrong tokens came from this address",
+                "Wait, and send another.",
+                headers,
             )
         return self._make_refusal(
             401,

@@ -1,9 +1,9 @@
 """Wrong tokens: how many a peer may try, and who is told of them.
 
-A peer (`callers.network_of`) has a bucket of wrong tokens that fills again slowly. While it is empty, requests with a
-token from there are refused unseen, so that guessing is slow. Not where the right token came from lately: a client
-behind the same proxy or address translation as the guesser goes on undisturbed. One look takes constant time, and
-memory is bounded whatever comes.
+A peer (`callers.network_of`) has a bucket of wrong tokens that fills again slowly. While it is
+empty, requests with a token from there are refused unseen, so that guessing is slow. Not where the
+right token came from lately: a client behind the same proxy or address translation as the guesser
+goes on undisturbed. One look takes constant time, and memory is bounded whatever comes.
 """
 
 import asyncio
@@ -33,7 +33,10 @@ class AuthFailureLimiter:
     """Counts wrong tokens by peer and reports them. For one event loop."""
 
     def __init__(
-        self, publish: Callable[[TokensRefused], None] | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        publish: Callable[[TokensRefused], None] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._publish = publish
         self._clock = clock
@@ -61,7 +64,8 @@ class AuthFailureLimiter:
             self._trusted.popitem(last=False)
 
     def record_failure(self, peer: str) -> float:
-        """Note a token that was wrong or not looked at; how long the peer has to wait if it has sent too many."""
+        """Note a token that was wrong or not looked at; how long the peer has to wait if it has
+        sent too many."""
         self._schedule_report(peer)
         wait = self._compute_wait_s(peer)
         if not wait:
@@ -84,7 +88,10 @@ class AuthFailureLimiter:
             self._send_report()
 
     def _schedule_report(self, peer: str) -> None:
-        named = peer if peer in self._refused_counts or len(self._refused_counts) < MAX_REPORTED else "elsewhere"
+        if peer in self._refused_counts or len(self._refused_counts) < MAX_REPORTED:
+            named = peer
+        else:
+            named = "elsewhere"
         self._refused_counts[named] += 1
         if self._report_timer is None:
             loop = asyncio.get_running_loop()
@@ -94,7 +101,8 @@ class AuthFailureLimiter:
     def _send_report(self) -> None:
         self._report_timer = None
         self._reported_at = asyncio.get_running_loop().time()
-        refused, self._refused_counts = self._refused_counts, Counter[str]()
+        refused = self._refused_counts
+        self._refused_counts = Counter[str]()
         logger.warning("%d wrong tokens were refused, from %s", refused.total(), ", ".join(refused))
         if self._publish is not None:
             self._publish(TokensRefused(refused.total(), tuple(refused.most_common())))

@@ -1,8 +1,9 @@
-"""What tells the callers over HTTP apart where what they share is divided: their token and their network address.
+"""What tells the callers over HTTP apart where what they share is divided: their token and their
+network address.
 
-Never the name a client gives itself: that is free to choose. Everybody who comes from one address with one token is
-one caller: all programs of this machine on loopback, all clients behind one proxy. Only identities can tell them
-apart.
+Never the name a client gives itself: that is free to choose. Everybody who comes from one address
+with one token is one caller: all programs of this machine on loopback, all clients behind one
+proxy. Only identities can tell them apart.
 """
 
 import ipaddress
@@ -25,7 +26,9 @@ def identify_caller(scope: Any) -> str:
 
 def identify_network(peer: tuple[str, int] | None) -> str:
     """The network a connection comes from: an IPv4 address, or the /64 of an IPv6 address."""
-    return _normalize_address(peer[0]) if peer else ""
+    if peer:
+        return _normalize_address(peer[0])
+    return ""
 
 
 @lru_cache(maxsize=4_096)
@@ -42,7 +45,8 @@ def _normalize_address(address: str) -> str:
 
 
 class CallerQuota:
-    """Counts what callers hold of something that has so many places; each leaves some places for the others."""
+    """Counts what callers hold of something that has so many places; each leaves some places for
+    the others."""
 
     def __init__(self, limit: int, reserved: int) -> None:
         """`left_for_others` of many places; of few a quarter."""

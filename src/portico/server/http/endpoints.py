@@ -1,9 +1,10 @@
 """The ways in over HTTP: one for each door, opened and closed while the application runs.
 
-A configuration that is taken over may bring a profile or take one away; clients of the other doors notice nothing.
+A configuration that is taken over may bring a profile or take one away; clients of the other doors
+notice nothing.
 
-The sessions of a door are shared by callers (`server/http/callers.py`): only a request that initialises one opens one, and
-where all places are taken, the caller that holds most gives way.
+The sessions of a door are shared by callers (`server/http/callers.py`): only a request that
+initialises one opens one, and where all places are taken, the caller that holds most gives way.
 """
 
 import asyncio
@@ -46,7 +47,8 @@ _HANDSHAKE_VERSIONS = frozenset(version.encode() for version in HANDSHAKE_PROTOC
 
 
 class SessionManager(StreamableHTTPSessionManager):
-    """One door's clients: the SDK's manager of sessions, which asks for the event store once for each that opens."""
+    """One door's clients: the SDK's manager of sessions, which asks for the event store once for
+    each that opens."""
 
     @property
     def event_store(self) -> EventStore | None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -58,7 +60,8 @@ class SessionManager(StreamableHTTPSessionManager):
         """The base class sets the one that all would share."""
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose body is whole and not too large: the base class would copy it twice to find out."""
+        """Answer a request whose body is whole and not too large: the base class would copy it
+        twice to find out."""
         await self._handle_request(scope, receive, send)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,7 +93,9 @@ class SessionManager(StreamableHTTPSessionManager):
         self._server_instances[key] = session
 
         async def send_and_discard_failed(message: Message) -> None:
-            is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            is_last = message["type"] == "http.response.body" and not message.get(
+                "more_body", False
+            )
             if is_last and not session.is_initialized:  # before its client can know, and ask again
                 await self._discard_session(key, session)
             await send(message)
@@ -98,10 +103,12 @@ class SessionManager(StreamableHTTPSessionManager):
         await self._serve_opening_request(session, scope, receive, send_and_discard_failed)
 
     async def _ensure_capacity(self, caller: str) -> bool:
-        """Make room for one more session of a caller, ending another session if need be; whether there is room.
+        """Make room for one more session of a caller, ending another session if need be; whether
+        there is room.
 
-        A caller that has its share gives way to itself. Where all places are taken, the caller that holds most gives
-        way: with its unused sessions first, then with those that have rested longest.
+        A caller that has its share gives way to itself. Where all places are taken, the caller that
+        holds most gives way: with its unused sessions first, then with those that have rested
+        longest.
         """
         sessions = cast("Mapping[str, JsonFirstTransport]", self._server_instances)
         held = Counter(session.caller for session in sessions.values())
@@ -125,7 +132,9 @@ class SessionManager(StreamableHTTPSessionManager):
 def _is_sessionless(scope: Scope) -> bool:
     """Whether a request of the handshake era names no session."""
     for name, value in scope["headers"]:
-        if name == b"mcp-session-id" or (name == b"mcp-protocol-version" and value not in _HANDSHAKE_VERSIONS):
+        if name == b"mcp-session-id" or (
+            name == b"mcp-protocol-version" and value not in _HANDSHAKE_VERSIONS
+        ):
             return False
     return True
 
@@ -135,18 +144,23 @@ def _find_idle(sessions: "Iterable[JsonFirstTransport]") -> list[JsonFirstTransp
     now = anyio.current_time()
     unused_s = min(SESSION_UNUSED_S, SESSION_EVICTABLE_AFTER_S)
     return [
-        one for one in sessions if now - _get_last_used(one) >= (SESSION_EVICTABLE_AFTER_S if one.is_used else unused_s)
+        one
+        for one in sessions
+        if now - _get_last_used(one) >= (SESSION_EVICTABLE_AFTER_S if one.is_used else unused_s)
     ]
 
 
 def _rank_for_eviction(session: JsonFirstTransport) -> tuple[bool, float]:
-    """Order by which sessions give way: unused ones first, and then the one that has rested longest."""
+    """Order by which sessions give way: unused ones first, and then the one that has rested
+    longest."""
     return session.is_used, _get_last_used(session)
 
 
 def _get_last_used(session: StreamableHTTPServerTransport) -> float:
     """When its last request ended; infinity while one is under way."""
-    return session.idle_scope.deadline - SESSION_IDLE_S if session.idle_scope is not None else anyio.current_time()
+    if session.idle_scope is not None:
+        return session.idle_scope.deadline - SESSION_IDLE_S
+    return anyio.current_time()
 
 
 @dataclass(eq=False)
@@ -181,7 +195,8 @@ class _RunningEndpoint:
             self.in_flight -= 1
 
     async def _handle_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        task, begun = asyncio.current_task(), False
+        task = asyncio.current_task()
+        begun = False
         assert task is not None
 
         async def send_and_note_start(message: Message) -> None:
@@ -216,7 +231,9 @@ class _RunningEndpoint:
 class HttpEndpoints:
     """Every way in, by the name of its profile; the empty name is the front door."""
 
-    def __init__(self, endpoints: Mapping[str, ProfileEndpoint], security: TransportSecuritySettings) -> None:
+    def __init__(
+        self, endpoints: Mapping[str, ProfileEndpoint], security: TransportSecuritySettings
+    ) -> None:
         self._endpoints = dict(endpoints)
         self._security = security
         self._running_endpoints: dict[str, _RunningEndpoint] = {}
@@ -232,7 +249,9 @@ class HttpEndpoints:
             yield
         finally:
             self._is_running = False
-            await asyncio.gather(*(entrance.close(0) for entrance in self._running_endpoints.values()))
+            await asyncio.gather(
+                *(entrance.close(0) for entrance in self._running_endpoints.values())
+            )
             self._running_endpoints.clear()
 
     async def replace_endpoints(self, endpoints: Mapping[str, ProfileEndpoint]) -> None:
@@ -240,7 +259,11 @@ class HttpEndpoints:
         self._endpoints = dict(endpoints)
         if not self._is_running:
             return
-        gone = [name for name, one in self._running_endpoints.items() if self._endpoints.get(name) is not one.endpoint]
+        gone = [
+            name
+            for name, one in self._running_endpoints.items()
+            if self._endpoints.get(name) is not one.endpoint
+        ]
         leaving = [self._running_endpoints.pop(name) for name in gone]
         self._start_missing()
         await self._wait_until_open()
@@ -253,14 +276,20 @@ class HttpEndpoints:
             await entrance.handle(scope, receive, send)
             return
         there = ", ".join(f"/mcp/p/{one}" if one else "/mcp" for one in self._endpoints)
-        refused = JSONResponse({"error": f"there is no profile {name!r} here", "advice": f"There is: {there}."}, 404)
+        refused = JSONResponse(
+            {"error": f"there is no profile {name!r} here", "advice": f"There is: {there}."}, 404
+        )
         await refused(scope, receive, send)
 
     def _start_missing(self) -> None:
         for name, door in self._endpoints.items():
             if name not in self._running_endpoints:
-                self._running_endpoints[name] = entrance = _RunningEndpoint(door, self._make_session_manager(door))
-                entrance.task = asyncio.create_task(entrance.run(), name=f"door {name or 'at the front'}")
+                self._running_endpoints[name] = entrance = _RunningEndpoint(
+                    door, self._make_session_manager(door)
+                )
+                entrance.task = asyncio.create_task(
+                    entrance.run(), name=f"door {name or 'at the front'}"
+                )
 
     def _make_session_manager(self, endpoint: ProfileEndpoint) -> SessionManager:
         return SessionManager(

@@ -1,10 +1,13 @@
-"""Handshake-era requests over HTTP, answered with plain JSON where the answer is all that there is to say.
+"""Handshake-era requests over HTTP, answered with plain JSON where the answer is all that there is
+to say.
 
-The SDK opens an event stream for every request, which costs it more than the request itself. Here the stream is opened
-when there is something to put on it: a message that comes before the answer, or a while without one. Either way the
-client gets every message, in order; it has said that it takes both forms.
+The SDK opens an event stream for every request, which costs it more than the request itself. Here
+the stream is opened when there is something to put on it: a message that comes before the answer,
+or a while without one. Either way the client gets every message, in order; it has said that it
+takes both forms.
 
-What is not needed once an answer is written is emptied: the SDK would keep it for as long as the session lasts.
+What is not needed once an answer is written is emptied: the SDK would keep it for as long as the
+session lasts.
 """
 
 import contextlib
@@ -25,7 +28,13 @@ from mcp.server.streamable_http import (
 )
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types import DEFAULT_NEGOTIATED_VERSION, JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import (
+    DEFAULT_NEGOTIATED_VERSION,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 from pydantic_core import from_json
 from sse_starlette import EventSourceResponse
@@ -36,7 +45,8 @@ from portico.server.http.large_values import LargeEvent, LargeResponse, find_pla
 from portico.server.http.replay import RecentEvents
 
 STREAM_AFTER_S = 1.0
-"""How long an answer is waited for before the client is given a stream, which shows that somebody is at work."""
+"""How long an answer is waited for before the client is given a stream, which shows that somebody
+is at work."""
 
 
 class JsonFirstTransport(StreamableHTTPServerTransport):
@@ -62,10 +72,13 @@ class JsonFirstTransport(StreamableHTTPServerTransport):
                 _clear_response(message)
         return data
 
-    async def _handle_post_request(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
+    async def _handle_post_request(
+        self, scope: Scope, request: Request, receive: Receive, send: Send
+    ) -> None:
         message = await _parse_session_request(request)
         self.is_used = self.is_used or message is not None
-        # What is no plain request, or is wrong in any way, is the SDK's: it knows what to say about it.
+        # What is no plain request, or is wrong in any way, is the SDK's: it knows what to say about
+        # it.
         if (
             message is None
             or self._read_stream_writer is None
@@ -84,7 +97,9 @@ class JsonFirstTransport(StreamableHTTPServerTransport):
         streams = anyio.create_memory_object_stream[EventMessage](REQUEST_STREAM_BUFFER_SIZE)
         self._request_streams[stream] = streams
         try:
-            await self._read_stream_writer.send(self._create_session_message(message, request, stream, version))
+            await self._read_stream_writer.send(
+                self._create_session_message(message, request, stream, version)
+            )
             first = await _receive_first(streams[1])
         except BaseException:
             await self._clean_up_memory_streams(stream)
@@ -117,7 +132,9 @@ class JsonFirstTransport(StreamableHTTPServerTransport):
     ) -> None:
         """Answer with a stream: what has been said, and what will be, up to the answer."""
         writer, reader = anyio.create_memory_object_stream[SSEEvent](0)
-        if stream in self._request_streams:  # else it was closed from inside, and the client shall come again
+        if (
+            stream in self._request_streams
+        ):  # else it was closed from inside, and the client shall come again
             self._sse_stream_writers[stream] = writer
         headers = {"Cache-Control": "no-cache, no-transform", "Connection": "keep-alive"}
         if self.mcp_session_id:
@@ -145,11 +162,14 @@ class JsonFirstTransport(StreamableHTTPServerTransport):
     ) -> None:
         for event in initial_events[:-1]:
             await writer.send(event)
-        await self._run_sse_writer(stream, writer, messages, initial_events[-1] if initial_events else None)
+        await self._run_sse_writer(
+            stream, writer, messages, initial_events[-1] if initial_events else None
+        )
 
 
 class NoSessionTransport(StreamableHTTPServerTransport):
-    """Answers a request of the handshake era that names no session: hands one on that initialises, refuses others.
+    """Answers a request of the handshake era that names no session: hands one on that initialises,
+    refuses others.
 
     What it refuses is answered in the words of the SDK, without a session being opened for that.
     """
@@ -161,10 +181,13 @@ class NoSessionTransport(StreamableHTTPServerTransport):
     ) -> None:
         super().__init__(None, security_settings=security_settings)
         self._open_session = open_session
-        # Checked for being there and never written to: no message of a request without a session is passed on.
+        # Checked for being there and never written to: no message of a request without a session is
+        # passed on.
         self._read_stream_writer = cast("Any", object())
 
-    async def _handle_post_request(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
+    async def _handle_post_request(
+        self, scope: Scope, request: Request, receive: Receive, send: Send
+    ) -> None:
         message = await _parse_request(request)
         is_welcome = self._check_content_type(request) and all(check_accept_headers(request))
         if message is None or message.method != "initialize" or not is_welcome:
@@ -174,7 +197,9 @@ class NoSessionTransport(StreamableHTTPServerTransport):
         unread = [body]
 
         async def receive_again() -> Message:
-            return unread.pop() if unread else await receive()
+            if unread:
+                return unread.pop()
+            return await receive()
 
         await self._open_session(scope, receive_again, send)
 
@@ -182,13 +207,16 @@ class NoSessionTransport(StreamableHTTPServerTransport):
         await self._validate_session(request, send)
 
     async def _validate_session(self, request: Request, send: Send) -> bool:
-        refused = self._create_error_response("Bad Request: Missing session ID", HTTPStatus.BAD_REQUEST)
+        refused = self._create_error_response(
+            "Bad Request: Missing session ID", HTTPStatus.BAD_REQUEST
+        )
         await refused(request.scope, request.receive, send)
         return False
 
 
 def _clear_response(message: JSONRPCResponse | JSONRPCError) -> None:
-    """Empty an answer that has been written: the SDK keeps the last message of a session until there is another."""
+    """Empty an answer that has been written: the SDK keeps the last message of a session until
+    there is another."""
     if isinstance(message, JSONRPCResponse):
         message.result = {}
 
@@ -202,20 +230,29 @@ def _clear_request(message: JSONRPCRequest, request: Request) -> None:
 async def _parse_session_request(request: Request) -> JSONRPCRequest | None:
     """The request in a body; None where it is anything else, or opens the session."""
     message = await _parse_request(request)
-    return message if message is not None and message.method != "initialize" else None
+    if message is not None and message.method != "initialize":
+        return message
+    return None
 
 
 async def _parse_request(request: Request) -> JSONRPCRequest | None:
     """The request in a body; None where it is anything else."""
     try:
-        message = jsonrpc_message_adapter.validate_python(from_json(await request.body()), by_name=False)
+        message = jsonrpc_message_adapter.validate_python(
+            from_json(await request.body()), by_name=False
+        )
     except (ValueError, ValidationError):
         return None
-    return message if isinstance(message, JSONRPCRequest) else None
+    if isinstance(message, JSONRPCRequest):
+        return message
+    return None
 
 
 async def _receive_first(messages: MemoryObjectReceiveStream[EventMessage]) -> EventMessage | None:
     """The first message about a request; None where none comes soon, or none will."""
-    with anyio.move_on_after(STREAM_AFTER_S), contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError):
+    with (
+        anyio.move_on_after(STREAM_AFTER_S),
+        contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError),
+    ):
         return await messages.receive()
     return None

@@ -1,8 +1,8 @@
 """Large parts of messages to clients over HTTP: encoded once, in a thread, and sent in pieces.
 
-The SDK encodes a message in one step on the event loop, 8 ms for a megabyte. So a large member of a result or of params
-is encoded before the SDK gets it, and a short text stands for it in the message that the SDK encodes; that text is
-exchanged for the member where the message leaves.
+The SDK encodes a message in one step on the event loop, 8 ms for a megabyte. So a large member of a
+result or of params is encoded before the SDK gets it, and a short text stands for it in the message
+that the SDK encodes; that text is exchanged for the member where the message leaves.
 """
 
 import re
@@ -42,8 +42,11 @@ class LargeValuePlaceholder(str):
 Placeholders = dict[bytes, LargeValuePlaceholder]
 
 
-async def replace_large_members(message: Mapping[str, Any], scope: Scope | None, era: Era) -> dict[str, Any]:
-    """A result, or params, that the SDK encodes quickly: large members are encoded, and a text stands for each.
+async def replace_large_members(
+    message: Mapping[str, Any], scope: Scope | None, era: Era
+) -> dict[str, Any]:
+    """A result, or params, that the SDK encodes quickly: large members are encoded, and a text
+    stands for each.
 
     `scope` is that of the HTTP request which the message is about; on other wires there is none, and the message stays
     as it is. Raises RemoteError where it is nested too deep.
@@ -93,7 +96,9 @@ class LargeResponse(Response):
         super().__init__(None, response.status_code, headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
         await send({"type": "http.response.body", "body": b"", PARTS_KEY: self._parts})
 
 
@@ -114,7 +119,8 @@ class PieceSender:
     async def __call__(self, message: Message) -> None:
         body: Any = message.get("body", b"")
         texts = cast(
-            "Placeholders | None", body.placeholders if isinstance(body, _EventBody) else self._scope.get(_PLACEHOLDERS)
+            "Placeholders | None",
+            body.placeholders if isinstance(body, _EventBody) else self._scope.get(_PLACEHOLDERS),
         )
         if not texts:
             await self._send(message)

@@ -1,4 +1,5 @@
-"""An application that is made when it is first asked: what nobody uses takes no memory and no time at the start."""
+"""An application that is made when it is first asked: what nobody uses takes no memory and no time
+at the start."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,8 +1,10 @@
-"""What a platform asks a gateway: `/metrics` (how does it do?), `/healthz` (does it live?), `/readyz` (may work come?).
+"""What a platform asks a gateway: `/metrics` (how does it do?), `/healthz` (does it live?),
+`/readyz` (may work come?).
 
-A server behind the gateway that is down does not make it unready. Its tools stay listed and say why they cannot be
-called, every other server's work on, and to take the whole gateway out of service would turn one fault into an outage
-of everything; a broken server is an alert, `portico_backend_state`. What is required is what no request can do without.
+A server behind the gateway that is down does not make it unready. Its tools stay listed and say why
+they cannot be called, every other server's work on, and to take the whole gateway out of service
+would turn one fault into an outage of everything; a broken server is an alert,
+`portico_backend_state`. What is required is what no request can do without.
 """
 
 import asyncio
@@ -17,7 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from portico.observability.metrics import Metrics
 
-METRICS_PATH, LIVENESS_PATH, READINESS_PATH = "/metrics", "/healthz", "/readyz"
+METRICS_PATH = "/metrics"
+LIVENESS_PATH = "/healthz"
+READINESS_PATH = "/readyz"
 RETRY_AFTER_S = 1
 _NO_STORE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -59,14 +63,19 @@ def monitoring_routes(
     with_host_check: Wrap = lambda app: app,
     is_authorized: Callable[[Scope], bool] = lambda _: True,
 ) -> list[BaseRoute]:
-    """The routes. `guarded` wants the token, `addressed` only the right Host and Origin; `trusted` knows the token.
+    """The routes. `guarded` wants the token, `addressed` only the right Host and Origin; `trusted`
+    knows the token.
 
-    Whoever watches over a process rarely has its token: `/healthz` and `/readyz` answer without it, but only by their
-    status and one word.
+    Whoever watches over a process rarely has its token: `/healthz` and `/readyz` answer without it,
+    but only by their status and one word.
     """
     routes: list[BaseRoute] = [
         Route(LIVENESS_PATH, with_host_check(_LivenessEndpoint()), methods=["GET"]),
-        Route(READINESS_PATH, with_host_check(_ReadinessEndpoint(health, is_authorized)), methods=["GET"]),
+        Route(
+            READINESS_PATH,
+            with_host_check(_ReadinessEndpoint(health, is_authorized)),
+            methods=["GET"],
+        ),
     ]
     if metrics is not None:
         routes.append(Route(METRICS_PATH, with_auth(_MetricsEndpoint(metrics)), methods=["GET"]))
@@ -83,13 +92,18 @@ class _LivenessEndpoint:
 class _ReadinessEndpoint:
     """Whether work may be sent here."""
 
-    def __init__(self, health: Callable[[], GatewayHealth], is_authorized: Callable[[Scope], bool]) -> None:
+    def __init__(
+        self, health: Callable[[], GatewayHealth], is_authorized: Callable[[Scope], bool]
+    ) -> None:
         self._health = health
         self._is_authorized = is_authorized
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = self._health()
-        headers = _NO_STORE_HEADERS if found.is_ready else {**_NO_STORE_HEADERS, "Retry-After": str(RETRY_AFTER_S)}
+        if found.is_ready:
+            headers = _NO_STORE_HEADERS
+        else:
+            headers = {**_NO_STORE_HEADERS, "Retry-After": str(RETRY_AFTER_S)}
         shown: dict[str, Any] = {"ready": found.is_ready, "phase": found.phase}
         if self._is_authorized(scope):
             shown["checks"] = [_to_json(check) for check in found.checks]
@@ -113,5 +127,8 @@ class _MetricsEndpoint:
 
 
 def _to_json(check: ReadinessCheck) -> dict[str, Any]:
-    detail = {"detail": check.detail} if check.detail else {}
+    if check.detail:
+        detail = {"detail": check.detail}
+    else:
+        detail = {}
     return {"name": check.name, "ok": check.ok, "required": check.required, **detail}

@@ -1,7 +1,9 @@
-"""What a dropped stream of a handshake-era client can be resumed from: the last messages, in memory, bounded.
+"""What a dropped stream of a handshake-era client can be resumed from: the last messages, in
+memory, bounded.
 
-One store for each session: the SDK names a stream by the id of its request, which every client counts from one. All of
-them together are bounded too: what is too much goes from the session that has been quiet for longest.
+One store for each session: the SDK names a stream by the id of its request, which every client
+counts from one. All of them together are bounded too: what is too much goes from the session that
+has been quiet for longest.
 """
 
 import itertools
@@ -25,7 +27,8 @@ _StoredEvent = tuple[int, JSONRPCMessage | None, int]
 
 
 class ReplayBudget:
-    """What the stores of all sessions hold; each belongs to its session and goes with it. For one event loop."""
+    """What the stores of all sessions hold; each belongs to its session and goes with it. For one
+    event loop."""
 
     def __init__(self, max_bytes: int = MAX_TOTAL_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -47,14 +50,20 @@ class ReplayBudget:
         self._record_size(store, size)
         while self._bytes > self._max_bytes:
             quiet = next((one for one, held in self._stores.values() if held), None)
-            quietest = quiet() if quiet is not None else None
+            if quiet is not None:
+                quietest = quiet()
+            else:
+                quietest = None
             if quietest is None:
                 return  # it goes at this moment, and will be noted
             self._record_size(quietest, quietest.shrink(), last=False)
 
     def _record_size(self, store: "RecentEvents", size: int, *, last: bool = True) -> None:
         key = store.number
-        known, before = self._stores.get(key) or (ref(store, lambda _: self._dead_stores.append(key)), 0)
+        known, before = self._stores.get(key) or (
+            ref(store, lambda _: self._dead_stores.append(key)),
+            0,
+        )
         self._stores[key] = known, size
         self._bytes += size - before
         self._stores.move_to_end(key, last=last)
@@ -85,7 +94,8 @@ class RecentEvents(EventStore):
         number = next(self._counter)
         size = _estimate_size(message, MAX_MESSAGE_BYTES)
         if size > MAX_MESSAGE_BYTES:
-            message, size = None, 0
+            message = None
+            size = 0
         stream = self._streams.setdefault(stream_id, deque())
         stream.append((number, message, size))
         self._bytes += size
@@ -121,7 +131,9 @@ class RecentEvents(EventStore):
         else:
             self._bytes -= stream.popleft()[2]
 
-    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+    async def replay_events_after(
+        self, last_event_id: str, send_callback: EventCallback
+    ) -> str | None:
         """Send what came after an event; None when it is not known any more."""
         stream_id, _, number = last_event_id.rpartition("/")
         stream = self._streams.get(stream_id)
@@ -136,7 +148,10 @@ class RecentEvents(EventStore):
 def _estimate_size(message: JSONRPCMessage | None, limit: int) -> int:
     """About the memory a message takes; counting ends soon after the limit."""
     total = 0
-    left: list[Any] = [] if message is None else list(vars(message).values())
+    if message is None:
+        left: list[Any] = []
+    else:
+        left = list(vars(message).values())
     while left and total <= limit:
         node = left.pop()
         total += sys.getsizeof(node)

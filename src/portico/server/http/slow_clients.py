@@ -1,9 +1,11 @@
-"""Connections over HTTP that do not keep up: they are ended, so that nobody else has to wait for what they hold.
+"""Connections over HTTP that do not keep up: they are ended, so that nobody else has to wait for
+what they hold.
 
-uvicorn gives a connection all the time and room it wants: for its headers, for its body, for reading what it is sent.
-This is its protocol with bounds, after what Apache's `mod_reqtimeout` does: a request has some seconds, and more for
-what has arrived of it, so that a large upload over a slow line goes through and a drip does not. A client that leaves
-unread what it is sent is hung up on: its call is cancelled as if it had gone.
+uvicorn gives a connection all the time and room it wants: for its headers, for its body, for
+reading what it is sent. This is its protocol with bounds, after what Apache's `mod_reqtimeout`
+does: a request has some seconds, and more for what has arrived of it, so that a large upload over a
+slow line goes through and a drip does not. A client that leaves unread what it is sent is hung up
+on: its call is cancelled as if it had gone.
 """
 
 import asyncio
@@ -45,10 +47,12 @@ class ConnectionLimits:
     max_head_bytes: int = 64 * 2**10
     """Address and headers of a request."""
     max_discarded_bytes: int = 64 * 2**20
-    """Of a body that was refused: a client that is still sending may not see the refusal if it is cut off."""
+    """Of a body that was refused: a client that is still sending may not see the refusal if it is
+    cut off."""
     max_connections: int = MAX_CONNECTIONS
     min_taken_bytes: int = 16 * 2**10
-    """What a client has to take of what it is sent, or all that is left, to be given its time again."""
+    """What a client has to take of what it is sent, or all that is left, to be given its time
+    again."""
 
     @property
     def check_interval_s(self) -> float:
@@ -94,7 +98,9 @@ class BoundedConnection(HttpToolsProtocol):
         self._is_over_quota = not self.quota.has_capacity(self._network)
         if not self._is_over_quota:
             self.quota.acquire(self._network)
-        self._check_timer: asyncio.TimerHandle | None = self.loop.call_later(self.limits.check_interval_s, self._check)
+        self._check_timer: asyncio.TimerHandle | None = self.loop.call_later(
+            self.limits.check_interval_s, self._check
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._check_timer is not None:
@@ -103,7 +109,8 @@ class BoundedConnection(HttpToolsProtocol):
             if not self._is_over_quota:
                 self.quota.release(self._network)
         super().connection_lost(exc)
-        # uvicorn tells the request that came last, which may be none of those that are being answered.
+        # uvicorn tells the request that came last, which may be none of those that are being
+        # answered.
         for cycle in self._open_cycles:
             if not cycle.response_complete:
                 cycle.disconnected = True
@@ -113,7 +120,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        # It took most of what waited: more may be written before the next look, and look as if it took nothing.
+        # It took most of what waited: more may be written before the next look, and look as if it
+        # took nothing.
         self._read_stall = None
 
     def data_received(self, data: bytes) -> None:
@@ -121,7 +129,11 @@ class BoundedConnection(HttpToolsProtocol):
             return
         if self._is_over_quota:
             # Not before it has asked: an answer to nothing is often not read.
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections are open", "retry-after: 2\r\n")
+            self._refuse(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "too many connections are open",
+                "retry-after: 2\r\n",
+            )
             return
         if self._current_phase in ("idle", "answer"):
             self._enter_phase("head")
@@ -130,7 +142,10 @@ class BoundedConnection(HttpToolsProtocol):
         self._enter_phase(self._determine_phase())
         if self._current_phase == "body":
             self._phase_bytes += self._body_bytes
-            self._overhead_bytes = 0 if self._body_bytes else self._overhead_bytes + len(data)
+            if self._body_bytes:
+                self._overhead_bytes = 0
+            else:
+                self._overhead_bytes = self._overhead_bytes + len(data)
         else:
             self._phase_bytes += len(data)
         if self._overhead_bytes > self.limits.max_head_bytes:
@@ -139,7 +154,9 @@ class BoundedConnection(HttpToolsProtocol):
         elif self._current_phase == "head" and self._phase_bytes > self.limits.max_head_bytes:
             why = f"the headers have more than {self.limits.max_head_bytes} bytes"
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, why)
-        elif self._current_phase == "refused" and self._phase_bytes > self.limits.max_discarded_bytes:
+        elif (
+            self._current_phase == "refused" and self._phase_bytes > self.limits.max_discarded_bytes
+        ):
             self.transport.abort()
 
     def _determine_phase(self) -> str:
@@ -149,17 +166,19 @@ class BoundedConnection(HttpToolsProtocol):
             return "head"
         if cycle.response_complete:
             # What comes after an answer to half a body is the other half, and nobody wants it.
-            return "refused" if cycle.more_body else "head"
-        return "body" if cycle.more_body else "answer"
+            if cycle.more_body:
+                return "refused"
+            return "head"
+        if cycle.more_body:
+            return "body"
+        return "answer"
 
     def _enter_phase(self, phase: str) -> None:
         if phase != self._current_phase:
-            self._current_phase, self._phase_started_at, self._phase_bytes, self._overhead_bytes = (
-                phase,
-                self._now(),
-                0,
-                0,
-            )
+            self._current_phase = phase
+            self._phase_started_at = self._now()
+            self._phase_bytes = 0
+            self._overhead_bytes = 0
 
     # --- what the parser finds
 
@@ -225,8 +244,11 @@ class BoundedConnection(HttpToolsProtocol):
         if self._current_phase in ("body", "answer"):
             # An answer that ended meanwhile begins a pause, for which uvicorn has its own timer.
             self._enter_phase("idle" if phase == "head" else phase)
-        patience, elapsed = self.limits, self._now() - self._phase_started_at
-        if self._is_over_quota or (self._current_phase == "idle" and not self.cycle and elapsed > patience.idle_s):
+        patience = self.limits
+        elapsed = self._now() - self._phase_started_at
+        if self._is_over_quota or (
+            self._current_phase == "idle" and not self.cycle and elapsed > patience.idle_s
+        ):
             self.transport.close()
         elif self._current_phase == "refused" and elapsed > patience.request_s:
             self.transport.abort()
@@ -244,7 +266,9 @@ class BoundedConnection(HttpToolsProtocol):
 
     @property
     def _client_address(self) -> str:
-        return self.client[0] if self.client else "a socket"
+        if self.client:
+            return self.client[0]
+        return "a socket"
 
     def _abort_body(self, status: HTTPStatus, reason: str) -> None:
         """End a request in the middle of its body."""

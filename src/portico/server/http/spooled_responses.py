@@ -1,8 +1,9 @@
 """Answers that wait for their clients to read them: on disk, so many bytes in all.
 
-What a client does not take soon is written to a file without a name and sent from there, at the pace of the client;
-whoever made the answer is done with it then, and its memory is free. Where clients leave more unread than there is room
-for, the caller that holds most is hung up on, at the answer of which nothing was taken for longest.
+What a client does not take soon is written to a file without a name and sent from there, at the
+pace of the client; whoever made the answer is done with it then, and its memory is free. Where
+clients leave more unread than there is room for, the caller that holds most is hung up on, at the
+answer of which nothing was taken for longest.
 """
 
 import asyncio
@@ -22,12 +23,15 @@ from portico.server.http.callers import identify_caller
 logger = logging.getLogger(__name__)
 
 CONNECTION_KEY = "portico.connection"
-"""In the scope of an HTTP request: the protocol of its connection (`server/http/slow_clients.py`)."""
+"""In the scope of an HTTP request: the protocol of its connection (`server/http/slow_clients.py`).
+"""
 PARTS_KEY = "portico.parts"
-"""In a message with a body: a deque of its parts, each of some hundred KiB at most. They are taken from it."""
+"""In a message with a body: a deque of its parts, each of some hundred KiB at most. They are taken
+from it."""
 MAX_SPOOL_BYTES = 256 * 2**20
 DIRECT_SEND_S = 0.5
-"""How long an answer waits for a client that is behind, in all, before the rest of it goes to disk."""
+"""How long an answer waits for a client that is behind, in all, before the rest of it goes to disk.
+"""
 _PIECE_BYTES = 256 * 2**10
 """With what the connection holds before it says so, 512 KiB of an answer are in memory at most."""
 
@@ -66,9 +70,14 @@ class ResponseSpool:
         for answer, size in self._responses.items():
             held[answer.caller] += size
         most = max(held, key=held.__getitem__)
-        others = [answer for answer in self._responses if answer.caller == most and answer is not newest]
+        others = [
+            answer for answer in self._responses if answer.caller == most and answer is not newest
+        ]
         ended = min(others, key=lambda answer: answer.last_read_at, default=newest)
-        logger.warning("clients have left more than %s bytes unread; one of them was hung up on", self.max_bytes)
+        logger.warning(
+            "clients have left more than %s bytes unread; one of them was hung up on",
+            self.max_bytes,
+        )
         self.release(ended)
         ended.hang_up()
 
@@ -141,7 +150,12 @@ class _SpooledResponse:
     def _can_send_directly(self, message: Message) -> bool:
         """Whether a message is small, and nothing has to be sent before it."""
         is_small = PARTS_KEY not in message and len(message.get("body", b"")) <= _PIECE_BYTES
-        return is_small and self._sending is None and not self._write_lock.locked() and not self._is_behind
+        return (
+            is_small
+            and self._sending is None
+            and not self._write_lock.locked()
+            and not self._is_behind
+        )
 
     async def _send_directly(self, message: Message, parts: deque[bytes]) -> None:
         """Hand the parts of a message to the connection, as long as its client keeps up."""
@@ -164,16 +178,20 @@ class _SpooledResponse:
         return not self._is_behind
 
     async def _spool_parts(self, message: Message, parts: deque[bytes]) -> None:
-        """Leave the rest of a message on disk, to be sent when the client has taken what was before it."""
+        """Leave the rest of a message on disk, to be sent when the client has taken what was before
+        it."""
         size = sum(map(len, parts))
-        start, self._end = self._end, self._end + size
+        start = self._end
+        self._end = self._end + size
         if size:
             self._spool.add_bytes(self, size)
             self._writing += 1
             try:
                 await asyncio.to_thread(self._write_file, start, parts)
             except OSError as error:
-                logger.warning("an answer cannot wait for its client, which was hung up on: %s", error)
+                logger.warning(
+                    "an answer cannot wait for its client, which was hung up on: %s", error
+                )
                 self.hang_up()
             finally:
                 self._writing -= 1
@@ -215,7 +233,9 @@ class _SpooledResponse:
                     start += _PIECE_BYTES
                     size -= _PIECE_BYTES
                 if not self._is_ended:
-                    await self._send_piece(message, start, size, more=message.get("more_body", False))
+                    await self._send_piece(
+                        message, start, size, more=message.get("more_body", False)
+                    )
             if not self._writing:
                 self._end = 0
                 self._spool.release(self)
@@ -224,7 +244,11 @@ class _SpooledResponse:
 
     async def _send_piece(self, message: Message, start: int, size: int, *, more: bool) -> None:
         if size:
-            message = {**message, "body": await asyncio.to_thread(self._read_file, start, size), "more_body": more}
+            message = {
+                **message,
+                "body": await asyncio.to_thread(self._read_file, start, size),
+                "more_body": more,
+            }
         await self._send(message)
         self.last_read_at = asyncio.get_running_loop().time()
 

@@ -1,8 +1,9 @@
-"""The way back to a client while its call runs: progress, log messages, and an upstream's questions to it.
+"""The way back to a client while its call runs: progress, log messages, and an upstream's questions
+to it.
 
-The handshake era has requests to a client on the stream of its own request. The modern era has none: there, a request
-that can be answered in rounds is asked by its answer (`handling`), and the relay then leads to the request that brings
-the client's answers, and so on.
+The handshake era has requests to a client on the stream of its own request. The modern era has
+none: there, a request that can be answered in rounds is asked by its answer (`handling`), and the
+relay then leads to the request that brings the client's answers, and so on.
 """
 
 import asyncio
@@ -72,13 +73,17 @@ class ClientRelay:
         self._transparent = transparent
         self._era: Era = era
         self._client_key = client_key
-        self._log_level = _get_requested_level(ctx) if era == "modern" else log_level
+        if era == "modern":
+            self._log_level = _get_requested_level(ctx)
+        else:
+            self._log_level = log_level
         self._elicitation_timeout_s = elicitation_timeout_s
         self._elicit_handler: ElicitHandler | None = None
         self._capabilities: Mapping[str, Any] | None = None
         self._is_ended = False
         self._send_lock = asyncio.Lock()
-        """Held while something is told: a large message takes longer to encode than the next one."""
+        """Held while something is told: a large message takes longer to encode than the next one.
+        """
 
     @property
     def client_key(self) -> str:
@@ -96,7 +101,8 @@ class ClientRelay:
         self._elicit_handler = handler
 
     def detach(self) -> None:
-        """The request was answered with a question; until the client comes back, there is nobody to tell anything."""
+        """The request was answered with a question; until the client comes back, there is nobody to
+        tell anything."""
         self._ctx = None
 
     def attach(self, ctx: RequestContext) -> None:
@@ -122,13 +128,20 @@ class ClientRelay:
         async with self._send_lock:
             try:
                 message: Any = _UntypedMessage(
-                    method, await replace_large_members(params, ctx.request and ctx.request.scope, self._era)
+                    method,
+                    await replace_large_members(
+                        params, ctx.request and ctx.request.scope, self._era
+                    ),
                 )
             except RemoteError:
                 return  # nobody waits for it
             # A visit may end after the request that it was for.
-            stream = None if self._is_ended and method == ELICITATION_COMPLETE else ctx.request_id
-            # The way to the client is a library's: however it fails, the server works on and its answer is wanted.
+            if self._is_ended and method == ELICITATION_COMPLETE:
+                stream = None
+            else:
+                stream = ctx.request_id
+            # The way to the client is a library's: however it fails, the server works on and its
+            # answer is wanted.
             with contextlib.suppress(Exception):
                 await ctx.session.send_notification(message, related_request_id=stream)
 
@@ -138,7 +151,8 @@ class ClientRelay:
             pass
 
     async def pause(self) -> None:
-        """Let go of the client's stream too where it looks through us; elsewhere it stays open for the answer."""
+        """Let go of the client's stream too where it looks through us; elsewhere it stays open for
+        the answer."""
         if self._transparent and self._ctx is not None and self._ctx.close_sse_stream is not None:
             await self._ctx.close_sse_stream()
 
@@ -151,10 +165,15 @@ class ClientRelay:
         if self._era == "legacy":
             return await self._send_request(method, adapt_params(method, params, self._era))
         asked = adapt_params(
-            method, ensure_encodable(params, allow_surrogates=self._first_ctx.request is None), self._era
+            method,
+            ensure_encodable(params, allow_surrogates=self._first_ctx.request is None),
+            self._era,
         )
         if self._elicit_handler is None:
-            raise RemoteError(METHOD_NOT_FOUND, f"a client cannot be asked anything while it waits for {self._method}")
+            raise RemoteError(
+                METHOD_NOT_FOUND,
+                f"a client cannot be asked anything while it waits for {self._method}",
+            )
         return await self._elicit_handler(method, asked)
 
     @property
@@ -163,7 +182,9 @@ class ClientRelay:
 
     async def _send_request(self, method: str, params: Raw) -> Raw:
         scope = self._first_ctx.request and self._first_ctx.request.scope
-        message: Any = _UntypedMessage(method, await replace_large_members(params, scope, self._era))
+        message: Any = _UntypedMessage(
+            method, await replace_large_members(params, scope, self._era)
+        )
         route = ServerMessageMetadata(related_request_id=self._first_ctx.request_id)
         try:
             answer = await self._first_ctx.session.send_request(
@@ -172,12 +193,18 @@ class ClientRelay:
             return answer.root
         except MCPError as error:
             if error.error.code == REQUEST_TIMEOUT and self._elicitation_timeout_s is not None:
-                reason = f"the client did not answer {method} within {self._elicitation_timeout_s:g} s"
+                reason = (
+                    f"the client did not answer {method} within {self._elicitation_timeout_s:g} s"
+                )
                 raise RemoteError(INTERNAL_ERROR, reason) from error
             raise RemoteError(error.error.code, error.error.message, error.error.data) from error
         except ValidationError as error:
-            raise RemoteError(INVALID_PARAMS, f"the client's answer to {method} is not what that asks for") from error
-        except Exception as error:  # whatever breaks the way to the client, the server must not wait
+            raise RemoteError(
+                INVALID_PARAMS, f"the client's answer to {method} is not what that asks for"
+            ) from error
+        except (
+            Exception
+        ) as error:  # whatever breaks the way to the client, the server must not wait
             raise RemoteError(INTERNAL_ERROR, f"the client could not be asked: {error}") from error
 
     def _is_level_wanted(self, level: Any) -> bool:
@@ -189,17 +216,24 @@ class ClientRelay:
 def _read_capabilities(ctx: RequestContext, era: Era) -> Mapping[str, Any]:
     if era == "modern":
         return filter_elicitable(_get_meta(ctx).get(CLIENT_CAPABILITIES_KEY))
-    state, declared = get_connection(ctx).state, ctx.session.client_capabilities
+    state = get_connection(ctx).state
+    declared = ctx.session.client_capabilities
     if _CAPABILITIES_KEY not in state:
-        state[_CAPABILITIES_KEY] = filter_elicitable(declared and declared.model_dump(by_alias=True, exclude_none=True))
+        state[_CAPABILITIES_KEY] = filter_elicitable(
+            declared and declared.model_dump(by_alias=True, exclude_none=True)
+        )
     return state[_CAPABILITIES_KEY]
 
 
 def _get_meta(ctx: RequestContext) -> Mapping[str, Any]:
     meta = (ctx.params or {}).get("_meta")
-    return cast("Mapping[str, Any]", meta) if isinstance(meta, Mapping) else {}
+    if isinstance(meta, Mapping):
+        return cast("Mapping[str, Any]", meta)
+    return {}
 
 
 def _get_requested_level(ctx: RequestContext) -> str | None:
     level = _get_meta(ctx).get(LOG_LEVEL_KEY)
-    return level if level in LEVELS else None
+    if level in LEVELS:
+        return level
+    return None

@@ -1,7 +1,8 @@
 """What a client can be asked, and how a question reads in its era. Pure.
 
-A question is a method and its params: `sampling/createMessage`, `elicitation/create` (a form, or an address to be
-visited), `roots/list`. Servers must not ask what the client did not declare; who asks all the same is told what lacks.
+A question is a method and its params: `sampling/createMessage`, `elicitation/create` (a form, or an
+address to be visited), `roots/list`. Servers must not ask what the client did not declare; who asks
+all the same is told what lacks.
 """
 
 import secrets
@@ -23,13 +24,20 @@ _NO_CAPABILITIES: Mapping[str, Any] = {}
 
 def filter_elicitable(declared: Any) -> Raw:
     """Of what a client declared, what it can be asked."""
-    known: Mapping[str, Any] = (
-        cast("Mapping[str, Any]", declared) if isinstance(declared, Mapping) else _NO_CAPABILITIES
-    )
-    return {name: known[name] for name in CAPABILITY_BY_METHOD.values() if isinstance(known.get(name), Mapping)}
+    if isinstance(declared, Mapping):
+        known: Mapping[str, Any] = cast("Mapping[str, Any]", declared)
+    else:
+        known = _NO_CAPABILITIES
+    return {
+        name: known[name]
+        for name in CAPABILITY_BY_METHOD.values()
+        if isinstance(known.get(name), Mapping)
+    }
 
 
-def find_missing_capability(capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> Raw:
+def find_missing_capability(
+    capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]
+) -> Raw:
     """What a client would have to declare to be asked this; empty where it has."""
     name = CAPABILITY_BY_METHOD.get(method)
     if name is None:
@@ -41,9 +49,18 @@ def find_missing_capability(capabilities: Mapping[str, Any], method: str, params
     if method == "elicitation/create":
         mode = params.get("mode") or "form"
         # Nothing said of modes means forms.
-        known = ("form",) if not has.keys() & {"form", "url"} else tuple(has)
-        return {} if mode in known else {name: {str(mode): {}}}
-    if method == "sampling/createMessage" and (params.get("tools") or params.get("toolChoice")) and "tools" not in has:
+        if not has.keys() & {"form", "url"}:
+            known = ("form",)
+        else:
+            known = tuple(has)
+        if mode in known:
+            return {}
+        return {name: {str(mode): {}}}
+    if (
+        method == "sampling/createMessage"
+        and (params.get("tools") or params.get("toolChoice"))
+        and "tools" not in has
+    ):
         return {name: {"tools": {}}}
     return {}
 
@@ -54,15 +71,18 @@ def make_unsupported_error(missing: Mapping[str, Any]) -> RemoteError:
     if name not in CAPABILITY_BY_METHOD.values():
         return RemoteError(METHOD_NOT_FOUND, f"a client cannot be asked {name}")
     said = f"the client that made this call does not offer {name}"
-    return (
-        RemoteError(INVALID_PARAMS, f"{said} with {next(iter(part))}") if part else RemoteError(METHOD_NOT_FOUND, said)
-    )
+    if part:
+        return RemoteError(INVALID_PARAMS, f"{said} with {next(iter(part))}")
+    return RemoteError(METHOD_NOT_FOUND, said)
 
 
 def make_missing_capability_error(missing: Mapping[str, Any]) -> RemoteError:
     """What a client is told that would have to be asked what it does not offer."""
     ((name, part),) = missing.items()
-    what = f"{name} with {next(iter(part))}" if part else name
+    if part:
+        what = f"{name} with {next(iter(part))}"
+    else:
+        what = name
     return RemoteError(
         MISSING_REQUIRED_CLIENT_CAPABILITY,
         f"the server needs to ask its client for {what}, which this client does not declare",
@@ -76,16 +96,23 @@ def adapt_params(method: str, params: Raw, era: Era) -> Raw:
         return params
     if era == "modern":
         return {key: value for key, value in params.items() if key != "elicitationId"}
-    return params if params.get("elicitationId") else {**params, "elicitationId": secrets.token_hex(16)}
+    if params.get("elicitationId"):
+        return params
+    return {**params, "elicitationId": secrets.token_hex(16)}
 
 
 def list_input_requests(result: Mapping[str, Any]) -> list[tuple[str, Raw]]:
     """What a result asks its client, each as a method and its params."""
     requests: Any = result.get("inputRequests")
-    listed = list(cast(Raw, requests).values()) if isinstance(requests, dict) else []
+    if isinstance(requests, dict):
+        listed = list(cast(Raw, requests).values())
+    else:
+        listed = []
     return [(str(one.get("method")), _get_params(one)) for one in listed if isinstance(one, dict)]
 
 
 def _get_params(request: Raw) -> Raw:
     params = request.get("params")
-    return cast(Raw, params) if isinstance(params, dict) else {}
+    if isinstance(params, dict):
+        return cast(Raw, params)
+    return {}

@@ -19,9 +19,13 @@ _TTL_BY_METHOD = {
 _MODERN_ONLY_KEYS = ("resultType", "ttlMs", "cacheScope")
 
 
-def wrap_result(result: Mapping[str, Any], method: str, era: Era, server_info: Mapping[str, Any]) -> Raw:
+def wrap_result(
+    result: Mapping[str, Any], method: str, era: Era, server_info: Mapping[str, Any]
+) -> Raw:
     """A result with what the client's era requires and without what it does not know."""
-    return _wrap_modern(result, method, server_info) if era == "modern" else _wrap_legacy(result, method)
+    if era == "modern":
+        return _wrap_modern(result, method, server_info)
+    return _wrap_legacy(result, method)
 
 
 def _wrap_modern(result: Mapping[str, Any], method: str, server_info: Mapping[str, Any]) -> Raw:
@@ -39,8 +43,13 @@ def _wrap_modern(result: Mapping[str, Any], method: str, server_info: Mapping[st
 def _wrap_legacy(result: Mapping[str, Any], method: str) -> Raw:
     if (kind := result.get("resultType", "complete")) != "complete":
         asks = "needs an answer from the user in the middle of this call"
-        what = asks if kind == "input_required" else f"answered with a result of the type {kind!r}"
-        raise RemoteError(INVALID_REQUEST, f"the server {what}, which this client's protocol version cannot carry")
+        if kind == "input_required":
+            what = asks
+        else:
+            what = f"answered with a result of the type {kind!r}"
+        raise RemoteError(
+            INVALID_REQUEST, f"the server {what}, which this client's protocol version cannot carry"
+        )
     finished = {key: value for key, value in result.items() if key not in _MODERN_ONLY_KEYS}
     meta = finished.get("_meta")
     if isinstance(meta, Mapping) and SERVER_INFO_KEY in meta:
@@ -55,7 +64,8 @@ def _wrap_legacy(result: Mapping[str, Any], method: str) -> Raw:
 
 
 def _to_legacy_tool(tool: Raw) -> Raw:
-    """A definition whose output is an object, or unsaid: a strict client of that era loses the list over another."""
+    """A definition whose output is an object, or unsaid: a strict client of that era loses the list
+    over another."""
     schema = tool.get("outputSchema")
     if schema is None or schema.get("type") == "object":
         return tool

@@ -1,8 +1,10 @@
-"""Requests of the modern era that may take several rounds: a server's questions out, the client's answers in.
+"""Requests of the modern era that may take several rounds: a server's questions out, the client's
+answers in.
 
-A server of the same era has its questions passed on, and its own state sealed in what the client carries, with the
-handle of the instance that asked where one was issued. For a server of the handshake era, and for what a script or
-workflow calls, the work waits here until the client comes back.
+A server of the same era has its questions passed on, and its own state sealed in what the client
+carries, with the handle of the instance that asked where one was issued. For a server of the
+handshake era, and for what a script or workflow calls, the work waits here until the client comes
+back.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -36,9 +38,11 @@ async def handle_multi_round(
     relay: ClientRelay,
     work: Work,
 ) -> Mapping[str, Any]:
-    """Answer one request: with what `work` on its params comes to, or with what its client has to be asked first.
+    """Answer one request: with what `work` on its params comes to, or with what its client has to
+    be asked first.
 
-    Raises RemoteError where its `requestState` is not one that was given to this caller for this request.
+    Raises RemoteError where its `requestState` is not one that was given to this caller for this
+    request.
     """
 
     def make_binding() -> bytes:
@@ -57,19 +61,30 @@ async def handle_multi_round(
         if (state := result.get(REQUEST_STATE)) is None:
             return result
         issued = take_handle(result)[0] or handle
-        return {**result, REQUEST_STATE: pending_requests.signer.sign("wrapped", f"{issued}\n{state}", make_binding())}
+        return {
+            **result,
+            REQUEST_STATE: pending_requests.signer.sign(
+                "wrapped", f"{issued}\n{state}", make_binding()
+            ),
+        }
 
     given = params
     if (state := params.get(REQUEST_STATE)) is not None:
         opened = pending_requests.signer.verify(state, make_binding())
         if opened.kind == "parked":
-            return await pending_requests.resume(opened.value, params.get(INPUT_RESPONSES), ctx, make_binding)
+            return await pending_requests.resume(
+                opened.value, params.get(INPUT_RESPONSES), ctx, make_binding
+            )
         handle, _, state = opened.value.partition("\n")
         given = {**params, REQUEST_STATE: state}
         if handle:
             given = add_handle(given, handle)
     if not relay.capabilities:
-        return await run_and_sign(given)  # it cannot be asked anything, so nothing has to outlive this request
+        return await run_and_sign(
+            given
+        )  # it cannot be asked anything, so nothing has to outlive this request
     return await pending_requests.run(
-        RequestTask(relay, run_and_sign(given), pending_requests.elicitation_timeout_s), caller.owner, make_binding
+        RequestTask(relay, run_and_sign(given), pending_requests.elicitation_timeout_s),
+        caller.owner,
+        make_binding,
     )

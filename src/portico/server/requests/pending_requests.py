@@ -1,7 +1,8 @@
 """Requests that wait for their client to come back with an answer.
 
-A modern client is asked by the answer to its request, and answers with its next one: until then the work is parked. So
-many and no more, of one caller fewer; who does not come back in time finds it gone, and its server is told.
+A modern client is asked by the answer to its request, and answers with its next one: until then the
+work is parked. So many and no more, of one caller fewer; who does not come back in time finds it
+gone, and its server is told.
 """
 
 import asyncio
@@ -52,13 +53,17 @@ class PendingRequests:
     def configure(self, elicitation_timeout_s: float, max_pending: int) -> None:
         """Go by these from now on; what is parked stays for the time that it was given."""
         self.elicitation_timeout_s = self.signer.ttl_s = elicitation_timeout_s
-        self._max_pending, self._max_per_owner = max_pending, max(1, max_pending // self._caller_share)
+        self._max_pending = max_pending
+        self._max_per_owner = max(1, max_pending // self._caller_share)
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    async def run(self, task: RequestTask, owner: str, make_binding: Callable[[], bytes]) -> Mapping[str, Any]:
-        """What a request is answered with: what its work came to, or the questions that it has for its client."""
+    async def run(
+        self, task: RequestTask, owner: str, make_binding: Callable[[], bytes]
+    ) -> Mapping[str, Any]:
+        """What a request is answered with: what its work came to, or the questions that it has for
+        its client."""
         asked = await task.wait()
         if asked is None:
             return task.get_result()
@@ -71,13 +76,19 @@ class PendingRequests:
             )
         task.relay.detach()
         name = secrets.token_urlsafe(16)
-        timer = asyncio.get_running_loop().call_later(self.elicitation_timeout_s, self._cancel, name)
+        timer = asyncio.get_running_loop().call_later(
+            self.elicitation_timeout_s, self._cancel, name
+        )
         self._pending[name] = _PendingRequest(task, owner, timer)
         state = self.signer.sign("parked", name, make_binding())
         return {"resultType": "input_required", "inputRequests": asked, REQUEST_STATE: state}
 
     async def resume(
-        self, name: str, responses: Any, ctx: ServerRequestContext[Any, Any], make_binding: Callable[[], bytes]
+        self,
+        name: str,
+        responses: Any,
+        ctx: ServerRequestContext[Any, Any],
+        make_binding: Callable[[], bytes],
     ) -> Mapping[str, Any]:
         """Take up what was parked, with the answers that a request brings; as `see_through`."""
         parked = self._pending.get(name)

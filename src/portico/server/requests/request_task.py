@@ -1,8 +1,9 @@
-"""One request at work, which may have to be asked of its client and then outlives the request that began it.
+"""One request at work, which may have to be asked of its client and then outlives the request that
+began it.
 
-The modern era has no questions in the middle of a request: the request is answered with them, and the next one brings
-the answers. The work itself is a task that goes on from one request to the next, wherever in it the question came up: a
-plain call, a script, a step of a workflow.
+The modern era has no questions in the middle of a request: the request is answered with them, and
+the next one brings the answers. The work itself is a task that goes on from one request to the
+next, wherever in it the question came up: a plain call, a script, a step of a workflow.
 """
 
 import asyncio
@@ -37,7 +38,10 @@ class RequestTask:
     """The work on one request."""
 
     def __init__(
-        self, relay: ClientRelay, work: Coroutine[Any, Any, Mapping[str, Any]], elicitation_timeout_s: float
+        self,
+        relay: ClientRelay,
+        work: Coroutine[Any, Any, Mapping[str, Any]],
+        elicitation_timeout_s: float,
     ) -> None:
         self.relay = relay
         self._elicitation_timeout_s = elicitation_timeout_s
@@ -49,7 +53,8 @@ class RequestTask:
         self._task.add_done_callback(self._on_done)
 
     async def wait(self) -> Raw | None:
-        """Wait until the client has to be asked: the questions by their keys. None when the work is done.
+        """Wait until the client has to be asked: the questions by their keys. None when the work is
+        done.
 
         Cancelled, it returns when the work has ended too.
         """
@@ -62,7 +67,8 @@ class RequestTask:
                 await asyncio.wait({self._task}, timeout=ELICITATION_BATCH_S)
                 if self._elicitations and not self._task.done():
                     return {
-                        key: {"method": one.method, "params": one.params} for key, one in self._elicitations.items()
+                        key: {"method": one.method, "params": one.params}
+                        for key, one in self._elicitations.items()
                     }
         except asyncio.CancelledError:
             await self.cancel()
@@ -87,7 +93,8 @@ class RequestTask:
         return self._task
 
     def validate_responses(self, responses: Any) -> dict[str, Raw]:
-        """The answers to what is asked, as far as they are there; raises RemoteError where one is no answer."""
+        """The answers to what is asked, as far as they are there; raises RemoteError where one is
+        no answer."""
         if responses is None:
             return {}
         if not isinstance(responses, Mapping):
@@ -99,7 +106,9 @@ class RequestTask:
             try:
                 spec.validate_client_result(method, LATEST_LEGACY_VERSION, answer)
             except ValidationError:
-                raise RemoteError(INVALID_PARAMS, f"{INPUT_RESPONSES}.{key} is not an answer to {method}") from None
+                raise RemoteError(
+                    INVALID_PARAMS, f"{INPUT_RESPONSES}.{key} is not an answer to {method}"
+                ) from None
         return answers
 
     def deliver_responses(self, responses: Mapping[str, Raw]) -> None:
@@ -114,7 +123,10 @@ class RequestTask:
         if self._task.done():
             raise CallAlreadyEnded
         if len(self._elicitations) >= MAX_ELICITATIONS:
-            raise RemoteError(INTERNAL_ERROR, f"{MAX_ELICITATIONS} questions of this call wait for an answer already")
+            raise RemoteError(
+                INTERNAL_ERROR,
+                f"{MAX_ELICITATIONS} questions of this call wait for an answer already",
+            )
         key = f"question-{next(self._numbers)}"
         question = _PendingElicitation(method, params, asyncio.get_running_loop().create_future())
         self._elicitations[key] = question
@@ -124,7 +136,8 @@ class RequestTask:
                 return await question.response
         except TimeoutError:
             raise RemoteError(
-                INTERNAL_ERROR, f"the client did not answer {method} within {self._elicitation_timeout_s:g} s"
+                INTERNAL_ERROR,
+                f"the client did not answer {method} within {self._elicitation_timeout_s:g} s",
             ) from None
         finally:
             self._elicitations.pop(key, None)
@@ -139,6 +152,7 @@ class RequestTask:
         self._wake()
 
     def _wake(self) -> None:
-        turn, self._wakeup = self._wakeup, None
+        turn = self._wakeup
+        self._wakeup = None
         if turn is not None and not turn.done():
             turn.set_result(None)

@@ -1,4 +1,5 @@
-"""The span of every request at a door: stands before it, and has nothing to do while nobody collects spans."""
+"""The span of every request at a door: stands before it, and has nothing to do while nobody
+collects spans."""
 
 from collections.abc import Mapping
 from typing import Any

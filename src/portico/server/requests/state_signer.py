@@ -1,8 +1,8 @@
 """`requestState` as clients carry it: signed, for one caller and one request, for a while. Pure but for the clock.
 
-What is inside may be read by whoever holds it, as a server's own state always could; nobody can change it, use it for
-another request or another caller's, or use it later. The key lives as long as the process unless one is given: with a
-key of their own, replicas take each other's.
+What is inside may be read by whoever holds it, as a server's own state always could; nobody can
+change it, use it for another request or another caller's, or use it later. The key lives as long as
+the process unless one is given: with a key of their own, replicas take each other's.
 """
 
 import base64
@@ -52,13 +52,18 @@ def compute_binding(caller: Caller, method: str, params: Mapping[str, Any]) -> b
 class StateSigner:
     """Signs states, and knows its own again."""
 
-    def __init__(self, ttl_s: float, key: bytes | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, ttl_s: float, key: bytes | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
         self.ttl_s = ttl_s
-        self._key = hashlib.blake2b(key or secrets.token_bytes(32), person=b"portico-state").digest()
+        self._key = hashlib.blake2b(
+            key or secrets.token_bytes(32), person=b"portico-state"
+        ).digest()
         self._clock = clock
 
     def sign(self, kind: StateKind, value: str, binding: bytes) -> str:
-        """A state that says `value` to whoever opens it within its time, for the same caller and request."""
+        """A state that says `value` to whoever opens it within its time, for the same caller and
+        request."""
         ends = int((self._clock() + self.ttl_s) * 1_000)
         body = _LAYOUT.pack(b"", binding, ends, _KINDS.index(kind))[_SIGNED_FROM:] + value.encode(
             errors="surrogatepass"
@@ -66,9 +71,12 @@ class StateSigner:
         return base64.urlsafe_b64encode(self._compute_signature(body) + body).decode().rstrip("=")
 
     def verify(self, state: Any, binding: bytes) -> VerifiedState:
-        """What a state says; raises RemoteError where it is not ours, not this request's, or over its time."""
+        """What a state says; raises RemoteError where it is not ours, not this request's, or over
+        its time."""
         try:
-            raw = base64.b64decode(f"{state}{'=' * (-len(state) % 4)}", altchars=b"-_", validate=True)
+            raw = base64.b64decode(
+                f"{state}{'=' * (-len(state) % 4)}", altchars=b"-_", validate=True
+            )
             signature, made_for, ends, kind = _LAYOUT.unpack_from(raw)
         except (ValueError, TypeError, struct.error):
             raise _make_state_error("it was not issued here") from None
@@ -94,4 +102,6 @@ def _make_state_error(reason: str) -> RemoteError:
 
 def make_used_state_error() -> RemoteError:
     """The refusal of a state whose call does not wait any more."""
-    return _make_state_error("the call that it belongs to was answered already, was given up, or waited too long")
+    return _make_state_error(
+        "the call that it belongs to was answered already, was given up, or waited too long"
+    )

@@ -1,4 +1,5 @@
-"""Whether a server's words can be written to a client's wire, before a library below us finds out that they cannot.
+"""Whether a server's words can be written to a client's wire, before a library below us finds out
+that they cannot.
 
 What it cannot write it does not answer at all, and the client would wait for ever.
 """
@@ -20,11 +21,15 @@ def ensure_encodable(value: Any, *, allow_surrogates: bool) -> Any:
     `escaped` says that the wire can carry half of a surrogate pair; elsewhere it becomes U+FFFD.
     """
     try:
-        orjson.dumps(value)  # the quickest way to look at every part of it: a small fraction of what sending it costs
+        orjson.dumps(
+            value
+        )  # the quickest way to look at every part of it: a small fraction of what sending it costs
     except TypeError:
         if _is_deeper_than(MAX_DEPTH, value):
             raise make_nesting_error() from None
-        return value if allow_surrogates else json_codec.replace_lone_surrogates(value)
+        if allow_surrogates:
+            return value
+        return json_codec.replace_lone_surrogates(value)
     return value
 
 
@@ -48,7 +53,13 @@ def _is_deeper_than(limit: int, value: Any) -> bool:
         level = [
             child
             for node in level
-            for child in (node.values() if isinstance(node, dict) else node if isinstance(node, list | tuple) else ())
+            for child in (
+                node.values()
+                if isinstance(node, dict)
+                else node
+                if isinstance(node, list | tuple)
+                else ()
+            )
             if isinstance(child, dict | list | tuple)
         ]
         if not level:

@@ -1,6 +1,8 @@
-"""Runs the files of `versions/` with Alembic, on a connection whose transaction and lock are the caller's.
+"""Runs the files of `versions/` with Alembic, on a connection whose transaction and lock are the
+caller's.
 
-Without Alembic's `env.py`: its context is global, and two records may be opened at once in one process.
+Without Alembic's `env.py`: its context is global, and two records may be opened at once in one
+process.
 """
 
 from pathlib import Path
@@ -27,11 +29,16 @@ def upgrade(connection: sa.Connection, version_table: str) -> None:
                     advice="Update this Portico, or give it another `database_url`. Nothing was changed.",
                 )
         ahead = [*scripts.iterate_revisions("head", current or "base")]
-        return [MigrationStep.upgrade_from_script(scripts.revision_map, script) for script in reversed(ahead)]
+        return [
+            MigrationStep.upgrade_from_script(scripts.revision_map, script)
+            for script in reversed(ahead)
+        ]
 
     if connection.dialect.name == "sqlite" and not sa.inspect(connection).has_table(version_table):
         _refuse_foreign_database(connection)
-    context = MigrationContext.configure(connection, opts={"version_table": version_table, "fn": list_steps})
+    context = MigrationContext.configure(
+        connection, opts={"version_table": version_table, "fn": list_steps}
+    )
     context.run_migrations(op=Operations(context))
 
 

@@ -1,4 +1,5 @@
-"""Rows in bulk: added to those that are there, read, and kept from other writers while a table is replaced."""
+"""Rows in bulk: added to those that are there, read, and kept from other writers while a table is
+replaced."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -19,7 +20,8 @@ Columns = Any
 _MAX_VALUES = 10_000
 """Values in one statement: drivers take less than 32,767."""
 _BATCH_ROWS = 100
-"""Rows that are handed over at once: to prepare them takes the event loop a few milliseconds, and then it may turn."""
+"""Rows that are handed over at once: to prepare them takes the event loop a few milliseconds, and
+then it may turn."""
 
 
 async def upsert(
@@ -34,18 +36,27 @@ async def upsert(
     derive: Callable[[Columns, Columns], Mapping[str, Any]] | None = None,
     is_locked: bool = False,
 ) -> None:
-    """Add these rows; where one is there, these columns become the sum, the largest … of both, and more is `derived`.
+    """Add these rows; where one is there, these columns become the sum, the largest … of both, and
+    more is `derived`.
 
-    In the order of their keys: two gateways that add the same rows then wait for one another, and never in a ring.
-    Who is `alone` with the table (`exclusively`) need not sort.
+    In the order of their keys: two gateways that add the same rows then wait for one another, and
+    never in a ring. Who is `alone` with the table (`exclusively`) need not sort.
     """
     key = [column.name for column in table.primary_key.columns]
-    given = rows if is_locked else await _sort_rows(list(rows), key)
+    if is_locked:
+        given = rows
+    else:
+        given = await _sort_rows(list(rows), key)
     statement = _make_insert(db, table)
-    old, new = table.c, statement.excluded
+    old = table.c
+    new = statement.excluded
     changes: dict[str, Any] = {name: old[name] + new[name] for name in sums}
-    changes |= {name: sa.case((old[name] > new[name], old[name]), else_=new[name]) for name in largest}
-    changes |= {name: sa.case((old[name] < new[name], old[name]), else_=new[name]) for name in smallest}
+    changes |= {
+        name: sa.case((old[name] > new[name], old[name]), else_=new[name]) for name in largest
+    }
+    changes |= {
+        name: sa.case((old[name] < new[name], old[name]), else_=new[name]) for name in smallest
+    }
     changes |= {name: new[name] for name in replaced}
     changes |= derive(old, new) if derive else {}
     await execute_many(db, statement.on_conflict_do_update(index_elements=key, set_=changes), given)
@@ -53,13 +64,17 @@ async def upsert(
 
 async def _sort_rows(rows: list[Row], key: Sequence[str]) -> list[Row]:
     order = itemgetter(*key)
-    return sorted(rows, key=order) if len(rows) <= _BATCH_ROWS else await asyncio.to_thread(sorted, rows, key=order)
+    if len(rows) <= _BATCH_ROWS:
+        return sorted(rows, key=order)
+    return await asyncio.to_thread(sorted, rows, key=order)
 
 
 def _make_insert(db: AsyncConnection, table: sa.Table) -> Any:
     if db.dialect.name != "postgresql":
         return sqlite_insert(table)
-    from sqlalchemy.dialects.postgresql import insert  # megabytes that a gateway on SQLite never needs
+    from sqlalchemy.dialects.postgresql import (
+        insert,  # megabytes that a gateway on SQLite never needs
+    )
 
     return insert(table)
 

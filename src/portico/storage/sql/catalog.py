@@ -1,6 +1,7 @@
 """Servers, their tools and manifests: who offered what, since when and until when.
 
-What is the same by its hashes is not written again, but for the moment it was last seen, and nobody is told of it.
+What is the same by its hashes is not written again, but for the moment it was last seen, and nobody
+is told of it.
 """
 
 import asyncio
@@ -28,10 +29,12 @@ from portico.storage.sql.change_notifications import notify_gateways
 from portico.storage.sql.text_encoding import compute_digest, compute_name_key
 
 _MAX_VARIANTS = 4
-"""Manifests kept of one server: gateways may have different configurations of it, and each has had others."""
+"""Manifests kept of one server: gateways may have different configurations of it, and each has had
+others."""
 _RELEASE_BATCH = 500
 _MAX_CLOCK_SKEW_S = 60
-"""A listing that is dated further ahead than this was dated by a wrong clock, and does not outlast true ones."""
+"""A listing that is dated further ahead than this was dated by a wrong clock, and does not outlast
+true ones."""
 
 
 @dataclass
@@ -51,8 +54,12 @@ async def save_servers(db: AsyncConnection, servers: Sequence[KnownServer], *, o
     """Write what has changed, and tell the others which servers' offers have."""
     await acquire_lock(db, "catalog")
     now = time.time()
-    manifests = await _load_rows(db, tables.manifests, map(_get_manifest_key, servers), "digest", "listed_at")
-    known = await _load_rows(db, tables.servers, (compute_name_key(each.manifest.server) for each in servers), "digest")
+    manifests = await _load_rows(
+        db, tables.manifests, map(_get_manifest_key, servers), "digest", "listed_at"
+    )
+    known = await _load_rows(
+        db, tables.servers, (compute_name_key(each.manifest.server) for each in servers), "digest"
+    )
     # A server has thousands of tools to hash.
     writing = await asyncio.to_thread(_plan_changes, servers, manifests, known, now)
     await _touch(db, writing)
@@ -64,7 +71,10 @@ async def save_servers(db: AsyncConnection, servers: Sequence[KnownServer], *, o
 
 
 def _plan_changes(
-    servers: Sequence[KnownServer], manifests: Mapping[bytes, Any], known: Mapping[bytes, Any], now: float
+    servers: Sequence[KnownServer],
+    manifests: Mapping[bytes, Any],
+    known: Mapping[bytes, Any],
+    now: float,
 ) -> _CatalogChanges:
     writing = _CatalogChanges()
     for server in servers:
@@ -85,10 +95,13 @@ def _release_rows(writing: _CatalogChanges) -> None:
             del rows[-_RELEASE_BATCH:]
 
 
-def _plan_server(writing: _CatalogChanges, server: KnownServer, listed: Any, known: Any, now: float) -> None:
+def _plan_server(
+    writing: _CatalogChanges, server: KnownServer, listed: Any, known: Any, now: float
+) -> None:
     manifest = server.manifest
     at = manifest.listed_at or now
-    key, server_key = _get_manifest_key(server), compute_name_key(manifest.server)
+    key = _get_manifest_key(server)
+    server_key = compute_name_key(manifest.server)
     offer = _hash_offer(manifest)
     if listed is not None and listed.digest == offer:
         writing.listed_again.append({"its_key": key, "seen_at": at})
@@ -97,7 +110,8 @@ def _plan_server(writing: _CatalogChanges, server: KnownServer, listed: Any, kno
     else:
         writing.heads.append(_make_manifest_row(manifest, key, server_key, at, offer))
         writing.manifest_tools += (
-            _make_manifest_tool_row(key, position, tool) for position, tool in enumerate(manifest.tools)
+            _make_manifest_tool_row(key, position, tool)
+            for position, tool in enumerate(manifest.tools)
         )
         writing.changed_servers.append(manifest.server)
     facts = _hash_facts(server)
@@ -124,10 +138,15 @@ def _plan_server(writing: _CatalogChanges, server: KnownServer, listed: Any, kno
 
 async def _touch(db: AsyncConnection, writing: _CatalogChanges) -> None:
     """Move the moments at which something was last seen, forward only."""
-    its_key, seen_at = sa.bindparam("its_key"), sa.bindparam("seen_at", type_=sa.Double)
+    its_key = sa.bindparam("its_key")
+    seen_at = sa.bindparam("seen_at", type_=sa.Double)
 
     def build_update(table: sa.Table, key: str, column: str) -> sa.Update:
-        return sa.update(table).where(table.c[key] == its_key, table.c[column] < seen_at).values({column: seen_at})
+        return (
+            sa.update(table)
+            .where(table.c[key] == its_key, table.c[column] < seen_at)
+            .values({column: seen_at})
+        )
 
     await execute_many(db, build_update(tables.manifests, "key", "listed_at"), writing.listed_again)
     await execute_many(db, build_update(tables.servers, "key", "last_seen"), writing.seen_again)
@@ -163,47 +182,82 @@ async def _find_surplus(db: AsyncConnection, server_keys: Iterable[bytes]) -> li
 
 async def _delete_manifest_tools(db: AsyncConnection, manifest_keys: Iterable[bytes]) -> None:
     for some in split_into_chunks(manifest_keys):
-        await db.execute(sa.delete(tables.manifest_tools).where(tables.manifest_tools.c.manifest_key.in_(some)))
+        await db.execute(
+            sa.delete(tables.manifest_tools).where(tables.manifest_tools.c.manifest_key.in_(some))
+        )
 
 
 async def _write_tools(db: AsyncConnection, writing: _CatalogChanges) -> None:
     await upsert(
-        db, tables.servers, writing.servers, largest=("last_seen",), replaced=("name", "title", "category", "digest")
+        db,
+        tables.servers,
+        writing.servers,
+        largest=("last_seen",),
+        replaced=("name", "title", "category", "digest"),
     )
     table = tables.tools.c
     for some in split_into_chunks(row["key"] for row in writing.servers):
-        await db.execute(sa.update(tables.tools).where(table.server_key.in_(some)).values(gone=True))
+        await db.execute(
+            sa.update(tables.tools).where(table.server_key.in_(some)).values(gone=True)
+        )
 
     def count_changes(old: Columns, new: Columns) -> dict[str, Any]:
         return {"changes": old.changes + sa.case((old.hash != new.hash, 1), else_=0)}
 
     replaced = ("hash", "category", "gone")
-    await upsert(db, tables.tools, writing.tools, largest=("last_seen",), replaced=replaced, derive=count_changes)
+    await upsert(
+        db,
+        tables.tools,
+        writing.tools,
+        largest=("last_seen",),
+        replaced=replaced,
+        derive=count_changes,
+    )
 
 
 async def load_manifests(
     db: AsyncConnection, fingerprints: Mapping[str, str], newer_than: Mapping[str, float]
 ) -> dict[str, Manifest]:
-    """The manifests of these servers that were made with these fingerprints and are newer than that."""
+    """The manifests of these servers that were made with these fingerprints and are newer than
+    that."""
     if db.dialect.name == "postgresql":
         # Heads and tools of one moment, though another gateway may be writing.
         await db.exec_driver_sql("set transaction isolation level repeatable read")
-    servers = {compute_name_key(server, fingerprint): server for server, fingerprint in fingerprints.items()}
+    servers = {
+        compute_name_key(server, fingerprint): server
+        for server, fingerprint in fingerprints.items()
+    }
     dates = await _load_rows(db, tables.manifests, servers, "listed_at")
     wanted = [
-        key for key, row in dates.items() if servers[key] not in newer_than or row.listed_at > newer_than[servers[key]]
+        key
+        for key, row in dates.items()
+        if servers[key] not in newer_than or row.listed_at > newer_than[servers[key]]
     ]
     tools: dict[bytes, list[ToolRow]] = {key: [] for key in wanted}
     table = tables.manifest_tools.c
     columns = (table.manifest_key, table.name, table.hash, table.definition, table.warnings)
     for some in split_into_chunks(wanted):
-        rows = sa.select(*columns).where(table.manifest_key.in_(some)).order_by(table.manifest_key, table.position)
+        rows = (
+            sa.select(*columns)
+            .where(table.manifest_key.in_(some))
+            .order_by(table.manifest_key, table.position)
+        )
         async for key, name, hashed, definition, warnings in fetch_rows(db, rows):
-            tools[key].append(ToolRow(name, hashed, definition, tuple(warnings.split("\n")) if warnings else ()))
-    heads = await _load_rows(db, tables.manifests, wanted, "fingerprint", "era", "hello", "offers", "listed_at")
+            tools[key].append(
+                ToolRow(name, hashed, definition, tuple(warnings.split("\n")) if warnings else ())
+            )
+    heads = await _load_rows(
+        db, tables.manifests, wanted, "fingerprint", "era", "hello", "offers", "listed_at"
+    )
     return {
         servers[key]: Manifest(
-            servers[key], head.fingerprint, head.era, head.hello, head.offers, tuple(tools[key]), head.listed_at
+            servers[key],
+            head.fingerprint,
+            head.era,
+            head.hello,
+            head.offers,
+            tuple(tools[key]),
+            head.listed_at,
         )
         for key, head in heads.items()
     }
@@ -229,10 +283,14 @@ async def load_tool_history(db: AsyncConnection, server: str | None) -> list[Too
     return sorted(every, key=lambda tool: (tool.server, tool.tool))
 
 
-async def _load_rows(db: AsyncConnection, table: sa.Table, keys: Iterable[bytes], *columns: str) -> dict[bytes, Any]:
+async def _load_rows(
+    db: AsyncConnection, table: sa.Table, keys: Iterable[bytes], *columns: str
+) -> dict[bytes, Any]:
     known: dict[bytes, Any] = {}
     for some in split_into_chunks(keys):
-        wanted = sa.select(table.c.key, *(table.c[name] for name in columns)).where(table.c.key.in_(some))
+        wanted = sa.select(table.c.key, *(table.c[name] for name in columns)).where(
+            table.c.key.in_(some)
+        )
         known |= {row.key: row for row in await db.execute(wanted)}
     return known
 
@@ -242,7 +300,9 @@ def _get_manifest_key(server: KnownServer) -> bytes:
 
 
 def _hash_offer(manifest: Manifest) -> bytes:
-    tools = (part for tool in manifest.tools for part in (tool.name, tool.hash, "\n".join(tool.warnings)))
+    tools = (
+        part for tool in manifest.tools for part in (tool.name, tool.hash, "\n".join(tool.warnings))
+    )
     return compute_digest(manifest.era, manifest.hello, manifest.offers, *tools)
 
 
@@ -251,7 +311,9 @@ def _hash_facts(server: KnownServer) -> bytes:
     return compute_digest(server.title, server.category, *tools)
 
 
-def _make_manifest_row(manifest: Manifest, key: bytes, server_key: bytes, at: float, offer: bytes) -> Row:
+def _make_manifest_row(
+    manifest: Manifest, key: bytes, server_key: bytes, at: float, offer: bytes
+) -> Row:
     return {
         "key": key,
         "server_key": server_key,

@@ -1,7 +1,8 @@
 """Telling other gateways that something shared has changed, within the transaction that changes it.
 
-Every gateway has one row for each kind of news, whose stamp it moves: that is how the others hear of it on SQLite, and
-learn on PostgreSQL what happened before they listened. There, a notification names the server too.
+Every gateway has one row for each kind of news, whose stamp it moves: that is how the others hear
+of it on SQLite, and learn on PostgreSQL what happened before they listened. There, a notification
+names the server too.
 """
 
 import json
@@ -27,15 +28,18 @@ ChangeStamps = Mapping[tuple[str, str], int]
 """The latest news, by kind and origin."""
 
 
-async def notify_gateways(db: AsyncConnection, kind: str, servers: Sequence[str], *, origin: str) -> None:
+async def notify_gateways(
+    db: AsyncConnection, kind: str, servers: Sequence[str], *, origin: str
+) -> None:
     """Tell the others, once this transaction is committed."""
     row = {"kind": kind, "origin": origin, "stamp": time.time_ns(), "at": time.time()}
     await upsert(db, tables.news, [row], replaced=("stamp", "at"))
     if db.dialect.name != "postgresql":
         return
-    bodies = (
-        [_encode_notification(kind, server, origin) for server in servers] if len(servers) <= _MAX_NAMED_SERVERS else []
-    )
+    if len(servers) <= _MAX_NAMED_SERVERS:
+        bodies = [_encode_notification(kind, server, origin) for server in servers]
+    else:
+        bodies = []
     if not bodies or any(len(body) > _MAX_BODY_CHARS for body in bodies):
         bodies = [_encode_notification(kind, "", origin)]
     for body in bodies:
@@ -43,7 +47,8 @@ async def notify_gateways(db: AsyncConnection, kind: str, servers: Sequence[str]
 
 
 def parse_notification(body: str, origin: str) -> ChangeNotification | None:
-    """What a notification says; None where it is our own, or not ours to understand: anybody may notify."""
+    """What a notification says; None where it is our own, or not ours to understand: anybody may
+    notify."""
     try:
         said: Any = json.loads(body)
     except ValueError:
@@ -62,13 +67,21 @@ async def load_stamps(db: AsyncConnection) -> ChangeStamps:
     table = tables.news.c
     return {
         (kind, origin): stamp
-        for kind, origin, stamp in await db.execute(sa.select(table.kind, table.origin, table.stamp))
+        for kind, origin, stamp in await db.execute(
+            sa.select(table.kind, table.origin, table.stamp)
+        )
     }
 
 
-def find_unseen_changes(before: ChangeStamps, after: ChangeStamps, origin: str) -> list[ChangeNotification]:
+def find_unseen_changes(
+    before: ChangeStamps, after: ChangeStamps, origin: str
+) -> list[ChangeNotification]:
     """What others have told in between."""
-    told = {kind for (kind, whose), stamp in after.items() if whose != origin and before.get((kind, whose)) != stamp}
+    told = {
+        kind
+        for (kind, whose), stamp in after.items()
+        if whose != origin and before.get((kind, whose)) != stamp
+    }
     return [ChangeNotification(kind) for kind in CHANGE_KINDS if kind in told]
 
 

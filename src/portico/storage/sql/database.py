@@ -34,11 +34,10 @@ class Database:
         self.address = address
         self._write_lock = asyncio.Lock()
         try:
-            self._engine: AsyncEngine = (
-                create_postgres_engine(address)
-                if isinstance(address, PostgresAddress)
-                else create_sqlite_engine(address)
-            )
+            if isinstance(address, PostgresAddress):
+                self._engine: AsyncEngine = create_postgres_engine(address)
+            else:
+                self._engine = create_sqlite_engine(address)
         except (ImportError, SQLAlchemyError) as error:
             raise to_store_error(error, address) from error
 
@@ -56,9 +55,11 @@ class Database:
         await self._engine.dispose()
 
     async def _attempt(self, work: DatabaseWork[T], *, writes: bool) -> T:
-        attempts, patience = 0, time.monotonic() + _BUSY_TIMEOUT_S
+        attempts = 0
+        patience = time.monotonic() + _BUSY_TIMEOUT_S
         while True:
-            attempts, committing = attempts + 1, False
+            attempts = attempts + 1
+            committing = False
             try:
                 async with self._engine.connect() as db:
                     await db.execution_options(**{WRITES_OPTION: writes})
@@ -70,9 +71,10 @@ class Database:
             except Exception as error:
                 if not _is_database_error(error):
                     raise
-                again = (
-                    time.monotonic() < patience if is_busy(error) else attempts < _MAX_ATTEMPTS and is_transient(error)
-                )
+                if is_busy(error):
+                    again = time.monotonic() < patience
+                else:
+                    again = attempts < _MAX_ATTEMPTS and is_transient(error)
                 problem = to_store_error(error, self.address)
                 if committing and is_connection_lost(error):
                     raise CommitUncertain(problem.message, advice=problem.advice) from error
@@ -81,7 +83,8 @@ class Database:
 
 
 def _is_database_error(error: Exception) -> bool:
-    """An error of SQLAlchemy, of a driver (asyncpg's own come as they are while connecting) or of the network."""
+    """An error of SQLAlchemy, of a driver (asyncpg's own come as they are while connecting) or of
+    the network."""
     return (
         isinstance(error, SQLAlchemyError | OSError | ImportError)
         or bool(get_sqlstate(error))

@@ -1,4 +1,5 @@
-"""Where the record is kept, read from a URL. Nothing that is shown or raised here repeats a password."""
+"""Where the record is kept, read from a URL. Nothing that is shown or raised here repeats a
+password."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,9 @@ def parse_address(url: str | None, path: Path | None) -> PostgresAddress | Sqlit
         return _parse_postgres(f"postgresql://{rest}")
     if not colon:
         raise StoreUnavailable("`database_url` is not a URL.", advice=_URL_ADVICE)
-    raise StoreUnavailable(f"`database_url` begins with {scheme}://, which Portico does not speak.", advice=_URL_ADVICE)
+    raise StoreUnavailable(
+        f"`database_url` begins with {scheme}://, which Portico does not speak.", advice=_URL_ADVICE
+    )
 
 
 def _parse_sqlite(rest: str) -> SqliteAddress:
@@ -69,7 +72,8 @@ def _parse_sqlite(rest: str) -> SqliteAddress:
         )
     if "?" in file:
         raise StoreUnavailable(
-            "`database_url` has options that SQLite does not take.", advice="Leave out ? and the rest."
+            "`database_url` has options that SQLite does not take.",
+            advice="Leave out ? and the rest.",
         )
     return SqliteAddress(None if file in ("", ":memory:") else Path(file).expanduser())
 
@@ -77,21 +81,38 @@ def _parse_sqlite(rest: str) -> SqliteAddress:
 def _parse_postgres(dsn: str) -> PostgresAddress:
     try:
         parts = urlsplit(dsn)
-        options = parse_qs(parts.query, strict_parsing=True) if parts.query else {}
+        if parts.query:
+            options = parse_qs(parts.query, strict_parsing=True)
+        else:
+            options = {}
     except ValueError:  # whose words may repeat a password
         raise StoreUnavailable("`database_url` cannot be read.", advice=_ENCODING_ADVICE) from None
     login, at, hosts = parts.netloc.rpartition("@")
-    # A password with a bare separator ends early, and its rest would be taken, and shown, for a host or a database.
-    if "@" in login or parts.fragment or (not at and "@" in parts.path + parts.query) or not _has_valid_ports(hosts):
+    # A password with a bare separator ends early, and its rest would be taken, and shown, for a
+    # host or a database.
+    if (
+        "@" in login
+        or parts.fragment
+        or (not at and "@" in parts.path + parts.query)
+        or not _has_valid_ports(hosts)
+    ):
         raise StoreUnavailable("`database_url` cannot be read.", advice=_ENCODING_ADVICE)
     password = login.partition(":")[2]
-    secrets = {password, unquote(password), *options.get("password", ()), *options.get("sslpassword", ())}
+    secrets = {
+        password,
+        unquote(password),
+        *options.get("password", ()),
+        *options.get("sslpassword", ()),
+    }
     user = unquote(login.partition(":")[0])
     named = options.get("database") or options.get("dbname") or [""]
     database = unquote(parts.path.removeprefix("/")) or named[-1] or user
     place = hosts or ",".join(options.get("host", ())) or "the local socket"
     return PostgresAddress(
-        dsn, f"{database or 'the default database'} at {place}", database, tuple(filter(None, secrets))
+        dsn,
+        f"{database or 'the default database'} at {place}",
+        database,
+        tuple(filter(None, secrets)),
     )
 
 

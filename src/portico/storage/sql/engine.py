@@ -18,9 +18,11 @@ WRITES_OPTION = "portico_writes"
 _CONNECT_TIMEOUT_S = 10
 _COMMAND_TIMEOUT_S = 120
 _CLOSE_TIMEOUT_S = 0.3
-"""How long a connection that is closed waits for PostgreSQL to agree: one that has fallen silent never does."""
+"""How long a connection that is closed waits for PostgreSQL to agree: one that has fallen silent
+never does."""
 _BUSY_TIMEOUT_S = 1.0
-"""How long SQLite itself waits for a lock: a thread that waits cannot be called off, so `database` asks again."""
+"""How long SQLite itself waits for a lock: a thread that waits cannot be called off, so `database`
+asks again."""
 
 
 async def connect_postgres(address: PostgresAddress) -> Any:
@@ -80,7 +82,8 @@ def create_sqlite_engine(address: SqliteAddress) -> AsyncEngine:
         poolclass=AsyncAdaptedQueuePool,
         pool_size=1 if in_memory else 3,
         max_overflow=0,
-        # Transactions are begun below: the driver would begin them late, and as readers that cannot become writers.
+        # Transactions are begun below: the driver would begin them late, and as readers that cannot
+        # become writers.
         connect_args={"isolation_level": None, "timeout": _BUSY_TIMEOUT_S},
         hide_parameters=True,
     )

@@ -13,7 +13,8 @@ _CORRUPT_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _UNREACHABLE_CODES = frozenset(
     {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 )
-"""Without SQLITE_IOERR: that is what a full disk says while the file is opened, and there may be room again."""
+"""Without SQLITE_IOERR: that is what a full disk says while the file is opened, and there may be
+room again."""
 _LOCKED_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _TRANSIENT_STATES = frozenset({"40001", "40P01", "0A000"})
 """Serialization failure, deadlock, and a statement that was prepared before a migration."""
@@ -23,15 +24,22 @@ _STATE_ADVICE = {
         "it refused the user",
         "Put the right user and password into `database_url`, or allow the user in pg_hba.conf.",
     ),
-    "3D000": ("there is no such database", "Create it with `createdb`, or name another one in `database_url`."),
-    "42501": ("the user may not do this", "Grant the user CREATE and USAGE on the schema of the database."),
+    "3D000": (
+        "there is no such database",
+        "Create it with `createdb`, or name another one in `database_url`.",
+    ),
+    "42501": (
+        "the user may not do this",
+        "Grant the user CREATE and USAGE on the schema of the database.",
+    ),
     "53300": ("it has no connection left", "Raise max_connections, or run fewer gateways."),
     "55P03": ("another Portico is changing its tables", "Try again in a minute."),
-    "42704": ("it does not know a setting of the URL", "Take out what stands after ? in `database_url`."),
+    "42704": (
+        "it does not know a setting of the URL",
+        "Take out what stands after ? in `database_url`.",
+    ),
 }
-_CONNECT_ADVICE = (
-    "See that PostgreSQL runs, that host and port in `database_url` are right, and that `sslmode` is what it offers."
-)
+_CONNECT_ADVICE = "See that PostgreSQL runs, that host and port in `database_url` are right, and that `sslmode` is what it offers."
 
 
 class StoreUnavailable(PorticoError):
@@ -75,13 +83,19 @@ def is_busy(error: BaseException) -> bool:
     return isinstance(native, sqlite3.Error) and _get_code(native) in _LOCKED_CODES
 
 
-def to_store_error(error: BaseException, address: "PostgresAddress | SqliteAddress") -> StoreUnavailable:
+def to_store_error(
+    error: BaseException, address: "PostgresAddress | SqliteAddress"
+) -> StoreUnavailable:
     """The advice for an error of a database."""
     secrets: tuple[str, ...] = getattr(address, "secrets", ())
     native = _get_driver_error(error)
-    reason = (_mask_secrets(str(native), secrets) or type(native).__name__).partition("\n")[0][:_MAX_REASON_CHARS]
+    reason = (_mask_secrets(str(native), secrets) or type(native).__name__).partition("\n")[0][
+        :_MAX_REASON_CHARS
+    ]
     if isinstance(native, sqlite3.Error):
-        return _to_sqlite_error(native, f"The record {address.display_name} cannot be used: {reason}.")
+        return _to_sqlite_error(
+            native, f"The record {address.display_name} cannot be used: {reason}."
+        )
     if isinstance(native, ImportError):
         return StoreUnavailable(
             f"The record cannot be kept in PostgreSQL: {reason}.",
@@ -89,8 +103,12 @@ def to_store_error(error: BaseException, address: "PostgresAddress | SqliteAddre
         )
     known = _STATE_ADVICE.get(get_sqlstate(error))
     if known is not None:
-        return StoreUnavailable(f"PostgreSQL ({address.display_name}): {known[0]}. It says: {reason}", advice=known[1])
-    return StoreUnavailable(f"PostgreSQL ({address.display_name}) cannot be used: {reason}.", advice=_CONNECT_ADVICE)
+        return StoreUnavailable(
+            f"PostgreSQL ({address.display_name}): {known[0]}. It says: {reason}", advice=known[1]
+        )
+    return StoreUnavailable(
+        f"PostgreSQL ({address.display_name}) cannot be used: {reason}.", advice=_CONNECT_ADVICE
+    )
 
 
 def _to_sqlite_error(error: sqlite3.Error, message: str) -> StoreUnavailable:
@@ -98,10 +116,16 @@ def _to_sqlite_error(error: sqlite3.Error, message: str) -> StoreUnavailable:
     if code in _CORRUPT_CODES:
         return StoreCorrupt(message, advice="It is set aside and begun anew.")
     if code in _UNREACHABLE_CODES:
-        return StoreUnreachable(message, advice="See that its folder exists and may be written, or set `data_dir`.")
+        return StoreUnreachable(
+            message, advice="See that its folder exists and may be written, or set `data_dir`."
+        )
     if code in _LOCKED_CODES:
-        return StoreUnavailable(message, advice="Another program holds the file; end it, or try again.")
-    return StoreUnavailable(message, advice="See that its disk has room and that the file is Portico's.")
+        return StoreUnavailable(
+            message, advice="Another program holds the file; end it, or try again."
+        )
+    return StoreUnavailable(
+        message, advice="See that its disk has room and that the file is Portico's."
+    )
 
 
 def _get_code(error: sqlite3.Error) -> int:
@@ -111,7 +135,9 @@ def _get_code(error: sqlite3.Error) -> int:
 def _get_driver_error(error: BaseException) -> BaseException:
     """What the driver said, under what SQLAlchemy made of it."""
     original = getattr(error, "orig", None) or error
-    return original.__cause__ if getattr(original, "sqlstate", None) and original.__cause__ else original
+    if getattr(original, "sqlstate", None) and original.__cause__:
+        return original.__cause__
+    return original
 
 
 def _mask_secrets(message: str, secrets: tuple[str, ...]) -> str:

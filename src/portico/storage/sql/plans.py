@@ -16,7 +16,11 @@ _PLAN_COLUMNS = [tables.plans.c[name] for name in PlanRow.__dataclass_fields__]
 
 
 async def add_plans(
-    db: AsyncConnection, rows: Sequence[PlanRow], *, per_scope: int = MAX_PER_SCOPE, total: int = MAX_TOTAL
+    db: AsyncConnection,
+    rows: Sequence[PlanRow],
+    *,
+    per_scope: int = MAX_PER_SCOPE,
+    total: int = MAX_TOTAL,
 ) -> None:
     """Add these plans; one that is there has worked as often as both."""
     given = {row.id: _to_row(row) for row in rows}
@@ -42,7 +46,11 @@ async def add_plans(
 async def load_plans(db: AsyncConnection, scope: str) -> list[PlanRow]:
     """The plans of a scope, the latest used first."""
     table = tables.plans.c
-    wanted = sa.select(*_PLAN_COLUMNS).where(table.scope == scope).order_by(table.used_at.desc(), table.id)
+    wanted = (
+        sa.select(*_PLAN_COLUMNS)
+        .where(table.scope == scope)
+        .order_by(table.used_at.desc(), table.id)
+    )
     return [PlanRow(*row) async for row in fetch_rows(db, wanted)]
 
 

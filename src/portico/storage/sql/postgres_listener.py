@@ -1,4 +1,5 @@
-"""Hearing other gateways through PostgreSQL: one connection that listens, and is made again when it is lost."""
+"""Hearing other gateways through PostgreSQL: one connection that listens, and is made again when it
+is lost."""
 
 import asyncio
 import contextlib
@@ -30,23 +31,32 @@ async def listen(
     origin: str,
     find_missed: Callable[[], Awaitable[list[ChangeNotification]]],
 ) -> None:
-    """Report news until cancelled. `missed` says what was told before the first connection listened."""
+    """Report news until cancelled. `missed` says what was told before the first connection
+    listened."""
     pause = _FIRST_PAUSE_S
     lost = complained = False
     while True:
         try:
             async with _open_listener(address, on_change, origin) as (connection, ended):
                 # Whatever was told while nobody listened, nobody tells again.
-                told, lost = [ChangeNotification(kind) for kind in CHANGE_KINDS] if lost else None, True
+                if lost:
+                    told = [ChangeNotification(kind) for kind in CHANGE_KINDS]
+                else:
+                    told = None
+                lost = True
                 for news in told or await find_missed():
                     on_change(news)
                 if complained:
                     logger.warning("other gateways are heard again")
-                pause, complained = _FIRST_PAUSE_S, False
+                pause = _FIRST_PAUSE_S
+                complained = False
                 await _wait_until_closed(connection, ended)
         except (StoreUnavailable, *_CONNECTION_ERRORS) as error:
             if not complained:
-                reason = error if isinstance(error, StoreUnavailable) else to_store_error(error, address)
+                if isinstance(error, StoreUnavailable):
+                    reason = error
+                else:
+                    reason = to_store_error(error, address)
                 logger.warning("other gateways are not heard for now: %s", reason.message)
             complained = True
         await asyncio.sleep(pause)

@@ -14,14 +14,19 @@ _MAX_SHAPES = 20_000
 
 async def prune(db: AsyncConnection, retention: Retention, now: float) -> int:
     """Drop it; answers how many rows that were."""
-    calls, tools, manifests = tables.calls, tables.tools, tables.manifests
+    calls = tables.calls
+    tools = tables.tools
+    manifests = tables.manifests
     forgotten = now - retention.daily_days * _DAY
     statements = [
         sa.delete(calls).where(calls.c.at < now - retention.calls_days * _DAY),
-        sa.delete(calls).where(calls.c.id <= _select_last_surplus_call(max(0, retention.max_calls))),
+        sa.delete(calls).where(
+            calls.c.id <= _select_last_surplus_call(max(0, retention.max_calls))
+        ),
         sa.delete(tables.daily).where(tables.daily.c.day < int(forgotten // _DAY)),
         sa.delete(tables.results).where(tables.results.c.expires_at <= now),
-        # A server may rename its tools at every listing: what it no longer has is not kept for ever.
+        # A server may rename its tools at every listing: what it no longer has is not kept for
+        # ever.
         sa.delete(tools).where(tools.c.gone, tools.c.last_seen < forgotten),
         sa.delete(tables.manifest_tools).where(
             tables.manifest_tools.c.manifest_key.in_(
@@ -44,4 +49,10 @@ def _select_last_surplus_call(most: int) -> sa.ScalarSelect[int]:
 
 def _select_last_surplus_shape() -> sa.ScalarSelect[float]:
     table = tables.shapes.c
-    return sa.select(table.seen_at).order_by(table.seen_at.desc()).offset(_MAX_SHAPES).limit(1).scalar_subquery()
+    return (
+        sa.select(table.seen_at)
+        .order_by(table.seen_at.desc())
+        .offset(_MAX_SHAPES)
+        .limit(1)
+        .scalar_subquery()
+    )

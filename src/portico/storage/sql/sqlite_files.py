@@ -9,9 +9,11 @@ logger = logging.getLogger(__name__)
 
 
 def prepare_file(path: Path) -> int:
-    """Make the file where there is none; answers which file it is. An OSError says that it cannot be written."""
+    """Make the file where there is none; answers which file it is. An OSError says that it cannot
+    be written."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # One that is there is not opened: to close it again would drop SQLite's locks on it in this whole process.
+    # One that is there is not opened: to close it again would drop SQLite's locks on it in this
+    # whole process.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with contextlib.suppress(OSError):

@@ -1,6 +1,7 @@
 """Hearing other gateways through a SQLite file: its version number, looked at twice a second.
 
-The number moves with every commit of anybody's. Only then are the news read, and use that is written down is none.
+The number moves with every commit of anybody's. Only then are the news read, and use that is
+written down is none.
 """
 
 import asyncio
@@ -37,14 +38,16 @@ async def watch(
                     latest = await load_stamps()
                     for news in find_unseen_changes(known_stamps, latest, origin):
                         on_change(news)
-                    known_stamps, version = latest, seen
+                    known_stamps = latest
+                    version = seen
             await asyncio.sleep(_POLL_INTERVAL_S)
     finally:
         file.close()
 
 
 class _VersionConnection:
-    """A connection that only asks for the number, made again where another file has taken its place."""
+    """A connection that only asks for the number, made again where another file has taken its
+    place."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -54,13 +57,16 @@ class _VersionConnection:
         self._db: sqlite3.Connection | None = None
 
     def read_version(self) -> object:
-        """Differs from the last one if and only if something was written; None while there is no telling."""
+        """Differs from the last one if and only if something was written; None while there is no
+        telling."""
         with self._lock:
             try:
                 inode = os.stat(self._path).st_ino
                 if self._db is None or inode != self._inode:
                     self._disconnect()
-                    self._db = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
+                    self._db = sqlite3.connect(
+                        self._path, check_same_thread=False, isolation_level=None
+                    )
                     self._inode = inode
                 return self._inode, self._db.execute("pragma data_version").fetchone()[0]
             except (OSError, sqlite3.Error):

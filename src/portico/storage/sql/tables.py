@@ -20,11 +20,15 @@ class EscapedText(sa.TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
         """What the database takes."""
-        return None if value is None else escape_text(value)
+        if value is None:
+            return None
+        return escape_text(value)
 
     def process_result_value(self, value: str | None, dialect: Any) -> str | None:
         """What it was."""
-        return None if value is None else unescape_text(value)
+        if value is None:
+            return None
+        return unescape_text(value)
 
 
 def _make_key_column(name: str = "key", **options: Any) -> sa.Column[bytes]:
@@ -119,7 +123,12 @@ computed = sa.Table(
 calls = sa.Table(
     "portico_calls",
     metadata,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column(
+        "id",
+        sa.BigInteger().with_variant(sa.Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=True,
+    ),
     _make_column("at", sa.Double),
     _make_key_column("server_key"),
     _make_key_column("tool_key"),

@@ -1,7 +1,9 @@
-"""Text that any database takes, and back. Names come from servers, and those may put anything into them.
+"""Text that any database takes, and back. Names come from servers, and those may put anything into
+them.
 
-PostgreSQL refuses NUL, no driver takes half a surrogate pair, and an index takes no long name. The first two are
-escaped, and come back as they were; rows are found by the hash of a name, so that any length will do.
+PostgreSQL refuses NUL, no driver takes half a surrogate pair, and an index takes no long name. The
+first two are escaped, and come back as they were; rows are found by the hash of a name, so that any
+length will do.
 """
 
 import re
@@ -21,7 +23,9 @@ def escape_text(text: str) -> str:
 
 def unescape_text(text: str) -> str:
     """The text as it was before it was made storable."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if _ESCAPE in text else text
+    if _ESCAPE in text:
+        return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+    return text
 
 
 def compute_name_key(*names: str) -> bytes:
@@ -30,10 +34,14 @@ def compute_name_key(*names: str) -> bytes:
 
 
 def compute_digest(*parts: str | bytes, size: int = 32) -> bytes:
-    """A hash of these parts in this order; what is in one part never reads like another one's beginning."""
+    """A hash of these parts in this order; what is in one part never reads like another one's
+    beginning."""
     made = blake2b(digest_size=size)
     for part in parts:
-        body = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
+        if isinstance(part, bytes):
+            body = part
+        else:
+            body = part.encode("utf-8", "surrogatepass")
         made.update(len(body).to_bytes(8))
         made.update(body)
     return made.digest()

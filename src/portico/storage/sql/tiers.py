@@ -34,10 +34,14 @@ async def load_categories(db: AsyncConnection) -> list[CategoryRow]:
     """Every category, by name."""
     table = tables.categories.c
     wanted = sa.select(table.name, table.title, table.description, table.tools, table.servers)
-    return sorted([CategoryRow(*row) async for row in fetch_rows(db, wanted)], key=lambda row: row.name)
+    return sorted(
+        [CategoryRow(*row) async for row in fetch_rows(db, wanted)], key=lambda row: row.name
+    )
 
 
-async def save_tiers(db: AsyncConnection, rows: Sequence[TierRow], *, at: float, origin: str) -> None:
+async def save_tiers(
+    db: AsyncConnection, rows: Sequence[TierRow], *, at: float, origin: str
+) -> None:
     """These, and no others."""
     await acquire_lock(db, "tiers")
     await db.execute(sa.delete(tables.tiers))
@@ -61,7 +65,11 @@ async def load_tiers(db: AsyncConnection) -> tuple[float, list[TierRow]]:
     if db.dialect.name == "postgresql":
         # The moment and the rows of one computation.
         await db.exec_driver_sql("set transaction isolation level repeatable read")
-    at = (await db.execute(sa.select(tables.computed.c.at).where(tables.computed.c.name == "tiers"))).scalar()
+    at = (
+        await db.execute(sa.select(tables.computed.c.at).where(tables.computed.c.name == "tiers"))
+    ).scalar()
     table = tables.tiers.c
-    wanted = sa.select(table.server, table.tool, table.score, table.tier).order_by(table.score.desc(), table.key)
+    wanted = sa.select(table.server, table.tool, table.score, table.tier).order_by(
+        table.score.desc(), table.key
+    )
     return at or 0.0, [TierRow(*row) async for row in fetch_rows(db, wanted)]

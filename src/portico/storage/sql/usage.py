@@ -18,7 +18,10 @@ _LEDGER_COLUMNS = [tables.ledger.c[name] for name in LedgerRow.__dataclass_field
 
 
 async def add_usage(
-    db: AsyncConnection, calls: Sequence[CallRow], daily: Sequence[DailyRow], ledger: Sequence[LedgerRow]
+    db: AsyncConnection,
+    calls: Sequence[CallRow],
+    daily: Sequence[DailyRow],
+    ledger: Sequence[LedgerRow],
 ) -> None:
     """Add all of it."""
     await execute_many(db, sa.insert(tables.calls), map(_to_call_row, calls))
@@ -37,12 +40,22 @@ async def add_usage(
 async def load_daily_usage(db: AsyncConnection, since_day: int) -> list[DailyRow]:
     """Every count since that day, and of it."""
     table = tables.daily.c
-    wanted = sa.select(*_DAILY_COLUMNS).where(table.day >= since_day).order_by(table.day, table.key, table.bucket)
+    wanted = (
+        sa.select(*_DAILY_COLUMNS)
+        .where(table.day >= since_day)
+        .order_by(table.day, table.key, table.bucket)
+    )
     return [DailyRow(*row) async for row in fetch_rows(db, wanted)]
 
 
 async def load_calls(
-    db: AsyncConnection, *, limit: int, before: int | None, server: str | None, tool: str | None, ok: bool | None
+    db: AsyncConnection,
+    *,
+    limit: int,
+    before: int | None,
+    server: str | None,
+    tool: str | None,
+    ok: bool | None,
 ) -> list[CallRow]:
     """The newest calls first, of those before that id."""
     table = tables.calls.c
@@ -62,17 +75,22 @@ async def load_ledger_total(db: AsyncConnection) -> LedgerTotal:
     """Every session together."""
     table = tables.ledger.c
     sums = (table.sessions, table.listing, table.shown, table.answers)
-    row = (await db.execute(sa.select(*(sa.func.coalesce(sa.func.sum(column), 0) for column in sums)))).one()
+    row = (
+        await db.execute(sa.select(*(sa.func.coalesce(sa.func.sum(column), 0) for column in sums)))
+    ).one()
     return LedgerTotal(*map(int, row))
 
 
 async def fold_sessions(db: AsyncConnection, before: float) -> int:
-    """Make one row of the sessions that ended before: what all were shown in total is not forgotten."""
+    """Make one row of the sessions that ended before: what all were shown in total is not
+    forgotten."""
     table = tables.ledger.c
     ended = sa.and_(table.last_at < before, table.session != _FOLDED_SESSION)
     summed = ("sessions", "listing", "shown", "answers")
     sums = [sa.func.coalesce(sa.func.sum(table[name]), 0) for name in summed]
-    total = dict(zip(summed, map(int, (await db.execute(sa.select(*sums).where(ended))).one()), strict=True))
+    total = dict(
+        zip(summed, map(int, (await db.execute(sa.select(*sums).where(ended))).one()), strict=True)
+    )
     if not total["sessions"]:
         return 0
     row = _to_ledger_row(LedgerRow(_FOLDED_SESSION, "", "", 0.0, 0.0, 0)) | total
@@ -89,12 +107,16 @@ async def load_sessions(db: AsyncConnection, limit: int) -> list[LedgerRow]:
 
 
 async def forget_usage(db: AsyncConnection, server: str | None) -> int:
-    """Drop what is known of the use of a server's tools, or of everything; answers how many rows that were."""
+    """Drop what is known of the use of a server's tools, or of everything; answers how many rows
+    that were."""
     if server is None:
         gone = [sa.delete(tables.calls), sa.delete(tables.daily), sa.delete(tables.ledger)]
     else:
         key = compute_name_key(server)
-        gone = [sa.delete(table).where(table.c.server_key == key) for table in (tables.calls, tables.daily)]
+        gone = [
+            sa.delete(table).where(table.c.server_key == key)
+            for table in (tables.calls, tables.daily)
+        ]
     return sum([(await db.execute(statement)).rowcount for statement in gone])
 
 

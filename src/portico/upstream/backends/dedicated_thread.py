@@ -14,7 +14,8 @@ from typing import Any
 async def run_in_dedicated_thread(
     call: Callable[[], Any], name: str, on_done: Callable[[], None] = lambda: None
 ) -> Any:
-    """What a call returns or raises; `ended` is called when it has, also when nobody waits for it any more."""
+    """What a call returns or raises; `ended` is called when it has, also when nobody waits for it
+    any more."""
     loop = asyncio.get_running_loop()
     returned: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
@@ -22,10 +23,13 @@ async def run_in_dedicated_thread(
     def deliver(outcome: Any, error: BaseException | None) -> None:
         on_done()
         if not returned.done():
-            returned.set_result((outcome, error))  # not set_exception: a future takes no StopIteration
+            returned.set_result(
+                (outcome, error)
+            )  # not set_exception: a future takes no StopIteration
 
     def run() -> None:
-        outcome, failure = None, None
+        outcome = None
+        failure = None
         try:
             outcome = context.run(call)
         except BaseException as error:  # whatever it is, it is handed to the caller
@@ -36,5 +40,9 @@ async def run_in_dedicated_thread(
     threading.Thread(target=run, name=name, daemon=True).start()
     outcome, failure = await returned
     if failure is not None:
-        raise failure if isinstance(failure, Exception) else RuntimeError(f"{type(failure).__name__}: {failure}")
+        raise (
+            failure
+            if isinstance(failure, Exception)
+            else RuntimeError(f"{type(failure).__name__}: {failure}")
+        )
     return outcome

@@ -51,28 +51,40 @@ def make_backend(
                 mask=mask,
             )
         case "http" | "sse":
-            # Imported here: the HTTP client costs start-up time and many installations have no HTTP server.
+            # Imported here: the HTTP client costs start-up time and many installations have no HTTP
+            # server.
             from portico.upstream.transports.http import HttpBackend
             from portico.upstream.transports.sse import SseBackend
 
-            url, size = cast(str, config.url), int(limits.max_message_bytes)
+            url = cast(str, config.url)
+            size = int(limits.max_message_bytes)
             if config.kind == "sse":
                 return SseBackend(name, url, config.headers, to_roots(config.roots), size)
-            return HttpBackend(name, url, config.headers, config.protocol, to_roots(config.roots), size)
+            return HttpBackend(
+                name, url, config.headers, config.protocol, to_roots(config.roots), size
+            )
         case "openapi":
-            # Imported here: many installations have none. The HTTP client comes later still, with the first call.
+            # Imported here: many installations have none. The HTTP client comes later still, with
+            # the first call.
             from portico.upstream.backends.openapi.backend import OpenApiBackend
 
-            place, size = cast(str, config.openapi), int(limits.max_message_bytes)
-            pins = data_dir / origin_pins.FOLDER if data_dir is not None else None
-            headers, query = config.headers, config.query
+            place = cast(str, config.openapi)
+            size = int(limits.max_message_bytes)
+            if data_dir is not None:
+                pins = data_dir / origin_pins.FOLDER
+            else:
+                pins = None
+            headers = config.headers
+            query = config.query
             return OpenApiBackend(name, place, config.base_url, headers, query, size, pins, persist)
         case "commands":
             # Imported here: many installations have none.
             from portico.upstream.backends.commands.backend import CommandsBackend
             from portico.upstream.backends.commands.program import ProgramContext
 
-            around = ProgramContext(config.env, config.inherit_env, config.cwd, int(limits.max_message_bytes), guard)
+            around = ProgramContext(
+                config.env, config.inherit_env, config.cwd, int(limits.max_message_bytes), guard
+            )
             return CommandsBackend(name, config.commands, around, config.description)
         case "functions":
             return ImportedFunctionsBackend(name, cast(str, config.functions), config.cwd)
@@ -97,7 +109,8 @@ class UnusableBackend:
 
 
 class ImportedFunctionsBackend:
-    """Functions that are imported when they are first needed: what their module does on import costs only itself."""
+    """Functions that are imported when they are first needed: what their module does on import
+    costs only itself."""
 
     kind = "functions"
 
@@ -117,10 +130,11 @@ class ImportedFunctionsBackend:
 
 
 def load_functions(target: str, folder: str | None = None) -> tuple[FunctionTool, ...]:
-    """The functions `package.module:attribute` names: a module's functions, a mapping, a list, one function.
+    """The functions `package.module:attribute` names: a module's functions, a mapping, a list, one
+    function.
 
-    A module may lie in `folder`, which stays on the path for what the functions import when they are called; last on
-    it, so that no file there hides a module of ours.
+    A module may lie in `folder`, which stays on the path for what the functions import when they
+    are called; last on it, so that no file there hides a module of ours.
     """
     if folder is not None and folder not in sys.path:
         sys.path.append(folder)
@@ -133,7 +147,9 @@ def load_functions(target: str, folder: str | None = None) -> tuple[FunctionTool
             item if isinstance(item, FunctionTool) else make_function_tool(item, key)
             for key, item in _iter_named_functions(found)
         )
-    except Exception as error:  # the module is the user's: whatever it raises is the reason it cannot be used
+    except (
+        Exception
+    ) as error:  # the module is the user's: whatever it raises is the reason it cannot be used
         raise BackendUnavailable(
             f"{target} cannot be used: {type(error).__name__}: {error}",
             advice="`functions` is package.module or package.module:attribute, beside the configuration file or "
@@ -147,18 +163,26 @@ def _iter_named_functions(found: Any) -> Iterable[tuple[str, Any]]:
     if inspect.isroutine(found):
         return [(found.__name__, found)]
     if isinstance(found, Iterable):
-        return ((item.definition["name"] if isinstance(item, FunctionTool) else item.__name__, item) for item in found)
+        return (
+            (item.definition["name"] if isinstance(item, FunctionTool) else item.__name__, item)
+            for item in found
+        )
     return (
         (key, value)
         for key, value in vars(found).items()
         # What a module imported from elsewhere is not its offer.
-        if inspect.isfunction(value) and key[0] != "_" and value.__module__ == getattr(found, "__name__", "")
+        if inspect.isfunction(value)
+        and key[0] != "_"
+        and value.__module__ == getattr(found, "__name__", "")
     )
 
 
 def to_roots(folders: Iterable[str]) -> tuple[Raw, ...]:
     """Folders as MCP roots."""
     return tuple(
-        {"uri": folder if "://" in folder else Path(folder).expanduser().absolute().as_uri(), "name": Path(folder).name}
+        {
+            "uri": folder if "://" in folder else Path(folder).expanduser().absolute().as_uri(),
+            "name": Path(folder).name,
+        }
         for folder in folders
     )

@@ -1,7 +1,9 @@
-"""Python callables as a server, in this process: what the demo runs on, and the shortest way to add one's own tool.
+"""Python callables as a server, in this process: what the demo runs on, and the shortest way to add
+one's own tool.
 
-A function's signature is its input schema, its docstring its description. Plain functions run in a thread, coroutines
-on the loop. A `str` is answered as text; anything else also as structured content.
+A function's signature is its input schema, its docstring its description. Plain functions run in a
+thread, coroutines on the loop. A `str` is answered as text; anything else also as structured
+content.
 """
 
 import asyncio
@@ -15,16 +17,31 @@ from typing import Any, cast
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, BackendTimeout, BackendUnavailable, RemoteError
+from portico.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    BackendTimeout,
+    BackendUnavailable,
+    RemoteError,
+)
 from portico.json_text import json_codec
-from portico.upstream.backend import NO_OPTIONS, Connection, Era, InitializeInfo, Listener, Raw, RequestOptions
+from portico.upstream.backend import (
+    NO_OPTIONS,
+    Connection,
+    Era,
+    InitializeInfo,
+    Listener,
+    Raw,
+    RequestOptions,
+)
 from portico.upstream.backends.dedicated_thread import run_in_dedicated_thread
 from portico.upstream.protocol.envelope import MODERN_VERSION
 
 ToolFunction = Callable[..., Any]
 
 MAX_THREADS = 64
-"""Plain functions of one server that may run at the same time, those that were given up included."""
+"""Plain functions of one server that may run at the same time, those that were given up included.
+"""
 _VARIADIC_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -45,8 +62,14 @@ def make_function_tool(
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         if parameter.kind in _VARIADIC_KINDS:
             continue  # a client can only pass what has a name
-        annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
-        default = ... if parameter.default is parameter.empty else parameter.default
+        if parameter.annotation is parameter.empty:
+            annotation = Any
+        else:
+            annotation = parameter.annotation
+        if parameter.default is parameter.empty:
+            default = ...
+        else:
+            default = parameter.default
         fields[parameter.name] = (annotation, default)
     model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
     schema = model.model_json_schema()
@@ -91,13 +114,17 @@ class FunctionsConnection:
         self._tools = {tool.definition["name"]: tool for tool in backend.tools}
         self._thread_count = 0
         info = {"name": backend.name, "version": backend.version}
-        self._initialize_info = InitializeInfo("modern", MODERN_VERSION, {"tools": {}}, info, backend.instructions)
+        self._initialize_info = InitializeInfo(
+            "modern", MODERN_VERSION, {"tools": {}}, info, backend.instructions
+        )
 
     @property
     def initialize_info(self) -> InitializeInfo:
         return self._initialize_info
 
-    async def request(self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS) -> Raw:
+    async def request(
+        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
+    ) -> Raw:
         """List the functions or call one."""
         if method == "tools/list":
             return {"tools": [tool.definition for tool in self._tools.values()]}
@@ -111,7 +138,9 @@ class FunctionsConnection:
             async with asyncio.timeout(options.timeout):
                 return await self._call(tool, params.get("arguments") or {})
         except TimeoutError:
-            raise BackendTimeout(f"{tool.definition['name']} did not return within {options.timeout:g} s") from None
+            raise BackendTimeout(
+                f"{tool.definition['name']} did not return within {options.timeout:g} s"
+            ) from None
 
     async def notify(self, method: str, params: Raw | None = None) -> None:
         """Functions take no notifications."""
@@ -123,15 +152,23 @@ class FunctionsConnection:
         try:
             checked = tool.arguments.model_validate(arguments)
         except ValidationError as error:
-            return _make_error_result("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()))
+            return _make_error_result(
+                "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            )
         values = {name: getattr(checked, name) for name in tool.arguments.model_fields}
         call = partial(tool.function, **values)
         try:
-            outcome = call() if inspect.iscoroutinefunction(tool.function) else await self._run_in_thread(call)
+            if inspect.iscoroutinefunction(tool.function):
+                outcome = call()
+            else:
+                outcome = await self._run_in_thread(call)
             return _to_result(await outcome if inspect.isawaitable(outcome) else outcome)
         except BackendUnavailable:
             raise
-        except (Exception, SystemExit) as error:  # the function is the user's: what it raises is its tool's error
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # the function is the user's: what it raises is its tool's error
             return _make_error_result(f"{type(error).__name__}: {error}")
 
     async def _run_in_thread(self, call: Callable[[], Any]) -> Any:
@@ -153,7 +190,10 @@ def _to_result(outcome: Any) -> Raw:
         return {"content": [{"type": "text", "text": outcome}]}
     text = _encode_json(outcome)
     plain: Any = json_codec.loads(text)
-    structured = plain if isinstance(plain, dict) else {"result": plain}
+    if isinstance(plain, dict):
+        structured = plain
+    else:
+        structured = {"result": plain}
     return {"content": [{"type": "text", "text": text.decode()}], "structuredContent": structured}
 
 
@@ -161,7 +201,9 @@ def _encode_json(outcome: Any) -> bytes:
     try:
         return orjson.dumps(outcome, default=_to_plain, option=orjson.OPT_NON_STR_KEYS)
     except TypeError:  # an integer over 64 bits, perhaps
-        return json.dumps(outcome, default=_to_plain, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(
+            outcome, default=_to_plain, ensure_ascii=False, separators=(",", ":")
+        ).encode()
 
 
 def _to_plain(value: Any) -> Any:

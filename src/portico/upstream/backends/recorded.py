@@ -1,4 +1,5 @@
-"""A server that is a recording: its listing is on disk, so it can be searched and read, never called."""
+"""A server that is a recording: its listing is on disk, so it can be searched and read, never
+called."""
 
 import asyncio
 import gzip
@@ -11,7 +12,15 @@ from typing import Any, cast
 
 from portico.errors import METHOD_NOT_FOUND, BackendUnavailable, RecordedOnly, RemoteError
 from portico.json_text import json_codec
-from portico.upstream.backend import NO_OPTIONS, Connection, Era, InitializeInfo, Listener, Raw, RequestOptions
+from portico.upstream.backend import (
+    NO_OPTIONS,
+    Connection,
+    Era,
+    InitializeInfo,
+    Listener,
+    Raw,
+    RequestOptions,
+)
 from portico.upstream.protocol.handshake import parse_initialize_result
 
 _LISTS = {
@@ -24,7 +33,8 @@ _LISTS = {
 
 @dataclass(frozen=True)
 class RecordedBackend:
-    """A listing in a `.json` file, or one line of a `.jsonl` or `.jsonl.gz` file chosen by its slug."""
+    """A listing in a `.json` file, or one line of a `.jsonl` or `.jsonl.gz` file chosen by its
+    slug."""
 
     name: str
     path: Path
@@ -35,13 +45,18 @@ class RecordedBackend:
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
         """Read the recording."""
         try:
-            records = await asyncio.to_thread(_load_records, self.path, self.path.stat().st_mtime_ns)
+            records = await asyncio.to_thread(
+                _load_records, self.path, self.path.stat().st_mtime_ns
+            )
         except (OSError, EOFError, zlib.error, ValueError) as error:
             raise BackendUnavailable(
                 f"the recording {self.path} cannot be read: {error}",
                 advice="A recording is a .json file, or one line of a .jsonl or .jsonl.gz file.",
             ) from error
-        found = records.get(self.slug) if self.slug is not None else next(iter(records.values()), None)
+        if self.slug is not None:
+            found = records.get(self.slug)
+        else:
+            found = next(iter(records.values()), None)
         if found is None:
             raise BackendUnavailable(
                 f"the recording {self.path} has no entry {self.slug or ''!r}",
@@ -61,13 +76,17 @@ class RecordedConnection:
         self._name = name
         self._recording = recording
         initialize = recording.get("initialize")
-        self._initialize_info = parse_initialize_result(initialize if isinstance(initialize, dict) else {})
+        self._initialize_info = parse_initialize_result(
+            initialize if isinstance(initialize, dict) else {}
+        )
 
     @property
     def initialize_info(self) -> InitializeInfo:
         return self._initialize_info
 
-    async def request(self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS) -> Raw:
+    async def request(
+        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
+    ) -> Raw:
         """Lists answer from the recording; everything else says what this is."""
         if key := _LISTS.get(method):
             return {key: self._recording.get(key) or []}
@@ -87,13 +106,16 @@ class RecordedConnection:
 
 @lru_cache(maxsize=1)
 def _load_records(path: Path, modified: int) -> Mapping[str, bytes]:
-    """Slug → recording. The last file is kept: a file of many recordings is one server's after another."""
+    """Slug → recording. The last file is kept: a file of many recordings is one server's after
+    another."""
     if path.suffix == ".json":
         _parse_recording(found := path.read_bytes())
         return {"": found}
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
         return {
-            str(_parse_recording(line).get("slug", number)): line for number, line in enumerate(lines) if line.strip()
+            str(_parse_recording(line).get("slug", number)): line
+            for number, line in enumerate(lines)
+            if line.strip()
         }
 
 

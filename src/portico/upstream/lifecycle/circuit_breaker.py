@@ -1,11 +1,13 @@
-"""Whether a server that failed may be tried again, and when. Pure: it starts nothing, and its clock is given.
+"""Whether a server that failed may be tried again, and when. Pure: it starts nothing, and its clock
+is given.
 
 closed     it works, or nothing is known against it: whoever needs it starts it
 open       it failed: everyone is answered at once, with the reason, until the pause is over; pauses double
 half-open  the pause is over: one try, and everyone else is answered at once until that is decided
 
-A command that fails or dies too often is put in quarantine, which is open for a long time. A server elsewhere never is:
-it may only be out of reach, and comes back by itself; it is tried once in each longest pause.
+A command that fails or dies too often is put in quarantine, which is open for a long time. A server
+elsewhere never is: it may only be out of reach, and comes back by itself; it is tried once in each
+longest pause.
 """
 
 import random
@@ -22,7 +24,8 @@ BreakerPhase = Literal["closed", "open", "half-open"]
 STABLE_UPTIME_S = 10.0
 """How long a server must have lived before an answer of its wipes out that it failed before."""
 _JITTER = 0.2
-"""The part of a pause that is left to chance, so that many who failed together do not come back together."""
+"""The part of a pause that is left to chance, so that many who failed together do not come back
+together."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class StartRefusal:
     failing_since: float
     """When it began to fail, in the time of day."""
     retry_after_s: float | None
-    """Seconds until the next try; 0 while that is under way, None where only a person can end it."""
+    """Seconds until the next try; 0 while that is under way, None where only a person can end it.
+    """
     quarantined: bool = False
 
 
@@ -51,7 +55,8 @@ class CircuitBreaker:
         """`command` is whether it can be put in quarantine."""
         self._policy = policy
         self._can_quarantine = can_quarantine
-        self._clock, self._random_fraction = clock, random_fraction
+        self._clock = clock
+        self._random_fraction = random_fraction
         self._failure_times: deque[float] = deque()
         self._failure_streak = 0
         self._retry_at: float | None = 0.0
@@ -60,14 +65,17 @@ class CircuitBreaker:
         self._failing_since = 0.0
         self.quarantined = False
         self.has_failures = False
-        """Whether anything is known against it: while nothing is, an answer need not be reported."""
+        """Whether anything is known against it: while nothing is, an answer need not be reported.
+        """
 
     @property
     def phase(self) -> BreakerPhase:
         """Where it stands."""
         if not self._is_blocked and not self._failure_streak:
             return "closed"
-        return "half-open" if self._trial_running or not self._is_backing_off else "open"
+        if self._trial_running or not self._is_backing_off:
+            return "half-open"
+        return "open"
 
     @property
     def failures(self) -> int:
@@ -88,14 +96,19 @@ class CircuitBreaker:
     @property
     def retry_after_s(self) -> float | None:
         """Seconds until it may be tried; None where only a person can end the pause."""
-        return None if self._retry_at is None else max(0.0, self._retry_at - self._clock())
+        if self._retry_at is None:
+            return None
+        return max(0.0, self._retry_at - self._clock())
 
     def get_refusal(self) -> StartRefusal | None:
         """Why it may not be started now; None where it may, by whoever asks first."""
         if self.phase == "closed" or (self.phase == "half-open" and not self._trial_running):
             return None
         return StartRefusal(
-            self._reason, self._failing_since, 0.0 if self._trial_running else self.retry_after_s, self.quarantined
+            self._reason,
+            self._failing_since,
+            0.0 if self._trial_running else self.retry_after_s,
+            self.quarantined,
         )
 
     def begin_start(self) -> None:
@@ -109,13 +122,15 @@ class CircuitBreaker:
     def record_failure(self, reason: str, now: float | None = None) -> None:
         """It could not be started, or died before it had answered anybody and of nobody's call."""
         self._record(reason, now)
-        again, self._trial_running = self.quarantined, False
+        again = self.quarantined
+        self._trial_running = False
         self._failure_streak += 1
         if not self._quarantine_if_due(again):
             self._back_off(self._policy.pause_s * 2.0 ** min(self._failure_streak - 1, 32))
 
     def record_crash(self, reason: str, now: float | None = None) -> None:
-        """It died at work, or no longer answered. Once is nobody's fault: it may be started again at once."""
+        """It died at work, or no longer answered. Once is nobody's fault: it may be started again
+        at once."""
         self._record(reason, now)
         if not self._quarantine_if_due(False) and len(self._failure_times) >= self._policy.tries:
             self._failure_streak += 1
@@ -123,7 +138,10 @@ class CircuitBreaker:
 
     def record_success(self, uptime: float) -> None:
         """It answered somebody, so many seconds after its start."""
-        self._failure_streak, self._retry_at, self._failing_since, self.quarantined = 0, 0.0, 0.0, False
+        self._failure_streak = 0
+        self._retry_at = 0.0
+        self._failing_since = 0.0
+        self.quarantined = False
         if uptime >= STABLE_UPTIME_S:
             self.reset()
 
@@ -135,9 +153,11 @@ class CircuitBreaker:
     def reset(self) -> None:
         """Nothing is known against it any more."""
         self._failure_times.clear()
-        self._failure_streak, self._retry_at = 0, 0.0
+        self._failure_streak = 0
+        self._retry_at = 0.0
         self._trial_running = self.quarantined = self.has_failures = False
-        self._reason, self._failing_since = "", 0.0
+        self._reason = ""
+        self._failing_since = 0.0
 
     @property
     def _is_blocked(self) -> bool:
@@ -163,11 +183,16 @@ class CircuitBreaker:
 
     def _quarantine_if_due(self, was_quarantined: bool) -> bool:
         """Put it in quarantine where that is due; one more failure after a quarantine is enough."""
-        if not self._can_quarantine or not (was_quarantined or len(self._failure_times) >= self._policy.tries):
+        if not self._can_quarantine or not (
+            was_quarantined or len(self._failure_times) >= self._policy.tries
+        ):
             return False
         self.quarantined = True
         self._failure_streak = max(self._failure_streak, 1)
-        self._retry_at = self._clock() + self._policy.quarantine_s if self._policy.quarantine_s else None
+        if self._policy.quarantine_s:
+            self._retry_at = self._clock() + self._policy.quarantine_s
+        else:
+            self._retry_at = None
         return True
 
     def _back_off(self, seconds: float) -> None:

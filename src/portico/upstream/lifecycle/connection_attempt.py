@@ -17,14 +17,18 @@ class ConnectFailed(Exception):
 
     def __init__(self, reason: str, advice: str = "") -> None:
         super().__init__(reason)
-        self.reason, self.advice = reason, advice
+        self.reason = reason
+        self.advice = advice
 
 
 class ConnectionListener:
     """Hears one conversation on behalf of whoever keeps it; until it is kept, only its end counts."""
 
-    def __init__(self, on_notification: Callable[[str, Raw], None], on_lost: Callable[[Instance, str], None]) -> None:
-        self._on_notification, self._on_lost = on_notification, on_lost
+    def __init__(
+        self, on_notification: Callable[[str, Raw], None], on_lost: Callable[[Instance, str], None]
+    ) -> None:
+        self._on_notification = on_notification
+        self._on_lost = on_lost
         self.instance: Instance | None = None
         self.end_reason = ""
 
@@ -55,13 +59,20 @@ async def open_connection(
             connection = await backend.connect(listener, era)
     except TimeoutError:
         words = mask(pick_telling_line(backend.diagnostics().get("stderr", ())))
-        said = f" (stderr: {words[-400:]})" if words else ""
+        if words:
+            said = f" (stderr: {words[-400:]})"
+        else:
+            said = ""
         raise ConnectFailed(f"no answer to the handshake within {timeout:g} s{said}") from None
     except RemoteError as error:
-        raise ConnectFailed(f"it refused the handshake: {error.message} (code {error.code})") from error
+        raise ConnectFailed(
+            f"it refused the handshake: {error.message} (code {error.code})"
+        ) from error
     except BackendUnavailable as error:
         raise ConnectFailed(error.message, error.advice) from error
-    except Exception as error:  # a backend may be anyone's: whatever it raises is why it did not start
+    except (
+        Exception
+    ) as error:  # a backend may be anyone's: whatever it raises is why it did not start
         logger.exception("%s could not be started", name)
         raise ConnectFailed(f"it could not be started: {type(error).__name__}: {error}") from error
     if listener.end_reason:

@@ -1,4 +1,5 @@
-"""Conversations on their way out: no new request reaches them, they finish what they were asked, and are closed."""
+"""Conversations on their way out: no new request reaches them, they finish what they were asked,
+and are closed."""
 
 import asyncio
 import contextlib
@@ -30,7 +31,9 @@ class Draining:
             return self.close(instance, reason)
         instance.idle_event = asyncio.Event()
         self._instances.add(instance)
-        return self._start_task(self._close_when_idle(instance, instance.idle_event, timeout, reason))
+        return self._start_task(
+            self._close_when_idle(instance, instance.idle_event, timeout, reason)
+        )
 
     def abort(self) -> None:
         """Nobody's time is left."""
@@ -43,7 +46,9 @@ class Draining:
         while self._close_tasks:
             await asyncio.wait(set(self._close_tasks))
 
-    async def _close_when_idle(self, instance: Instance, idle: asyncio.Event, timeout: float, reason: str) -> None:
+    async def _close_when_idle(
+        self, instance: Instance, idle: asyncio.Event, timeout: float, reason: str
+    ) -> None:
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
@@ -54,7 +59,8 @@ class Draining:
         await instance.connection.close()
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        # A task of its own: whoever asked for it may be cancelled, and `gone` waits for all of them.
+        # A task of its own: whoever asked for it may be cancelled, and `gone` waits for all of
+        # them.
         task = asyncio.create_task(work, name=f"clear away {self._name}")
         self._close_tasks.add(task)
         task.add_done_callback(self._on_task_done)

@@ -1,8 +1,8 @@
 """Whether a server that is up still answers: while nothing is heard of it, it is asked.
 
-Only silence counts: a server that answers with an error is there. One that is at work may be busy with nothing but
-that: it is left alone for as long as a call may take at most. There is no clock in the way of a request: it leaves a
-mark, and whoever passes by every so often looks for it.
+Only silence counts: a server that answers with an error is there. One that is at work may be busy
+with nothing but that: it is left alone for as long as a call may take at most. There is no clock in
+the way of a request: it leaves a mark, and whoever passes by every so often looks for it.
 """
 
 import asyncio
@@ -23,9 +23,12 @@ UNCHECKED_KINDS = ("commands", "functions", "openapi", "recorded")
 
 
 def needs_check(instance: Instance, now: float, max_call_s: float) -> bool:
-    """Whether to ask; takes the marks that say it was heard. `patience` is how long a call may take."""
+    """Whether to ask; takes the marks that say it was heard. `patience` is how long a call may
+    take."""
     if _take_activity_flag(instance) or instance.heard_since_check:
-        instance.heard_since_check, instance.last_heard_at, instance.missed_checks = False, now, 0
+        instance.heard_since_check = False
+        instance.last_heard_at = now
+        instance.missed_checks = 0
         return False
     return not is_busy(instance, now, max_call_s)
 
@@ -58,8 +61,13 @@ class HealthChecker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`missed` is told of every question without an answer, `well` of the answer that ends a row of them."""
-        self._name, self._policy, self._instances = name, policy, instances
-        self._max_call_s, self._on_missed, self._on_recovered, self._clock = max_call_s, on_missed, on_recovered, clock
+        self._name = name
+        self._policy = policy
+        self._instances = instances
+        self._max_call_s = max_call_s
+        self._on_missed = on_missed
+        self._on_recovered = on_recovered
+        self._clock = clock
         self._task: asyncio.Task[None] | None = None
 
     def configure(self, policy: HealthConfig) -> None:
@@ -91,9 +99,15 @@ class HealthChecker:
         while self._instances:
             troubled = any(instance.missed_checks for _, instance in self._instances.items())
             # What did not answer is asked again sooner: what else is there to wait for?
-            await asyncio.sleep(min(self._policy.every_s, self._policy.timeout_s) if troubled else self._policy.every_s)
+            await asyncio.sleep(
+                min(self._policy.every_s, self._policy.timeout_s)
+                if troubled
+                else self._policy.every_s
+            )
             now = self._clock()
-            asked = [one for one in self._instances.items() if needs_check(one[1], now, self._max_call_s)]
+            asked = [
+                one for one in self._instances.items() if needs_check(one[1], now, self._max_call_s)
+            ]
             if asked:
                 await asyncio.gather(*(self._check(key, instance) for key, instance in asked))
 
@@ -112,7 +126,10 @@ class HealthChecker:
             self._on_missed(key, instance)
 
     async def _ping(self, instance: Instance) -> bool:
-        method = "ping" if instance.connection.initialize_info.era == "legacy" else "server/discover"
+        if instance.connection.initialize_info.era == "legacy":
+            method = "ping"
+        else:
+            method = "server/discover"
         ask = RequestOptions(timeout=self._policy.timeout_s, total_timeout=self._policy.timeout_s)
         try:
             await instance.connection.request(method, None, ask)

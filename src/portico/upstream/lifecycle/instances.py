@@ -1,7 +1,8 @@
 """The conversations with one server that are open now: who is using which, and which may go.
 
-A server that all share has one, under the empty key. One that keeps a state for each client has one for each, and one
-under the empty key to be listed by. Deliberately without I/O: it says what may be closed, and closes nothing.
+A server that all share has one, under the empty key. One that keeps a state for each client has one
+for each, and one under the empty key to be listed by. Deliberately without I/O: it says what may be
+closed, and closes nothing.
 """
 
 import asyncio
@@ -63,7 +64,9 @@ class Instances:
     def get_connection(self, key: str) -> Connection | None:
         """The conversation of one client."""
         instance = self._open.get(key)
-        return instance.connection if instance else None
+        if instance:
+            return instance.connection
+        return None
 
     def items(self) -> list[tuple[str, Instance]]:
         """Every one, with whose it is."""
@@ -72,7 +75,9 @@ class Instances:
     @property
     def any_connection(self) -> Connection | None:
         """The one that nobody owns, or else whichever is open."""
-        return self.get_connection(SHARED) or next((instance.connection for instance in self._open.values()), None)
+        return self.get_connection(SHARED) or next(
+            (instance.connection for instance in self._open.values()), None
+        )
 
     @property
     def owned_keys(self) -> list[str]:
@@ -82,7 +87,9 @@ class Instances:
     def add(self, key: str, connection: Connection) -> Instance:
         """One more is open."""
         now = self._clock()
-        self._open[key] = instance = Instance(connection, last_used_at=now, started_at=now, last_heard_at=now)
+        self._open[key] = instance = Instance(
+            connection, last_used_at=now, started_at=now, last_heard_at=now
+        )
         return instance
 
     def remove(self, key: str) -> Instance | None:
@@ -91,11 +98,13 @@ class Instances:
 
     def remove_all(self) -> list[Instance]:
         """Forget them all."""
-        taken, self._open = list(self._open.values()), {}
+        taken = list(self._open.values())
+        self._open = {}
         return taken
 
     def use(self, key: str) -> "InstanceLease":
-        """While somebody waits for one or for what it answers; from before it is open, so that nobody closes it."""
+        """While somebody waits for one or for what it answers; from before it is open, so that
+        nobody closes it."""
         return InstanceLease(self, key)
 
     def add_user(self, key: str) -> None:
@@ -148,7 +157,9 @@ class Instances:
         return [
             key
             for key, instance in self._open.items()
-            if key not in self._user_counts and key not in excluded and now - instance.last_used_at >= min_idle_s
+            if key not in self._user_counts
+            and key not in excluded
+            and now - instance.last_used_at >= min_idle_s
         ]
 
     def find_longest_idle(self) -> str | None:
@@ -158,17 +169,22 @@ class Instances:
 
 
 class InstanceLease:
-    """Somebody's use of one; a class because it is entered with every request, and a generator costs twice as much."""
+    """Somebody's use of one; a class because it is entered with every request, and a generator
+    costs twice as much."""
 
     __slots__ = ("_instances", "_key")
 
     def __init__(self, instances: Instances, key: str) -> None:
-        self._instances, self._key = instances, key
+        self._instances = instances
+        self._key = key
 
     def __enter__(self) -> None:
         self._instances.add_user(self._key)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._instances.remove_user(self._key)

@@ -1,14 +1,14 @@
 """One server's life: when it starts, what state it is in, why it is down, how it ends.
 
-configured → known (its offer is on disk) → starting → ready → degraded (up, but something is wrong with it) → down →
-quarantined (it failed too often, and is left alone).
+configured → known (its offer is on disk) → starting → ready → degraded (up, but something is wrong
+with it) → down → quarantined (it failed too often, and is left alone).
 
-Nothing starts twice: everyone who needs the server waits for the same start. A caller that gives up does not stop a
-start others wait for. After a failure the reason is answered at once, without another try, until the server's breaker
-says that one is due.
+Nothing starts twice: everyone who needs the server waits for the same start. A caller that gives up
+does not stop a start others wait for. After a failure the reason is answered at once, without
+another try, until the server's breaker says that one is due.
 
-An isolated server runs once for each client: nobody is ever given another's instance. There are so many and no more;
-for one more, the one that has been out of use longest goes.
+An isolated server runs once for each client: nobody is ever given another's instance. There are so
+many and no more; for one more, the one that has been out of use longest goes.
 """
 
 import asyncio
@@ -23,7 +23,11 @@ from portico.events import EventBus, UpstreamLost, UpstreamReady
 from portico.upstream.backend import Backend, Connection, Era, InitializeInfo, Raw
 from portico.upstream.error_mask import ErrorMask
 from portico.upstream.lifecycle.circuit_breaker import CircuitBreaker
-from portico.upstream.lifecycle.connection_attempt import ConnectFailed, ConnectionListener, open_connection
+from portico.upstream.lifecycle.connection_attempt import (
+    ConnectFailed,
+    ConnectionListener,
+    open_connection,
+)
 from portico.upstream.lifecycle.draining import Draining
 from portico.upstream.lifecycle.instances import SHARED, Instance, Instances
 from portico.upstream.lifecycle.start_slots import StartSlots
@@ -73,8 +77,13 @@ class Lifecycle:
         self.on_notification: Callable[[str, Raw, str], None] | None = None
         self._bus = bus
         self._start_timeout = start_timeout
-        self._restart_policy, self._start_slots, self._clock = restart_policy, start_slots, clock
-        self._state: LifecycleState = "known" if has_listing else "configured"
+        self._restart_policy = restart_policy
+        self._start_slots = start_slots
+        self._clock = clock
+        if has_listing:
+            self._state: LifecycleState = "known"
+        else:
+            self._state = "configured"
         self._state_since = time.time()
         self._reason = ""
         self._initialize_info: InitializeInfo | None = None
@@ -107,7 +116,9 @@ class Lifecycle:
     def set_state(self, state: LifecycleState, reason: str = "") -> None:
         """Record a state with its reason."""
         if (state, reason) != (self._state, self._reason):
-            self._state, self._reason, self._state_since = state, reason, time.time()
+            self._state = state
+            self._reason = reason
+            self._state_since = time.time()
 
     def degrade(self, reason: str) -> None:
         """The server is up but something about it is wrong."""
@@ -125,7 +136,9 @@ class Lifecycle:
         return session in self._instances or session in self._start_tasks
 
     def _instance_key(self, session: str) -> str:
-        return session if self.isolated else SHARED
+        if self.isolated:
+            return session
+        return SHARED
 
     @property
     def any_connection(self) -> Connection | None:
@@ -166,8 +179,13 @@ class Lifecycle:
         if self._stop_reason:
             raise self._make_stopped_error()
         if (refusal := self._breaker.get_refusal()) is not None:
-            reason = self._reason if self._state == "quarantined" else refusal.reason
-            raise make_refusal_error(self.name, refusal, reason, shorten_lines(self._get_stderr_lines()))
+            if self._state == "quarantined":
+                reason = self._reason
+            else:
+                reason = refusal.reason
+            raise make_refusal_error(
+                self.name, refusal, reason, shorten_lines(self._get_stderr_lines())
+            )
 
     def _get_stderr_lines(self) -> tuple[str, ...]:
         """The end of what it wrote on stderr, masked once for as long as it writes nothing more."""
@@ -178,11 +196,15 @@ class Lifecycle:
         return self._masked_stderr_lines
 
     def _make_stopped_error(self) -> BackendUnavailable:
-        again = "" if self._stop_reason == SHUTTING_DOWN else "Make the call again."
+        if self._stop_reason == SHUTTING_DOWN:
+            again = ""
+        else:
+            again = "Make the call again."
         return BackendUnavailable(f"{self.name} cannot be used: {self._stop_reason}", advice=again)
 
     def _evict_if_full(self) -> None:
-        """For one more instance: what has been out of use longest goes, never one that somebody waits for."""
+        """For one more instance: what has been out of use longest goes, never one that somebody
+        waits for."""
         starting = sum(key != SHARED for key in self._start_tasks)
         if len(self._instances.owned_keys) + starting < self._max_instances:
             return
@@ -193,7 +215,11 @@ class Lifecycle:
                 advice="Try again shortly, close other sessions, raise this server's max_instances, or set isolation: "
                 "shared for it.",
             )
-        logger.info("%s runs %d instances: one that was idle goes for a new one", self.name, self._max_instances)
+        logger.info(
+            "%s runs %d instances: one that was idle goes for a new one",
+            self.name,
+            self._max_instances,
+        )
         self.end_session_nowait(oldest)
 
     def _on_start_done(self, key: str, task: "asyncio.Task[Instance]") -> None:
@@ -203,7 +229,9 @@ class Lifecycle:
         if not task.cancelled():
             task.exception()  # whoever waits has it; nobody may be waiting any more
 
-    async def _start(self, key: str, for_call: bool, after: "asyncio.Task[None] | None") -> Instance:
+    async def _start(
+        self, key: str, for_call: bool, after: "asyncio.Task[None] | None"
+    ) -> Instance:
         if not self._instances:
             self.set_state("starting")
         if after is not None:
@@ -212,15 +240,19 @@ class Lifecycle:
             lambda method, params: self.handle_notification(method, params, key),
             lambda one, reason: self._handle_connection_lost(key, one, reason),
         )
-        place = (
-            self._start_slots.acquire(self.name, self._start_timeout)
-            if for_call and self._start_slots
-            else nullcontext()
-        )
+        if for_call and self._start_slots:
+            place = self._start_slots.acquire(self.name, self._start_timeout)
+        else:
+            place = nullcontext()
         try:
             async with place:
                 connection = await open_connection(
-                    self.name, self.backend, ears, self.era, self._start_timeout, self._mask.mask_text
+                    self.name,
+                    self.backend,
+                    ears,
+                    self.era,
+                    self._start_timeout,
+                    self._mask.mask_text,
                 )
         except ConnectFailed as error:
             raise self._handle_start_failure(error) from error
@@ -230,7 +262,12 @@ class Lifecycle:
         self._restart_count += self._next_start_is_restart
         self._next_start_is_restart = False
         self.set_state("ready")
-        logger.info("%s is ready (%s, %s)", self.name, self.backend.kind, connection.initialize_info.protocol_version)
+        logger.info(
+            "%s is ready (%s, %s)",
+            self.name,
+            self.backend.kind,
+            connection.initialize_info.protocol_version,
+        )
         self._bus.publish(UpstreamReady(self.name))
         self._on_connection_opened()
         if self.on_connected is not None:
@@ -263,7 +300,9 @@ class Lifecycle:
         if not instance.has_answered and not self._instances.is_in_use(key):
             # It was not a call that killed it: trying again at once would kill it again, and again.
             self._breaker.record_failure(reason)
-        elif self._is_command and (instance.pending_calls or self._clock() - instance.started_at < MIN_UPTIME_S):
+        elif self._is_command and (
+            instance.pending_calls or self._clock() - instance.started_at < MIN_UPTIME_S
+        ):
             self._breaker.record_crash(reason)
         self._mark_down(reason)
 
@@ -272,15 +311,21 @@ class Lifecycle:
         self._next_start_is_restart = True
         if not self._instances:
             quarantined = self._breaker.quarantined
-            told = (
-                describe_quarantine(self._breaker.failures, self._restart_policy.window_s, reason)
-                if quarantined
-                else reason
-            )
+            if quarantined:
+                told = describe_quarantine(
+                    self._breaker.failures, self._restart_policy.window_s, reason
+                )
+            else:
+                told = reason
             self.set_state("quarantined" if quarantined else "down", told)
             self._state_since = self._breaker.failing_since or self._state_since
             if quarantined:
-                logger.error("%s is left alone: %s; `portico restart %s` tries it again", self.name, told, self.name)
+                logger.error(
+                    "%s is left alone: %s; `portico restart %s` tries it again",
+                    self.name,
+                    told,
+                    self.name,
+                )
         self._bus.publish(UpstreamLost(self.name, reason))
 
     def handle_notification(self, method: str, params: Raw, key: str) -> None:
@@ -307,13 +352,23 @@ class Lifecycle:
             starting.cancel()
         gone = self._instances.remove(session)
         self._mark_idle_if_unused()
-        return self._draining.close(gone) if gone is not None else None
+        if gone is not None:
+            return self._draining.close(gone)
+        return None
 
     async def stop_if_idle(self, idle_s: float, watched_by: Collection[str] = ()) -> None:
-        """Stop what nobody has used for so many seconds, and nobody watches; the next call starts it again."""
-        kept = watched_by if self.isolated else (SHARED,) if watched_by else ()
+        """Stop what nobody has used for so many seconds, and nobody watches; the next call starts
+        it again."""
+        if self.isolated:
+            kept = watched_by
+        elif watched_by:
+            kept = (SHARED,)
+        else:
+            kept = ()
         going = [
-            gone for key in self._instances.find_idle(idle_s, kept) if (gone := self._instances.remove(key)) is not None
+            gone
+            for key in self._instances.find_idle(idle_s, kept)
+            if (gone := self._instances.remove(key)) is not None
         ]
         self._mark_idle_if_unused()
         closing = {self._draining.close(gone) for gone in going}
@@ -337,5 +392,9 @@ class Lifecycle:
 
     def _mark_idle_if_unused(self) -> None:
         # Only a server that was up rests: one that is down or disabled stays so, with its reason.
-        if self._state in ("ready", "degraded", "starting") and not self._instances and not self._start_tasks:
+        if (
+            self._state in ("ready", "degraded", "starting")
+            and not self._instances
+            and not self._start_tasks
+        ):
             self.set_state("known" if self._has_listing else "configured")

@@ -9,11 +9,14 @@ from portico.upstream.lifecycle.instances import Instance
 def get_pid(instance: Instance) -> int | None:
     """The process at the other end of a conversation, where there is one on this machine."""
     found: object = getattr(instance.connection, "pid", None)
-    return found if isinstance(found, int) else None
+    if isinstance(found, int):
+        return found
+    return None
 
 
 async def measure_resident_bytes(pids: Iterable[int]) -> Mapping[int, int]:
-    """Bytes in memory by pid; 0 for one that is gone. In a thread: the system is asked about every process."""
+    """Bytes in memory by pid; 0 for one that is gone. In a thread: the system is asked about every
+    process."""
     return await asyncio.to_thread(_measure_all, tuple(pids))
 
 

@@ -1,7 +1,7 @@
 """How many servers are started at the same time because somebody called them, in the whole gateway.
 
-A start holds its place for its first seconds only: a few servers that never answer must not keep the others waiting
-until they are given up.
+A start holds its place for its first seconds only: a few servers that never answer must not keep
+the others waiting until they are given up.
 """
 
 import asyncio
@@ -23,7 +23,8 @@ class StartSlots:
 
     @asynccontextmanager
     async def acquire(self, name: str, timeout: float) -> AsyncGenerator[None]:
-        """Wait for a place, but not longer than that, and hold it for as long as this lasts or a place is held."""
+        """Wait for a place, but not longer than that, and hold it for as long as this lasts or a
+        place is held."""
         try:
             async with asyncio.timeout(timeout):
                 await self._slots.acquire()

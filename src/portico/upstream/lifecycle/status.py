@@ -1,4 +1,5 @@
-"""What can be said about a server: its state, why it is in it, and what a caller is told who wants it now. Pure."""
+"""What can be said about a server: its state, why it is in it, and what a caller is told who wants
+it now. Pure."""
 
 import math
 import time
@@ -10,7 +11,9 @@ from portico.errors import BackendUnavailable
 from portico.upstream.backend import InitializeInfo
 from portico.upstream.lifecycle.circuit_breaker import BreakerPhase, StartRefusal
 
-LifecycleState = Literal["configured", "known", "starting", "ready", "degraded", "down", "quarantined", "disabled"]
+LifecycleState = Literal[
+    "configured", "known", "starting", "ready", "degraded", "down", "quarantined", "disabled"
+]
 
 TROUBLED_STATES: tuple[LifecycleState, ...] = ("down", "quarantined", "degraded", "disabled")
 """The states that somebody should be told of."""
@@ -34,9 +37,11 @@ class UpstreamStatus:
     failures: int = 0
     """How often it failed lately."""
     next_try_at: float | None = None
-    """When it may be tried again, in the time of day; None where it may be now, or where only a person can say."""
+    """When it may be tried again, in the time of day; None where it may be now, or where only a
+    person can say."""
     restarts: int = 0
-    """How often it was started again after it had died, or had been ended because something was wrong."""
+    """How often it was started again after it had died, or had been ended because something was
+    wrong."""
     restart_reason: str = ""
     """Why it was last ended by us, to be started anew."""
     stderr: tuple[str, ...] = ()
@@ -45,11 +50,14 @@ class UpstreamStatus:
     """Bytes of it and its children when that was last looked at; 0 where it never was."""
 
 
-def make_unavailable_error(name: str, since: float, reason: str, advice: str = "") -> BackendUnavailable:
+def make_unavailable_error(
+    name: str, since: float, reason: str, advice: str = ""
+) -> BackendUnavailable:
     """`known but unavailable`, with the reason and since when."""
     return BackendUnavailable(
         f"{name} is known but unavailable since {format_time(since)}: {reason}",
-        advice=advice or "Its tools stay listed; try again shortly, or run `portico status` to see why.",
+        advice=advice
+        or "Its tools stay listed; try again shortly, or run `portico status` to see why.",
     )
 
 
@@ -60,7 +68,10 @@ def make_refusal_error(
     if refusal.retry_after_s == 0:
         advice = "It is being tried again just now; ask again in a few seconds."
     elif refusal.quarantined:
-        when = "" if refusal.retry_after_s is None else f"The next try is in {format_duration(refusal.retry_after_s)}; "
+        if refusal.retry_after_s is None:
+            when = ""
+        else:
+            when = f"The next try is in {format_duration(refusal.retry_after_s)}; "
         advice = f"{when}`portico restart {name}` tries it at once."
         if stderr_lines and stderr_lines[-1] not in reason:
             advice += f" It last wrote: {' | '.join(stderr_lines)}"
@@ -91,4 +102,6 @@ def format_time(timestamp: float) -> str:
 
 def format_duration(seconds: float) -> str:
     """How long something takes: `30 s`, `10 min`."""
-    return f"{math.ceil(seconds)} s" if seconds < 120 else f"{math.ceil(seconds / 60)} min"
+    if seconds < 120:
+        return f"{math.ceil(seconds)} s"
+    return f"{math.ceil(seconds / 60)} min"

@@ -1,7 +1,9 @@
-"""A server that is looked after: asked how it is, replaced when it is unwell or too large, restarted on demand.
+"""A server that is looked after: asked how it is, replaced when it is unwell or too large,
+restarted on demand.
 
-What it is replaced for, whoever waits for it is told; what is replaced for a reason that can wait (a restart, too much
-memory) first answers what it was asked, while new requests go to what replaces it.
+What it is replaced for, whoever waits for it is told; what is replaced for a reason that can wait
+(a restart, too much memory) first answers what it was asked, while new requests go to what replaces
+it.
 """
 
 import asyncio
@@ -89,10 +91,14 @@ class Upstream(Lifecycle):
 
     def get_status(self) -> UpstreamStatus:
         """State, since when, and why."""
-        found, said = self.backend.diagnostics(), self._get_stderr_lines()
+        found = self.backend.diagnostics()
+        said = self._get_stderr_lines()
         if "stderr" in found:
             found = {**found, "stderr": list(said), "noise_samples": []}
-        wait = self._breaker.retry_after_s if self._breaker.phase == "open" else None
+        if self._breaker.phase == "open":
+            wait = self._breaker.retry_after_s
+        else:
+            wait = None
         return UpstreamStatus(
             self.name,
             self.backend.kind,
@@ -114,7 +120,9 @@ class Upstream(Lifecycle):
     def mark_listed(self) -> None:
         """The server is up and could be listed."""
         self._has_listing = True
-        listed = self._instances.find(SHARED) or next((one for _, one in self._instances.items()), None)
+        listed = self._instances.find(SHARED) or next(
+            (one for _, one in self._instances.items()), None
+        )
         if listed is not None:
             self._record_answer(listed)
         if self._state == "degraded":
@@ -123,16 +131,25 @@ class Upstream(Lifecycle):
     # --- asking it
 
     async def request(
-        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS, session: str = SHARED
+        self,
+        method: str,
+        params: Raw | None = None,
+        options: RequestOptions = NO_OPTIONS,
+        session: str = SHARED,
     ) -> Raw:
         """Ask the server, starting it first if need be."""
-        key = session if self.isolated else SHARED
+        if self.isolated:
+            key = session
+        else:
+            key = SHARED
         with self._instances.use(key):
             instance = self._instances.find(key) or await self._connect(key)
             self._call_count += 1
             instance.pending_calls += 1
             try:
-                result = await instance.connection.request(method, params, self._mask.mask_relay(options))
+                result = await instance.connection.request(
+                    method, params, self._mask.mask_relay(options)
+                )
             except RemoteError as error:
                 self._record_answer(instance)
                 await self._mask.mask_error(error)
@@ -140,14 +157,18 @@ class Upstream(Lifecycle):
             except BackendUnavailable as error:
                 await self._mask.mask_error(error)
                 if instance.end_reason and not isinstance(error, BackendTimeout):
-                    raise BackendUnavailable(f"{self.name}: {instance.end_reason}", advice=error.advice) from error
+                    raise BackendUnavailable(
+                        f"{self.name}: {instance.end_reason}", advice=error.advice
+                    ) from error
                 raise
             finally:
                 instance.pending_calls -= 1
                 if instance.idle_event is not None and not instance.pending_calls:
                     instance.idle_event.set()
             self._record_answer(instance)
-            return await self._mask.mask_result(result) if result.get("isError") else result
+            if result.get("isError"):
+                return await self._mask.mask_result(result)
+            return result
 
     async def ensure_started(self, session: str = SHARED) -> None:
         """Start it if it is not up, so that a request from here on takes no longer than its answer."""
@@ -163,7 +184,8 @@ class Upstream(Lifecycle):
             await connection.notify(method, params)
 
     def in_use(self, session: str = SHARED) -> AbstractContextManager[None]:
-        """While a client is at work with it, though nothing is asked of it yet: nobody takes it for idle."""
+        """While a client is at work with it, though nothing is asked of it yet: nobody takes it for
+        idle."""
         return self._instances.use(self._instance_key(session))
 
     async def connect(self) -> Connection:
@@ -179,26 +201,37 @@ class Upstream(Lifecycle):
     # --- looking after it
 
     async def maintain(self, *, restart_if_down: bool = False) -> None:
-        """What is due every so often. One that fell and is `wanted`, called or not, is started once it may be."""
+        """What is due every so often. One that fell and is `wanted`, called or not, is started once
+        it may be."""
         fallen = self._state in ("down", "quarantined") and not self._instances
         if self._is_command and self._restart_policy.memory:
             fallen = await self._enforce_memory_limit() or fallen
         free = SHARED not in self._instances and SHARED not in self._start_tasks
-        if restart_if_down and fallen and free and not self._stop_reason and self._breaker.get_refusal() is None:
+        if (
+            restart_if_down
+            and fallen
+            and free
+            and not self._stop_reason
+            and self._breaker.get_refusal() is None
+        ):
             self._begin_start(SHARED)
 
     async def _enforce_memory_limit(self) -> bool:
         """Replace what has grown too large; whether that was the one that nobody owns."""
         running = {
-            pid: (key, one) for key, one in self._instances.items() if (pid := process_memory.get_pid(one)) is not None
+            pid: (key, one)
+            for key, one in self._instances.items()
+            if (pid := process_memory.get_pid(one)) is not None
         }
         if not running:
             return False
         sizes = await process_memory.measure_resident_bytes(running)
-        self._memory_bytes, replaced = sum(sizes.values()), False
+        self._memory_bytes = sum(sizes.values())
+        replaced = False
         for pid, (key, instance) in running.items():
             if sizes[pid] > self._restart_policy.memory and self._instances.find(key) is instance:
-                taken, most = sizes[pid] // _MIB, self._restart_policy.memory // _MIB
+                taken = sizes[pid] // _MIB
+                most = self._restart_policy.memory // _MIB
                 reason = f"it took {taken:,} MiB of memory, over its restart.memory of {most:,} MiB"
                 self._note_restart(reason)
                 self._instances.remove(key)
@@ -211,7 +244,10 @@ class Upstream(Lifecycle):
         """A health check was not answered."""
         if self._instances.find(key) is not instance:
             return
-        times = f"{instance.missed_checks} health checks in a row" if instance.missed_checks > 1 else "a health check"
+        if instance.missed_checks > 1:
+            times = f"{instance.missed_checks} health checks in a row"
+        else:
+            times = "a health check"
         self._health_problem = f"it did not answer {times}"
         self.degrade(self._health_problem)
         if instance.missed_checks < self._health_policy.failures:
@@ -245,8 +281,10 @@ class Upstream(Lifecycle):
     # --- replacing it
 
     def configure(self, start_timeout: float, restart: RestartConfig, health: HealthConfig) -> None:
-        """Wait for it and look after it otherwise from now on; that ends a quarantine, and whatever is up stays up."""
-        self._start_timeout, self._restart_policy = start_timeout, restart
+        """Wait for it and look after it otherwise from now on; that ends a quarantine, and whatever
+        is up stays up."""
+        self._start_timeout = start_timeout
+        self._restart_policy = restart
         self._breaker.configure(restart)
         self._health_policy = self._select_health_policy(health)
         self._health_checker.configure(self._health_policy)
@@ -254,24 +292,34 @@ class Upstream(Lifecycle):
             self.set_state("known" if self._has_listing else "configured")
 
     def _select_health_policy(self, health: HealthConfig) -> HealthConfig:
-        return HealthConfig(every_s=0) if self.backend.kind in UNCHECKED_KINDS else health
+        if self.backend.kind in UNCHECKED_KINDS:
+            return HealthConfig(every_s=0)
+        return health
 
-    async def restart(self, reason: str = "a restart was asked for", *, requested_at: float | None = None) -> None:
+    async def restart(
+        self, reason: str = "a restart was asked for", *, requested_at: float | None = None
+    ) -> None:
         """Start it anew, at once and whatever it did before; raises what keeps it from starting.
 
-        Calls under way end on the old one, within `drain_s`. Whoever says when it was `asked` (in the time of day) gets
-        no second restart where there was one since.
+        Calls under way end on the old one, within `drain_s`. Whoever says when it was `asked` (in
+        the time of day) gets no second restart where there was one since.
         """
         if requested_at is not None and self._restarted_at >= requested_at:
             return
         if self._stop_reason:
             raise self._make_stopped_error()
         if self._state == "disabled":
-            raise BackendUnavailable(f"{self.name} cannot be used: {self._reason}", advice="Mend the configuration.")
+            raise BackendUnavailable(
+                f"{self.name} cannot be used: {self._reason}", advice="Mend the configuration."
+            )
         if self._restart_task is None or self._restart_task.done():
             self._restarted_at = time.time()
-            self._restart_task = asyncio.create_task(self._restart(reason), name=f"restart {self.name}")
-            self._restart_task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+            self._restart_task = asyncio.create_task(
+                self._restart(reason), name=f"restart {self.name}"
+            )
+            self._restart_task.add_done_callback(
+                lambda done: None if done.cancelled() else done.exception()
+            )
         try:
             await asyncio.shield(self._restart_task)
         except asyncio.CancelledError:
@@ -282,11 +330,13 @@ class Upstream(Lifecycle):
     async def _restart(self, reason: str) -> None:
         self._breaker.reset()
         closing: asyncio.Task[None] | None = None
-        for key, _ in self._instances.items():
+        for key, _ in self._instances.items():  # noqa: PERF102
             if (old := self._instances.remove(key)) is not None:
                 self._note_restart(reason)
                 idle = not old.pending_calls
-                going = self._draining.drain(old, self._restart_policy.drain_s, f"it is started anew: {reason}")
+                going = self._draining.drain(
+                    old, self._restart_policy.drain_s, f"it is started anew: {reason}"
+                )
                 if idle and key == SHARED:
                     closing = going  # where nobody waits for the old one, two need not fight over a port or a file
         self._health_checker.cancel()
@@ -294,7 +344,8 @@ class Upstream(Lifecycle):
         await asyncio.shield(task)
 
     def _note_restart(self, reason: str) -> None:
-        self._next_start_is_restart, self._restart_reason = True, reason
+        self._next_start_is_restart = True
+        self._restart_reason = reason
         logger.warning("%s is started anew: %s", self.name, reason)
 
     async def wait_until_drained(self, timeout: float) -> bool:
@@ -302,7 +353,8 @@ class Upstream(Lifecycle):
         return await self._instances.wait_until_unused(timeout)
 
     async def retire(self, drain_s: float, reason: str = CONFIGURATION_REPLACED) -> None:
-        """Go on until nobody waits for it, or the time is up; then stop. A call that has already found it may begin."""
+        """Go on until nobody waits for it, or the time is up; then stop. A call that has already
+        found it may begin."""
         await self.wait_until_drained(drain_s)
         self._stop_reason = self._stop_reason or reason
         await self.stop()

@@ -1,7 +1,7 @@
 """How long one request is waited for: so long without a sign of life, so long in all.
 
-While the server asks the client that made the request, both clocks stand still: a person may take longer to answer than
-a server may. Whoever asks the client has a bound of its own.
+While the server asks the client that made the request, both clocks stand still: a person may take
+longer to answer than a server may. Whoever asks the client has a bound of its own.
 """
 
 import asyncio
@@ -52,4 +52,6 @@ class Deadline:
         # It cannot be set any more when the wait is over.
         with contextlib.suppress(RuntimeError):
             if not self.timeout.expired():
-                self.timeout.reschedule(None if now is None else self.options.compute_deadline(self._started_at, now))
+                self.timeout.reschedule(
+                    None if now is None else self.options.compute_deadline(self._started_at, now)
+                )

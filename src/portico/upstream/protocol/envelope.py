@@ -1,8 +1,8 @@
 """What each protocol era wraps around a request's params. Pure.
 
-The modern era (2026-07-28) repeats version, client and capabilities in every request's `_meta`; the handshake era must
-never see those keys. Of a client's own `_meta`, a server gets what the protocol defines for servers and what its entry
-in the configuration names (`filter_for_server`).
+The modern era (2026-07-28) repeats version, client and capabilities in every request's `_meta`; the
+handshake era must never see those keys. Of a client's own `_meta`, a server gets what the protocol
+defines for servers and what its entry in the configuration names (`filter_for_server`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,17 @@ REQUEST_STATE = "requestState"
 _MODERN_PARAMS = frozenset({INPUT_RESPONSES, REQUEST_STATE})
 _ENVELOPE_KEYS = frozenset({VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY})
 _SERVER_META_KEYS = frozenset(
-    {"progressToken", "traceparent", "tracestate", LOG_LEVEL_KEY, CLIENT_CAPABILITIES_KEY, RELATED_TASK_KEY}
+    {
+        "progressToken",
+        "traceparent",
+        "tracestate",
+        LOG_LEVEL_KEY,
+        CLIENT_CAPABILITIES_KEY,
+        RELATED_TASK_KEY,
+    }
 )
-"""Keys of a client's `_meta` that every server gets. Who the client is (`clientInfo`) is not among them."""
+"""Keys of a client's `_meta` that every server gets. Who the client is (`clientInfo`) is not among
+them."""
 _NEVER_FORWARDED = (VERSION_KEY, CLIENT_INFO_KEY, "portico/*")
 
 CLIENT_INFO: Mapping[str, Any] = {"name": "portico", "title": "Portico", "version": __version__}
@@ -40,7 +48,8 @@ RELAYED_CAPABILITIES: Mapping[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
     "roots": {"listChanged": False},
 }
-"""What we offer a handshake-era upstream: it is relayed to the client whose call caused it, or refused there."""
+"""What we offer a handshake-era upstream: it is relayed to the client whose call caused it, or
+refused there."""
 
 
 def filter_for_server(params: Mapping[str, Any], allowed: Sequence[str] = ()) -> Raw:
@@ -55,9 +64,15 @@ def filter_for_server(params: Mapping[str, Any], allowed: Sequence[str] = ()) ->
     given = cast("Mapping[str, Any]", meta)
     if _SERVER_META_KEYS.issuperset(given):
         return dict(params)
-    kept = {key: value for key, value in given.items() if key in _SERVER_META_KEYS or _is_allowed(key, allowed)}
+    kept = {
+        key: value
+        for key, value in given.items()
+        if key in _SERVER_META_KEYS or _is_allowed(key, allowed)
+    }
     rest = {key: value for key, value in params.items() if key != "_meta"}
-    return {**rest, "_meta": kept} if kept else rest
+    if kept:
+        return {**rest, "_meta": kept}
+    return rest
 
 
 def _is_allowed(key: str, allowed: Sequence[str]) -> bool:
@@ -68,7 +83,10 @@ def _is_allowed(key: str, allowed: Sequence[str]) -> bool:
 
 def to_modern_params(params: Mapping[str, Any] | None) -> Raw:
     """Params with the modern envelope; what the caller already declared wins, the version is ours."""
-    given = dict(params) if params else {}
+    if params:
+        given = dict(params)
+    else:
+        given = {}
     meta = dict(given.get("_meta") or {})
     meta[VERSION_KEY] = MODERN_VERSION
     meta.setdefault(CLIENT_INFO_KEY, dict(CLIENT_INFO))
@@ -77,10 +95,15 @@ def to_modern_params(params: Mapping[str, Any] | None) -> Raw:
     return given
 
 
-def declare_capabilities(params: Mapping[str, Any], capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+def declare_capabilities(
+    params: Mapping[str, Any], capabilities: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Params that say what the client they come from can be asked, unless it said so itself."""
     meta = params.get("_meta")
-    given: Mapping[str, Any] = cast("Mapping[str, Any]", meta) if isinstance(meta, Mapping) else {}
+    if isinstance(meta, Mapping):
+        given: Mapping[str, Any] = cast("Mapping[str, Any]", meta)
+    else:
+        given = {}
     if not capabilities or CLIENT_CAPABILITIES_KEY in given:
         return params
     return {**params, "_meta": {**given, CLIENT_CAPABILITIES_KEY: dict(capabilities)}}
@@ -92,35 +115,53 @@ def strip_input_responses(params: Mapping[str, Any]) -> Raw:
 
 
 def add_log_level(params: Raw, level: str | None) -> Raw:
-    """Params that ask a modern server for log messages, as a client of the handshake era did once and for all."""
+    """Params that ask a modern server for log messages, as a client of the handshake era did once
+    and for all."""
     if level is None:
         return params
     meta = params.get("_meta")
-    given: Mapping[str, Any] = cast("Mapping[str, Any]", meta) if isinstance(meta, Mapping) else {}
+    if isinstance(meta, Mapping):
+        given: Mapping[str, Any] = cast("Mapping[str, Any]", meta)
+    else:
+        given = {}
     return {**params, "_meta": {**given, LOG_LEVEL_KEY: level}}
 
 
 def to_legacy_params(params: Mapping[str, Any] | None) -> Raw | None:
-    """Params without the modern envelope, and without answers to questions: that era has other ways for those."""
+    """Params without the modern envelope, and without answers to questions: that era has other ways
+    for those."""
     if not params:
-        return None if params is None else {}
+        if params is None:
+            return None
+        return {}
     meta = params.get("_meta")
     if not isinstance(meta, Mapping) or _ENVELOPE_KEYS.isdisjoint(meta):
         return strip_input_responses(params)
     kept = {key: value for key, value in meta.items() if key not in _ENVELOPE_KEYS}
-    stripped = {key: value for key, value in params.items() if key != "_meta" and key not in _MODERN_PARAMS}
+    stripped = {
+        key: value for key, value in params.items() if key != "_meta" and key not in _MODERN_PARAMS
+    }
     if kept:
         stripped["_meta"] = kept
     return stripped
 
 
-def replace_progress_token(params: Raw | None, token: str | int) -> tuple[Raw | None, str | int | None]:
-    """Params that carry `token` in place of the caller's progress token, and that token; unchanged without one.
+def replace_progress_token(
+    params: Raw | None, token: str | int
+) -> tuple[Raw | None, str | int | None]:
+    """Params that carry `token` in place of the caller's progress token, and that token; unchanged
+    without one.
 
     Two clients may both say `1`; towards one upstream the token must be ours.
     """
-    meta = params.get("_meta") if params else None
-    given = meta.get("progressToken") if isinstance(meta, Mapping) else None
+    if params:
+        meta = params.get("_meta")
+    else:
+        meta = None
+    if isinstance(meta, Mapping):
+        given = meta.get("progressToken")
+    else:
+        given = None
     if params is None or not isinstance(meta, Mapping) or not isinstance(given, str | int):
         return params, None
     return {**params, "_meta": {**meta, "progressToken": token}}, given
@@ -140,8 +181,11 @@ def make_initialize_params() -> Raw:
     }
 
 
-def make_subscription_params(capabilities: Mapping[str, Any], uris: Sequence[str] = ()) -> Raw | None:
-    """The `subscriptions/listen` params that follow an upstream's lists and these resources; None without any."""
+def make_subscription_params(
+    capabilities: Mapping[str, Any], uris: Sequence[str] = ()
+) -> Raw | None:
+    """The `subscriptions/listen` params that follow an upstream's lists and these resources; None
+    without any."""
     wanted: Raw = {
         f"{kind}ListChanged": True
         for kind in ("tools", "prompts", "resources")
@@ -149,7 +193,9 @@ def make_subscription_params(capabilities: Mapping[str, Any], uris: Sequence[str
     }
     if uris:
         wanted["resourceSubscriptions"] = list(uris)
-    return {"notifications": wanted} if wanted else None
+    if wanted:
+        return {"notifications": wanted}
+    return None
 
 
 def strip_subscription_id(message: Raw) -> Raw:

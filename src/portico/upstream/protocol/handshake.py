@@ -1,8 +1,9 @@
 """Introduces the gateway over a duplex pipe and finds out which protocol era the other side speaks.
 
-Real servers differ (measured on 243): most refuse `server/discover` at once, a third accept it, one dies of it and one
-never answers. So: probe, and if the probe stays unanswered send `initialize` behind it and take what comes first. A
-server that the probe kills or leaves unable to shake hands is reported as such: the caller starts it anew without.
+Real servers differ (measured on 243): most refuse `server/discover` at once, a third accept it, one
+dies of it and one never answers. So: probe, and if the probe stays unanswered send `initialize`
+behind it and take what comes first. A server that the probe kills or leaves unable to shake hands
+is reported as such: the caller starts it anew without.
 """
 
 import asyncio
@@ -26,11 +27,13 @@ PROBE_TIMEOUT_S = 2.0
 
 
 class ProbeFailed(Exception):
-    """The server ended when it was sent `server/discover`, or would not shake hands any more; the cause says which."""
+    """The server ended when it was sent `server/discover`, or would not shake hands any more; the
+    cause says which."""
 
 
 class AmbiguousEra(Exception):
-    """A slow server took the probe and the `initialize` sent behind it: which era it is in now is unclear."""
+    """A slow server took the probe and the `initialize` sent behind it: which era it is in now is
+    unclear."""
 
 
 class HandshakeChannel(Protocol):
@@ -49,10 +52,12 @@ async def perform_handshake(
     *,
     single_era: bool = False,
 ) -> InitializeInfo:
-    """Shake hands in the era the server speaks; raises DiedOfProbe, RemoteError or BackendUnavailable.
+    """Shake hands in the era the server speaks; raises DiedOfProbe, RemoteError or
+    BackendUnavailable.
 
     `patience` bounds the wait for the answer to `initialize` once the probe has been refused. `one_era` says that the
-    whole conversation is in the era of its first exchange, as on a pipe; then SpokeBoth may be raised too.
+    whole conversation is in the era of its first exchange, as on a pipe; then SpokeBoth may be
+    raised too.
     """
     if protocol == "legacy" or (protocol == "auto" and known_era == "legacy"):
         try:
@@ -62,14 +67,20 @@ async def perform_handshake(
                 raise
             protocol = "modern"
     if protocol == "modern":
-        hello = parse_discovery(await channel.send_request("server/discover", make_discover_params()))
+        hello = parse_discovery(
+            await channel.send_request("server/discover", make_discover_params())
+        )
         if hello is None:
-            raise BackendUnavailable(f"the server does not speak {MODERN_VERSION}", advice="Set protocol: auto.")
+            raise BackendUnavailable(
+                f"the server does not speak {MODERN_VERSION}", advice="Set protocol: auto."
+            )
         return hello
     return await _probe(channel, initialize_timeout, single_era)
 
 
-async def _probe(channel: HandshakeChannel, initialize_timeout: float | None, single_era: bool) -> InitializeInfo:
+async def _probe(
+    channel: HandshakeChannel, initialize_timeout: float | None, single_era: bool
+) -> InitializeInfo:
     probe = asyncio.ensure_future(channel.send_request("server/discover", make_discover_params()))
     handshake: asyncio.Future[InitializeInfo] | None = None
     try:
@@ -99,7 +110,9 @@ async def _wait_for_acceptance(handshake: "asyncio.Future[InitializeInfo]") -> b
     return handshake.done() and handshake.exception() is None
 
 
-async def _wait_for_initialize(handshake: "asyncio.Future[InitializeInfo]", timeout: float | None) -> InitializeInfo:
+async def _wait_for_initialize(
+    handshake: "asyncio.Future[InitializeInfo]", timeout: float | None
+) -> InitializeInfo:
     try:
         async with asyncio.timeout(timeout):
             return await handshake
@@ -119,7 +132,9 @@ def _parse_probe(probe: "asyncio.Future[Raw]") -> InitializeInfo | None:
 
 
 async def _initialize(channel: HandshakeChannel) -> InitializeInfo:
-    hello = parse_initialize_result(await channel.send_request("initialize", make_initialize_params()))
+    hello = parse_initialize_result(
+        await channel.send_request("initialize", make_initialize_params())
+    )
     await channel.send_notification("notifications/initialized", None)
     return hello
 
@@ -130,7 +145,10 @@ def parse_discovery(result: Mapping[str, Any]) -> InitializeInfo | None:
     if not isinstance(versions, list) or MODERN_VERSION not in versions:
         return None
     meta = result.get("_meta")
-    info = meta.get(SERVER_INFO_KEY) if isinstance(meta, Mapping) else None
+    if isinstance(meta, Mapping):
+        info = meta.get(SERVER_INFO_KEY)
+    else:
+        info = None
     return InitializeInfo(
         era="modern",
         protocol_version=MODERN_VERSION,
@@ -141,7 +159,8 @@ def parse_discovery(result: Mapping[str, Any]) -> InitializeInfo | None:
 
 
 def parse_initialize_result(result: Mapping[str, Any]) -> InitializeInfo:
-    """The introduction in an `initialize` result; whatever version it names, the handshake makes it legacy."""
+    """The introduction in an `initialize` result; whatever version it names, the handshake makes it
+    legacy."""
     version = result.get("protocolVersion")
     return InitializeInfo(
         era="legacy",
@@ -153,8 +172,12 @@ def parse_initialize_result(result: Mapping[str, Any]) -> InitializeInfo:
 
 
 def _to_mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return value
+    return {}
 
 
 def _to_text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""

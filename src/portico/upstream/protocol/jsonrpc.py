@@ -1,9 +1,17 @@
-"""JSON-RPC as both kinds of wire speak it, duplex and HTTP: frames, ids, and answers to a server's own requests."""
+"""JSON-RPC as both kinds of wire speak it, duplex and HTTP: frames, ids, and answers to a server's
+own requests."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, BackendTimeout, PorticoError, RemoteError
+from portico.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    BackendTimeout,
+    PorticoError,
+    RemoteError,
+)
 from portico.upstream.backend import CallAlreadyEnded, Raw, Relay, RequestOptions
 
 MAX_SERVER_REQUESTS = 64
@@ -16,7 +24,9 @@ MAX_ID_CHARS = 256
 """What a server may have us remember and repeat of its own requests."""
 
 
-def make_message(method: str, params: Mapping[str, Any] | None, request_id: int | None = None) -> Raw:
+def make_message(
+    method: str, params: Mapping[str, Any] | None, request_id: int | None = None
+) -> Raw:
     """A request, or without an id a notification."""
     made: Raw = {"jsonrpc": "2.0", "method": method}
     if request_id is not None:
@@ -46,8 +56,12 @@ def parse_id(value: object) -> int:
     if isinstance(value, int):
         return value
     if isinstance(value, float):
-        return int(value) if value.is_integer() else -1
-    return int(value) if isinstance(value, str) and len(value) < 20 and value.isdecimal() else -1
+        if value.is_integer():
+            return int(value)
+        return -1
+    if isinstance(value, str) and len(value) < 20 and value.isdecimal():
+        return int(value)
+    return -1
 
 
 def is_answerable(request_id: object) -> bool:
@@ -65,11 +79,14 @@ def make_too_many_response(request_id: object) -> Raw:
 def find_sole_caller(relays: Iterable[Relay | None]) -> Relay | None:
     """The one client all calls in flight come from: what a server says of its own belongs to it."""
     known = [relay for relay in relays if relay is not None]
-    return known[-1] if known and len({relay.client_key for relay in known}) == 1 else None
+    if known and len({relay.client_key for relay in known}) == 1:
+        return known[-1]
+    return None
 
 
 def find_addressee(in_flight: Sequence[Relay | None]) -> tuple[Relay | None, bool]:
-    """Whom a question of the server's own is for, if that is certain, and whether it may be for any of several."""
+    """Whom a question of the server's own is for, if that is certain, and whether it may be for any
+    of several."""
     relay = find_sole_caller(in_flight)
     return relay, relay is None and any(in_flight)
 
@@ -80,7 +97,9 @@ def make_call_ended_response(request_id: object) -> Raw:
     return make_error_response(request_id, over.code, over.message)
 
 
-def make_timeout_error(name: str, method: str, options: RequestOptions, elapsed_s: float) -> BackendTimeout:
+def make_timeout_error(
+    name: str, method: str, options: RequestOptions, elapsed_s: float
+) -> BackendTimeout:
     """A server did not answer."""
     if options.total_timeout is not None and elapsed_s >= options.total_timeout:
         return BackendTimeout(
@@ -94,16 +113,25 @@ def make_timeout_error(name: str, method: str, options: RequestOptions, elapsed_
 
 
 async def answer_upstream(
-    request_id: object, method: str, params: Raw, relay: Relay | None, roots: tuple[Raw, ...], *, shared: bool = False
+    request_id: object,
+    method: str,
+    params: Raw,
+    relay: Relay | None,
+    roots: tuple[Raw, ...],
+    *,
+    shared: bool = False,
 ) -> Raw:
-    """The answer frame to a request an upstream made of us; `shared`: it may be about any of several clients.
+    """The answer frame to a request an upstream made of us; `shared`: it may be about any of
+    several clients.
 
     Raises CallOver where the relay's call is over.
     """
     if method == "ping":
         return make_result_response(request_id, {})
     if method == UNREADABLE:
-        return make_error_response(request_id, INVALID_PARAMS, f"the request cannot be read: {params.get('reason')}")
+        return make_error_response(
+            request_id, INVALID_PARAMS, f"the request cannot be read: {params.get('reason')}"
+        )
     if method in RELAYED_METHODS and relay is not None:
         try:
             return make_result_response(request_id, await relay.request(method, params))
@@ -111,14 +139,15 @@ async def answer_upstream(
             raise
         except PorticoError as error:
             if method != "roots/list":
-                return make_error_response(request_id, error.code, error.message, getattr(error, "data", None))
+                return make_error_response(
+                    request_id, error.code, error.message, getattr(error, "data", None)
+                )
     if method == "roots/list":
         return make_result_response(request_id, {"roots": list(roots)})
-    why = (
-        "cannot be told to belong to one of the clients that share this server; set isolation: session for it"
-        if shared
-        else "is not available outside a client's call"
-    )
+    if shared:
+        why = "cannot be told to belong to one of the clients that share this server; set isolation: session for it"
+    else:
+        why = "is not available outside a client's call"
     return make_error_response(request_id, METHOD_NOT_FOUND, f"{method} {why}")
 
 

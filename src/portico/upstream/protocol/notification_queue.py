@@ -1,6 +1,8 @@
-"""What a server reports during a call, on its way to the caller: in order, and of a flood only the newest.
+"""What a server reports during a call, on its way to the caller: in order, and of a flood only the
+newest.
 
-A caller takes a report as slowly as it likes; the answer that waits on the same wire must not wait for thousands.
+A caller takes a report as slowly as it likes; the answer that waits on the same wire must not wait
+for thousands.
 """
 
 import asyncio
@@ -12,8 +14,10 @@ from portico.upstream.backend import Raw, Relay
 
 MAX_QUEUED = 100
 """Reports that wait for a caller who does not take them; of more, the oldest is dropped."""
-BURST, PACE_S = 100, 0.02
-"""Reports that are told as they come, and the pause before each after that, until the answer has come."""
+BURST = 100
+PACE_S = 0.02
+"""Reports that are told as they come, and the pause before each after that, until the answer has
+come."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 

@@ -1,8 +1,10 @@
-"""Request and answer over a duplex pipe: correlation, cancellation, progress, and the requests of the other side.
+"""Request and answer over a duplex pipe: correlation, cancellation, progress, and the requests of
+the other side.
 
-Deliberately not MCP-aware beyond the notifications it must correlate. Frames are dicts; the transport turns them into
-bytes. A request or log message that an upstream sends on its own belongs to the call it is working on; a duplex pipe
-does not say which, so it is relayed only while every call in flight comes from one and the same client.
+Deliberately not MCP-aware beyond the notifications it must correlate. Frames are dicts; the
+transport turns them into bytes. A request or log message that an upstream sends on its own belongs
+to the call it is working on; a duplex pipe does not say which, so it is relayed only while every
+call in flight comes from one and the same client.
 """
 
 import asyncio
@@ -18,7 +20,14 @@ from portico.errors import (
     PorticoError,
     RemoteError,
 )
-from portico.upstream.backend import NO_OPTIONS, CallAlreadyEnded, Listener, Raw, Relay, RequestOptions
+from portico.upstream.backend import (
+    NO_OPTIONS,
+    CallAlreadyEnded,
+    Listener,
+    Raw,
+    Relay,
+    RequestOptions,
+)
 from portico.upstream.protocol import jsonrpc
 from portico.upstream.protocol.deadline import Deadline
 from portico.upstream.protocol.envelope import replace_progress_token
@@ -30,9 +39,11 @@ SendFrame = Callable[[Raw], Work]
 MAX_QUEUED_PROGRESS = 100
 """Progress that waits for a caller who does not take it; of more, the oldest is dropped."""
 MAX_NOTIFICATIONS_IN_FLIGHT = 500
-"""Log messages on their way to callers: one that takes none must leave room for the questions of others."""
+"""Log messages on their way to callers: one that takes none must leave room for the questions of
+others."""
 MAX_TASKS = 1_000
-"""Everything under way at one time; log messages and requests of the other side beyond that are dropped."""
+"""Everything under way at one time; log messages and requests of the other side beyond that are
+dropped."""
 
 
 @dataclass(slots=True)
@@ -62,7 +73,9 @@ class _ServerRequest:
 class JsonRpcSession:
     """One end of a JSON-RPC conversation."""
 
-    def __init__(self, name: str, send: SendFrame, listener: Listener, roots: tuple[Raw, ...] = ()) -> None:
+    def __init__(
+        self, name: str, send: SendFrame, listener: Listener, roots: tuple[Raw, ...] = ()
+    ) -> None:
         self._name = name
         self._send = send
         self._listener = listener
@@ -77,15 +90,21 @@ class JsonRpcSession:
         self._url_elicitations = UrlElicitations()
         self.noise = 0
 
-    async def request(self, method: str, params: Raw | None, options: RequestOptions = NO_OPTIONS) -> Raw:
+    async def request(
+        self, method: str, params: Raw | None, options: RequestOptions = NO_OPTIONS
+    ) -> Raw:
         """Send a request and wait for its raw result."""
         if self._end_reason is not None:
             raise BackendUnavailable(f"{self._name}: {self._end_reason}")
         self._last_id += 1
         request_id = self._last_id
-        params, token = replace_progress_token(params, request_id) if options.relay else (params, None)
+        params, token = (
+            replace_progress_token(params, request_id) if options.relay else (params, None)
+        )
         patience = Deadline(options)
-        waiting = _OutstandingRequest(asyncio.get_running_loop().create_future(), options.relay, token, patience)
+        waiting = _OutstandingRequest(
+            asyncio.get_running_loop().create_future(), options.relay, token, patience
+        )
         self._outstanding[request_id] = waiting
         try:
             async with patience.timeout:
@@ -93,7 +112,9 @@ class JsonRpcSession:
                 return await waiting.result_future
         except TimeoutError:
             self._send_cancellation(request_id, method, "timed out")
-            raise jsonrpc.make_timeout_error(self._name, method, options, patience.elapsed_s) from None
+            raise jsonrpc.make_timeout_error(
+                self._name, method, options, patience.elapsed_s
+            ) from None
         except asyncio.CancelledError:
             self._send_cancellation(request_id, method, "cancelled by the caller")
             raise
@@ -122,7 +143,10 @@ class JsonRpcSession:
         frame = cast(Raw, message)
         if "method" in frame:
             params = frame.get("params")
-            params = cast(Raw, params) if isinstance(params, dict) else {}
+            if isinstance(params, dict):
+                params = cast(Raw, params)
+            else:
+                params = {}
             if frame.get("id") is None:
                 self._handle_notification(str(frame["method"]), params)
             else:
@@ -162,7 +186,11 @@ class JsonRpcSession:
     def _handle_notification(self, method: str, params: Raw) -> None:
         if method == "notifications/progress":
             waiting = self._outstanding.get(jsonrpc.parse_id(params.get("progressToken")))
-            if waiting is not None and waiting.relay is not None and waiting.progress_token is not None:
+            if (
+                waiting is not None
+                and waiting.relay is not None
+                and waiting.progress_token is not None
+            ):
                 waiting.deadline.extend()
                 waiting.queued_progress.append({**params, "progressToken": waiting.progress_token})
                 if waiting.progress_task is None or waiting.progress_task.done():
@@ -174,7 +202,10 @@ class JsonRpcSession:
                 question.cancelled_by_server = True
                 question.cancel()
         elif (relay := self._find_addressee(method, params)) is not None:
-            if self._notifications_in_flight < MAX_NOTIFICATIONS_IN_FLIGHT and len(self._tasks) < MAX_TASKS:
+            if (
+                self._notifications_in_flight < MAX_NOTIFICATIONS_IN_FLIGHT
+                and len(self._tasks) < MAX_TASKS
+            ):
                 self._notifications_in_flight += 1
                 self._spawn(_send_notifications(relay, method, deque([params]))).add_done_callback(
                     self._on_notification_sent
@@ -200,7 +231,9 @@ class JsonRpcSession:
             if relay is not None:
                 self._server_requests[str(request_id)] = question
                 self._url_elicitations.record_request(method, params, relay)
-            question.task.add_done_callback(lambda _: self._on_server_request_done(str(request_id), question))
+            question.task.add_done_callback(
+                lambda _: self._on_server_request_done(str(request_id), question)
+            )
 
     def _on_server_request_done(self, request_id: str, server_request: _ServerRequest) -> None:
         self._server_request_count -= 1
@@ -220,7 +253,9 @@ class JsonRpcSession:
         try:
             while True:
                 try:
-                    with self._pause_deadlines(relay if method in jsonrpc.RELAYED_METHODS else None):
+                    with self._pause_deadlines(
+                        relay if method in jsonrpc.RELAYED_METHODS else None
+                    ):
                         frame = await jsonrpc.answer_upstream(
                             request_id, method, params, relay, self._roots, shared=shared
                         )
@@ -228,7 +263,11 @@ class JsonRpcSession:
                 except CallAlreadyEnded:
                     # Of the calls that its client has under way, it was taken for another's.
                     over += [relay] if relay is not None else []
-                    left = [one for one in self._collect_relays() if not any(one is gone for gone in over)]
+                    left = [
+                        one
+                        for one in self._collect_relays()
+                        if not any(one is gone for gone in over)
+                    ]
                     relay, shared = jsonrpc.find_addressee(left)
         except asyncio.CancelledError:
             if server_request.cancelled_by_server or self._end_reason is not None:
@@ -238,8 +277,12 @@ class JsonRpcSession:
 
     @contextlib.contextmanager
     def _pause_deadlines(self, relay: Relay | None) -> Generator[None]:
-        """While a client is asked, none of its calls here is too late: the pipe does not say which one asks."""
-        origin = relay.client_key if relay is not None else None
+        """While a client is asked, none of its calls here is too late: the pipe does not say which
+        one asks."""
+        if relay is not None:
+            origin = relay.client_key
+        else:
+            origin = None
         held = [
             one.deadline
             for one in self._outstanding.values()
@@ -254,12 +297,15 @@ class JsonRpcSession:
                 patience.resume()
 
     def _cancel_orphaned_requests(self, client_key: str) -> None:
-        """A call is over; where it was its client's last, nobody waits for what that is still asked."""
+        """A call is over; where it was its client's last, nobody waits for what that is still
+        asked."""
         if not any(
             waiting.relay is not None and waiting.relay.client_key == client_key
             for waiting in self._outstanding.values()
         ):
-            for question in [one for one in self._server_requests.values() if one.client_key == client_key]:
+            for question in [
+                one for one in self._server_requests.values() if one.client_key == client_key
+            ]:
                 question.cancel()
 
     def _collect_relays(self) -> list[Relay | None]:
@@ -269,11 +315,15 @@ class JsonRpcSession:
         """Whom a notification outside any request is for, where that can be told."""
         if method == ELICITATION_COMPLETE:
             return self._url_elicitations.pop_relay(params)
-        return jsonrpc.find_sole_caller(self._collect_relays()) if method == "notifications/message" else None
+        if method == "notifications/message":
+            return jsonrpc.find_sole_caller(self._collect_relays())
+        return None
 
     def _send_cancellation(self, request_id: int, method: str, reason: str) -> None:
         if self._end_reason is None and method != "initialize":
-            cancelled = jsonrpc.make_message("notifications/cancelled", {"requestId": request_id, "reason": reason})
+            cancelled = jsonrpc.make_message(
+                "notifications/cancelled", {"requestId": request_id, "reason": reason}
+            )
             self._spawn(self._send(cancelled))
 
     def _spawn(self, work: Work) -> asyncio.Task[None]:
@@ -285,7 +335,8 @@ class JsonRpcSession:
 
 
 def _resolve(outstanding: _OutstandingRequest, frame: Raw) -> None:
-    answer, error = outstanding.result_future, frame.get("error")
+    answer = outstanding.result_future
+    error = frame.get("error")
     if answer.done():
         return
     if isinstance(error, Mapping):
@@ -293,7 +344,9 @@ def _resolve(outstanding: _OutstandingRequest, frame: Raw) -> None:
     elif isinstance(result := frame.get("result"), dict):
         answer.set_result(cast(Raw, result))
     else:
-        answer.set_exception(RemoteError(INTERNAL_ERROR, "the server answered without a result object"))
+        answer.set_exception(
+            RemoteError(INTERNAL_ERROR, "the server answered without a result object")
+        )
 
 
 async def _send_notifications(relay: Relay, method: str, queue: deque[Raw]) -> None:

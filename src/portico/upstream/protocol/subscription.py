@@ -1,10 +1,13 @@
-"""What a modern server is asked to announce: changes of its lists, and of the resources that somebody watches here.
+"""What a modern server is asked to announce: changes of its lists, and of the resources that
+somebody watches here.
 
-One `subscriptions/listen` says it all. When other resources are watched, a new one is agreed on before the old one
-ends, so that nothing is lost between them. It replays nothing: after a break, all it is about is announced as changed.
-Comes back after a break, later and later, for as long as the conversation lasts.
+One `subscriptions/listen` says it all. When other resources are watched, a new one is agreed on
+before the old one ends, so that nothing is lost between them. It replays nothing: after a break,
+all it is about is announced as changed. Comes back after a break, later and later, for as long as
+the conversation lasts.
 
-Towards the rest of the gateway every server knows `resources/subscribe`: here it is what the modern era has for it.
+Towards the rest of the gateway every server knows `resources/subscribe`: here it is what the modern
+era has for it.
 """
 
 import asyncio
@@ -12,7 +15,13 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol, cast
 
-from portico.errors import INVALID_PARAMS, BackendTimeout, BackendUnavailable, PorticoError, RemoteError
+from portico.errors import (
+    INVALID_PARAMS,
+    BackendTimeout,
+    BackendUnavailable,
+    PorticoError,
+    RemoteError,
+)
 from portico.upstream.backend import Raw
 from portico.upstream.protocol.envelope import make_subscription_params
 
@@ -23,7 +32,8 @@ ACKNOWLEDGE_TIMEOUT_S = 2.0
 DEBOUNCE_S = 0.05
 """Resources that are watched or left within this time are one new subscription."""
 LINGER_S = 0.5
-"""How long the old one is read beside the new one: what it was sent before may still be on its way."""
+"""How long the old one is read beside the new one: what it was sent before may still be on its way.
+"""
 STABLE_AFTER_S = 5.0
 """A subscription that held so long is no failure when it ends."""
 FIRST_RETRY_DELAY_S = 0.5
@@ -70,7 +80,13 @@ Raises RemoteError (the server will have none of it), BackendUnavailable (try ag
 class Subscription:
     """What one conversation's server is asked to announce."""
 
-    def __init__(self, name: str, capabilities: Mapping[str, Any], open_stream: OpenStream, announce: Announce) -> None:
+    def __init__(
+        self,
+        name: str,
+        capabilities: Mapping[str, Any],
+        open_stream: OpenStream,
+        announce: Announce,
+    ) -> None:
         self._name = name
         self._capabilities = capabilities
         self._open_stream = open_stream
@@ -144,9 +160,13 @@ class Subscription:
                 else:
                     if not await self._wait_for_end_or_change():
                         continue
-                    stream, self._stream = cast(SubscriptionStream, self._stream), None
+                    stream = cast(SubscriptionStream, self._stream)
+                    self._stream = None
                     stream.close()
-                    failures = 0 if asyncio.get_running_loop().time() - self._opened_at >= STABLE_AFTER_S else failures
+                    if asyncio.get_running_loop().time() - self._opened_at >= STABLE_AFTER_S:
+                        failures = 0
+                    else:
+                        failures = failures
                     wait = compute_retry_delay(failures, stream.retry_ms)
                 failures += 1
                 await self._wait_before_retry(wait)
@@ -175,10 +195,8 @@ class Subscription:
         if self._stream is None:
             await self._changed.wait()
         elif self._requested_uris == self._wanted_uris:
-            ended, changed = (
-                asyncio.ensure_future(self._stream.wait_for_end()),
-                asyncio.ensure_future(self._changed.wait()),
-            )
+            ended = asyncio.ensure_future(self._stream.wait_for_end())
+            changed = asyncio.ensure_future(self._changed.wait())
             try:
                 await asyncio.wait({ended, changed}, return_when=asyncio.FIRST_COMPLETED)
                 if ended.done():
@@ -190,17 +208,26 @@ class Subscription:
         return False
 
     async def _renew(self) -> None:
-        """Have one open that is about what is wanted, if it is not; raises BackendUnavailable where that must wait."""
-        new = self._wanted_uris - self._requested_uris if self._stream is not None else set(self._wanted_uris)
+        """Have one open that is about what is wanted, if it is not; raises BackendUnavailable where
+        that must wait."""
+        if self._stream is not None:
+            new = self._wanted_uris - self._requested_uris
+        else:
+            new = set(self._wanted_uris)
         if self._stream is not None and self._requested_uris == self._wanted_uris:
             self._resolve_waiters()
             return
         if self._one_by_one:
-            kept = self._wanted_uris & self._requested_uris if self._stream is not None else set[str]()
+            if self._stream is not None:
+                kept = self._wanted_uris & self._requested_uris
+            else:
+                kept = set[str]()
             asked = kept | set(sorted(new)[:1])
         else:
             asked = set(self._wanted_uris)
-        params = make_subscription_params(self._capabilities if self._follows_lists else {}, sorted(asked))
+        params = make_subscription_params(
+            self._capabilities if self._follows_lists else {}, sorted(asked)
+        )
         if params is None:
             self._replace(None, set())
             return
@@ -234,7 +261,9 @@ class Subscription:
             )
             self._closing_tasks.add(old)
             old.add_done_callback(self._closing_tasks.discard)
-        self._stream, self._requested_uris, self._opened_at = stream, requested, asyncio.get_running_loop().time()
+        self._stream = stream
+        self._requested_uris = requested
+        self._opened_at = asyncio.get_running_loop().time()
 
     def _resolve_waiters(self) -> None:
         """Tell those who wait what was agreed on."""
@@ -244,7 +273,12 @@ class Subscription:
                 continue
             self._wanted_uris.discard(uri)
             self._requested_uris.discard(uri)
-            self._resolve(uri, RemoteError(INVALID_PARAMS, f"{self._name} does not announce changes of this resource"))
+            self._resolve(
+                uri,
+                RemoteError(
+                    INVALID_PARAMS, f"{self._name} does not announce changes of this resource"
+                ),
+            )
 
     def _is_agreed(self, uri: str) -> bool:
         if self._stream is None or uri not in self._requested_uris:
@@ -282,9 +316,17 @@ async def _close_after_linger(stream: SubscriptionStream) -> None:
 def parse_agreed_uris(message: Raw) -> frozenset[str]:
     """The resources that an acknowledgement names."""
     params: Any = message.get("params")
-    found: Any = params.get("notifications") if isinstance(params, dict) else None
-    uris: Any = found.get("resourceSubscriptions") if isinstance(found, dict) else None
-    return frozenset(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else frozenset()
+    if isinstance(params, dict):
+        found: Any = params.get("notifications")
+    else:
+        found = None
+    if isinstance(found, dict):
+        uris: Any = found.get("resourceSubscriptions")
+    else:
+        uris = None
+    if isinstance(uris, list):
+        return frozenset(uri for uri in uris if isinstance(uri, str))
+    return frozenset()
 
 
 def compute_retry_delay(failures: int, retry_ms: int | None) -> float:

@@ -9,8 +9,10 @@ class TokenBucket:
     __slots__ = ("_capacity", "_rate", "_tokens", "_updated_at")
 
     def __init__(self, capacity: int, rate_per_s: float) -> None:
-        self._capacity, self._rate = capacity, rate_per_s
-        self._tokens, self._updated_at = float(capacity), time.monotonic()
+        self._capacity = capacity
+        self._rate = rate_per_s
+        self._tokens = float(capacity)
+        self._updated_at = time.monotonic()
 
     def try_acquire(self) -> bool:
         """Whether it may happen once more."""

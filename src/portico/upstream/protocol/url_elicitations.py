@@ -1,7 +1,7 @@
 """Who was sent to an address by a server, so that the same client hears when it is done there.
 
-Handshake era only: the address comes in a question or in an error (-32042), and a notification that belongs to no
-request says later that the visit is over.
+Handshake era only: the address comes in a question or in an error (-32042), and a notification that
+belongs to no request says later that the visit is over.
 """
 
 from collections import OrderedDict
@@ -31,8 +31,14 @@ class UrlElicitations:
 
     def record_error(self, error: Mapping[str, Any], relay: Relay | None) -> None:
         """A request was refused; until an address has been visited, perhaps."""
-        data = error.get("data") if error.get("code") == URL_ELICITATION_REQUIRED else None
-        wanted: Any = cast("Mapping[str, Any]", data).get("elicitations") if isinstance(data, Mapping) else None
+        if error.get("code") == URL_ELICITATION_REQUIRED:
+            data = error.get("data")
+        else:
+            data = None
+        if isinstance(data, Mapping):
+            wanted: Any = cast("Mapping[str, Any]", data).get("elicitations")
+        else:
+            wanted = None
         for one in cast("list[Any]", wanted)[:MAX_PER_ERROR] if isinstance(wanted, list) else ():
             if isinstance(one, Mapping):
                 self._remember(cast("Mapping[str, Any]", one).get("elicitationId"), relay)
@@ -40,10 +46,16 @@ class UrlElicitations:
     def pop_relay(self, params: Raw) -> Relay | None:
         """Whom the end of a visit concerns."""
         known = params.get("elicitationId")
-        return self._relays.pop(known, None) if isinstance(known, str) else None
+        if isinstance(known, str):
+            return self._relays.pop(known, None)
+        return None
 
     def _remember(self, elicitation_id: Any, relay: Relay | None) -> None:
-        if relay is None or not isinstance(elicitation_id, str) or len(elicitation_id) > MAX_ID_CHARS:
+        if (
+            relay is None
+            or not isinstance(elicitation_id, str)
+            or len(elicitation_id) > MAX_ID_CHARS
+        ):
             return
         self._relays[elicitation_id] = relay
         while len(self._relays) > MAX_REMEMBERED:

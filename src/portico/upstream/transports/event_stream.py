@@ -1,6 +1,7 @@
 """Server-sent events, incrementally: bytes in, events out. Pure.
 
-Follows the event-stream grammar of the HTML standard. Data stays bytes, because the JSON decoder wants bytes.
+Follows the event-stream grammar of the HTML standard. Data stays bytes, because the JSON decoder
+wants bytes.
 """
 
 from typing import NamedTuple
@@ -40,7 +41,8 @@ class EventStreamParser:
     def feed(self, chunk: bytes) -> list[ServerSentEvent]:
         """The events that this chunk completes."""
         if self._after_cr and chunk:
-            # A CR that ended the last chunk has ended its line already; its LF is no second line end.
+            # A CR that ended the last chunk has ended its line already; its LF is no second line
+            # end.
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")
         if b"\n" not in chunk and b"\r" not in chunk:
@@ -55,7 +57,10 @@ class EventStreamParser:
             chunk = chunk.removeprefix(_BOM)
         self._after_cr = chunk.endswith(b"\r")
         lines = chunk.splitlines()
-        rest = b"" if chunk.endswith((b"\n", b"\r")) else lines.pop()
+        if chunk.endswith((b"\n", b"\r")):
+            rest = b""
+        else:
+            rest = lines.pop()
         events: list[ServerSentEvent] = []
         for line in lines:
             if line:
@@ -66,7 +71,8 @@ class EventStreamParser:
         return events
 
     def _buffer_partial(self, piece: bytes) -> None:
-        # Pieces of one long line are joined once, when it ends: joining each time would be quadratic.
+        # Pieces of one long line are joined once, when it ends: joining each time would be
+        # quadratic.
         if piece:
             self._partial.append(piece)
             self._partial_size += len(piece)
@@ -90,9 +96,11 @@ class EventStreamParser:
             self.retry_ms = int(value)
 
     def _dispatch(self) -> ServerSentEvent | None:
-        data, kind = self._data, self._type or "message"
+        data = self._data
+        kind = self._type or "message"
         self._type = ""
         if not data:
             return None
-        self._data, self._data_size = [], 0
+        self._data = []
+        self._data_size = 0
         return ServerSentEvent(kind, data[0] if len(data) == 1 else b"\n".join(data), self.last_id)

@@ -1,13 +1,17 @@
 """File descriptors that no process started from here may inherit.
 
-Python's own are not inheritable, and `subprocess` closes the others. But uvloop and pydantic_monty start processes in
-their own way and close nothing: what this process inherited, or a library opened, would reach every server and script.
+Python's own are not inheritable, and `subprocess` closes the others. But uvloop and pydantic_monty
+start processes in their own way and close nothing: what this process inherited, or a library
+opened, would reach every server and script.
 """
 
 import os
 import sys
 
-_DESCRIPTORS_FOLDER = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
+if sys.platform == "linux":
+    _DESCRIPTORS_FOLDER = "/proc/self/fd"
+else:
+    _DESCRIPTORS_FOLDER = "/dev/fd"
 _STANDARD_COUNT = 3
 
 

@@ -47,8 +47,12 @@ class HttpBackend:
 
     def diagnostics(self) -> Mapping[str, Any]:
         """Address, era, session, number of messages sent and the last error."""
-        connection, exchange = self.diagnostic_data.get("connection"), self.diagnostic_data.get("exchange")
-        shown: dict[str, Any] = {"url": redact_url(self.url), "last_error": self.diagnostic_data.get("last_error", "")}
+        connection = self.diagnostic_data.get("connection")
+        exchange = self.diagnostic_data.get("exchange")
+        shown: dict[str, Any] = {
+            "url": redact_url(self.url),
+            "last_error": self.diagnostic_data.get("last_error", ""),
+        }
         if connection is not None and exchange is not None:
             shown |= {
                 "era": connection.hello.era,
@@ -58,5 +62,7 @@ class HttpBackend:
             }
             version = connection.hello.protocol_version
             if connection.hello.era == "legacy" and version not in LEGACY_VERSIONS:
-                shown["note"] = f"it answered the handshake with a version we do not know: {version}"
+                shown["note"] = (
+                    f"it answered the handshake with a version we do not know: {version}"
+                )
         return shown

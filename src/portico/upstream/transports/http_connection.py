@@ -1,6 +1,7 @@
 """One conversation over Streamable HTTP, in the era the server speaks.
 
-handshake era: a session, cancellation by notification, server requests on a call's stream, a GET stream beside.
+handshake era: a session, cancellation by notification, server requests on a call's stream, a GET
+stream beside.
 modern era:    no session, cancellation by hanging up, a subscription beside.
 """
 
@@ -27,7 +28,11 @@ from portico.upstream.backend import (
 )
 from portico.upstream.protocol import jsonrpc
 from portico.upstream.protocol.deadline import Deadline
-from portico.upstream.protocol.envelope import replace_progress_token, to_legacy_params, to_modern_params
+from portico.upstream.protocol.envelope import (
+    replace_progress_token,
+    to_legacy_params,
+    to_modern_params,
+)
 from portico.upstream.protocol.handshake import ProbeFailed, ProtocolSetting, perform_handshake
 from portico.upstream.protocol.notification_queue import NotificationQueue
 from portico.upstream.protocol.subscription import SUBSCRIPTION_METHODS, Subscription
@@ -45,7 +50,8 @@ from portico.upstream.transports.http_subscription import HttpSubscriptionOpener
 
 MAX_REQUESTS = 100
 """Requests under way at one time; more wait their turn. Answers and cancellations never wait."""
-MAX_SERVER_REQUEST_BURST, SERVER_REQUESTS_PER_S = 500, 50.0
+MAX_SERVER_REQUEST_BURST = 500
+SERVER_REQUESTS_PER_S = 50.0
 """Requests of the server's own that are answered: so many at once, so many a second after that."""
 CANCELLATION_TIMEOUT_S = 1.0
 RESPONSE_TIMEOUT_S = 30.0
@@ -82,7 +88,9 @@ class _HttpCall:
 class HttpConnection:
     """A live conversation."""
 
-    def __init__(self, name: str, exchange: HttpExchange, listener: Listener, roots: tuple[Raw, ...]) -> None:
+    def __init__(
+        self, name: str, exchange: HttpExchange, listener: Listener, roots: tuple[Raw, ...]
+    ) -> None:
         self._name = name
         self._exchange = exchange
         self._listener = listener
@@ -121,7 +129,11 @@ class HttpConnection:
             try:
                 self._initialize_info = await perform_handshake(self, protocol, known_era)
             except (RemoteError, HttpStatusError) as error:
-                if protocol != "auto" or known_era != "legacy" or (isinstance(error, HttpStatusError) and error.final):
+                if (
+                    protocol != "auto"
+                    or known_era != "legacy"
+                    or (isinstance(error, HttpStatusError) and error.final)
+                ):
                     raise
                 self._initialize_info = await perform_handshake(self, "auto", None)
         except ProbeFailed as died:
@@ -132,11 +144,16 @@ class HttpConnection:
             self._exchange.set_session_headers({})
             listens = HttpSubscriptionOpener(self._exchange, self._handle_message)
             self._subscription = Subscription(
-                self._name, self._initialize_info.capabilities, listens.open, self._listener.on_notification
+                self._name,
+                self._initialize_info.capabilities,
+                listens.open,
+                self._listener.on_notification,
             )
         self._spawn(self._follow_stream())
 
-    async def request(self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS) -> Raw:
+    async def request(
+        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
+    ) -> Raw:
         """Send a request in the era that was agreed."""
         if self._end_reason is not None:
             raise BackendUnavailable(f"{self._name}: {self._end_reason}")
@@ -144,11 +161,17 @@ class HttpConnection:
             return await self._subscription.request(method, params, options.timeout)
         self._last_id += 1
         request_id = self._last_id
-        params = to_modern_params(params) if self._is_modern else to_legacy_params(params)
+        if self._is_modern:
+            params = to_modern_params(params)
+        else:
+            params = to_legacy_params(params)
         call = _HttpCall(method, Deadline(options), NotificationQueue(self._spawn))
         if options.relay is not None:
             params, call.progress_token = replace_progress_token(params, request_id)
-        headers = {**make_routing_headers(method, params), **options.headers} if self._is_modern else options.headers
+        if self._is_modern:
+            headers = {**make_routing_headers(method, params), **options.headers}
+        else:
+            headers = options.headers
         self._calls[request_id] = call
 
         async def on_message(message: Raw) -> None:
@@ -174,7 +197,9 @@ class HttpConnection:
             self._send_cancellation(request_id, call, "cancelled by the caller")
             raise
         except RemoteError as error:
-            self._url_elicitations.record_error({"code": error.code, "data": error.data}, options.relay)
+            self._url_elicitations.record_error(
+                {"code": error.code, "data": error.data}, options.relay
+            )
             raise
         except BackendUnavailable as error:
             self.last_error = error.message
@@ -190,8 +215,13 @@ class HttpConnection:
     async def notify(self, method: str, params: Raw | None = None) -> None:
         """Send a notification."""
         if self._end_reason is None:
-            headers = make_routing_headers(method, None) if self._is_modern else None
-            await self._exchange.send_message(jsonrpc.make_message(method, to_legacy_params(params)), headers)
+            if self._is_modern:
+                headers = make_routing_headers(method, None)
+            else:
+                headers = None
+            await self._exchange.send_message(
+                jsonrpc.make_message(method, to_legacy_params(params)), headers
+            )
 
     async def send_request(self, method: str, params: Raw | None) -> Raw:
         """A request with nothing around it: the handshake's own."""
@@ -200,7 +230,9 @@ class HttpConnection:
         if method != "server/discover":
             result, headers = await self._exchange.send_request(frame, self._ignore_message)
             self._session_id = headers.get(SESSION_HEADER)
-            self._exchange.set_session_headers(make_handshake_headers(get_negotiated_version(result), self._session_id))
+            self._exchange.set_session_headers(
+                make_handshake_headers(get_negotiated_version(result), self._session_id)
+            )
             return result
         try:
             result, _ = await self._exchange.send_request(
@@ -262,11 +294,15 @@ class HttpConnection:
     async def _handle_message(self, message: Raw, call: _HttpCall | None = None) -> None:
         """A message that is no answer: on the stream of `call`, or outside any."""
         self.has_activity = True
-        method, request_id = message.get("method"), message.get("id")
+        method = message.get("method")
+        request_id = message.get("id")
         if not isinstance(method, str):
             return
         given = message.get("params")
-        params = cast(Raw, given) if isinstance(given, dict) else {}
+        if isinstance(given, dict):
+            params = cast(Raw, given)
+        else:
+            params = {}
         if request_id is None:
             await self._handle_notification(method, params, call)
         elif not self._is_modern:
@@ -276,7 +312,9 @@ class HttpConnection:
         if method == "notifications/progress":
             self._handle_progress(params)
         elif method == "notifications/cancelled":
-            if (task := self._server_request_tasks.get(known := str(params.get("requestId")))) is not None:
+            if (
+                task := self._server_request_tasks.get(known := str(params.get("requestId")))
+            ) is not None:
                 self._cancelled_by_server.add(known)
                 task.cancel()
         elif (relay := self._find_addressee(method, params, call)) is not None:
@@ -298,23 +336,35 @@ class HttpConnection:
     def _find_addressee(self, method: str, params: Raw, call: _HttpCall | None) -> Relay | None:
         if method == ELICITATION_COMPLETE:
             return self._url_elicitations.pop_relay(params)
-        if call is not None and (method not in _CHANGE_NOTIFICATIONS or call.method == "subscriptions/listen"):
+        if call is not None and (
+            method not in _CHANGE_NOTIFICATIONS or call.method == "subscriptions/listen"
+        ):
             return call.relay
-        return self._find_sole_caller() if method == "notifications/message" else None
+        if method == "notifications/message":
+            return self._find_sole_caller()
+        return None
 
     def _find_sole_caller(self) -> Relay | None:
-        # Not every server says which call a message belongs to; while all calls come from one client, it is that one.
+        # Not every server says which call a message belongs to; while all calls come from one
+        # client, it is that one.
         return jsonrpc.find_sole_caller(call.relay for call in self._calls.values())
 
-    def _handle_server_request(self, request_id: object, method: str, params: Raw, call: _HttpCall | None) -> None:
-        if not jsonrpc.is_answerable(request_id) or len(self._tasks) >= 2 * jsonrpc.MAX_SERVER_REQUESTS:
+    def _handle_server_request(
+        self, request_id: object, method: str, params: Raw, call: _HttpCall | None
+    ) -> None:
+        if (
+            not jsonrpc.is_answerable(request_id)
+            or len(self._tasks) >= 2 * jsonrpc.MAX_SERVER_REQUESTS
+        ):
             return  # a flood, or an id that would be one: even refusals would only feed it
         if not self._server_request_bucket.try_acquire():
             return  # a flood as well: each answer is a request of its own
         if len(self._server_request_tasks) >= jsonrpc.MAX_SERVER_REQUESTS:
             self._spawn(self._send_suppressing_errors(jsonrpc.make_too_many_response(request_id)))
             return
-        task = self._spawn(self._answer_server_request(request_id, method, params, self._select_relay(call), call))
+        task = self._spawn(
+            self._answer_server_request(request_id, method, params, self._select_relay(call), call)
+        )
         self._server_request_tasks[str(request_id)] = task
         if call is not None:
             call.server_request_tasks.add(task)
@@ -326,17 +376,27 @@ class HttpConnection:
         return jsonrpc.find_addressee(in_flight)
 
     async def _answer_server_request(
-        self, request_id: object, method: str, params: Raw, selected: tuple[Relay | None, bool], call: _HttpCall | None
+        self,
+        request_id: object,
+        method: str,
+        params: Raw,
+        selected: tuple[Relay | None, bool],
+        call: _HttpCall | None,
     ) -> None:
         relay, shared = selected
         self._url_elicitations.record_request(method, params, relay)
-        concerned = self._calls.values() if call is None else (call,)
+        if call is None:
+            concerned = self._calls.values()
+        else:
+            concerned = (call,)
         asked_now = relay is not None and method in jsonrpc.RELAYED_METHODS
         held = [one.deadline for one in concerned if asked_now and one.relay is not None]
         try:
             for patience in held:
                 patience.pause()
-            frame = await jsonrpc.answer_upstream(request_id, method, params, relay, self._roots, shared=shared)
+            frame = await jsonrpc.answer_upstream(
+                request_id, method, params, relay, self._roots, shared=shared
+            )
         except CallAlreadyEnded:
             frame = jsonrpc.make_call_ended_response(request_id)
         except asyncio.CancelledError:
@@ -350,7 +410,9 @@ class HttpConnection:
             self._server_request_tasks.pop(str(request_id), None)
             if call is not None:
                 # From here on the answer is on its way: the end of the call no longer stops it.
-                call.server_request_tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+                call.server_request_tasks.discard(
+                    cast("asyncio.Task[None]", asyncio.current_task())
+                )
         await self._send_suppressing_errors(frame)
 
     def _send_cancellation(self, request_id: int, call: _HttpCall, reason: str) -> None:
@@ -358,12 +420,17 @@ class HttpConnection:
         if call.was_sent and not self._is_modern and self._end_reason is None:
             params: Raw = {"requestId": request_id, "reason": reason}
             self._spawn(
-                self._send_suppressing_errors(jsonrpc.make_message("notifications/cancelled", params)), name="farewell"
+                self._send_suppressing_errors(
+                    jsonrpc.make_message("notifications/cancelled", params)
+                ),
+                name="farewell",
             )
 
     async def _send_suppressing_errors(self, frame: Raw) -> None:
         with contextlib.suppress(PorticoError, TimeoutError):
-            async with asyncio.timeout(CANCELLATION_TIMEOUT_S if "method" in frame else RESPONSE_TIMEOUT_S):
+            async with asyncio.timeout(
+                CANCELLATION_TIMEOUT_S if "method" in frame else RESPONSE_TIMEOUT_S
+            ):
                 await self._exchange.send_message(frame)
 
     async def _ignore_message(self, message: Raw) -> None:

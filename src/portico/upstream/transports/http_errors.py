@@ -34,9 +34,14 @@ class SessionExpired(HttpStatusError):
 
 
 def extract_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """What must not come back of the headers we send: each value, and what follows its scheme word; longest first."""
-    values = {part.strip() for value in headers.values() for part in (value, value.partition(" ")[2])}
-    return tuple(sorted((value for value in values if len(value) >= MIN_SECRET_CHARS), key=len, reverse=True))
+    """What must not come back of the headers we send: each value, and what follows its scheme word;
+    longest first."""
+    values = {
+        part.strip() for value in headers.values() for part in (value, value.partition(" ")[2])
+    }
+    return tuple(
+        sorted((value for value in values if len(value) >= MIN_SECRET_CHARS), key=len, reverse=True)
+    )
 
 
 def mask_secrets(value: Any, secrets: tuple[str, ...]) -> Any:
@@ -48,7 +53,10 @@ def mask_secrets(value: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, list):
         return [mask_secrets(item, secrets) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {mask_secrets(key, secrets): mask_secrets(item, secrets) for key, item in cast(Raw, value).items()}
+        return {
+            mask_secrets(key, secrets): mask_secrets(item, secrets)
+            for key, item in cast(Raw, value).items()
+        }
     return value
 
 
@@ -63,7 +71,8 @@ def make_status_error(
     in_session: bool,
     secrets: tuple[str, ...] = (),
 ) -> PorticoError:
-    """The error for a reply with a status of 300 and above; `credentials` names the header that carries ours."""
+    """The error for a reply with a status of 300 and above; `credentials` names the header that
+    carries ours."""
     headers = cast("Mapping[str, str]", mask_secrets(dict(headers), secrets))
     where = f"{name} ({redact_url(url)})"
     if 300 <= status < 400:
@@ -75,7 +84,9 @@ def make_status_error(
             final=True,
         )
     if status in (401, 403, 407):
-        return _make_auth_error(where, status, headers, credential_header, _format_excerpt(body, secrets))
+        return _make_auth_error(
+            where, status, headers, credential_header, _format_excerpt(body, secrets)
+        )
     message = parse_error_response(body)
     if in_session and _indicates_lost_session(status, message):
         return SessionExpired(f"{where} no longer knows this session (HTTP {status})", status)
@@ -83,10 +94,10 @@ def make_status_error(
         return to_remote_error(mask_secrets(message["error"], secrets))
     advice = ""
     if status in (404, 405):
-        advice = (
-            "Check the url: the endpoint usually ends in /mcp. A server of the older HTTP+SSE kind needs type: sse."
-        )
-    return HttpStatusError(f"{where} answered HTTP {status}{_format_excerpt(body, secrets)}", status, advice=advice)
+        advice = "Check the url: the endpoint usually ends in /mcp. A server of the older HTTP+SSE kind needs type: sse."
+    return HttpStatusError(
+        f"{where} answered HTTP {status}{_format_excerpt(body, secrets)}", status, advice=advice
+    )
 
 
 def make_invalid_response_error(
@@ -105,15 +116,24 @@ def parse_error_response(body: bytes) -> Raw | None:
         message: Any = json_codec.loads(body)
     except (ValueError, RecursionError):
         return None
-    error = cast(Raw, message).get("error") if isinstance(message, dict) else None
-    return message if isinstance(error, dict) and isinstance(cast(Raw, error).get("code"), int) else None
+    if isinstance(message, dict):
+        error = cast(Raw, message).get("error")
+    else:
+        error = None
+    if isinstance(error, dict) and isinstance(cast(Raw, error).get("code"), int):
+        return message
+    return None
 
 
 def _indicates_lost_session(status: int, message: Raw | None) -> bool:
     if status == 404:
         return message is None or message["error"]["code"] != METHOD_NOT_FOUND
-    # Widely copied examples answer 400 after a restart: "No valid session ID provided", "Server not initialized".
-    text = str(message["error"].get("message")).lower() if message and message.get("id") is None else ""
+    # Widely copied examples answer 400 after a restart: "No valid session ID provided", "Server not
+    # initialized".
+    if message and message.get("id") is None:
+        text = str(message["error"].get("message")).lower()
+    else:
+        text = ""
     return status == 400 and ("session" in text or "not initialized" in text)
 
 
@@ -121,11 +141,12 @@ def _make_auth_error(
     server: str, status: int, headers: Mapping[str, str], credential_header: str, excerpt: str
 ) -> HttpStatusError:
     wants = headers.get("www-authenticate", "").partition(" ")[0]
-    wants = f", it wants {wants}" if wants else ""
+    if wants:
+        wants = f", it wants {wants}"
+    else:
+        wants = ""
     if credential_header:
-        advice = (
-            f"The configured {credential_header} header was not accepted: it may have expired or lack a permission."
-        )
+        advice = f"The configured {credential_header} header was not accepted: it may have expired or lack a permission."
     else:
         advice = "Give this server credentials: an Authorization header under `headers` in the configuration."
     message = f"{server} refuses access (HTTP {status}{wants}){excerpt}"
@@ -136,4 +157,6 @@ def _format_excerpt(body: bytes, secrets: tuple[str, ...]) -> str:
     # Masked before it is cut: half a secret would not be recognised.
     text = cast(str, mask_secrets(body[:EXAMINED_BODY_BYTES].decode("utf-8", "replace"), secrets))
     text = " ".join(text[: 4 * SHOWN_BODY_CHARS].split())
-    return f": {text[:SHOWN_BODY_CHARS]}" if text else ""
+    if text:
+        return f": {text[:SHOWN_BODY_CHARS]}"
+    return ""

@@ -1,7 +1,8 @@
-"""One JSON-RPC message over HTTP: POST it, and take the answer from a JSON body or from an event stream.
+"""One JSON-RPC message over HTTP: POST it, and take the answer from a JSON body or from an event
+stream.
 
-Knows which messages belong to a request and how a cut stream is resumed; knows nothing of eras, relays or sessions
-beyond the headers it is told to send.
+Knows which messages belong to a request and how a cut stream is resumed; knows nothing of eras,
+relays or sessions beyond the headers it is told to send.
 """
 
 import asyncio
@@ -72,7 +73,9 @@ class StreamInterrupted(BackendUnavailable):
 class HttpExchange:
     """Messages to one endpoint, with the headers that all of them carry."""
 
-    def __init__(self, name: str, url: str, headers: Mapping[str, str], max_message_bytes: int) -> None:
+    def __init__(
+        self, name: str, url: str, headers: Mapping[str, str], max_message_bytes: int
+    ) -> None:
         self._name = name
         self._url = url
         self._address = parse_address(url)
@@ -84,15 +87,22 @@ class HttpExchange:
         self._closed = asyncio.Event()
         self.sent_count = 0
         self.is_initialized = False
-        """Whether the server knows us: then not to know us any more is the end of the conversation, session or not."""
+        """Whether the server knows us: then not to know us any more is the end of the conversation,
+        session or not."""
         self.set_session_headers({})
 
     def set_session_headers(self, headers: Mapping[str, str]) -> None:
         """Headers of the conversation, sent with every message from now on."""
         self._in_session = SESSION_HEADER in headers
-        self._post_head = render_request_head("POST", self._address, self._configured_headers, _POST, headers)
-        self._get_head = render_request_head("GET", self._address, self._configured_headers, _GET, headers)
-        self._delete_head = render_request_head("DELETE", self._address, self._configured_headers, headers)
+        self._post_head = render_request_head(
+            "POST", self._address, self._configured_headers, _POST, headers
+        )
+        self._get_head = render_request_head(
+            "GET", self._address, self._configured_headers, _GET, headers
+        )
+        self._delete_head = render_request_head(
+            "DELETE", self._address, self._configured_headers, headers
+        )
 
     async def send_request(
         self,
@@ -104,8 +114,8 @@ class HttpExchange:
     ) -> tuple[Raw, Mapping[str, str]]:
         """Send a request; returns its result and the headers the answer came with.
 
-        Everything else that arrives on its stream is given to `hear`, in order. A stream that ends before the answer is
-        resumed where `paused` is given, which is told first.
+        Everything else that arrives on its stream is given to `hear`, in order. A stream that ends
+        before the answer is resumed where `paused` is given, which is told first.
         """
         self.sent_count += 1
         request = await self._render_request(frame, headers)
@@ -134,15 +144,21 @@ class HttpExchange:
             raise self.to_unavailable_error(error) from error
 
     async def open_stream(
-        self, last_id: str | None, frame: Raw | None = None, headers: Mapping[str, str] | None = None
+        self,
+        last_id: str | None,
+        frame: Raw | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> WireResponse:
         """Open a long-lived event stream, by GET or by POSTing `frame`; raises unless there is one."""
         extra = dict(headers or {})
         if last_id:
-            extra["last-event-id"] = last_id.encode().decode("latin-1")  # goes out as the UTF-8 it came in as
-        request = (
-            await self._render_request(frame, extra) if frame else self._get_head + render_header_lines(extra) + b"\r\n"
-        )
+            extra["last-event-id"] = last_id.encode().decode(
+                "latin-1"
+            )  # goes out as the UTF-8 it came in as
+        if frame:
+            request = await self._render_request(frame, extra)
+        else:
+            request = self._get_head + render_header_lines(extra) + b"\r\n"
         try:
             reply = await self._send(request, repeatable=True)
             if reply.status >= 300:
@@ -185,7 +201,10 @@ class HttpExchange:
 
     async def _render_request(self, frame: Raw, headers: Mapping[str, str] | None) -> bytes:
         pieces = await chunked_encoder.encode(frame)
-        extra = render_header_lines(headers) if headers else b""
+        if headers:
+            extra = render_header_lines(headers)
+        else:
+            extra = b""
         head = b"%s%scontent-length: %d\r\n\r\n" % (self._post_head, extra, sum(map(len, pieces)))
         return b"".join((head, *pieces))
 
@@ -198,34 +217,50 @@ class HttpExchange:
             return await self._pool.send(request, fresh=True)
 
     async def _read_response(
-        self, response: WireResponse, request_id: object, on_message: MessageHandler, on_pause: PauseHandler | None
+        self,
+        response: WireResponse,
+        request_id: object,
+        on_message: MessageHandler,
+        on_pause: PauseHandler | None,
     ) -> Raw:
         try:
             if response.status >= 300:
                 raise await self._make_status_error(response)
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise make_invalid_response_error(
-                    self._name, f"compressed its answer ({response.headers['content-encoding']}) unasked"
+                    self._name,
+                    f"compressed its answer ({response.headers['content-encoding']}) unasked",
                 )
             if _is_event_stream(response):
-                return await self._read_streamed_response(response, request_id, on_message, on_pause)
+                return await self._read_streamed_response(
+                    response, request_id, on_message, on_pause
+                )
             body = await response.read_body(self._limit)
         except BaseException:
             response.abort()
             raise
         response.release()
         if response.status == 202 and not body:
-            raise make_invalid_response_error(self._name, "accepted the request but will not answer it (HTTP 202)")
+            raise make_invalid_response_error(
+                self._name, "accepted the request but will not answer it (HTTP 202)"
+            )
         for message in await self.decode_messages(body):
             if _is_response_to(message, request_id):
                 return message
             await on_message(message)
         raise make_invalid_response_error(
-            self._name, f"answered HTTP {response.status} without a JSON-RPC answer", body, self._secrets
+            self._name,
+            f"answered HTTP {response.status} without a JSON-RPC answer",
+            body,
+            self._secrets,
         )
 
     async def _read_streamed_response(
-        self, response: WireResponse, request_id: object, on_message: MessageHandler, on_pause: PauseHandler | None
+        self,
+        response: WireResponse,
+        request_id: object,
+        on_message: MessageHandler,
+        on_pause: PauseHandler | None,
     ) -> Raw:
         """Read the stream, and its continuations, until the answer comes."""
         failures = 0
@@ -233,7 +268,9 @@ class HttpExchange:
         retry_ms: int | None = None
         while True:
             messages = self.make_message_reader(response)
-            cut: PorticoError = BackendUnavailable(f"{self._describe_server()} ended the stream before it answered")
+            cut: PorticoError = BackendUnavailable(
+                f"{self._describe_server()} ended the stream before it answered"
+            )
             try:
                 while (message := await messages.read_next()) is not None:
                     if _is_response_to(message, request_id):
@@ -250,7 +287,10 @@ class HttpExchange:
             if messages.last_id not in (None, last_id):
                 failures = 0
                 last_id = messages.last_id
-            retry_ms = retry_ms if messages.retry_ms is None else messages.retry_ms
+            if messages.retry_ms is None:
+                retry_ms = retry_ms
+            else:
+                retry_ms = messages.retry_ms
             if on_pause is None or last_id is None:
                 raise cut
             if not isinstance(cut, StreamInterrupted):
@@ -276,22 +316,33 @@ class HttpExchange:
         raise cut
 
     async def decode_messages(self, body: bytes) -> list[Raw]:
-        """The messages in a body or event: one, or a batch of the 2025-03-26 kind; none where it is dropped."""
-        if len(body) > output_lines.MAX_UNASKED_VALUES and await asyncio.to_thread(output_lines.is_excessive, body):
+        """The messages in a body or event: one, or a batch of the 2025-03-26 kind; none where it is
+        dropped."""
+        if len(body) > output_lines.MAX_UNASKED_VALUES and await asyncio.to_thread(
+            output_lines.is_excessive, body
+        ):
             refused = output_lines.refuse_excessive(body)
-            return [refused] if refused is not None else []
+            if refused is not None:
+                return [refused]
+            return []
         try:
             message: Any = await chunked_decoder.decode(body)
         except (ValueError, RecursionError) as error:
-            # Half a surrogate pair in one of its descriptions must not cost a server its whole listing.
+            # Half a surrogate pair in one of its descriptions must not cost a server its whole
+            # listing.
             message = await asyncio.to_thread(output_lines.salvage_message, body)
             if message is None:
                 raise make_invalid_response_error(
                     self._name, f"sent what is not JSON ({error})", body, self._secrets
                 ) from None
-        found = cast("list[Any]", message) if isinstance(message, list) else [message]
+        if isinstance(message, list):
+            found = cast("list[Any]", message)
+        else:
+            found = [message]
         if not all(isinstance(item, dict) for item in found):
-            raise make_invalid_response_error(self._name, "sent what is not a JSON-RPC message", body, self._secrets)
+            raise make_invalid_response_error(
+                self._name, "sent what is not a JSON-RPC message", body, self._secrets
+            )
         return found
 
     async def _make_status_error(self, response: WireResponse) -> PorticoError:
@@ -332,7 +383,8 @@ class HttpExchange:
             )
         if isinstance(error, StaleConnection):
             return StreamInterrupted(
-                f"{self._describe_server()}: {error}", advice="Whether the request was carried out is not known."
+                f"{self._describe_server()}: {error}",
+                advice="Whether the request was carried out is not known.",
             )
         return StreamInterrupted(f"{self._describe_server()}: {error}")
 
@@ -340,7 +392,9 @@ class HttpExchange:
 class MessageReader:
     """The JSON-RPC messages of one event stream, as they arrive."""
 
-    def __init__(self, exchange: HttpExchange, response: WireResponse, events: EventStreamParser) -> None:
+    def __init__(
+        self, exchange: HttpExchange, response: WireResponse, events: EventStreamParser
+    ) -> None:
         self._exchange = exchange
         self._response = response
         self._events = events
@@ -379,16 +433,27 @@ def _is_response_to(message: Raw, request_id: object) -> bool:
     if "method" in message or not ("result" in message or "error" in message):
         return False
     given = message.get("id")
-    # Some servers echo the id as text; an error without id can only be about the one request this reply belongs to.
-    return given == request_id or str(given) == str(request_id) or (given is None and "error" in message)
+    # Some servers echo the id as text; an error without id can only be about the one request this
+    # reply belongs to.
+    return (
+        given == request_id
+        or str(given) == str(request_id)
+        or (given is None and "error" in message)
+    )
 
 
 def _is_event_stream(response: WireResponse) -> bool:
-    return response.headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream"
+    return (
+        response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        == "text/event-stream"
+    )
 
 
 def _compute_resume_delay(retry_ms: int | None, failures: int) -> float:
-    wanted = retry_ms / 1000 if retry_ms is not None else FIRST_RESUME_DELAY_S * 2 ** (failures - 1)
+    if retry_ms is not None:
+        wanted = retry_ms / 1000
+    else:
+        wanted = FIRST_RESUME_DELAY_S * 2 ** (failures - 1)
     return min(max(wanted, 0.05), MAX_RESUME_DELAY_S)
 
 

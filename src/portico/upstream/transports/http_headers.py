@@ -1,4 +1,5 @@
-"""What goes over an HTTP wire besides the message: addresses, request heads and MCP's routing headers. Pure."""
+"""What goes over an HTTP wire besides the message: addresses, request heads and MCP's routing
+headers. Pure."""
 
 import base64
 import re
@@ -42,22 +43,33 @@ def redact_url(url: str) -> str:
     """A URL as it may be shown: without user, password and the values of its query."""
     try:
         parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port else ""
-        return f"{parts.scheme}://{_format_host(parts)}{port}{parts.path}{'?…' if parts.query else ''}"
+        if parts.port:
+            port = f":{parts.port}"
+        else:
+            port = ""
+        return (
+            f"{parts.scheme}://{_format_host(parts)}{port}{parts.path}{'?…' if parts.query else ''}"
+        )
     except ValueError:
         return "(a malformed url)"
 
 
 def render_request_head(method: str, address: SplitResult, *layers: Mapping[str, str]) -> bytes:
-    """The request line and headers, up to where `content-length` goes; later layers win over earlier ones."""
-    port = f":{address.port}" if address.port else ""
+    """The request line and headers, up to where `content-length` goes; later layers win over
+    earlier ones."""
+    if address.port:
+        port = f":{address.port}"
+    else:
+        port = ""
     headers = {"host": f"{_format_host(address)}{port}"}
     if address.username is not None:
         pair = f"{unquote(address.username)}:{unquote(address.password or '')}"
         headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
     for layer in layers:
         headers.update((name.lower(), value) for name, value in layer.items())
-    target = quote((address.path or "/") + (f"?{address.query}" if address.query else ""), safe=_URL_CHARACTERS)
+    target = quote(
+        (address.path or "/") + (f"?{address.query}" if address.query else ""), safe=_URL_CHARACTERS
+    )
     return f"{method} {target} HTTP/1.1\r\n".encode() + render_header_lines(headers)
 
 
@@ -77,8 +89,13 @@ def render_header_lines(headers: Mapping[str, str]) -> bytes:
 
 
 def encode_param_header(value: str) -> str:
-    """A value as `Mcp-Name` and `Mcp-Param-*` carry it: what is not plain ASCII is wrapped in base64."""
-    if _PRINTABLE_ASCII.fullmatch(value) and value == value.strip() and not _BASE64_WRAPPED.fullmatch(value):
+    """A value as `Mcp-Name` and `Mcp-Param-*` carry it: what is not plain ASCII is wrapped in
+    base64."""
+    if (
+        _PRINTABLE_ASCII.fullmatch(value)
+        and value == value.strip()
+        and not _BASE64_WRAPPED.fullmatch(value)
+    ):
         return value
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
@@ -87,7 +104,10 @@ def make_routing_headers(method: str, params: Mapping[str, Any] | None) -> dict[
     """The headers that repeat a modern request's version, method and target."""
     headers = {VERSION_HEADER: MODERN_VERSION, "mcp-method": method}
     key = _NAME_PARAMS.get(method)
-    name = params.get(key) if key and params else None
+    if key and params:
+        name = params.get(key)
+    else:
+        name = None
     if isinstance(name, str):
         headers["mcp-name"] = encode_param_header(name)
     return headers
@@ -97,7 +117,8 @@ def make_handshake_headers(version: str, session: str | None) -> dict[str, str]:
     """The headers of every request after `initialize`."""
     headers: dict[str, str] = {}
     if version >= FIRST_VERSION_WITH_HEADER:
-        # A server that answered `initialize` with a modern version would take its header for the modern protocol.
+        # A server that answered `initialize` with a modern version would take its header for the
+        # modern protocol.
         headers[VERSION_HEADER] = LATEST_LEGACY_VERSION if version >= MODERN_VERSION else version
     if session:
         headers[SESSION_HEADER] = session
@@ -107,9 +128,15 @@ def make_handshake_headers(version: str, session: str | None) -> dict[str, str]:
 def get_negotiated_version(result: Raw) -> str:
     """The version an `initialize` result names."""
     version = result.get("protocolVersion")
-    return version if isinstance(version, str) and _PRINTABLE_ASCII.fullmatch(version) else LATEST_LEGACY_VERSION
+    if isinstance(version, str) and _PRINTABLE_ASCII.fullmatch(version):
+        return version
+    return LATEST_LEGACY_VERSION
 
 
 def _format_host(address: SplitResult) -> str:
     host = address.hostname or ""
-    return f"[{host}]" if ":" in host else host if host.isascii() else host.encode("idna").decode()
+    if ":" in host:
+        return f"[{host}]"
+    if host.isascii():
+        return host
+    return host.encode("idna").decode()

@@ -1,4 +1,5 @@
-"""Follows what a server says outside any request: the GET stream of a session, or the streams of a subscription.
+"""Follows what a server says outside any request: the GET stream of a session, or the streams of a
+subscription.
 
 Comes back after a break, later and later, for as long as the conversation lasts.
 """
@@ -19,7 +20,11 @@ from portico.upstream.protocol.subscription import (
     parse_agreed_uris,
 )
 from portico.upstream.transports.http_errors import HttpStatusError, SessionExpired
-from portico.upstream.transports.http_exchange import HttpExchange, MessageHandler, ServerUnreachable
+from portico.upstream.transports.http_exchange import (
+    HttpExchange,
+    MessageHandler,
+    ServerUnreachable,
+)
 from portico.upstream.transports.http_headers import make_routing_headers
 from portico.upstream.transports.wire import WireResponse
 
@@ -30,7 +35,8 @@ _FINAL_STATUSES = (401, 403, 404, 405)
 
 
 async def follow_session(exchange: HttpExchange, on_message: MessageHandler) -> str | None:
-    """Read the session's GET stream; answers why the conversation is lost, or None if there is nothing to follow."""
+    """Read the session's GET stream; answers why the conversation is lost, or None if there is
+    nothing to follow."""
     return await _follow_stream(exchange, exchange.open_stream, on_message)
 
 
@@ -54,7 +60,9 @@ class HttpSubscriptionOpener:
             "params": to_modern_params(params),
         }
         try:
-            reply = await self._exchange.open_stream(None, frame, make_routing_headers("subscriptions/listen", None))
+            reply = await self._exchange.open_stream(
+                None, frame, make_routing_headers("subscriptions/listen", None)
+            )
         except HttpStatusError as error:
             if self._was_opened and error.status not in _FINAL_STATUSES:
                 raise
@@ -64,7 +72,8 @@ class HttpSubscriptionOpener:
             if self._unreachable_count >= MAX_UNREACHABLE:
                 raise SubscriptionLost(error.message) from error
             raise
-        self._was_opened, self._unreachable_count = True, 0
+        self._was_opened = True
+        self._unreachable_count = 0
         stream = HttpSubscriptionStream(self._exchange, reply, self._on_message)
         try:
             await stream.wait_for_agreement()
@@ -77,7 +86,9 @@ class HttpSubscriptionOpener:
 class HttpSubscriptionStream:
     """One open subscription."""
 
-    def __init__(self, exchange: HttpExchange, response: WireResponse, on_message: MessageHandler) -> None:
+    def __init__(
+        self, exchange: HttpExchange, response: WireResponse, on_message: MessageHandler
+    ) -> None:
         self._exchange = exchange
         self._response = response
         self._on_message = on_message
@@ -94,7 +105,9 @@ class HttpSubscriptionStream:
     async def wait_for_agreement(self) -> None:
         """Wait for what the server agrees to; raises RemoteError."""
         waiting: set[asyncio.Future[None]] = {self._reader_task, self._acknowledged}
-        await asyncio.wait(waiting, timeout=ACKNOWLEDGE_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            waiting, timeout=ACKNOWLEDGE_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+        )
         if self._refusal is not None:
             raise self._refusal
         if self._reader_task.done() and self.agreed_uris is None:
@@ -116,8 +129,13 @@ class HttpSubscriptionStream:
                     self.agreed_uris = parse_agreed_uris(message)
                     self._set_acknowledged()
                 elif "method" not in message:
-                    if isinstance(error := message.get("error"), dict) and not self._acknowledged.done():
-                        self._refusal = to_remote_error(self._exchange.mask_secrets(cast(Raw, error)))
+                    if (
+                        isinstance(error := message.get("error"), dict)
+                        and not self._acknowledged.done()
+                    ):
+                        self._refusal = to_remote_error(
+                            self._exchange.mask_secrets(cast(Raw, error))
+                        )
                     return
                 else:
                     await self._on_message(strip_subscription_id(message))
@@ -136,14 +154,18 @@ async def _follow_stream(
     open_stream: Callable[[str | None], Awaitable[WireResponse]],
     on_message: MessageHandler,
 ) -> str | None:
-    failures, unreachable, opened = 0, 0, False
+    failures = 0
+    unreachable = 0
+    opened = False
     last_id: str | None = None
     retry_ms: int | None = None
     while True:
         try:
             reply = await open_stream(last_id)
         except SessionExpired as error:
-            return error.message if opened else None
+            if opened:
+                return error.message
+            return None
         except RemoteError:
             return None
         except HttpStatusError as error:
@@ -168,6 +190,9 @@ async def _follow_stream(
             finally:
                 reply.abort()
             last_id = messages.last_id or last_id
-            retry_ms = retry_ms if messages.retry_ms is None else messages.retry_ms
+            if messages.retry_ms is None:
+                retry_ms = retry_ms
+            else:
+                retry_ms = messages.retry_ms
         await asyncio.sleep(compute_retry_delay(failures, retry_ms))
         failures += 1

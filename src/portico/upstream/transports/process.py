@@ -1,9 +1,10 @@
-"""The operating system's part in a stdio backend: start a server in a group of its own, end the group, leave nothing.
+"""The operating system's part in a stdio backend: start a server in a group of its own, end the
+group, leave nothing.
 
-POSIX: each server leads its own process group, so one signal reaches every child it made. One small guard process per
-gateway knows those groups and ends them when the gateway is gone, even by SIGKILL, because the guard's stdin closes.
-Windows: no groups and no guard; a server is ended with its direct process, and a killed gateway closes the server's
-stdin, which well-behaved servers obey.
+POSIX: each server leads its own process group, so one signal reaches every child it made. One small
+guard process per gateway knows those groups and ends them when the gateway is gone, even by
+SIGKILL, because the guard's stdin closes. Windows: no groups and no guard; a server is ended with
+its direct process, and a killed gateway closes the server's stdin, which well-behaved servers obey.
 """
 
 import asyncio
@@ -35,7 +36,8 @@ STDIN_GRACE_S = 2.0
 TERM_GRACE_S = 2.0
 KILL_GRACE_S = 2.0
 SHORT_GRACE_S = 0.3
-"""Each grace of a server that never got as far as a conversation: it has nothing to put in order."""
+"""Each grace of a server that never got as far as a conversation: it has nothing to put in order.
+"""
 ORPHAN_GRACE_S = 0.5
 """For the children a server left behind, between SIGTERM and SIGKILL."""
 
@@ -101,14 +103,18 @@ class ProcessGuard:
                 process.wait(timeout=5)
 
     def _send(self, verb: bytes, group: int) -> None:
-        pipe = self._process.stdin if self._process else None
+        if self._process:
+            pipe = self._process.stdin
+        else:
+            pipe = None
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.write(b"%b %d\n" % (verb, group))
                 pipe.flush()
 
     def _detach(self) -> "subprocess.Popen[bytes] | None":
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
@@ -118,7 +124,8 @@ class ProcessGuard:
 class _ChildStreams(SubprocessStreamProtocol):
     """asyncio's own three streams, and the exit as a future.
 
-    asyncio's `Process.wait` waits for the pipes too, which a child left behind may hold open for ever.
+    asyncio's `Process.wait` waits for the pipes too, which a child left behind may hold open for
+    ever.
     """
 
     def __init__(self, limit: int) -> None:
@@ -150,16 +157,29 @@ class ChildProcess:
         return self.transport.get_returncode()
 
 
-def build_environment(extra: Mapping[str, str], inherited_names: Sequence[str] = ()) -> dict[str, str]:
-    """The environment of a server: the harmless part of ours, what its config names, what its config sets."""
-    kept = {name: os.environ[name] for name in (*SAFE_ENVIRONMENT, *inherited_names) if name in os.environ}
+def build_environment(
+    extra: Mapping[str, str], inherited_names: Sequence[str] = ()
+) -> dict[str, str]:
+    """The environment of a server: the harmless part of ours, what its config names, what its
+    config sets."""
+    kept = {
+        name: os.environ[name]
+        for name in (*SAFE_ENVIRONMENT, *inherited_names)
+        if name in os.environ
+    }
     return {**kept, **extra}
 
 
 async def start(
-    command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None, limit: int, guard: ProcessGuard
+    command: str,
+    args: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str | None,
+    limit: int,
+    guard: ProcessGuard,
 ) -> ChildProcess:
-    """Start a server, no shell, in its own process group, guarded; `limit` bytes of what it says may wait."""
+    """Start a server, no shell, in its own process group, guarded; `limit` bytes of what it says
+    may wait."""
     program = _find_program(command, env.get("PATH"), cwd)
     try:
         guard.ensure_running()
@@ -195,18 +215,27 @@ async def start(
 
 def _find_program(command: str, path: str | None, cwd: str | None) -> str:
     if cwd is not None and not os.path.isdir(cwd):
-        raise BackendUnavailable(f"its working directory {cwd!r} does not exist", advice="Create it, or correct `cwd`.")
+        raise BackendUnavailable(
+            f"its working directory {cwd!r} does not exist", advice="Create it, or correct `cwd`."
+        )
     # A path that is not absolute means what it would mean in a shell that stands in `cwd`.
-    sought = os.path.abspath(os.path.join(cwd or "", command)) if os.path.dirname(command) else command
+    if os.path.dirname(command):
+        sought = os.path.abspath(os.path.join(cwd or "", command))
+    else:
+        sought = command
     program = shutil.which(sought, path=path)
     if program is not None:
         return program
     if os.path.isfile(sought):
         raise BackendUnavailable(
-            f"the command {command!r} is not executable", advice="Make it so (chmod +x), or run it by its interpreter."
+            f"the command {command!r} is not executable",
+            advice="Make it so (chmod +x), or run it by its interpreter.",
         )
     words = command.split()
-    where = "" if not words or os.path.dirname(words[0]) else " on PATH"
+    if not words or os.path.dirname(words[0]):
+        where = ""
+    else:
+        where = " on PATH"
     raise BackendUnavailable(
         f"the command {command!r} does not exist{where}",
         advice=f"Put arguments into args: command: {words[0]}, args: [{', '.join(words[1:])}]."
@@ -216,7 +245,8 @@ def _find_program(command: str, path: str | None, cwd: str | None) -> str:
 
 
 async def stop(child: ChildProcess, *, short_grace: bool = False) -> None:
-    """Close stdin, then SIGTERM, then SIGKILL, each with its grace, and leave no member of the group behind."""
+    """Close stdin, then SIGTERM, then SIGKILL, each with its grace, and leave no member of the
+    group behind."""
     child.stdin.close()
     if not await _wait_for_exit(child, SHORT_GRACE_S if short_grace else STDIN_GRACE_S):
         _send_signal(child, signal.SIGTERM)

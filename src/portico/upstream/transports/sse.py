@@ -41,4 +41,9 @@ class SseBackend:
 
     def diagnostics(self) -> Mapping[str, Any]:
         """Address, era, number of messages sent and the last error."""
-        return {"url": redact_url(self.url), "era": "legacy", "last_error": "", **self.diagnostic_data}
+        return {
+            "url": redact_url(self.url),
+            "era": "legacy",
+            "last_error": "",
+            **self.diagnostic_data,
+        }

@@ -1,4 +1,5 @@
-"""One conversation over HTTP+SSE: an event stream from the server, and POSTs to the address it names.
+"""One conversation over HTTP+SSE: an event stream from the server, and POSTs to the address it
+names.
 
 Handshake era only. The conversation lasts as long as its stream: there is nothing to resume.
 """
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 ENDPOINT_TIMEOUT_S = 10.0
 """How long a server may take to name the address it wants messages at."""
 MAX_CONCURRENT_RESPONSES = 16
-"""Answers to a server's own requests that are sent at the same time: each is a connection of its own."""
+"""Answers to a server's own requests that are sent at the same time: each is a connection of its
+own."""
 
 
 class SseConnection:
@@ -62,10 +64,14 @@ class SseConnection:
                 f"{self._backend.name} ({redact_url(self._backend.url)}) did not say where to send messages",
                 advice="If it is a Streamable HTTP server, set type: http.",
             ) from None
-        self._post_exchange = self._make_exchange(resolve_endpoint_url(self._backend.name, self._backend.url, named))
+        self._post_exchange = self._make_exchange(
+            resolve_endpoint_url(self._backend.name, self._backend.url, named)
+        )
         self._initialize_info = await perform_handshake(self, "legacy", None)
 
-    async def request(self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS) -> Raw:
+    async def request(
+        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
+    ) -> Raw:
         """Send a request."""
         return await self._session.request(method, to_legacy_params(params), options)
 
@@ -115,7 +121,8 @@ class SseConnection:
         self._backend.diagnostic_data["requests"] = self._post_exchange.sent_count
 
     async def _read_events(self, response: WireResponse) -> None:
-        events, turns = EventStreamParser(self._backend.max_message_bytes), YieldBudget()
+        events = EventStreamParser(self._backend.max_message_bytes)
+        turns = YieldBudget()
         reason = "the server ended its event stream"
         try:
             while chunk := await response.read_chunk():
@@ -126,7 +133,9 @@ class SseConnection:
                         await turns.maybe_yield()
                         for message in await self._stream_exchange.decode_messages(event.data):
                             self._session.receive(
-                                self._stream_exchange.mask_secrets(message) if "error" in message else message
+                                self._stream_exchange.mask_secrets(message)
+                                if "error" in message
+                                else message
                             )
                         turns.spend(len(event.data))
         except EventTooLarge:
@@ -149,13 +158,16 @@ class SseConnection:
             self._listener.on_lost(reason)
 
     def _make_exchange(self, url: str) -> HttpExchange:
-        return HttpExchange(self._backend.name, url, self._backend.headers, self._backend.max_message_bytes)
+        return HttpExchange(
+            self._backend.name, url, self._backend.headers, self._backend.max_message_bytes
+        )
 
 
 def resolve_endpoint_url(name: str, stream_url: str, endpoint: str) -> str:
     """The address a server named, which must be its own: our credentials go there."""
     target = urljoin(stream_url, endpoint)
-    ours, theirs = parse_address(stream_url), parse_address(target)
+    ours = parse_address(stream_url)
+    theirs = parse_address(target)
     if _get_origin(ours) != _get_origin(theirs):
         error = BackendUnavailable(
             f"{name} wants messages sent to another server ({redact_url(target)})",
@@ -169,4 +181,8 @@ def resolve_endpoint_url(name: str, stream_url: str, endpoint: str) -> str:
 
 
 def _get_origin(address: SplitResult) -> tuple[str, str | None, int | None]:
-    return address.scheme, address.hostname, address.port or {"http": 80, "https": 443}.get(address.scheme)
+    return (
+        address.scheme,
+        address.hostname,
+        address.port or {"http": 80, "https": 443}.get(address.scheme),
+    )

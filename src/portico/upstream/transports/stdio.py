@@ -1,7 +1,8 @@
 """MCP over a child process's stdin and stdout.
 
-The child runs in its own process group with a scrubbed environment. What it prints that is not JSON-RPC is counted, not
-fatal; what it says on stderr is kept, last lines only. A child that the modern probe spoils is started again without.
+The child runs in its own process group with a scrubbed environment. What it prints that is not
+JSON-RPC is counted, not fatal; what it says on stderr is kept, last lines only. A child that the
+modern probe spoils is started again without.
 """
 
 import asyncio
@@ -14,9 +15,26 @@ from typing import Any, cast
 
 from portico.errors import BackendUnavailable, RemoteError
 from portico.json_text import chunked_decoder, chunked_encoder
-from portico.upstream.backend import NO_OPTIONS, Connection, Era, InitializeInfo, Listener, Raw, RequestOptions
-from portico.upstream.protocol.envelope import strip_subscription_id, to_legacy_params, to_modern_params
-from portico.upstream.protocol.handshake import AmbiguousEra, ProbeFailed, ProtocolSetting, perform_handshake
+from portico.upstream.backend import (
+    NO_OPTIONS,
+    Connection,
+    Era,
+    InitializeInfo,
+    Listener,
+    Raw,
+    RequestOptions,
+)
+from portico.upstream.protocol.envelope import (
+    strip_subscription_id,
+    to_legacy_params,
+    to_modern_params,
+)
+from portico.upstream.protocol.handshake import (
+    AmbiguousEra,
+    ProbeFailed,
+    ProtocolSetting,
+    perform_handshake,
+)
 from portico.upstream.protocol.session import JsonRpcSession
 from portico.upstream.protocol.subscription import SUBSCRIPTION_METHODS, Subscription
 from portico.upstream.transports import output_lines, process
@@ -27,9 +45,11 @@ STDERR_LINES = 100
 STDERR_LINE_CHARS = 1_000
 NOISE_SAMPLES = 5
 EXIT_GRACE_S = 0.3
-"""How long after a server's end its exit code, its last answers and its last words may still arrive."""
+"""How long after a server's end its exit code, its last answers and its last words may still
+arrive."""
 INITIALIZE_TIMEOUT_S = 5.0
-"""How long `initialize` may stay unanswered behind a refused probe before the server is started anew without one."""
+"""How long `initialize` may stay unanswered behind a refused probe before the server is started
+anew without one."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +91,17 @@ class StdioBackend:
                 raise
             return await self.connect(listener)  # it is another server than it was
 
-    async def _connect_once(self, listener: Listener, protocol: ProtocolSetting, era: Era | None) -> Connection:
+    async def _connect_once(
+        self, listener: Listener, protocol: ProtocolSetting, era: Era | None
+    ) -> Connection:
         environment = process.build_environment(self.env, self.inherit_env)
         child = await process.start(
-            self.command, self.args, environment, self.cwd, output_lines.STREAM_BUFFER_BYTES, self.guard
+            self.command,
+            self.args,
+            environment,
+            self.cwd,
+            output_lines.STREAM_BUFFER_BYTES,
+            self.guard,
         )
         connection = StdioConnection(self, child, listener)
         try:
@@ -86,13 +113,18 @@ class StdioBackend:
 
     def diagnostics(self) -> Mapping[str, Any]:
         """pid, exit code, noise on stdout and the last lines of stderr."""
-        return {key: list(value) if isinstance(value, deque) else value for key, value in self.diagnostic_data.items()}
+        return {
+            key: list(value) if isinstance(value, deque) else value
+            for key, value in self.diagnostic_data.items()
+        }
 
 
 class StdioConnection:
     """One running child."""
 
-    def __init__(self, backend: StdioBackend, child: process.ChildProcess, listener: Listener) -> None:
+    def __init__(
+        self, backend: StdioBackend, child: process.ChildProcess, listener: Listener
+    ) -> None:
         self._backend = backend
         self._child = child
         self._listener = listener
@@ -111,11 +143,17 @@ class StdioConnection:
         )
         self._stdout_task = asyncio.create_task(self._read_stdout())
         self._stderr_task = asyncio.create_task(self._read_stderr())
-        self._tasks = {self._stdout_task, self._stderr_task, asyncio.create_task(self._watch_for_end())}
+        self._tasks = {
+            self._stdout_task,
+            self._stderr_task,
+            asyncio.create_task(self._watch_for_end()),
+        }
 
     async def open(self, protocol: ProtocolSetting, era: Era | None) -> None:
         """Shake hands; then follow the server's lists if it announces changes."""
-        self._initialize_info = await perform_handshake(self, protocol, era, INITIALIZE_TIMEOUT_S, single_era=True)
+        self._initialize_info = await perform_handshake(
+            self, protocol, era, INITIALIZE_TIMEOUT_S, single_era=True
+        )
         if self._initialize_info.era == "modern":
             self._subscription = Subscription(
                 self._backend.name,
@@ -135,7 +173,9 @@ class StdioConnection:
         """The child's process."""
         return self._child.pid
 
-    async def request(self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS) -> Raw:
+    async def request(
+        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
+    ) -> Raw:
         """Send a request in the era that was agreed."""
         if self._subscription is not None and method in SUBSCRIPTION_METHODS:
             return await self._subscription.request(method, params, options.timeout)
@@ -156,7 +196,9 @@ class StdioConnection:
     async def close(self) -> None:
         """Stop the child and its whole group."""
         if self._close_task is None:
-            self._close_task = asyncio.create_task(self._close(short_grace=False), name=f"stop {self._backend.name}")
+            self._close_task = asyncio.create_task(
+                self._close(short_grace=False), name=f"stop {self._backend.name}"
+            )
         await asyncio.shield(self._close_task)
 
     async def abandon(self) -> None:
@@ -178,7 +220,9 @@ class StdioConnection:
         await self._session.join()
 
     def _wrap_params(self, params: Raw | None) -> Raw | None:
-        return to_modern_params(params) if self.initialize_info.era == "modern" else to_legacy_params(params)
+        if self.initialize_info.era == "modern":
+            return to_modern_params(params)
+        return to_legacy_params(params)
 
     async def _follow_subscription(self, subscription: Subscription) -> None:
         await subscription.keep_open()  # the end of a pipe is heard elsewhere
@@ -192,7 +236,9 @@ class StdioConnection:
             # Most likely it has died, and how it died says more.
             await asyncio.wait({self._stderr_task, self._child.exited}, timeout=EXIT_GRACE_S)
             reason = self._describe_exit() or "the server no longer reads its input"
-            raise BackendUnavailable(f"{self._backend.name}: {reason}{self._format_last_stderr()}") from error
+            raise BackendUnavailable(
+                f"{self._backend.name}: {reason}{self._format_last_stderr()}"
+            ) from error
 
     async def _write_line(self, pieces: list[bytes]) -> None:
         """Write a message, piece by piece as the server takes it; once it is begun, all of it."""
@@ -210,13 +256,20 @@ class StdioConnection:
 
     def _describe_exit(self) -> str:
         code = self._child.returncode
-        return "" if code is None else f"the server exited with code {code}"
+        if code is None:
+            return ""
+        return f"the server exited with code {code}"
 
     async def _watch_for_end(self) -> None:
         """Wait for the end of the conversation, whichever way it comes, and tell everyone why."""
-        await asyncio.wait({self._stdout_task, self._child.exited}, return_when=asyncio.FIRST_COMPLETED)
-        # A child it left behind may hold its output open for ever, and a server may live on without any.
-        await asyncio.wait({self._stdout_task, self._stderr_task, self._child.exited}, timeout=EXIT_GRACE_S)
+        await asyncio.wait(
+            {self._stdout_task, self._child.exited}, return_when=asyncio.FIRST_COMPLETED
+        )
+        # A child it left behind may hold its output open for ever, and a server may live on without
+        # any.
+        await asyncio.wait(
+            {self._stdout_task, self._stderr_task, self._child.exited}, timeout=EXIT_GRACE_S
+        )
         if self._describe_exit():
             reason = self._describe_exit()
         elif self._stdout_task.exception() is None:
@@ -232,7 +285,8 @@ class StdioConnection:
 
     async def _read_stdout(self) -> str:
         limit = self._backend.max_message_bytes
-        reading, turns = output_lines.LineReader(self._child.stdout, limit), YieldBudget()
+        reading = output_lines.LineReader(self._child.stdout, limit)
+        turns = YieldBudget()
         while True:
             await turns.maybe_yield()
             try:
@@ -246,7 +300,10 @@ class StdioConnection:
                 return "the server closed its output"
             if len(line) >= chunked_decoder.LARGE_BYTES:
                 self._handle_message(
-                    line, *await asyncio.to_thread(output_lines.parse_message, line, chunked_decoder.decode_chunked)
+                    line,
+                    *await asyncio.to_thread(
+                        output_lines.parse_message, line, chunked_decoder.decode_chunked
+                    ),
                 )
             elif line.strip():
                 self._handle_message(line, *output_lines.parse_message(line))
@@ -271,16 +328,23 @@ class StdioConnection:
 
     def _record_diagnostics(self, **facts: Any) -> None:
         notes = self._backend.diagnostic_data
-        if notes.get("pid") == self._child.pid:  # a later child may have taken the place of this one
+        if (
+            notes.get("pid") == self._child.pid
+        ):  # a later child may have taken the place of this one
             notes.update(facts)
 
     def _format_last_stderr(self) -> str:
         words = [line for line in self._stderr_lines if line.strip()]
-        return f" (stderr: {self._backend.mask(' | '.join(words[-3:]))[-400:]})" if words else ""
+        if words:
+            return f" (stderr: {self._backend.mask(' | '.join(words[-3:]))[-400:]})"
+        return ""
 
     def _mask_if_long(self, line: str) -> str:
-        """A line that is to be cut, without secrets; one that stays whole is masked where it is shown."""
-        return line if len(line) <= STDERR_LINE_CHARS else self._backend.mask(line[: 4 * STDERR_LINE_CHARS])
+        """A line that is to be cut, without secrets; one that stays whole is masked where it is
+        shown."""
+        if len(line) <= STDERR_LINE_CHARS:
+            return line
+        return self._backend.mask(line[: 4 * STDERR_LINE_CHARS])
 
     async def _read_stderr(self) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -1,7 +1,7 @@
 """The streams of a modern subscription over a pipe, which all its messages share.
 
-A `subscriptions/listen` stays unanswered for as long as it lasts; what the server agrees to is a notification that
-names the id of that request.
+A `subscriptions/listen` stays unanswered for as long as it lasts; what the server agrees to is a
+notification that names the id of that request.
 """
 
 import asyncio
@@ -10,7 +10,11 @@ from typing import Any
 from portico.upstream.backend import Raw
 from portico.upstream.protocol.envelope import SUBSCRIPTION_KEY, to_modern_params
 from portico.upstream.protocol.session import JsonRpcSession
-from portico.upstream.protocol.subscription import ACKNOWLEDGE_TIMEOUT_S, ACKNOWLEDGED_METHOD, parse_agreed_uris
+from portico.upstream.protocol.subscription import (
+    ACKNOWLEDGE_TIMEOUT_S,
+    ACKNOWLEDGED_METHOD,
+    parse_agreed_uris,
+)
 
 
 class StdioSubscriptionOpener:
@@ -42,9 +46,17 @@ class StdioSubscriptionOpener:
         if message.get("method") != ACKNOWLEDGED_METHOD:
             return False
         params: Any = message.get("params")
-        meta: Any = params.get("_meta") if isinstance(params, dict) else None
-        named: Any = meta.get(SUBSCRIPTION_KEY) if isinstance(meta, dict) else None
-        if self._opening is not None and (named is None or str(named) == str(self._opening.request_id)):
+        if isinstance(params, dict):
+            meta: Any = params.get("_meta")
+        else:
+            meta = None
+        if isinstance(meta, dict):
+            named: Any = meta.get(SUBSCRIPTION_KEY)
+        else:
+            named = None
+        if self._opening is not None and (
+            named is None or str(named) == str(self._opening.request_id)
+        ):
             self._opening.acknowledge(parse_agreed_uris(message))
         return True
 
@@ -58,7 +70,9 @@ class StdioSubscriptionStream:
         self.request_id: object = None
         self.agreed_uris: frozenset[str] | None = None
         self._acknowledged = asyncio.Event()
-        self._request_task = asyncio.create_task(session.request("subscriptions/listen", to_modern_params(params)))
+        self._request_task = asyncio.create_task(
+            session.request("subscriptions/listen", to_modern_params(params))
+        )
         self._request_task.add_done_callback(_consume_exception)
 
     def acknowledge(self, uris: frozenset[str]) -> None:
@@ -72,7 +86,9 @@ class StdioSubscriptionStream:
         heard = asyncio.ensure_future(self._acknowledged.wait())
         try:
             await asyncio.wait(
-                {self._request_task, heard}, timeout=ACKNOWLEDGE_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+                {self._request_task, heard},
+                timeout=ACKNOWLEDGE_TIMEOUT_S,
+                return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             heard.cancel()

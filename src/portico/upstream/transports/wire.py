@@ -1,7 +1,9 @@
-"""HTTP/1.1 to one origin: pooled connections, a request in, a streamed reply out. Knows neither JSON nor MCP.
+"""HTTP/1.1 to one origin: pooled connections, a request in, a streamed reply out. Knows neither
+JSON nor MCP.
 
-Stands on httptools instead of a client library because the gateway pays for this wire on every call, and a pooled POST
-costs a fifth of the CPU this way. It follows no redirects, keeps no cookies and reads no proxy settings.
+Stands on httptools instead of a client library because the gateway pays for this wire on every
+call, and a pooled POST costs a fifth of the CPU this way. It follows no redirects, keeps no cookies
+and reads no proxy settings.
 """
 
 import asyncio
@@ -16,13 +18,15 @@ from urllib.parse import SplitResult
 import httptools
 
 MAX_HEADER_BYTES = 64 * 1024
-"""What may arrive without any body in it: a head, or the trailers and chunk extensions after one."""
+"""What may arrive without any body in it: a head, or the trailers and chunk extensions after one.
+"""
 MAX_BUFFERED_BYTES = 1024 * 1024
 """How far a reply may run ahead of its reader before its connection is paused."""
 MAX_IDLE = 16
 IDLE_S = 30.0
 STALE_CHECK_AFTER_S = 1.0
-"""A connection unused for this long may have been closed by the server without our loop having seen it yet."""
+"""A connection unused for this long may have been closed by the server without our loop having seen
+it yet."""
 DRAIN_S = 1.0
 DRAIN_BYTES = 256 * 1024
 """What the rest of a reply nobody reads may cost before its connection is given up."""
@@ -81,10 +85,13 @@ class WireResponse:
             if size > limit:
                 raise ResponseTooLarge(f"a reply of more than {limit} bytes")
             pieces.append(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if len(pieces) == 1:
+            return pieces[0]
+        return b"".join(pieces)
 
     def release(self) -> None:
-        """Done with it: what is still to come is thrown away, and the connection kept if that is quick."""
+        """Done with it: what is still to come is thrown away, and the connection kept if that is
+        quick."""
         self._chunks.clear()
         self._connection.release(self)
 
@@ -106,7 +113,8 @@ class WireResponse:
         self._wake()
 
     def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
+        waiter = self._waiter
+        self._waiter = None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
@@ -140,7 +148,10 @@ class _PooledConnection(asyncio.Protocol):
         transport = cast(asyncio.Transport, self._transport)
         self._response = WireResponse(self)
         self._head = asyncio.get_running_loop().create_future()
-        self._bytes_without_body, self._has_received, self._until_eof, self._drained_bytes = 0, False, False, -1
+        self._bytes_without_body = 0
+        self._has_received = False
+        self._until_eof = False
+        self._drained_bytes = -1
         self.use_count += 1
         transport.write(request)
         try:
@@ -205,7 +216,8 @@ class _PooledConnection(asyncio.Protocol):
         at = 0
         try:
             while at < len(data):
-                # Counted here, because the parser reports a header only when all of it is in, and holds it till then.
+                # Counted here, because the parser reports a header only when all of it is in, and
+                # holds it till then.
                 piece = data[at : at + MAX_HEADER_BYTES - self._bytes_without_body]
                 if not piece:
                     self._fail(WireError(f"a head of more than {MAX_HEADER_BYTES} bytes"))
@@ -227,9 +239,13 @@ class _PooledConnection(asyncio.Protocol):
         if self._until_eof and self._response is not None and exc is None:
             self._response.finish()
         elif self.use_count > 1 and not self._has_received:
-            self._propagate_error(StaleConnection("the server closed the connection before it answered"))
+            self._propagate_error(
+                StaleConnection("the server closed the connection before it answered")
+            )
         else:
-            self._propagate_error(WireError(str(exc) if exc else "the server closed the connection in the middle"))
+            self._propagate_error(
+                WireError(str(exc) if exc else "the server closed the connection in the middle")
+            )
 
     # the parser's side
 
@@ -249,7 +265,9 @@ class _PooledConnection(asyncio.Protocol):
         self._response.status = status
         headers = self._response.headers
         self._until_eof = (
-            "content-length" not in headers and "transfer-encoding" not in headers and status not in (204, 304)
+            "content-length" not in headers
+            and "transfer-encoding" not in headers
+            and status not in (204, 304)
         )
         # Asked here because the parser forgets with the end of the message.
         self._is_keep_alive = self._parser.should_keep_alive() and not self._until_eof
@@ -264,7 +282,11 @@ class _PooledConnection(asyncio.Protocol):
             self._drained_bytes += len(body)
             if self._drained_bytes > DRAIN_BYTES:
                 self.abort()
-        elif self._response.feed(body) > MAX_BUFFERED_BYTES and not self._is_paused and self._transport is not None:
+        elif (
+            self._response.feed(body) > MAX_BUFFERED_BYTES
+            and not self._is_paused
+            and self._transport is not None
+        ):
             self._is_paused = True
             self._transport.pause_reading()
 
@@ -274,8 +296,13 @@ class _PooledConnection(asyncio.Protocol):
         if self._response.status == 0:
             self._response.headers.clear()  # an interim (1xx) reply: the real one follows
             return
-        hint = self._response.headers.get("keep-alive", "").partition("timeout=")[2].partition(",")[0]
-        self.max_idle_s = min(IDLE_S, int(hint) - 1.0) if hint.isdigit() else IDLE_S
+        hint = (
+            self._response.headers.get("keep-alive", "").partition("timeout=")[2].partition(",")[0]
+        )
+        if hint.isdigit():
+            self.max_idle_s = min(IDLE_S, int(hint) - 1.0)
+        else:
+            self.max_idle_s = IDLE_S
         self._response.finish()
         if self._drained_bytes >= 0:
             self._return_to_pool()
@@ -328,7 +355,8 @@ class HttpConnectionPool:
             channel = self._idle.pop()
             unused = time.monotonic() - channel.idle_since
             if unused > STALE_CHECK_AFTER_S:
-                # Two turns of the loop, so that a close that has already arrived is seen before we write.
+                # Two turns of the loop, so that a close that has already arrived is seen before we
+                # write.
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
             if channel.is_usable and unused < channel.max_idle_s:
@@ -350,7 +378,9 @@ class HttpConnectionPool:
         except TimeoutError:
             raise OriginUnreachable(f"no connection within {self._timeout:g} s") from None
         except ssl.SSLCertVerificationError as error:
-            raise OriginUnreachable(f"its certificate is not trusted: {error.verify_message}") from error
+            raise OriginUnreachable(
+                f"its certificate is not trusted: {error.verify_message}"
+            ) from error
         except (OSError, UnicodeError) as error:
             raise OriginUnreachable(_describe_error(error)) from error
         self._connections.add(channel)
@@ -364,11 +394,16 @@ def _describe_error(error: Exception) -> str:
         return "connection refused"
     if isinstance(error, socket.gaierror):
         return "its host name is not known"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return (
+        (error.strerror if isinstance(error, OSError) else None)
+        or str(error)
+        or type(error).__name__
+    )
 
 
 def _create_tls_context() -> ssl.SSLContext:
-    # The library knows where each platform keeps its trusted certificates; it is slow to import, so only for https.
+    # The library knows where each platform keeps its trusted certificates; it is slow to import, so
+    # only for https.
     import httpx2
 
     context = httpx2.create_ssl_context()

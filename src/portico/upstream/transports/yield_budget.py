@@ -1,12 +1,14 @@
 """Lets others have their turn while one server floods us.
 
-What has already arrived is read without waiting, so whoever reads a flood would never give up the event loop.
+What has already arrived is read without waiting, so whoever reads a flood would never give up the
+event loop.
 """
 
 import asyncio
 
 BUDGET_BYTES = 8 * 1024
-"""What may be read in one turn: bytes, and for each message as many more as its handling is worth."""
+"""What may be read in one turn: bytes, and for each message as many more as its handling is worth.
+"""
 MESSAGE_OVERHEAD_BYTES = 1024
 
 

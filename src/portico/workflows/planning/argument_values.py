@@ -1,6 +1,8 @@
-"""Arguments that an intent says plainly: which literal is certainly meant for which parameter. Pure.
+"""Arguments that an intent says plainly: which literal is certainly meant for which parameter.
+Pure.
 
-Only what is certain is filled in; everything else is for an earlier step's output, or for whoever reads the plan.
+Only what is certain is filled in; everything else is for an earlier step's output, or for whoever
+reads the plan.
 """
 
 import re
@@ -27,7 +29,18 @@ _TITLED = {
     "title": ("titled", "title", "called", "named", "headed", "name"),
     "name": ("named", "called", "name", "titled", "title"),
     "subject": ("subject", "titled"),
-    "text": ("saying", "message", "text", "says", "body", "content", "comment", "with", "writing", "reads"),
+    "text": (
+        "saying",
+        "message",
+        "text",
+        "says",
+        "body",
+        "content",
+        "comment",
+        "with",
+        "writing",
+        "reads",
+    ),
     "query": ("for", "about", "query", "matching", "containing"),
 }
 _LANGUAGES = re.compile(
@@ -52,7 +65,9 @@ class StepWording:
 def find_stated_value(param: SchemaParameter, said: StepWording) -> Any:
     """The value that is certainly meant for a parameter, and that it takes; NOTHING where none is."""
     value = _match_param(param, said)
-    return value if value is NOTHING or _is_accepted(param, value) else NOTHING
+    if value is NOTHING or _is_accepted(param, value):
+        return value
+    return NOTHING
 
 
 def _is_accepted(param: SchemaParameter, value: Any) -> bool:
@@ -67,7 +82,9 @@ def _match_param(param: SchemaParameter, said: StepWording) -> Any:
         return _match_number(param, name, said)
     if param.type == "array" and param.items is not None and param.items.type == "string":
         one = _match_text(param, param.items, name, said)
-        return NOTHING if one is NOTHING else [one]
+        if one is NOTHING:
+            return NOTHING
+        return [one]
     if param.type in ("string", "any", "union"):
         return _match_text(param, param, name, said)
     return NOTHING
@@ -77,22 +94,30 @@ def get_defined_value(param: SchemaParameter) -> Any:
     """The value that the definition itself gives a required parameter."""
     if len(param.enum) == 1:
         return param.enum[0]
-    return NOTHING if param.default is ABSENT or param.default is None or param.default == "" else param.default
+    if param.default is ABSENT or param.default is None or param.default == "":
+        return NOTHING
+    return param.default
 
 
 def _match_enum(param: SchemaParameter, said: StepWording) -> Any:
     name = parse_name(param.name)
     if len(param.enum) == 1:
-        return param.enum[0] if param.required else NOTHING
+        if param.required:
+            return param.enum[0]
+        return NOTHING
     if STEERS & set(name.words) and not STEERS & set(re.findall(r"\w+", said.clause.casefold())):
         return NOTHING
     words = _normalize_words(said.clause)
     named = [
-        value for value in param.enum if isinstance(value, str) and len(value) > 2 and _normalize_words(value) in words
+        value
+        for value in param.enum
+        if isinstance(value, str) and len(value) > 2 and _normalize_words(value) in words
     ]
     # A tool's own words in an enumeration ("issue") are said by whoever speaks of the tool at all.
     telling = [value for value in named if value.casefold() not in said.tool_words]
-    return telling[0] if len(telling) == 1 else NOTHING
+    if len(telling) == 1:
+        return telling[0]
+    return NOTHING
 
 
 def _normalize_words(text: str) -> str:
@@ -113,49 +138,72 @@ def _match_number(param: SchemaParameter, name: ParsedName, said: StepWording) -
             return _to_number(one, param)
         limits = squashed in LIMITS or squashed.removeprefix("max") in LIMITS
         if limits and (
-            about & {"first", "top", "last", "latest", "limit", "newest"} or one.after in ("result", "results")
+            about & {"first", "top", "last", "latest", "limit", "newest"}
+            or one.after in ("result", "results")
         ):
             return _to_number(one, param)
         if name.about and name.about <= set(one.before[-2:]) | {one.after}:
             return _to_number(one, param)
-    one = None if said.clause == said.intent else find_unique_literal("number", said.intent)
-    if one and name.aspect in ("id", "number") and name.about & {to_singular(word) for word in one.before[-2:]}:
+    if said.clause == said.intent:
+        one = None
+    else:
+        one = find_unique_literal("number", said.intent)
+    if (
+        one
+        and name.aspect in ("id", "number")
+        and name.about & {to_singular(word) for word in one.before[-2:]}
+    ):
         return _to_number(one, param)
     return NOTHING
 
 
 def _to_number(one: IntentLiteral, param: SchemaParameter) -> Any:
     value = float(one.text)
-    return int(value) if value.is_integer() else value if param.type == "number" else NOTHING
+    if value.is_integer():
+        return int(value)
+    if param.type == "number":
+        return value
+    return NOTHING
 
 
-def _match_text(param: SchemaParameter, kind: SchemaParameter, name: ParsedName, said: StepWording) -> Any:
+def _match_text(
+    param: SchemaParameter, kind: SchemaParameter, name: ParsedName, said: StepWording
+) -> Any:
     """For strings; `kind` is the parameter itself, or what its list holds."""
     if kind.type not in ("string", "any", "union") or kind.enum:
         return NOTHING
     form = kind.source.get("format")
     words = set(name.words)
-    if form == "email" or name.aspect == "email" or (words & {"to", "recipient", "cc", "bcc"} and len(words) == 1):
-        return (
-            _to_value(_find_unique(said, "email"))
-            if not words & {"cc", "bcc", "from", "sender", "reply", "subject"}
-            else NOTHING
-        )
+    if (
+        form == "email"
+        or name.aspect == "email"
+        or (words & {"to", "recipient", "cc", "bcc"} and len(words) == 1)
+    ):
+        if not words & {"cc", "bcc", "from", "sender", "reply", "subject"}:
+            return _to_value(_find_unique(said, "email"))
+        return NOTHING
     if form in ("uri", "url") or name.aspect == "url":
-        return (
-            _to_value(_find_unique(said, "url")) if len(_list_by_aspect(said, "url")) < 2 or param.required else NOTHING
-        )
+        if len(_list_by_aspect(said, "url")) < 2 or param.required:
+            return _to_value(_find_unique(said, "url"))
+        return NOTHING
     if form in ("date", "date-time") or name.aspect == "date":
         return _match_range_end(param, said, "date")
-    if name.aspect == "path" and (value := _match_range_end(param, said, "path", "file")) is not NOTHING:
+    if (
+        name.aspect == "path"
+        and (value := _match_range_end(param, said, "path", "file")) is not NOTHING
+    ):
         return value
     if (
         words & (FROM | TO)
         and param.required
         and len(paths := list(find_literals_of_kind(said.clause, "path", "file"))) == 2
     ):
-        return paths[0].text if words & FROM else paths[1].text
-    if words & {"repo", "owner", "org"} or (words & {"project", "namespace"} and name.aspect in ("id", "path")):
+        if words & FROM:
+            return paths[0].text
+        return paths[1].text
+    if words & {"repo", "owner", "org"} or (
+        words & {"project", "namespace"} and name.aspect in ("id", "path")
+    ):
         return _match_repository(name, said)
     if words & {"channel"} and name.aspect != "id":
         return _to_value(_find_unique(said, "channel"))
@@ -187,16 +235,21 @@ def _match_repository(name: ParsedName, said: StepWording) -> Any:
     if one is not None:
         owner, _, repo = one.text.partition("/")
     elif (page := _find_unique(said, "url")) is not None and (found := _HOSTED.match(page.text)):
-        owner, repo = found["owner"], found["repo"].removesuffix(".git")
+        owner = found["owner"]
+        repo = found["repo"].removesuffix(".git")
     else:
         return NOTHING
     names = [parse_name(param.name) for param in said.siblings]
     apart = any(OWNERS & set(other.words) for other in names)
     if OWNERS & set(name.words):
-        return owner if any("repo" in other.words for other in names) else NOTHING
+        if any("repo" in other.words for other in names):
+            return owner
+        return NOTHING
     if "repo" in name.words and name.aspect == "url":
         return NOTHING
-    return repo if apart else f"{owner}/{repo}"
+    if apart:
+        return repo
+    return f"{owner}/{repo}"
 
 
 _HOSTED = re.compile(
@@ -205,25 +258,37 @@ _HOSTED = re.compile(
 
 
 def _match_range_end(param: SchemaParameter, said: StepWording, *kinds: str) -> Any:
-    """Of a path or a date: the first where it is for a beginning, the second where it is for an end."""
+    """Of a path or a date: the first where it is for a beginning, the second where it is for an
+    end."""
     found = list(find_literals_of_kind(said.clause, *kinds))
     aspect = parse_name(param.name).aspect
-    rivals = [other for other in _list_by_aspect(said, aspect) if other.required] or _list_by_aspect(said, aspect)
+    rivals = [
+        other for other in _list_by_aspect(said, aspect) if other.required
+    ] or _list_by_aspect(said, aspect)
     words = set(parse_name(param.name).words)
     if len(found) == 2 and len(rivals) >= 2:
-        return found[0].text if words & FROM else found[1].text if words & TO else NOTHING
+        if words & FROM:
+            return found[0].text
+        if words & TO:
+            return found[1].text
+        return NOTHING
     if len(found) != 1:
         return NOTHING
     if rivals == [param] or (param.required and len(rivals) == 1):
         return found[0].text
     # Of several, the one that says so: "since 2025-01-01".
-    return found[0].text if words & set(found[0].before[-1:]) else NOTHING
+    if words & set(found[0].before[-1:]):
+        return found[0].text
+    return NOTHING
 
 
 def _match_quoted(param: SchemaParameter, name: ParsedName, said: StepWording) -> Any:
     quoted = list(find_literals_of_kind(said.clause, "quoted"))
     for one in quoted:
-        role = name.words[-1] if name.words and name.words[-1] in _TITLED else name.aspect
+        if name.words and name.words[-1] in _TITLED:
+            role = name.words[-1]
+        else:
+            role = name.aspect
         told = one.before[-1:]
         if told and (told[0] in _TITLED.get(role, ()) or to_singular(told[0]) in name.words):
             return one.text
@@ -243,7 +308,9 @@ def _match_quoted(param: SchemaParameter, name: ParsedName, said: StepWording) -
 def _is_free(param: SchemaParameter) -> bool:
     """Whether any words will do for it."""
     name = parse_name(param.name)
-    return param.type == "string" and not param.enum and name.aspect in ("", "name", "text", "query")
+    return (
+        param.type == "string" and not param.enum and name.aspect in ("", "name", "text", "query")
+    )
 
 
 def _list_by_aspect(said: StepWording, aspect: str) -> list[SchemaParameter]:
@@ -262,4 +329,6 @@ def _find_unique(said: StepWording, kind: str) -> IntentLiteral | None:
 
 
 def _to_value(one: IntentLiteral | None) -> Any:
-    return NOTHING if one is None else one.text
+    if one is None:
+        return NOTHING
+    return one.text

@@ -1,8 +1,8 @@
 """An intent in clauses: one thing to do each, in the order in which they are to be done. Pure.
 
-"find the open issues, then post them to slack and email the team" is three. A comma or an `and` ends a clause only
-where a verb follows, or after `and` a question: "title and body" is one thing, "the tables and which columns they have"
-two. What stands in quotes is never taken apart.
+"find the open issues, then post them to slack and email the team" is three. A comma or an `and`
+ends a clause only where a verb follows, or after `and` a question: "title and body" is one thing,
+"the tables and which columns they have" two. What stands in quotes is never taken apart.
 """
 
 import re
@@ -20,7 +20,9 @@ _THEN = re.compile(
 _PERHAPS = re.compile(r",\s*(?:and\s+|&\s+)?|\s+(?:and|&|und|et|y|e)\s+|，", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:^|(?<=\s))(?:\(?\d{1,2}[.)]|[-*•])\s+")
 _QUOTED = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|`[^`\n]*`|(?<!\w)'[^'\n]*'(?!\w)|https?://\S+")
-_FIRST = re.compile(r"^(?:after|once|when|as soon as|having)\s+(?P<first>[^,]+),\s*(?P<second>.+)$", re.I | re.S)
+_FIRST = re.compile(
+    r"^(?:after|once|when|as soon as|having)\s+(?P<first>[^,]+),\s*(?P<second>.+)$", re.I | re.S
+)
 _BEFORE = re.compile(r"^before\s+(?P<second>[^,]+),\s*(?P<first>.+)$", re.I | re.S)
 _AFTER = re.compile(r"^(?P<second>.+?\S)\s+(?:after|once)\s+(?P<first>\w+ing\b.+)$", re.I | re.S)
 _THEN_BEFORE = re.compile(r"^(?P<first>.+?\S)\s+before\s+(?P<second>\w+ing\b.+)$", re.I | re.S)
@@ -43,7 +45,9 @@ def split_clauses(intent: str) -> list[str]:
         for ordered in _reorder_sentence(sentence)
         for part in _split_sentence(ordered)
     ]
-    shown = (_HIDDEN.sub(lambda found: kept[int(found[1])], part).strip(" ,.;:!?\n\t") for part in parts)
+    shown = (
+        _HIDDEN.sub(lambda found: kept[int(found[1])], part).strip(" ,.;:!?\n\t") for part in parts
+    )
     return [part for part in shown if extract_query_terms(part)]
 
 
@@ -59,7 +63,9 @@ def _split_sentence(sentence: str) -> Iterator[str]:
     start = 0
     for found in _PERHAPS.finditer(sentence):
         rest = sentence[found.end() :]
-        if found.start() > start and (_begins_with_a_verb(rest) or (found[0].strip(", ") and _is_question(rest))):
+        if found.start() > start and (
+            _begins_with_a_verb(rest) or (found[0].strip(", ") and _is_question(rest))
+        ):
             yield sentence[start : found.start()]
             start = found.end()
     yield sentence[start:]

@@ -1,14 +1,20 @@
 """Which field of one tool's answer is what another tool asks for, and how surely. Pure.
 
-By names (`channels[*].id` is a `channel_id`), types, and what both tools are about. 1 is certain; from `GOOD` on a plan
-may rely on it.
+By names (`channels[*].id` is a `channel_id`), types, and what both tools are about. 1 is certain;
+from `GOOD` on a plan may rely on it.
 """
 
 import re
 from dataclasses import dataclass
 
 from portico.catalog.schema_outline import SchemaParameter
-from portico.workflows.planning.name_parts import VAGUE, ParsedName, is_control, parse_name, score_aspects
+from portico.workflows.planning.name_parts import (
+    VAGUE,
+    ParsedName,
+    is_control,
+    parse_name,
+    score_aspects,
+)
 from portico.workflows.planning.output_fields import OutputField, ToolOutput
 
 _AN_ID = re.compile(r"\b(?:id|gid|uuid|guid|key|identifier)s?\b", re.IGNORECASE)
@@ -36,7 +42,8 @@ def find_best_join(
     cross_server: bool = False,
     lookup: bool = False,
 ) -> FieldJoin | None:
-    """The offer that serves a parameter best, if any does at all; of equals the one that stands higher.
+    """The offer that serves a parameter best, if any does at all; of equals the one that stands
+    higher.
 
     `abroad`: the two are of different servers, where one's ids mean nothing to the other. `lookup`: both only look
     something up, so that a name found by the first may be what the second goes by.
@@ -66,11 +73,18 @@ def score_join(
     return fits * _score_names(wanted, param.description, tool_nouns, offer) * _score_depth(offer)
 
 
-def _score_names(wanted: ParsedName, description: str, tool_nouns: frozenset[str], offer: OutputField) -> float:
-    words, about, aspect = wanted.words, wanted.about, wanted.aspect
+def _score_names(
+    wanted: ParsedName, description: str, tool_nouns: frozenset[str], offer: OutputField
+) -> float:
+    words = wanted.words
+    about = wanted.about
+    aspect = wanted.aspect
     name = offer.name
     # Whatever has an id is a thing, however vague its name: `record_id`.
-    telling = about if aspect in ("id", "number") else about - VAGUE
+    if aspect in ("id", "number"):
+        telling = about
+    else:
+        telling = about - VAGUE
     own = name.about - VAGUE
     if telling and own and not telling & own:
         return 0.0  # `orgId`, though it stands among projects
@@ -81,17 +95,38 @@ def _score_names(wanted: ParsedName, description: str, tool_nouns: frozenset[str
         shared = tool_nouns & (offer.about | name.about)
         if aspect in ("id", "number", "path") and shared:
             return 0.85
-        return 0.8 if aspect == "url" else 0.3 if shared else 0.0
+        if aspect == "url":
+            return 0.8
+        if shared:
+            return 0.3
+        return 0.0
     alike = score_aspects(aspect, name.aspect)
     if aspect == "url" and name.aspect == "url":
-        # An address of a thing is as good as another, unless it is said to be of something else (`avatar_url`).
-        return 0.75 if not telling else 0.9 if telling <= name.about | offer.about else 0.0
+        # An address of a thing is as good as another, unless it is said to be of something else
+        # (`avatar_url`).
+        if not telling:
+            return 0.75
+        if telling <= name.about | offer.about:
+            return 0.9
+        return 0.0
     if telling and aspect and alike and telling <= name.about | offer.about:
         return (0.95 if telling & name.about else 0.9) * (1.0 if alike == 1.0 else 0.75)
-    if not aspect and telling and telling <= name.about | offer.about and name.aspect in ("id", "number", "name"):
+    if (
+        not aspect
+        and telling
+        and telling <= name.about | offer.about
+        and name.aspect in ("id", "number", "name")
+    ):
         # `workspace` may be a workspace's name, or its id: the description says.
-        return 0.85 if name.aspect == "id" and _AN_ID.search(description) else 0.55
-    if aspect not in _NOT_JOINED and not telling and alike == 1.0 and tool_nouns & (name.about | offer.about):
+        if name.aspect == "id" and _AN_ID.search(description):
+            return 0.85
+        return 0.55
+    if (
+        aspect not in _NOT_JOINED
+        and not telling
+        and alike == 1.0
+        and tool_nouns & (name.about | offer.about)
+    ):
         return 0.75
     return 0.0
 
@@ -103,7 +138,8 @@ def _score_types(param: SchemaParameter, offer: OutputField) -> float:
         return 0.95
     if wanted & offered or (wanted & _NUMBERS and offered & _NUMBERS):
         return 1.0
-    # The pipeline makes a number of a number in a string; the other way round it is only written down.
+    # The pipeline makes a number of a number in a string; the other way round it is only written
+    # down.
     if (wanted & _NUMBERS and "string" in offered) or ("string" in wanted and offered & _NUMBERS):
         return 0.85
     return 0.0

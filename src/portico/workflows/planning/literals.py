@@ -1,4 +1,5 @@
-"""What an intent says plainly: addresses, numbers, dates, paths, quoted words, and what stands before each. Pure."""
+"""What an intent says plainly: addresses, numbers, dates, paths, quoted words, and what stands
+before each. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -9,18 +10,40 @@ from itertools import chain
 from portico.workflows.planning.vocabulary import NOT_FILES, NOT_REPOS, SITES
 
 _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("quoted", re.compile(r"\"(?P<it>[^\"\n]+)\"|“(?P<a>[^”\n]+)”|`(?P<b>[^`\n]+)`|(?<!\w)'(?P<c>[^'\n]+)'(?!\w)")),
+    (
+        "quoted",
+        re.compile(
+            r"\"(?P<it>[^\"\n]+)\"|“(?P<a>[^”\n]+)”|`(?P<b>[^`\n]+)`|(?<!\w)'(?P<c>[^'\n]+)'(?!\w)"
+        ),
+    ),
     ("url", re.compile(r"(?P<it>https?://[^\s<>\"'`]+[^\s<>\"'`.,;:!?)\]])")),
     ("email", re.compile(r"(?<![\w.+-])(?P<it>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)")),
-    ("date", re.compile(r"(?<![\w/-])(?P<it>\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2})?(?:Z|[+-]\d{2}:?\d{2})?)?)")),
-    ("path", re.compile(r"(?<![\w/:.~])(?P<it>(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*|[A-Za-z]:\\[^\s\"']+)")),
-    ("repo", re.compile(r"(?<![\w/.@-])(?P<it>[A-Za-z0-9][\w-]*/[A-Za-z0-9][\w.-]*[\w-]|[A-Za-z]/[A-Za-z])(?![\w/])")),
+    (
+        "date",
+        re.compile(
+            r"(?<![\w/-])(?P<it>\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2})?(?:Z|[+-]\d{2}:?\d{2})?)?)"
+        ),
+    ),
+    (
+        "path",
+        re.compile(
+            r"(?<![\w/:.~])(?P<it>(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*|[A-Za-z]:\\[^\s\"']+)"
+        ),
+    ),
+    (
+        "repo",
+        re.compile(
+            r"(?<![\w/.@-])(?P<it>[A-Za-z0-9][\w-]*/[A-Za-z0-9][\w.-]*[\w-]|[A-Za-z]/[A-Za-z])(?![\w/])"
+        ),
+    ),
     ("channel", re.compile(r"(?<![\w#])#(?P<it>[a-z][\w-]*)")),
     ("person", re.compile(r"(?<![\w@.])@(?P<it>[A-Za-z][\w.-]*\w)")),
     ("ticket", re.compile(r"(?<![\w-])(?P<it>[A-Z][A-Z0-9]{1,9}-\d{1,6})(?![\w-])")),
     (
         "file",
-        re.compile(r"(?<![\w/.@-])(?P<it>[\w-]+(?:\.[\w-]+)*\.(?:[a-z]{2,4}[0-9]?|[a-z]|json5?|parquet))(?![\w/])"),
+        re.compile(
+            r"(?<![\w/.@-])(?P<it>[\w-]+(?:\.[\w-]+)*\.(?:[a-z]{2,4}[0-9]?|[a-z]|json5?|parquet))(?![\w/])"
+        ),
     ),
     (
         "quoted",
@@ -71,10 +94,18 @@ def find_literals(text: str) -> tuple[IntentLiteral, ...]:
             value = match[name].strip()
             if len(found) == MAX_LITERALS:
                 break
-            if not value or _is_false_match(kind, value) or any(start < last and first < end for first, last in taken):
+            if (
+                not value
+                or _is_false_match(kind, value)
+                or any(start < last and first < end for first, last in taken)
+            ):
                 continue
             taken.append((start, end))
-            found.append(IntentLiteral(kind, value, _get_words_before(text, start), _get_word_after(text, end), start))
+            found.append(
+                IntentLiteral(
+                    kind, value, _get_words_before(text, start), _get_word_after(text, end), start
+                )
+            )
     return tuple(sorted(found, key=lambda one: one.start))
 
 
@@ -93,26 +124,42 @@ def _get_words_before(text: str, at: int) -> tuple[str, ...]:
 
 def _get_word_after(text: str, at: int) -> str:
     found = _WORDS.search(text[at : at + _BEFORE])
-    return found[0].casefold() if found else ""
+    if found:
+        return found[0].casefold()
+    return ""
 
 
-_OBJECT = re.compile(r"\b(?:for|about|regarding|on|concerning|über|nach|sur|sobre)\s+(?P<it>\S.*)$", re.IGNORECASE)
+_OBJECT = re.compile(
+    r"\b(?:for|about|regarding|on|concerning|über|nach|sur|sobre)\s+(?P<it>\S.*)$", re.IGNORECASE
+)
 _NAMED = re.compile(r"\s(?:the\s+)?(?P<it>[A-ZÀ-Þ][\w'’-]+(?:\s+[A-ZÀ-Þ][\w'’-]+)*)$")
-_WHERE_IT_ENDS = re.compile(r"\s+(?:on|in|at|from|using|via|with|through)\s+(?:the\s+)?[\w.-]+$", re.IGNORECASE)
-_AGAIN = re.compile(r"^(?:it|them|that|this|these|those|each|all|the (?:results?|same))\b", re.IGNORECASE)
+_WHERE_IT_ENDS = re.compile(
+    r"\s+(?:on|in|at|from|using|via|with|through)\s+(?:the\s+)?[\w.-]+$", re.IGNORECASE
+)
+_AGAIN = re.compile(
+    r"^(?:it|them|that|this|these|those|each|all|the (?:results?|same))\b", re.IGNORECASE
+)
 
 
 def find_search_object(clause: str, tool_words: frozenset[str]) -> str:
-    """What a search is for: "search the web for cheap flights" → "cheap flights"; empty where nothing plainly is."""
+    """What a search is for: "search the web for cheap flights" → "cheap flights"; empty where
+    nothing plainly is."""
     found = _OBJECT.search(clause) or _NAMED.search(clause)
     if found is None:
         return ""
     text = found["it"].strip(" .,;")
     # "… on wikipedia" says where, not what.
-    if (tail := _WHERE_IT_ENDS.search(text)) and text[tail.start() :].split()[-1].casefold() in tool_words:
+    if (tail := _WHERE_IT_ENDS.search(text)) and text[tail.start() :].split()[
+        -1
+    ].casefold() in tool_words:
         text = text[: tail.start()]
     words = text.split()
-    if _AGAIN.match(text) or not words or len(words) > 12 or all(word.casefold() in tool_words for word in words):
+    if (
+        _AGAIN.match(text)
+        or not words
+        or len(words) > 12
+        or all(word.casefold() in tool_words for word in words)
+    ):
         return ""
     return text.strip(" \"'“”`")
 
@@ -144,8 +191,12 @@ _BACK = re.compile(
 
 def find_unique_literal(kind: str, *texts: str) -> IntentLiteral | None:
     """The one literal of a kind in these texts; None where there is none, or another one too."""
-    found = {one.text: one for one in chain.from_iterable(map(find_literals, texts)) if one.kind == kind}
-    return next(iter(found.values())) if len(found) == 1 else None
+    found = {
+        one.text: one for one in chain.from_iterable(map(find_literals, texts)) if one.kind == kind
+    }
+    if len(found) == 1:
+        return next(iter(found.values()))
+    return None
 
 
 def find_literals_of_kind(text: str, *kinds: str) -> Iterator[IntentLiteral]:
@@ -153,8 +204,16 @@ def find_literals_of_kind(text: str, *kinds: str) -> Iterator[IntentLiteral]:
     return (one for one in find_literals(text) if one.kind in kinds)
 
 
-_STANDS_FOR = {"url": "url", "email": "email address", "path": "file", "file": "file", "repo": "repository"}
-_SAYS_WHICH = frozenset(("quoted", "channel", "person", "ticket", "number", "date", "symbol", "place"))
+_STANDS_FOR = {
+    "url": "url",
+    "email": "email address",
+    "path": "file",
+    "file": "file",
+    "repo": "repository",
+}
+_SAYS_WHICH = frozenset(
+    ("quoted", "channel", "person", "ticket", "number", "date", "symbol", "place")
+)
 
 
 def generalize_clause(clause: str, *, keep_specifics: bool = True) -> str:
@@ -166,6 +225,10 @@ def generalize_clause(clause: str, *, keep_specifics: bool = True) -> str:
     for one in reversed(find_literals(clause)):
         if one.kind in _STANDS_FOR and clause.startswith(one.text, one.start):
             text = f"{text[: one.start]}{_STANDS_FOR[one.kind]}{text[one.start + len(one.text) :]}"
-        elif not keep_specifics and one.kind in _SAYS_WHICH and (at := text.find(one.text, one.start)) >= 0:
+        elif (
+            not keep_specifics
+            and one.kind in _SAYS_WHICH
+            and (at := text.find(one.text, one.start)) >= 0
+        ):
             text = f"{text[:at]}{text[at + len(one.text) :]}"
     return text

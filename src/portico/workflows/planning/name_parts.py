@@ -1,4 +1,5 @@
-"""Names taken apart: what a parameter, a field or a tool is about, and which aspect of it is meant. Pure.
+"""Names taken apart: what a parameter, a field or a tool is about, and which aspect of it is meant.
+Pure.
 
 `channel_id` is the id of a channel, `list_channels` tells of channels, `html_url` is an address of whatever it stands
 in. Two names that differ in spelling and say the same come out the same.
@@ -37,7 +38,8 @@ class ParsedName:
     about: frozenset[str]
     """The words that say of what: those without an aspect."""
     aspect: str
-    """What of it: `id`, `number`, `name`, `url`, `path`, `text`, `email`, `date`, `query`; empty for none of these."""
+    """What of it: `id`, `number`, `name`, `url`, `path`, `text`, `email`, `date`, `query`; empty
+    for none of these."""
 
     @property
     def is_specific(self) -> bool:
@@ -51,7 +53,10 @@ def parse_name(name: str) -> ParsedName:
     words = tuple(to_singular(word) for word in split_name(name))
     aspects = [ASPECTS[word] for word in words if word in ASPECTS]
     # `msg_type` is no message.
-    aspect = aspects[-1] if aspects and words[-1] not in VAGUE else ""
+    if aspects and words[-1] not in VAGUE:
+        aspect = aspects[-1]
+    else:
+        aspect = ""
     about = frozenset(word for word in words if word not in ASPECTS)
     if not about and len(words) > 1:
         about = frozenset(words[:-1])
@@ -75,7 +80,13 @@ def to_singular(word: str) -> str:
     return _SAME.get(word, word)
 
 
-_SAME = {"repository": "repo", "pr": "pull", "organisation": "org", "organization": "org", "msg": "message"}
+_SAME = {
+    "repository": "repo",
+    "pr": "pull",
+    "organisation": "org",
+    "organization": "org",
+    "msg": "message",
+}
 
 
 @lru_cache(maxsize=16_384)
@@ -83,7 +94,9 @@ def get_tool_nouns(tool: str, server: str) -> frozenset[str]:
     """What a tool is about, by its name: no verbs, and not the name of its server."""
     of_server = {to_singular(word) for word in split_name(server)}
     # Before they are made singular: `get_lists` tells of lists.
-    nouns = [to_singular(word) for word in split_name(tool) if word not in READS and word not in DOES]
+    nouns = [
+        to_singular(word) for word in split_name(tool) if word not in READS and word not in DOES
+    ]
     return frozenset(word for word in nouns if word not in of_server) or frozenset(nouns)
 
 
@@ -96,11 +109,18 @@ def is_read_verb_name(tool: str) -> bool:
 
 def is_control(name: ParsedName) -> bool:
     """Whether a parameter steers the answer rather than asks for something."""
-    return any(word in CONTROLS for word in name.words) and name.aspect not in ("id", "url", "path", "email")
+    return any(word in CONTROLS for word in name.words) and name.aspect not in (
+        "id",
+        "url",
+        "path",
+        "email",
+    )
 
 
 def score_aspects(one: str, other: str) -> float:
     """How far one aspect stands for another."""
     if one == other:
         return 1.0
-    return 0.6 if one in _IDS and other in _IDS else 0.0
+    if one in _IDS and other in _IDS:
+        return 0.6
+    return 0.0

@@ -1,4 +1,5 @@
-"""What an intent says and its plan does not do: values that no step takes, and words that none of its tools speaks of.
+"""What an intent says and its plan does not do: values that no step takes, and words that none of
+its tools speaks of.
 
 A plan that leaves something out may be for something else: it is shown and not run at once. Pure.
 """
@@ -30,15 +31,23 @@ def find_omissions(
     tools: Mapping[str, Tool],
     unserved_clauses: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """What is said and not done. `tools` has those of the steps; `passed_over` are clauses that have no step."""
+    """What is said and not done. `tools` has those of the steps; `passed_over` are clauses that
+    have no step."""
     said = to_searchable_text([step.get("arguments") for step in steps])
     values = [one for one in find_literals(intent) if not is_mentioned(one.text, one.kind, said)]
-    groups = [one for one in (*_iter_later_groups(intent), *unserved_clauses) if _get_telling_terms(one)]
+    groups = [
+        one for one in (*_iter_later_groups(intent), *unserved_clauses) if _get_telling_terms(one)
+    ]
     if groups:
-        # What search has found a tool for is served, in whatever words; what stands beside it may not be.
-        known = frozenset(chain(extract_terms(said), *(_get_tool_terms(tools[step["tool"]]) for step in steps)))
+        # What search has found a tool for is served, in whatever words; what stands beside it may
+        # not be.
+        known = frozenset(
+            chain(extract_terms(said), *(_get_tool_terms(tools[step["tool"]]) for step in steps))
+        )
         groups = [one for one in groups if not _is_covered(one, known)]
-    return tuple(dict.fromkeys((*(one.text for one in values if not _is_within(one, groups)), *groups)))
+    return tuple(
+        dict.fromkeys((*(one.text for one in values if not _is_within(one, groups)), *groups))
+    )
 
 
 def to_searchable_text(values: Any) -> str:
@@ -48,7 +57,10 @@ def to_searchable_text(values: Any) -> str:
 
 def is_mentioned(text: str, kind: str, said: str) -> bool:
     """Whether something said is among what is written."""
-    parts = text.split("/") if kind == "repo" else (text,)
+    if kind == "repo":
+        parts = text.split("/")
+    else:
+        parts = (text,)
     return all(visible_text.to_literal(part)[1:-1].casefold() in said for part in parts)
 
 
@@ -61,7 +73,9 @@ def _iter_later_groups(intent: str) -> Iterator[str]:
 def _get_telling_terms(group: str) -> frozenset[str]:
     """What a group of words is about, without what stands for itself in it."""
     return frozenset(
-        term for term in extract_query_terms(generalize_clause(group, keep_specifics=False)) if not term.isdigit()
+        term
+        for term in extract_query_terms(generalize_clause(group, keep_specifics=False))
+        if not term.isdigit()
     )
 
 
@@ -71,8 +85,12 @@ def _is_covered(group: str, known: frozenset[str]) -> bool:
 
 
 def _get_tool_terms(tool: Tool) -> list[str]:
-    schemas = visible_text.to_literal([tool.input_schema, tool.definition.get("outputSchema")])[:_READ]
-    return extract_terms(f"{tool.server} {tool.name} {tool.title} {tool.description[:_READ]} {schemas}")
+    schemas = visible_text.to_literal([tool.input_schema, tool.definition.get("outputSchema")])[
+        :_READ
+    ]
+    return extract_terms(
+        f"{tool.server} {tool.name} {tool.title} {tool.description[:_READ]} {schemas}"
+    )
 
 
 def _is_within(one: IntentLiteral, groups: Sequence[str]) -> bool:

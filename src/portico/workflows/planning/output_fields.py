@@ -1,7 +1,8 @@
-"""What a tool's answer offers to the steps after it: every field, where it stands, and what it is about. Pure.
+"""What a tool's answer offers to the steps after it: every field, where it stands, and what it is
+about. Pure.
 
-From the output schema that the server declared, or from the shape of real answers; where neither is known, nothing is
-offered but the answer as a whole. Bounded, whatever the schema holds.
+From the output schema that the server declared, or from the shape of real answers; where neither is
+known, nothing is offered but the answer as a whole. Bounded, whatever the schema holds.
 """
 
 import re
@@ -37,15 +38,23 @@ class OutputField:
     types: frozenset[str]
 
     def to_reference(self, step: str, *, many: bool = False, which: str = "") -> str:
-        """What a later step writes to have it: all of them as a list, the first, or the first for `which` it holds."""
+        """What a later step writes to have it: all of them as a list, the first, or the first for
+        `which` it holds."""
         text = step
-        last = len(self.path) - 1 - self.path[::-1].index(_EACH) if _EACH in self.path else -1
+        if _EACH in self.path:
+            last = len(self.path) - 1 - self.path[::-1].index(_EACH)
+        else:
+            last = -1
         for at, part in enumerate(self.path):
             if part == _EACH:
                 text += which if which and at == last else "[]" if many else "[0]"
             else:
-                text += f".{part}" if PLAIN.fullmatch(part) else f".{json_codec.dumps(part).decode()}"
-        return f"${{{text} | [0]}}" if which else f"${{{text}}}"
+                text += (
+                    f".{part}" if PLAIN.fullmatch(part) else f".{json_codec.dumps(part).decode()}"
+                )
+        if which:
+            return f"${{{text} | [0]}}"
+        return f"${{{text}}}"
 
     @property
     def is_in_list(self) -> bool:
@@ -68,7 +77,9 @@ class ToolOutput:
 def get_tool_output(tool: Tool, shapes: ShapeOf) -> ToolOutput:
     """What a tool's answer offers."""
     shape = shapes(tool)
-    return _read_shape_output(tool, shape) if shape is not None else read_schema_output(tool)
+    if shape is not None:
+        return _read_shape_output(tool, shape)
+    return read_schema_output(tool)
 
 
 @lru_cache(maxsize=1_024)
@@ -78,11 +89,17 @@ def read_schema_output(tool: Tool) -> ToolOutput:
         return ToolOutput()
     read = build_outline(schema)
     found: list[OutputField] = []
-    for offer in _iter_schema_fields(read.root, read, (), get_tool_nouns(tool.name, tool.server), 0):
+    for offer in _iter_schema_fields(
+        read.root, read, (), get_tool_nouns(tool.name, tool.server), 0
+    ):
         found.append(offer)
         if len(found) >= MAX_OFFERS:
             break
-    texts = [child.name for child in read.root.children if child.type == "string" and not child.is_pattern]
+    texts = [
+        child.name
+        for child in read.root.children
+        if child.type == "string" and not child.is_pattern
+    ]
     path = _text_path(texts, len(read.root.children))
     return ToolOutput(tuple(found), bool(found), path, frozenset({read.root.type}))
 
@@ -95,9 +112,16 @@ def _text_path(texts: Sequence[str], fields: int) -> tuple[str, ...]:
 
 
 def _iter_schema_fields(
-    param: SchemaParameter, read: SchemaOutline, path: tuple[str, ...], about: frozenset[str], depth: int
+    param: SchemaParameter,
+    read: SchemaOutline,
+    path: tuple[str, ...],
+    about: frozenset[str],
+    depth: int,
 ) -> Iterator[OutputField]:
-    param = read.types.get(param.ref, param) if param.ref else param
+    if param.ref:
+        param = read.types.get(param.ref, param)
+    else:
+        param = param
     if depth > _DEPTH:
         return
     for variant in param.variants[:4]:
@@ -110,14 +134,25 @@ def _iter_schema_fields(
 
 
 def _iter_field(
-    param: SchemaParameter, read: SchemaOutline, path: tuple[str, ...], field: str, about: frozenset[str], depth: int
+    param: SchemaParameter,
+    read: SchemaOutline,
+    path: tuple[str, ...],
+    field: str,
+    about: frozenset[str],
+    depth: int,
 ) -> Iterator[OutputField]:
-    meant = read.types.get(param.ref, param) if param.ref else param
+    if param.ref:
+        meant = read.types.get(param.ref, param)
+    else:
+        meant = param
     types = frozenset(variant.type for variant in meant.variants) or frozenset({meant.type})
     name = parse_name(field or next((part for part in reversed(path) if part != _EACH), ""))
     if path[-1] != _EACH or types & {"string", "integer", "number"}:
         yield OutputField(path, name, about, types)
-    inner = about | name.about if field and field != "result" else about
+    if field and field != "result":
+        inner = about | name.about
+    else:
+        inner = about
     yield from _iter_schema_fields(meant, read, path, inner, depth + 1)
 
 
@@ -129,10 +164,14 @@ def _read_shape_output(tool: Tool, shape: Shape) -> ToolOutput:
             break
     fields = shape.fields or {}
     texts = [name for name, one in fields.items() if "string" in one.scalars]
-    return ToolOutput(tuple(found), bool(found), _text_path(texts, len(fields)), _get_shape_types(shape))
+    return ToolOutput(
+        tuple(found), bool(found), _text_path(texts, len(fields)), _get_shape_types(shape)
+    )
 
 
-def _iter_shape_fields(shape: Shape, path: tuple[str, ...], about: frozenset[str], depth: int) -> Iterator[OutputField]:
+def _iter_shape_fields(
+    shape: Shape, path: tuple[str, ...], about: frozenset[str], depth: int
+) -> Iterator[OutputField]:
     if depth > _DEPTH:
         return
     if shape.items is not None:

@@ -1,8 +1,10 @@
-"""Plans that worked: remembered without what was said in them, and offered to whoever means the same again.
+"""Plans that worked: remembered without what was said in them, and offered to whoever means the
+same again.
 
-A plan is for an intent like the one it worked for (by its words, as hashes, or by its meaning, as a vector), or for one
-that would come to the same tools. It is offered only while its tools are there and take what it gives them, and only
-in the scope that learnt it. Where the store cannot be reached, nothing is remembered and nothing offered.
+A plan is for an intent like the one it worked for (by its words, as hashes, or by its meaning, as a
+vector), or for one that would come to the same tools. It is offered only while its tools are there
+and take what it gives them, and only in the scope that learnt it. Where the store cannot be
+reached, nothing is remembered and nothing offered.
 """
 
 import asyncio
@@ -29,13 +31,22 @@ from portico.workflows.planning.clauses import split_clauses
 from portico.workflows.planning.literals import generalize_clause
 from portico.workflows.planning.omissions import find_omissions
 from portico.workflows.planning.planner import PlanSuggestion, list_changing_tools
-from portico.workflows.planning.templates import LEAST_STEPS, PlanTemplate, is_applicable, make_template, restore_plan
+from portico.workflows.planning.templates import (
+    LEAST_STEPS,
+    PlanTemplate,
+    is_applicable,
+    make_template,
+    restore_plan,
+)
 
 logger = logging.getLogger(__name__)
 
-SAME_MEANING, SAME_BOTH, SAME_WORDS = 0.7, 0.6, 0.7
-"""The cosine, its mean with the share of words in common, and that share alone where no meaning is known, from which
-two intents want the same plan. Of the intents of `benchmarks.planning`, no two that want different ones come near."""
+SAME_MEANING = 0.7
+SAME_BOTH = 0.6
+SAME_WORDS = 0.7
+"""The cosine, its mean with the share of words in common, and that share alone where no meaning is
+known, from which two intents want the same plan. Of the intents of `benchmarks.planning`, no two
+that want different ones come near."""
 _MAX_CHARS = 20_000
 """Of a template: larger plans are not remembered."""
 
@@ -105,17 +116,23 @@ class PlanMemory:
         snapshot: Snapshot,
         fresh: PlanSuggestion,
     ) -> PlanSuggestion | None:
-        """The plan that worked for such an intent, with what this one says filled in; None where there is none."""
+        """The plan that worked for such an intent, with what this one says filled in; None where
+        there is none."""
         if not self.is_learning:
             return None
         try:
             rows = await self.store.load_plans(scope)
-            words, vector = await self._describe_intent(intent, snapshot) if rows else (frozenset[int](), None)
+            words, vector = (
+                await self._describe_intent(intent, snapshot) if rows else (frozenset[int](), None)
+            )
         except PorticoError as error:
             logger.debug("no plan was looked for: %s", error)
             return None
         planned = frozenset(step["tool"] for step in fresh.steps)
-        likely = sorted(((_score_similarity(row, words, vector, planned), row) for row in rows), key=_make_sort_key)
+        likely = sorted(
+            ((_score_similarity(row, words, vector, planned), row) for row in rows),
+            key=_make_sort_key,
+        )
         for likeness, row in likely:
             if not likeness:
                 break
@@ -126,8 +143,11 @@ class PlanMemory:
                 )
         return None
 
-    async def _describe_intent(self, intent: str, snapshot: Snapshot) -> tuple[frozenset[int], Vector | None]:
-        """What an intent is about, whatever it is to be done with: its words, hashed, and its meaning."""
+    async def _describe_intent(
+        self, intent: str, snapshot: Snapshot
+    ) -> tuple[frozenset[int], Vector | None]:
+        """What an intent is about, whatever it is to be done with: its words, hashed, and its
+        meaning."""
         about = generalize_clause(intent[:MAX_TEXT], keep_specifics=False)
         words = hash_terms(extract_query_terms(about), await asyncio.to_thread(self.key))
         return words, await asyncio.to_thread(snapshot.index.encode_query, about)
@@ -138,8 +158,13 @@ class PlanMemory:
         steps, inputs = restore_plan(kept, intent, snapshot, fresh.steps)
         changing = list_changing_tools(steps, snapshot, self.read_only)
         unused = find_omissions(intent, steps, snapshot.tools, split_clauses(intent))
-        times = "once" if runs == 1 else f"{runs} times"
-        return PlanSuggestion(steps, inputs, (), (f"a plan like this has worked {times}",), changing, runs, unused)
+        if runs == 1:
+            times = "once"
+        else:
+            times = f"{runs} times"
+        return PlanSuggestion(
+            steps, inputs, (), (f"a plan like this has worked {times}",), changing, runs, unused
+        )
 
 
 def _make_sort_key(one: tuple[float, PlanRow]) -> tuple[float, int, float]:
@@ -147,15 +172,21 @@ def _make_sort_key(one: tuple[float, PlanRow]) -> tuple[float, int, float]:
     return -round(likeness, 2), -row.runs, -row.used_at
 
 
-def _score_similarity(row: PlanRow, words: frozenset[int], vector: Vector | None, planned: frozenset[str]) -> float:
+def _score_similarity(
+    row: PlanRow, words: frozenset[int], vector: Vector | None, planned: frozenset[str]
+) -> float:
     """How much a plan is for these words; 0 where it is not."""
     if len(planned) >= LEAST_STEPS and planned == _parse_tools(row).keys():
         return 1.0
     known = frozenset(int(word) for word in row.words.split() if word.isdigit())
     shared = len(known & words) / max(1, len(known | words))
     if (near := _compute_cosine(_decode_vector(row.intent), vector)) is None:
-        return shared if shared >= SAME_WORDS else 0.0
-    return near if near >= SAME_MEANING or (near + shared) / 2 >= SAME_BOTH else 0.0
+        if shared >= SAME_WORDS:
+            return shared
+        return 0.0
+    if near >= SAME_MEANING or (near + shared) / 2 >= SAME_BOTH:
+        return near
+    return 0.0
 
 
 def _parse_template(row: PlanRow) -> PlanTemplate | None:
@@ -171,8 +202,12 @@ def _parse_template(row: PlanRow) -> PlanTemplate | None:
         for step in cast("list[Any]", steps)
         if isinstance(step, dict) and {"id", "tool", "arguments"} <= step.keys()
     ]
-    whole = len(known) == len(cast("list[Any]", steps)) and all(isinstance(step["arguments"], dict) for step in known)
-    return PlanTemplate(tuple(known), _parse_tools(row)) if whole else None
+    whole = len(known) == len(cast("list[Any]", steps)) and all(
+        isinstance(step["arguments"], dict) for step in known
+    )
+    if whole:
+        return PlanTemplate(tuple(known), _parse_tools(row))
+    return None
 
 
 def _parse_tools(row: PlanRow) -> dict[str, str]:
@@ -180,7 +215,9 @@ def _parse_tools(row: PlanRow) -> dict[str, str]:
         found = json.loads(row.tools)
     except ValueError:
         return {}
-    return cast("dict[str, str]", found) if isinstance(found, dict) else {}
+    if isinstance(found, dict):
+        return cast("dict[str, str]", found)
+    return {}
 
 
 def _dump_json(value: Any) -> str:
@@ -196,12 +233,16 @@ def _make_plan_id(scope: str, body: str) -> str:
 
 
 def _encode_vector(vector: Vector | None) -> str:
-    return "" if vector is None else base64.b64encode(vector.tobytes()).decode()
+    if vector is None:
+        return ""
+    return base64.b64encode(vector.tobytes()).decode()
 
 
 def _decode_vector(text: str) -> Vector | None:
     try:
-        return np.frombuffer(base64.b64decode(text, validate=True), dtype=np.int8) if text else None
+        if text:
+            return np.frombuffer(base64.b64decode(text, validate=True), dtype=np.int8)
+        return None
     except ValueError:
         return None
 
@@ -210,6 +251,9 @@ def _compute_cosine(one: Vector | None, other: Vector | None) -> float | None:
     """How near two meanings are; None where they cannot be compared."""
     if one is None or other is None or one.shape != other.shape:
         return None
-    left, right = one.astype(np.float32), other.astype(np.float32)
+    left = one.astype(np.float32)
+    right = other.astype(np.float32)
     size = float(np.linalg.norm(left) * np.linalg.norm(right))
-    return float(np.sum(left * right)) / size if size else 0.0
+    if size:
+        return float(np.sum(left * right)) / size
+    return 0.0

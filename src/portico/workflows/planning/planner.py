@@ -1,9 +1,10 @@
-"""A plan from an intent: clauses, a tool for each, and what one's answer offers the next. Ready to be passed back.
+"""A plan from an intent: clauses, a tool for each, and what one's answer offers the next. Ready to
+be passed back.
 
     clauses → find (search, handed in) → choosing → arranging (filling, joining, offers)
 
-Nothing is invented: a clause that nothing here serves is named with what comes nearest, and an argument that neither
-the words nor an earlier step certainly give is an input.
+Nothing is invented: a clause that nothing here serves is named with what comes nearest, and an
+argument that neither the words nor an earlier step certainly give is an input.
 """
 
 import asyncio
@@ -36,8 +37,10 @@ FindTools = Callable[[str, int], Awaitable[Sequence[PlanCandidate]]]
 
 _NEAREST = 3
 MAX_CLAUSES = 8
-CONTEXT, ITS_CONTEXT = 0.4, 0.9
-"""What a search with the clauses before it counts beside the clause alone; more where it is done to *it*."""
+CONTEXT = 0.4
+ITS_CONTEXT = 0.9
+"""What a search with the clauses before it counts beside the clause alone; more where it is done to
+*it*."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,9 @@ class PlanSuggestion:
     @property
     def is_ready(self) -> bool:
         """Whether it could run at once, and do no harm."""
-        return bool(self.steps) and not (self.changing_tools or self.inputs or self.unserved or self.unused)
+        return bool(self.steps) and not (
+            self.changing_tools or self.inputs or self.unserved or self.unused
+        )
 
 
 def _no_shape(_: Tool) -> Shape | None:
@@ -110,15 +115,25 @@ async def suggest_plan(
             # "add a comment to it": what it is, the clauses before have said.
             context = await find(f"{words} ({' '.join(before[-2:])})", CANDIDATES)
             hits = mix_candidates(hits, context, ITS_CONTEXT if acts_on_it(clause) else CONTEXT)
-        known = [(tool, hit.score) for hit in hits if (tool := snapshot.tools.get(hit.address)) is not None]
+        known = [
+            (tool, hit.score)
+            for hit in hits
+            if (tool := snapshot.tools.get(hit.address)) is not None
+        ]
         if not known or weak:
-            unserved.append(UnservedClause(clause, tuple(tool.address for tool, _ in known[:_NEAREST])))
+            unserved.append(
+                UnservedClause(clause, tuple(tool.address for tool, _ in known[:_NEAREST]))
+            )
         else:
             found.append((clause, known))
             before.append(words)
     # In a thread: reading some dozens of large definitions would be felt by everybody else.
-    plan = await asyncio.to_thread(build_plan, intent, snapshot, found, unserved, shapes, together, read_only)
-    return replace(plan, unused=(*plan.unused, *asked[MAX_CLAUSES:], *filter(None, (beyond.strip(),))))
+    plan = await asyncio.to_thread(
+        build_plan, intent, snapshot, found, unserved, shapes, together, read_only
+    )
+    return replace(
+        plan, unused=(*plan.unused, *asked[MAX_CLAUSES:], *filter(None, (beyond.strip(),)))
+    )
 
 
 def mix_candidates(
@@ -130,11 +145,16 @@ def mix_candidates(
     """
     alone = {hit.address: hit.score for hit in hits}
     beside = {hit.address: hit.score for hit in context}
-    least, least_beside = 0.9 * min(alone.values(), default=0.0), 0.9 * min(beside.values(), default=0.0)
+    least = 0.9 * min(alone.values(), default=0.0)
+    least_beside = 0.9 * min(beside.values(), default=0.0)
     scores = {
-        address: alone.get(address, least) + share * beside.get(address, least_beside) for address in alone | beside
+        address: alone.get(address, least) + share * beside.get(address, least_beside)
+        for address in alone | beside
     }
-    return [PlanCandidate(address, score) for address, score in sorted(scores.items(), key=lambda one: -one[1])]
+    return [
+        PlanCandidate(address, score)
+        for address, score in sorted(scores.items(), key=lambda one: -one[1])
+    ]
 
 
 def build_plan(
@@ -154,13 +174,19 @@ def build_plan(
 
     def tools_of(server: str) -> Mapping[str, Tool]:
         entry = snapshot.servers.get(server)
-        return entry.tools if entry is not None else {}
+        if entry is not None:
+            return entry.tools
+        return {}
 
     plan = build_steps(chosen, intent, reader, tools_of, read_only)
     served = {one.clause for one in chosen}
-    unused = find_omissions(intent, plan.steps, snapshot.tools, [clause for clause, _ in found if clause not in served])
+    unused = find_omissions(
+        intent, plan.steps, snapshot.tools, [clause for clause, _ in found if clause not in served]
+    )
     changing = list_changing_tools(plan.steps, snapshot, read_only)
-    return PlanSuggestion(plan.steps, plan.inputs, tuple(unserved), plan.why, changing, unused=unused)
+    return PlanSuggestion(
+        plan.steps, plan.inputs, tuple(unserved), plan.why, changing, unused=unused
+    )
 
 
 def list_changing_tools(
@@ -171,8 +197,11 @@ def list_changing_tools(
     return tuple(address for address in used if not read_only(snapshot.tools[address]))
 
 
-def apply_inputs(plan: PlanSuggestion, inputs: Mapping[str, Any], snapshot: Snapshot) -> PlanSuggestion:
-    """A plan with what was passed for its inputs, by name, or for a parameter that only one step has and leaves out.
+def apply_inputs(
+    plan: PlanSuggestion, inputs: Mapping[str, Any], snapshot: Snapshot
+) -> PlanSuggestion:
+    """A plan with what was passed for its inputs, by name, or for a parameter that only one step
+    has and leaves out.
 
     What is for neither is said and not used.
     """
@@ -183,7 +212,8 @@ def apply_inputs(plan: PlanSuggestion, inputs: Mapping[str, Any], snapshot: Snap
             taken[name] = value
         elif (
             to_plain_name(name) == name
-            and len(places := [step for step in steps if _can_take_input(step, name, snapshot)]) == 1
+            and len(places := [step for step in steps if _can_take_input(step, name, snapshot)])
+            == 1
         ):
             places[0]["arguments"] = {**places[0]["arguments"], name: f"${{inputs.{name}}}"}
             taken[name] = value
@@ -214,12 +244,17 @@ def to_candidates(ranking: Ranking) -> list[PlanCandidate]:
 
 def make_index_search(snapshot: Snapshot) -> FindTools:
     """Searches the snapshot's own index, without what use has taught."""
-    allowed = None if snapshot.scope.is_unrestricted else snapshot.tools.__contains__
+    if snapshot.scope.is_unrestricted:
+        allowed = None
+    else:
+        allowed = snapshot.tools.__contains__
 
     async def find(words: str, limit: int) -> Sequence[PlanCandidate]:
         index = snapshot.index
         if index.encoder is not None and not index.encoder.is_loaded and not index.encoder.problem:
-            await asyncio.to_thread(index.encode_query, words)  # the model is read first, which takes a second
+            await asyncio.to_thread(
+                index.encode_query, words
+            )  # the model is read first, which takes a second
         # Each search takes some milliseconds: whoever else waits is served in between.
         await asyncio.sleep(0)
         return to_candidates(index.search(words, limit, allow=allowed))[: 2 * limit]

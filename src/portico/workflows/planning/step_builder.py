@@ -1,7 +1,8 @@
-"""Chosen tools as steps that can be run: every argument filled from words, from earlier steps, or left open. Pure.
+"""Chosen tools as steps that can be run: every argument filled from words, from earlier steps, or
+left open. Pure.
 
-Steps refer backwards only, so a plan has no cycles. What is not certain becomes an input, with its type and its
-description, and with the tools that may tell it.
+Steps refer backwards only, so a plan has no cycles. What is not certain becomes an input, with its
+type and its description, and with the tools that may tell it.
 """
 
 import re
@@ -12,10 +13,21 @@ from typing import Any
 from portico.catalog.address import to_identifier
 from portico.catalog.schema_outline import SchemaParameter
 from portico.catalog.tool import Tool
-from portico.workflows.planning.argument_values import NOTHING, StepWording, find_stated_value, get_defined_value
+from portico.workflows.planning.argument_values import (
+    NOTHING,
+    StepWording,
+    find_stated_value,
+    get_defined_value,
+)
 from portico.workflows.planning.joins import GOOD, FieldJoin
 from portico.workflows.planning.literals import find_literals_of_kind, refers_back
-from portico.workflows.planning.name_parts import get_tool_nouns, is_read_verb_name, parse_name, split_name, to_singular
+from portico.workflows.planning.name_parts import (
+    get_tool_nouns,
+    is_read_verb_name,
+    parse_name,
+    split_name,
+    to_singular,
+)
 from portico.workflows.planning.output_fields import PLAIN
 from portico.workflows.planning.tool_choice import ChosenTool, ToolInterfaces
 
@@ -97,7 +109,9 @@ def build_steps(
     return PlanDraft(tuple(work.steps), work.inputs, tuple(work.why))
 
 
-def _place_step(work: _PlanDraftState, tool: Tool, clause: str, *, said: str, depth: int = 0) -> str:
+def _place_step(
+    work: _PlanDraftState, tool: Tool, clause: str, *, said: str, depth: int = 0
+) -> str:
     step = _PlanStepBuilder(work, tool, clause, depth)
     arguments = step.build_arguments()
     id_ = make_step_id(tool, {one.id for one in work.placed})
@@ -108,8 +122,14 @@ def _place_step(work: _PlanDraftState, tool: Tool, clause: str, *, said: str, de
         made["for_each"] = step.each
     for name, (param, told_by) in step.open.items():
         before = work.inputs.get(name)
-        needed = (*before.needed_by, f"{id_}.{param.name}") if before else (f"{id_}.{param.name}",)
-        told = told_by if before is None else before.source_tools or told_by
+        if before:
+            needed = (*before.needed_by, f"{id_}.{param.name}")
+        else:
+            needed = (f"{id_}.{param.name}",)
+        if before is None:
+            told = told_by
+        else:
+            told = before.source_tools or told_by
         work.inputs[name] = to_plan_input(param, *needed, source_tools=told)
         work.owners[name] = (tool.server, param.name)
     work.placed.append(_PlacedStep(id_, tool, clause))
@@ -152,16 +172,22 @@ class _PlanStepBuilder:
             if not param.required and (param.enum or not depth):
                 value = find_stated_value(param, said)
                 # One thing said is meant once, unless it says of what (`owner`, `state`).
-                if value is not NOTHING and (param.enum or not any(value == one or value == [one] for one in used)):
+                if value is not NOTHING and (
+                    param.enum or not any(value == one or value == [one] for one in used)
+                ):
                     found[param.name] = value
                     used.append(value)
-        if not depth and not any(param.required and parse_name(param.name).aspect == "text" for param in params):
+        if not depth and not any(
+            param.required and parse_name(param.name).aspect == "text" for param in params
+        ):
             found.update(self._fill_message(params, found))
         if not any(param.required for param in params) and not found:
             found.update(self._fill_optional(params))
         return found
 
-    def _fill_message(self, params: Sequence[SchemaParameter], found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _fill_message(
+        self, params: Sequence[SchemaParameter], found: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Any]]:
         """ "Email it", to a tool that would also send an empty message."""
         for param in params:
             if (
@@ -173,14 +199,16 @@ class _PlanStepBuilder:
                 return
 
     def _fill_optional(self, params: Sequence[SchemaParameter]) -> Iterator[tuple[str, Any]]:
-        """Of a tool that says of nothing that it must have it, what an earlier step certainly offers."""
+        """Of a tool that says of nothing that it must have it, what an earlier step certainly
+        offers."""
         for param in params:
             step_join = self._find_join(param)
             if step_join is not None and step_join[1].sureness >= _SURE_LOOKUP:
                 yield param.name, self._build_reference(param, *step_join)
 
     def _fill_required(self, param: SchemaParameter, said: StepWording, depth: int) -> Any:
-        value, same = find_stated_value(param, said), (self.tool.server, param.name)
+        value = find_stated_value(param, said)
+        same = (self.tool.server, param.name)
         if value is NOTHING and parse_name(param.name).is_specific and not depth:
             value = self.work.said.get(same, NOTHING)
         if value is not NOTHING:
@@ -188,7 +216,9 @@ class _PlanStepBuilder:
             self.notes.append(f"{param.name} is what you said")
             return value
         if param.type == "object" and param.children and depth < 2 and not param.variants:
-            return self._build_object(tuple(child for child in param.children if not child.is_pattern), depth + 1)
+            return self._build_object(
+                tuple(child for child in param.children if not child.is_pattern), depth + 1
+            )
         if (found := self._find_join(param)) is not None:
             return self._build_reference(param, *found)
         if (value := get_defined_value(param)) is not NOTHING:
@@ -211,7 +241,9 @@ class _PlanStepBuilder:
                 best = (one, found)
         return best
 
-    def _build_reference(self, param: SchemaParameter, source: _PlacedStep, found: FieldJoin) -> str:
+    def _build_reference(
+        self, param: SchemaParameter, source: _PlacedStep, found: FieldJoin
+    ) -> str:
         offer = found.offer
         self.notes.append(f"{param.name} from {source.id}")
         if offer.is_in_list and not found.many and _EACH.search(self.clause):
@@ -234,7 +266,11 @@ class _PlanStepBuilder:
             return NOTHING
         if not (refers_back(self.clause) or self._mentions_earlier_step()):
             return NOTHING
-        earlier = [one for one in self.work.placed if self.work.read_only(one.tool) or is_read_verb_name(one.tool.name)]
+        earlier = [
+            one
+            for one in self.work.placed
+            if self.work.read_only(one.tool) or is_read_verb_name(one.tool.name)
+        ]
         if not earlier:
             return NOTHING
         source = earlier[-1]
@@ -246,12 +282,16 @@ class _PlanStepBuilder:
 
     def _mentions_earlier_step(self) -> bool:
         words = {to_singular(word) for word in split_name(self.clause)}
-        return any(words & get_tool_nouns(one.tool.name, one.tool.server) for one in self.work.placed)
+        return any(
+            words & get_tool_nouns(one.tool.name, one.tool.server) for one in self.work.placed
+        )
 
     def _fill_by_lookup(self, param: SchemaParameter) -> Any:
-        """What a step put in front tells: a read-only tool of the same server that needs nothing itself.
+        """What a step put in front tells: a read-only tool of the same server that needs nothing
+        itself.
 
-        Of a list, only what the words name: to take the first channel there is would be to make one up.
+        Of a list, only what the words name: to take the first channel there is would be to make one
+        up.
         """
         work = self.work
         if self.depth or param.type == "array":
@@ -262,28 +302,40 @@ class _PlanStepBuilder:
             found = work.reader.find_join(tool, self.tool, param)
             if found is None or found.sureness < _SURE_LOOKUP:
                 continue
-            which = self._build_name_filter(tool, found) if found.offer.is_in_list else ""
+            if found.offer.is_in_list:
+                which = self._build_name_filter(tool, found)
+            else:
+                which = ""
             source = next((one for one in work.placed if one.tool == tool), None)
-            if (found.offer.is_in_list and not which) or (source is None and not self._can_place(tool)):
+            if (found.offer.is_in_list and not which) or (
+                source is None and not self._can_place(tool)
+            ):
                 continue
             if source is None:
                 work.room -= 1
-                _place_step(work, tool, "", said=f"added, because {self.tool.address} needs {param.name}", depth=1)
+                _place_step(
+                    work,
+                    tool,
+                    "",
+                    said=f"added, because {self.tool.address} needs {param.name}",
+                    depth=1,
+                )
                 source = work.placed[-1]
             self.notes.append(f"{param.name} from {source.id}")
-            return (
-                found.offer.to_reference(source.id, which=which)
-                if which
-                else found.offer.to_reference(source.id, many=False)
-            )
+            if which:
+                return found.offer.to_reference(source.id, which=which)
+            return found.offer.to_reference(source.id, many=False)
         return NOTHING
 
     def _can_place(self, tool: Tool) -> bool:
         params = self.work.reader.get_params(tool)
-        return self.work.room > 0 and not any(one.required and get_defined_value(one) is NOTHING for one in params)
+        return self.work.room > 0 and not any(
+            one.required and get_defined_value(one) is NOTHING for one in params
+        )
 
     def _build_name_filter(self, tool: Tool, found: FieldJoin) -> str:
-        """The condition by which the words tell one item of a list from the others; empty where they do not."""
+        """The condition by which the words tell one item of a list from the others; empty where
+        they do not."""
         said = list(find_literals_of_kind(self.clause, "channel", "person", "quoted"))
         inside = found.offer.path[:-1]
         names = [
@@ -296,7 +348,8 @@ class _PlanStepBuilder:
         return f"[?{names[0]}=='{_escape_raw_text(said[0].text)}']"
 
     def _find_lookup_tools(self, param: SchemaParameter) -> list[Tool]:
-        """Tools of the same server that, by their names, look up what a parameter is about; the plainest first."""
+        """Tools of the same server that, by their names, look up what a parameter is about; the
+        plainest first."""
         about = parse_name(param.name).about
         if not about:
             return []
@@ -306,13 +359,19 @@ class _PlanStepBuilder:
                 continue
             nouns = get_tool_nouns(tool.name, tool.server)
             if about & nouns:
-                lists = any(word in ("list", "search", "find", "query") for word in split_name(tool.name))
+                lists = any(
+                    word in ("list", "search", "find", "query") for word in split_name(tool.name)
+                )
                 found.append((len(nouns - about) * 2 - lists, tool.name, tool))
         return [tool for _, _, tool in sorted(found, key=lambda one: one[:2])]
 
     def _add_input(self, param: SchemaParameter) -> str:
         name = self._input_name(param)
-        placed = [one for one in self.work.placed if not self.work.reader.get_output(one.tool).has_known_fields]
+        placed = [
+            one
+            for one in self.work.placed
+            if not self.work.reader.get_output(one.tool).has_known_fields
+        ]
         about = parse_name(param.name).about
         near = [one for one in placed if about & get_tool_nouns(one.tool.name, one.tool.server)]
         for one in near:
@@ -326,24 +385,31 @@ class _PlanStepBuilder:
         return f"${{inputs.{name}}}"
 
     def _input_name(self, param: SchemaParameter) -> str:
-        """One input for the same thing of the same server; what is different in each step has a name of its own."""
+        """One input for the same thing of the same server; what is different in each step has a
+        name of its own."""
         wanted = to_plain_name(param.name)
         name = parse_name(param.name)
         one_thing = name.is_specific and name.aspect not in ("text", "query", "date")
         for taken, owner in self.work.owners.items():
             if owner == (self.tool.server, param.name) and one_thing and taken not in self.open:
                 return taken
-        number, free = 2, wanted
+        number = 2
+        free = wanted
         if free in self.work.inputs or free in self.open:
             free = f"{to_plain_name(self.tool.name)[:MAX_ID]}_{wanted}"
         while free in self.work.inputs or free in self.open:
-            free, number = f"{wanted}_{number}", number + 1
+            free = f"{wanted}_{number}"
+            number = number + 1
         return free
 
 
-def to_plan_input(param: SchemaParameter, *needed_by: str, source_tools: tuple[str, ...] = ()) -> PlanInput:
+def to_plan_input(
+    param: SchemaParameter, *needed_by: str, source_tools: tuple[str, ...] = ()
+) -> PlanInput:
     """A parameter as something that is to be said."""
-    return PlanInput(_describe_param_type(param), _shorten(param.description), needed_by, source_tools)
+    return PlanInput(
+        _describe_param_type(param), _shorten(param.description), needed_by, source_tools
+    )
 
 
 def _describe_param_type(param: SchemaParameter) -> str:
@@ -352,27 +418,35 @@ def _describe_param_type(param: SchemaParameter) -> str:
         return "one of " + ", ".join(str(value) for value in param.enum[:8])
     if param.type == "array" and param.items is not None:
         return f"{param.items.type}[]"
-    return "|".join(dict.fromkeys(one.type for one in param.variants)) if param.variants else param.type
+    if param.variants:
+        return "|".join(dict.fromkeys(one.type for one in param.variants))
+    return param.type
 
 
 def make_step_id(tool: Tool, taken: set[str]) -> str:
     """An id for a step, after its tool."""
     wanted = to_plain_name(tool.name)[:MAX_ID]
-    name, number = wanted, 2
+    name = wanted
+    number = 2
     while name in taken or name in _TAKEN:
-        name, number = f"{wanted}_{number}", number + 1
+        name = f"{wanted}_{number}"
+        number = number + 1
     return name
 
 
 def to_plain_name(name: str) -> str:
     """A name that references can be written with, plain as it is."""
     plain = re.sub(r"\W", "_", to_identifier(name), flags=re.ASCII)
-    return plain if re.match(r"[A-Za-z_]", plain) else f"_{plain}"
+    if re.match(r"[A-Za-z_]", plain):
+        return plain
+    return f"_{plain}"
 
 
 def _shorten(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _SHORT else line[: _SHORT - 1] + "…"
+    if len(line) <= _SHORT:
+        return line
+    return line[: _SHORT - 1] + "…"
 
 
 def _escape_raw_text(text: str) -> str:

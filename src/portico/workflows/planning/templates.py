@@ -1,7 +1,9 @@
-"""Plans without what anybody wrote in them: steps become a template, and a template becomes a plan again. Pure.
+"""Plans without what anybody wrote in them: steps become a template, and a template becomes a plan
+again. Pure.
 
-Kept are the tools, how their answers are joined, and values that the tools' own definitions name (an enumeration's, a
-default, true and false). Every other text and number is an input: it may be somebody's, and next time it is another.
+Kept are the tools, how their answers are joined, and values that the tools' own definitions name
+(an enumeration's, a default, true and false). Every other text and number is an input: it may be
+somebody's, and next time it is another.
 """
 
 import re
@@ -15,12 +17,20 @@ from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.workflows.planning.argument_values import NOTHING, StepWording, find_stated_value
 from portico.workflows.planning.name_parts import is_control, parse_name, split_name
-from portico.workflows.planning.step_builder import PlanInput, make_step_id, to_plain_name, to_plan_input
+from portico.workflows.planning.step_builder import (
+    PlanInput,
+    make_step_id,
+    to_plain_name,
+    to_plan_input,
+)
 
 LEAST_STEPS = 2
 _WAY = r"(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:\d+|\*|)\])*"
-_PLAIN = re.compile(rf"\$\{{(?P<function>to_string\()?(?P<name>[A-Za-z_][\w-]*)(?P<way>{_WAY})\)?\}}", re.ASCII)
-"""References that hold nothing but names and numbers: a condition may compare with what is somebody's."""
+_PLAIN = re.compile(
+    rf"\$\{{(?P<function>to_string\()?(?P<name>[A-Za-z_][\w-]*)(?P<way>{_WAY})\)?\}}", re.ASCII
+)
+"""References that hold nothing but names and numbers: a condition may compare with what is
+somebody's."""
 _INPUT = re.compile(r"\$\{inputs\.(?P<name>\w+)\}", re.ASCII)
 _ANY = re.compile(r"\$\{[^}]*\}")
 
@@ -50,7 +60,8 @@ def make_template(steps: Sequence[Mapping[str, Any]], snapshot: Snapshot) -> Pla
     if any(step is None for step in made):
         return None
     return PlanTemplate(
-        tuple(step for step in made if step is not None), {tool.address: tool.hash for _, tool in known}
+        tuple(step for step in made if step is not None),
+        {tool.address: tool.hash for _, tool in known},
     )
 
 
@@ -66,9 +77,13 @@ class _TemplateBuilder:
         if not isinstance(given, dict):
             return None
         id_ = self.names[str(step.get("id", ""))]
-        arguments = self._build_object(cast("dict[str, Any]", given), build_outline(tool.input_schema).parameters)
+        arguments = self._build_object(
+            cast("dict[str, Any]", given), build_outline(tool.input_schema).parameters
+        )
         kept: dict[str, Any] = {"id": id_, "tool": tool.address, "arguments": arguments}
-        waits = [self.names[one] for one in _list_texts(step.get("depends_on")) if one in self.names]
+        waits = [
+            self.names[one] for one in _list_texts(step.get("depends_on")) if one in self.names
+        ]
         if waits:
             kept["depends_on"] = waits
         for key in ("for_each", "if"):
@@ -81,9 +96,14 @@ class _TemplateBuilder:
             kept["retry"] = step["retry"]
         return kept
 
-    def _build_object(self, given: Mapping[str, Any], params: Sequence[SchemaParameter]) -> dict[str, Any]:
+    def _build_object(
+        self, given: Mapping[str, Any], params: Sequence[SchemaParameter]
+    ) -> dict[str, Any]:
         by_name = {param.name: param for param in params}
-        found = ((name, self._build_value(value, by_name.get(name), name)) for name, value in given.items())
+        found = (
+            (name, self._build_value(value, by_name.get(name), name))
+            for name, value in given.items()
+        )
         return {name: value for name, value in found if value is not NOTHING}
 
     def _build_value(self, value: Any, param: SchemaParameter | None, name: str) -> Any:
@@ -94,7 +114,11 @@ class _TemplateBuilder:
             parts = [self._build_reference(part) for part in _ANY.findall(value)]
             if parts and all(parts):
                 return "\n".join(parts)
-        if value is None or isinstance(value, bool) or (param is not None and _is_defined_value(value, param)):
+        if (
+            value is None
+            or isinstance(value, bool)
+            or (param is not None and _is_defined_value(value, param))
+        ):
             return value
         if isinstance(value, dict) and param is not None and param.children:
             return self._build_object(cast("dict[str, Any]", value), param.children)
@@ -102,24 +126,36 @@ class _TemplateBuilder:
             references = [self._build_reference(item) for item in cast("list[Any]", value)]
             if all(references):
                 return references
-        if param is not None and not param.required and (is_control(parse_name(name)) or param.type in _NUMBERS):
+        if (
+            param is not None
+            and not param.required
+            and (is_control(parse_name(name)) or param.type in _NUMBERS)
+        ):
             return NOTHING
         return f"${{inputs.{self._name_input(name, repr(value))}}}"
 
     def _build_reference(self, value: Any) -> str:
         """A reference that can be kept, with the ids that are kept; empty for anything else."""
-        found = _PLAIN.fullmatch(value) if isinstance(value, str) else None
-        if found is None or (found["name"] not in self.names and found["name"] not in ("item", "index")):
+        if isinstance(value, str):
+            found = _PLAIN.fullmatch(value)
+        else:
+            found = None
+        if found is None or (
+            found["name"] not in self.names and found["name"] not in ("item", "index")
+        ):
             return ""
         name = self.names.get(found["name"], found["name"])
-        return f"${{to_string({name}{found['way']})}}" if found["function"] else f"${{{name}{found['way']}}}"
+        if found["function"]:
+            return f"${{to_string({name}{found['way']})}}"
+        return f"${{{name}{found['way']}}}"
 
     def _name_input(self, name: str, given: str) -> str:
         if (name, given) not in self.inputs:
             wanted = free = to_plain_name(name)
             number = 2
             while free in self.inputs.values():
-                free, number = f"{wanted}_{number}", number + 1
+                free = f"{wanted}_{number}"
+                number = number + 1
             self.inputs[name, given] = free
         return self.inputs[name, given]
 
@@ -152,7 +188,8 @@ def is_applicable(kept: PlanTemplate, snapshot: Snapshot) -> bool:
 def restore_plan(
     kept: PlanTemplate, intent: str, snapshot: Snapshot, fresh: Sequence[Mapping[str, Any]]
 ) -> tuple[tuple[dict[str, Any], ...], dict[str, PlanInput]]:
-    """The steps with what this intent says, and what is still to be said; `fresh` is a new plan for the same intent."""
+    """The steps with what this intent says, and what is still to be said; `fresh` is a new plan for
+    the same intent."""
     told: dict[str, Any] = {}
     for step in fresh:
         for name, value in step["arguments"].items():
@@ -171,8 +208,14 @@ def restore_plan(
             param = by_name.get(name, SchemaParameter(name))
             if isinstance(value, str) and _INPUT.fullmatch(value):
                 now = told.get(f"{tool.address} {name}", NOTHING)
-                value = find_stated_value(param, said) if now is NOTHING else now
-                value = step["arguments"][name] if value is NOTHING else value
+                if now is NOTHING:
+                    value = find_stated_value(param, said)
+                else:
+                    value = now
+                if value is NOTHING:
+                    value = step["arguments"][name]
+                else:
+                    value = value
             arguments[name] = value
             for open_ in _iter_inputs(value):
                 inputs[open_] = to_plan_input(param, f"{step['id']}.{name}")
@@ -189,5 +232,8 @@ def _iter_inputs(value: Any) -> Iterator[str]:
 
 
 def _list_texts(value: Any) -> list[str]:
-    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+    else:
+        items = [value]
     return [item for item in items if isinstance(item, str)]

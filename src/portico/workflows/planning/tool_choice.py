@@ -1,7 +1,7 @@
 """One tool per clause: of those that search found, the ones that go together. Pure.
 
-Search decides; that two tools are of one server, that one offers what the other asks for, and that they were used
-together before only tips the balance between tools that fit about as well.
+Search decides; that two tools are of one server, that one offers what the other asks for, and that
+they were used together before only tips the balance between tools that fit about as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,9 @@ from portico.workflows.planning.literals import acts_on_it, find_literals
 from portico.workflows.planning.name_parts import get_tool_nouns, is_read_verb_name, split_name
 from portico.workflows.planning.output_fields import ShapeOf, ToolOutput, get_tool_output
 
-SAME_SERVER, JOINED, USED_TOGETHER = 0.12, 0.08, 0.05
+SAME_SERVER = 0.12
+JOINED = 0.08
+USED_TOGETHER = 0.05
 TWICE = 0.2
 """What a tool loses that another clause has: two clauses seldom mean one thing."""
 CANDIDATES = 12
@@ -54,7 +56,9 @@ class ToolInterfaces:
     """What tools ask for and offer, each read once."""
 
     shapes: ShapeOf
-    _params: dict[Tool, tuple[SchemaParameter, ...]] = field(default_factory=dict[Tool, tuple[SchemaParameter, ...]])
+    _params: dict[Tool, tuple[SchemaParameter, ...]] = field(
+        default_factory=dict[Tool, tuple[SchemaParameter, ...]]
+    )
     _answers: dict[Tool, ToolOutput] = field(default_factory=dict[Tool, ToolOutput])
 
     def get_params(self, tool: Tool) -> tuple[SchemaParameter, ...]:
@@ -75,16 +79,23 @@ class ToolInterfaces:
         home = earlier.server == later.server
         lookup = home and is_read_verb_name(earlier.name) and is_read_verb_name(later.name)
         nouns = get_tool_nouns(later.name, later.server)
-        return find_best_join(param, nouns, self.get_output(earlier), cross_server=not home, lookup=lookup)
+        return find_best_join(
+            param, nouns, self.get_output(earlier), cross_server=not home, lookup=lookup
+        )
 
     def score_joins(self, earlier: Tool, later: Tool) -> list[float]:
         """How surely one offers each thing that the other must have."""
-        found = (self.find_join(earlier, later, param) for param in self.get_params(later) if param.required)
+        found = (
+            self.find_join(earlier, later, param)
+            for param in self.get_params(later)
+            if param.required
+        )
         return [one.sureness if one is not None else 0.0 for one in found]
 
 
 def make_together_score(pairs: Mapping[tuple[str, str], float]) -> Together:
-    """What is known of pairs of tools and how often they were used together, as `Together`; in either order."""
+    """What is known of pairs of tools and how often they were used together, as `Together`; in
+    either order."""
 
     def together(one: str, other: str) -> float:
         weight = pairs.get((one, other), 0.0) + pairs.get((other, one), 0.0)
@@ -94,7 +105,9 @@ def make_together_score(pairs: Mapping[tuple[str, str], float]) -> Together:
 
 
 def choose(
-    found: Sequence[tuple[str, Sequence[tuple[Tool, float]]]], reader: ToolInterfaces, together: Together
+    found: Sequence[tuple[str, Sequence[tuple[Tool, float]]]],
+    reader: ToolInterfaces,
+    together: Together,
 ) -> list[ChosenTool]:
     """The tools for these clauses, each with its candidates, best first."""
     pairs: dict[tuple[Tool, Tool], float] = {}
@@ -110,17 +123,29 @@ def choose(
         longer: list[tuple[float, tuple[ChosenTool, ...]]] = []
         for total, chosen in beam:
             for tool, score in candidates[:LOOKED_AT]:
-                # Of what came before, whatever it goes with best; but for a server that was named there is no other.
-                pull = max((bonus(one.tool, tool) for one in chosen), default=0.0) if not named else 0.0
+                # Of what came before, whatever it goes with best; but for a server that was named
+                # there is no other.
+                if not named:
+                    pull = max((bonus(one.tool, tool) for one in chosen), default=0.0)
+                else:
+                    pull = 0.0
                 pull *= 2 if acts_on_it(clause) else 1
-                again = TWICE if any(one.tool == tool for one in chosen) else 0.0
-                longer.append((total + score + pull - again, (*chosen, ChosenTool(clause, tool, score))))
+                if any(one.tool == tool for one in chosen):
+                    again = TWICE
+                else:
+                    again = 0.0
+                longer.append(
+                    (total + score + pull - again, (*chosen, ChosenTool(clause, tool, score)))
+                )
         beam = sorted(longer, key=lambda one: -one[0])[:_BEAM]
     return _drop_duplicates(beam[0][1])
 
 
 def _score_pair(earlier: Tool, later: Tool, reader: ToolInterfaces, together: Together) -> float:
-    amount = SAME_SERVER if earlier.server == later.server else 0.0
+    if earlier.server == later.server:
+        amount = SAME_SERVER
+    else:
+        amount = 0.0
     served = reader.score_joins(earlier, later)
     amount += JOINED * sum(one for one in served if one >= GOOD) / max(1, len(served))
     return amount + USED_TOGETHER * min(1.0, together(earlier.address, later.address))
@@ -146,7 +171,8 @@ def _drop_duplicates(chosen: Sequence[ChosenTool]) -> list[ChosenTool]:
 
 
 def order_by_dependencies(chosen: Sequence[ChosenTool], reader: ToolInterfaces) -> list[ChosenTool]:
-    """As the intent tells them, but that a tool comes after the one that surely offers what it must have."""
+    """As the intent tells them, but that a tool comes after the one that surely offers what it must
+    have."""
     needs: Mapping[int, set[int]] = {
         at: {
             other
@@ -159,7 +185,10 @@ def order_by_dependencies(chosen: Sequence[ChosenTool], reader: ToolInterfaces) 
     order: list[ChosenTool] = []
     while left:
         # Where two need each other, or none can begin, the words decide.
-        ready = next((at for at in left if not any(o in left and at not in needs[o] for o in needs[at])), left[0])
+        ready = next(
+            (at for at in left if not any(o in left and at not in needs[o] for o in needs[at])),
+            left[0],
+        )
         left.remove(ready)
         order.append(chosen[ready])
     return order

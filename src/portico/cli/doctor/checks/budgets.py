@@ -25,23 +25,35 @@ class CatalogCost:
     meta: int
 
 
-def measure_catalog(config: Config, entries: Mapping[str, ServerEntry], costs: DefinitionCosts) -> CatalogCost:
+def measure_catalog(
+    config: Config, entries: Mapping[str, ServerEntry], costs: DefinitionCosts
+) -> CatalogCost:
     """What every tool costs a client that lists them all, and what it pays instead."""
     tools = [tool for entry in entries.values() for tool in entry.tools.values()]
     names = config.resolve_profile().metatools
     meta = tool_definitions.build_definitions(
-        names, dict.fromkeys(entries, ""), tool_definitions.MetaToolOptions(languages=config.code.languages)
+        names,
+        dict.fromkeys(entries, ""),
+        tool_definitions.MetaToolOptions(languages=config.code.languages),
     )
     return CatalogCost(
-        len(tools), costs.measure_all(tools), sum(count_listed_tokens(one, get_best_counter().count) for one in meta)
+        len(tools),
+        costs.measure_all(tools),
+        sum(count_listed_tokens(one, get_best_counter().count) for one in meta),
     )
 
 
 def check(
-    config: Config, entries: Mapping[str, ServerEntry], costs: DefinitionCosts, locations: ConfigLocations
+    config: Config,
+    entries: Mapping[str, ServerEntry],
+    costs: DefinitionCosts,
+    locations: ConfigLocations,
 ) -> Iterator[DoctorFinding]:
     """What is too small for what is there, or too large for clients."""
-    views = {"": config.resolve_profile(), **{name: config.resolve_profile(name) for name in config.profiles}}
+    views = {
+        "": config.resolve_profile(),
+        **{name: config.resolve_profile(name) for name in config.profiles},
+    }
     for name, view in views.items():
         yield from _check_view(name, view, config, entries, costs, locations)
 
@@ -55,11 +67,22 @@ def _check_view(
     locations: ConfigLocations,
 ) -> Iterator[DoctorFinding]:
     scope = Scope(view.servers, view.tools)
-    tools = [tool for entry in entries.values() for tool in entry.tools.values() if scope.can_see_tool(tool.address)]
+    tools = [
+        tool
+        for entry in entries.values()
+        for tool in entry.tools.values()
+        if scope.can_see_tool(tool.address)
+    ]
     if not tools:
         return
-    where = ("profiles", name) if name else ()
-    who = f"profile {name}: " if name else ""
+    if name:
+        where = ("profiles", name)
+    else:
+        where = ()
+    if name:
+        who = f"profile {name}: "
+    else:
+        who = ""
     if view.exposure == "full" and len(tools) > MAX_CLIENT_TOOLS:
         whole = measure_catalog(config, entries, costs)
         yield DoctorFinding(
@@ -70,7 +93,11 @@ def _check_view(
             f"Write exposure: meta (about {whole.meta:,} tokens), or a profile with fewer servers.",
             **locations.locate(*where, "exposure"),
         )
-    dear = [tool.address for tool in tools if view.listing_budget and costs.measure(tool) > view.listing_budget]
+    dear = [
+        tool.address
+        for tool in tools
+        if view.listing_budget and costs.measure(tool) > view.listing_budget
+    ]
     if view.exposure == "semantic" and dear:
         all_of_them = len(dear) == len(tools)
         yield DoctorFinding(
@@ -84,7 +111,11 @@ def _check_view(
     large = [tool.address for tool in tools if costs.measure(tool) > view.discovery_budget]
     if large and (name or view.discovery_budget < 1_000):
         yield _make_discovery_finding(
-            who, view, large, costs.measure_all(tools) // len(tools), locations.locate(*where, "budgets", "discovery")
+            who,
+            view,
+            large,
+            costs.measure_all(tools) // len(tools),
+            locations.locate(*where, "budgets", "discovery"),
         )
 
 

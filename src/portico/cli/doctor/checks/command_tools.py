@@ -1,4 +1,5 @@
-"""Command-line programs that are tools: there, not run by a shell, and with words that mean what they seem to."""
+"""Command-line programs that are tools: there, not run by a shell, and with words that mean what
+they seem to."""
 
 import os
 import shutil
@@ -29,26 +30,37 @@ def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Itera
             yield missing
         yield from _check_code(key, tool, at)
         yield from _check_options(key, tool, at)
-        yield from _check_placement(key, tool, locations.locate_server(name, "commands", key, "arguments"))
+        yield from _check_placement(
+            key, tool, locations.locate_server(name, "commands", key, "arguments")
+        )
 
 
 def _find_missing_program(
     key: str, tool: CommandTool, server: BackendConfig, at: Mapping[str, object]
 ) -> DoctorFinding | None:
     program = os.path.expanduser(tool.command[0])
-    sought = os.path.abspath(os.path.join(server.cwd or "", program)) if os.path.dirname(program) else program
-    if shutil.which(sought, path=build_environment(server.env, server.inherit_env).get("PATH")) is not None:
+    if os.path.dirname(program):
+        sought = os.path.abspath(os.path.join(server.cwd or "", program))
+    else:
+        sought = program
+    if (
+        shutil.which(sought, path=build_environment(server.env, server.inherit_env).get("PATH"))
+        is not None
+    ):
         return None
     if os.path.dirname(program) and os.path.isfile(sought):
-        said, remedy = f"{program} is not executable", f"chmod +x {sought}"
+        said = f"{program} is not executable"
+        remedy = f"chmod +x {sought}"
         return DoctorFinding("program.not_executable", "broken", f"{key}: {said}", remedy, **at)  # pyright: ignore[reportArgumentType]
     words = program.split()
-    remedy = (
-        f"Each word by itself: [{', '.join(words)}, …]."
-        if len(words) > 1
-        else "Install it, write its full path, or add its folder to PATH in the server's `env`."
-    )
-    where = "" if os.path.dirname(program) else " on PATH"
+    if len(words) > 1:
+        remedy = f"Each word by itself: [{', '.join(words)}, …]."
+    else:
+        remedy = "Install it, write its full path, or add its folder to PATH in the server's `env`."
+    if os.path.dirname(program):
+        where = ""
+    else:
+        where = " on PATH"
     return DoctorFinding(
         "program.missing",
         "broken",
@@ -59,8 +71,13 @@ def _find_missing_program(
 
 
 def _check_code(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterator[DoctorFinding]:
-    """Arguments that are run. Where one is only a part of the code, the configuration was refused already."""
-    for code in (found for found in find_injected_code(tool.words) if tool.arguments[found.argument].is_free_text):
+    """Arguments that are run. Where one is only a part of the code, the configuration was refused
+    already."""
+    for code in (
+        found
+        for found in find_injected_code(tool.words)
+        if tool.arguments[found.argument].is_free_text
+    ):
         yield DoctorFinding(
             "program.runs_code",
             "warning",
@@ -70,7 +87,9 @@ def _check_code(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterat
         )
 
 
-def _check_options(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterator[DoctorFinding]:
+def _check_options(
+    key: str, tool: CommandTool, at: Mapping[str, object]
+) -> Iterator[DoctorFinding]:
     for one in tool.words:
         first = one.pieces[0]
         loose = [name for name in one.names if tool.arguments[name].is_free_text]
@@ -99,9 +118,13 @@ def _check_options(key: str, tool: CommandTool, at: Mapping[str, object]) -> Ite
             )
 
 
-def _check_placement(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterator[DoctorFinding]:
+def _check_placement(
+    key: str, tool: CommandTool, at: Mapping[str, object]
+) -> Iterator[DoctorFinding]:
     named = {name for one in (*tool.words, tool.stdin_word) for name in one.names}
-    loose = [name for name, argument in tool.arguments.items() if name not in named and not argument.flag]
+    loose = [
+        name for name, argument in tool.arguments.items() if name not in named and not argument.flag
+    ]
     if loose:
         yield DoctorFinding(
             "program.unplaced",

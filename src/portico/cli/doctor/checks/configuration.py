@@ -34,13 +34,19 @@ def check(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]
 
 def check_endpoint(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]:
     """A door that would be open to everybody, or to nobody."""
-    token = config.gateway.token.get_secret_value() if config.gateway.token is not None else None
+    if config.gateway.token is not None:
+        token = config.gateway.token.get_secret_value()
+    else:
+        token = None
     try:
         check_exposure(config.gateway.host, token)
     except ConfigError as error:
         kind = "door.no_token"
         if token is not None:
-            kind = "door.token_weak" if token.strip() else "door.token_empty"
+            if token.strip():
+                kind = "door.token_weak"
+            else:
+                kind = "door.token_empty"
         yield DoctorFinding(
             kind,
             "broken",
@@ -65,7 +71,9 @@ def check_variables(
             )
 
 
-def _check_duplicates(servers: Mapping[str, BackendConfig], locations: ConfigLocations) -> Iterator[DoctorFinding]:
+def _check_duplicates(
+    servers: Mapping[str, BackendConfig], locations: ConfigLocations
+) -> Iterator[DoctorFinding]:
     first: dict[tuple[object, ...], str] = {}
     for name, server in servers.items():
         if not server.is_usable:

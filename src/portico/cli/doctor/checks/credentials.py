@@ -1,4 +1,5 @@
-"""Keys and tokens that are there but cannot work: empty, never filled in, without a scheme, expired. Pure."""
+"""Keys and tokens that are there but cannot work: empty, never filled in, without a scheme,
+expired. Pure."""
 
 import base64
 import binascii
@@ -48,7 +49,11 @@ def check(
                     "Get a new one from whoever issued it, and put it in its place.",
                     **at,
                 )
-            elif section == "headers" and variable.lower() == "authorization" and not _SCHEME.match(value.strip()):
+            elif (
+                section == "headers"
+                and variable.lower() == "authorization"
+                and not _SCHEME.match(value.strip())
+            ):
                 yield DoctorFinding(
                     "credential.no_scheme",
                     "warning",
@@ -59,7 +64,8 @@ def check(
 
 
 def _read_past_expiry(value: str, now: float) -> str:
-    """When a JSON Web Token in a value ended, if it has. Nothing is verified: only its date is read."""
+    """When a JSON Web Token in a value ended, if it has. Nothing is verified: only its date is
+    read."""
     token = _JWT.search(value)
     if token is None:
         return ""
@@ -68,4 +74,6 @@ def _read_past_expiry(value: str, now: float) -> str:
         ends = float(claims["exp"])
     except (binascii.Error, ValueError, KeyError, TypeError):
         return ""
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends)) if ends < now else ""
+    if ends < now:
+        return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends))
+    return ""

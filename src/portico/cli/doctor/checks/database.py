@@ -1,4 +1,5 @@
-"""The record of use: whether it opens, is whole, and has the tables that this Portico expects. Nothing is changed."""
+"""The record of use: whether it opens, is whole, and has the tables that this Portico expects.
+Nothing is changed."""
 
 import asyncio
 import importlib.util
@@ -17,16 +18,23 @@ _MIN_SERVER_VERSION = 130_000
 """PostgreSQL 13: what is older gets no mends any more."""
 
 
-async def check(config: Config, locations: ConfigLocations, *, offline: bool) -> tuple[str, list[DoctorFinding]]:
+async def check(
+    config: Config, locations: ConfigLocations, *, offline: bool
+) -> tuple[str, list[DoctorFinding]]:
     """Where the record is, in words, and what is wrong with it."""
-    url = config.database_url.get_secret_value() if config.database_url is not None else None
+    if config.database_url is not None:
+        url = config.database_url.get_secret_value()
+    else:
+        url = None
     at = locations.locate("database_url")
     try:
         address = parse_address(url, config.data_dir / RECORD_FILE)
     except StoreUnavailable as error:
         return "", [DoctorFinding("database.address", "broken", error.message, error.advice, **at)]
     others = [config.data_dir / name for name in (MANIFEST_FILE, HABITS_FILE)]
-    found = [finding for path in others for finding in await asyncio.to_thread(_check_sqlite, path, {})]
+    found = [
+        finding for path in others for finding in await asyncio.to_thread(_check_sqlite, path, {})
+    ]
     if isinstance(address, SqliteAddress):
         own = await asyncio.to_thread(
             _check_sqlite, address.path, at if url else locations.locate("data_dir"), record=True
@@ -35,7 +43,11 @@ async def check(config: Config, locations: ConfigLocations, *, offline: bool) ->
     if importlib.util.find_spec("asyncpg") is None:
         remedy = "pip install 'portico-mcp[postgres]'"
         missing = DoctorFinding(
-            "database.driver_missing", "broken", "the driver for PostgreSQL is not installed", remedy, **at
+            "database.driver_missing",
+            "broken",
+            "the driver for PostgreSQL is not installed",
+            remedy,
+            **at,
         )
         return f"PostgreSQL, {address.display_name}", [missing, *found]
     if offline:
@@ -44,29 +56,46 @@ async def check(config: Config, locations: ConfigLocations, *, offline: bool) ->
     return told, [*own, *found]
 
 
-def _check_sqlite(path: Path | None, at: dict[str, Any], *, record: bool = False) -> list[DoctorFinding]:
+def _check_sqlite(
+    path: Path | None, at: dict[str, Any], *, record: bool = False
+) -> list[DoctorFinding]:
     if path is None or not path.exists():
         return []  # made at the first use
     try:
         database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)
         try:
             said = database.execute("pragma quick_check(1)").fetchone()
-            version = _read_tables_version(database) if record else None
+            if record:
+                version = _read_tables_version(database)
+            else:
+                version = None
         finally:
             database.close()
     except sqlite3.Error as error:
-        said, version = (str(error),), None
+        said = (str(error),)
+        version = None
     if said is None or said[0] != "ok":
-        reason = said[0] if said else "no answer"
+        if said:
+            reason = said[0]
+        else:
+            reason = "no answer"
         if "unable to open" in str(reason) or "locked" in str(reason):
             return [
                 DoctorFinding(
-                    "database.unreadable", "broken", f"{path} cannot be opened: {reason}", f"chmod 600 {path}", **at
+                    "database.unreadable",
+                    "broken",
+                    f"{path} cannot be opened: {reason}",
+                    f"chmod 600 {path}",
+                    **at,
                 )
             ]
         aside = f"mv {path} {path}.damaged  (Portico begins it anew; what it held is lost)"
-        return [DoctorFinding("database.damaged", "broken", f"{path} is damaged: {reason}", aside, **at)]
-    return _check_tables_version(version, at) if record else []
+        return [
+            DoctorFinding("database.damaged", "broken", f"{path} is damaged: {reason}", aside, **at)
+        ]
+    if record:
+        return _check_tables_version(version, at)
+    return []
 
 
 def _read_tables_version(database: sqlite3.Connection) -> str | None:
@@ -76,7 +105,9 @@ def _read_tables_version(database: sqlite3.Connection) -> str | None:
         row = database.execute(f"select version_num from {VERSION_TABLE}").fetchone()  # noqa: S608 - our own name
     except sqlite3.OperationalError:
         return None
-    return str(row[0]) if row else None
+    if row:
+        return str(row[0])
+    return None
 
 
 def _check_tables_version(version: str | None, at: dict[str, Any]) -> list[DoctorFinding]:
@@ -90,12 +121,18 @@ def _check_tables_version(version: str | None, at: dict[str, Any]) -> list[Docto
     said = f"the record's tables are version {version}; the next start brings them to {HEAD}"
     return [
         DoctorFinding(
-            "database.older", "note", said, "Nothing need be done; older Porticos cannot use it afterwards.", **at
+            "database.older",
+            "note",
+            said,
+            "Nothing need be done; older Porticos cannot use it afterwards.",
+            **at,
         )
     ]
 
 
-async def _check_postgres(address: PostgresAddress, at: dict[str, Any]) -> tuple[str, list[DoctorFinding]]:
+async def _check_postgres(
+    address: PostgresAddress, at: dict[str, Any]
+) -> tuple[str, list[DoctorFinding]]:
     import sqlalchemy as sa
     from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -105,7 +142,9 @@ async def _check_postgres(address: PostgresAddress, at: dict[str, Any]) -> tuple
     async def read_versions(db: AsyncConnection) -> tuple[str, int, str | None]:
         name = str((await db.execute(sa.text("show server_version"))).scalar())
         number = int(str((await db.execute(sa.text("show server_version_num"))).scalar()))
-        if not await db.run_sync(lambda connection: sa.inspect(connection).has_table(VERSION_TABLE)):
+        if not await db.run_sync(
+            lambda connection: sa.inspect(connection).has_table(VERSION_TABLE)
+        ):
             return name, number, None
         table = sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE))
         return name, number, (await db.execute(table)).scalar()
@@ -122,11 +161,16 @@ async def _check_postgres(address: PostgresAddress, at: dict[str, Any]) -> tuple
         return "PostgreSQL", [DoctorFinding("database.unreachable", "broken", said, advice, **at)]
     except StoreUnavailable as error:
         refused = "refused the password" in error.message or "refused the user" in error.message
-        kind = "database.refused" if refused else "database.unreachable"
+        if refused:
+            kind = "database.refused"
+        else:
+            kind = "database.unreachable"
         return "PostgreSQL", [DoctorFinding(kind, "broken", error.message, error.advice, **at)]
     told = f"PostgreSQL {name}, {address.display_name}"
     if number < _MIN_SERVER_VERSION:
         said = f"PostgreSQL {name} is no longer maintained"
-        old = DoctorFinding("database.old_server", "warning", said, "Move to PostgreSQL 14 or newer.", **at)
+        old = DoctorFinding(
+            "database.old_server", "warning", said, "Move to PostgreSQL 14 or newer.", **at
+        )
         return told, [old, *_check_tables_version(version, at)]
     return told, _check_tables_version(version, at)

@@ -13,12 +13,14 @@ from portico.config import Config
 from portico.config_file.placeholders import parse_env_file
 
 POSIX = os.name == "posix"
-_LOW_DISK_BYTES, _FULL_DISK_BYTES = 500 * 1024**2, 50 * 1024**2
+_LOW_DISK_BYTES = 500 * 1024**2
+_FULL_DISK_BYTES = 50 * 1024**2
 
 
 def check_data_folder(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]:
     """Whether what Portico remembers can be written, and is its owner's alone."""
-    folder, at = config.data_dir, locations.locate("data_dir")
+    folder = config.data_dir
+    at = locations.locate("data_dir")
     standing = folder
     while not standing.exists() and standing != standing.parent:
         standing = standing.parent
@@ -54,7 +56,8 @@ def check_data_folder(config: Config, locations: ConfigLocations) -> Iterator[Do
 
 
 def check_audit_file(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]:
-    """Whether the audit log can be written where the configuration wants it, if that is not the data folder."""
+    """Whether the audit log can be written where the configuration wants it, if that is not the
+    data folder."""
     path = config.audit.file
     if path is None or not config.audit.enabled:
         return
@@ -109,7 +112,10 @@ def _check_permissions(folder: Path, locations: ConfigLocations) -> Iterator[Doc
 def check_env_files(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]:
     """Files of variables with secrets in them that everybody may read."""
     named = [(config.env_file, locations.locate("env_file"))]
-    named += [(server.env_file, locations.locate_server(name, "env_file")) for name, server in config.servers.items()]
+    named += [
+        (server.env_file, locations.locate_server(name, "env_file"))
+        for name, server in config.servers.items()
+    ]
     for file, at in named:
         if file is None or not POSIX:
             continue
@@ -129,7 +135,9 @@ def check_env_files(config: Config, locations: ConfigLocations) -> Iterator[Doct
             )
 
 
-def check_config_files(files: Iterable[Path], secret_findings: Iterable[DoctorFinding]) -> Iterator[DoctorFinding]:
+def check_config_files(
+    files: Iterable[Path], secret_findings: Iterable[DoctorFinding]
+) -> Iterator[DoctorFinding]:
     """Configuration files with secrets in them that everybody may read."""
     named = {finding.file for finding in secret_findings}
     for path in files:

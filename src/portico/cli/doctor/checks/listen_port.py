@@ -29,7 +29,8 @@ _INITIALIZE_REQUEST = orjson.dumps(
 
 async def check(config: Config, locations: ConfigLocations) -> list[DoctorFinding]:
     """Try to listen; where somebody does already, find out whether that is a Portico."""
-    host, port = config.gateway.host, config.gateway.port
+    host = config.gateway.host
+    port = config.gateway.port
     if port == 0:
         return []
     at = locations.locate("gateway", "port")
@@ -38,14 +39,26 @@ async def check(config: Config, locations: ConfigLocations) -> list[DoctorFindin
         return []
     except ConfigError as error:
         return [
-            DoctorFinding("door.host", "broken", error.message, error.advice, **locations.locate("gateway", "host"))
+            DoctorFinding(
+                "door.host",
+                "broken",
+                error.message,
+                error.advice,
+                **locations.locate("gateway", "host"),
+            )
         ]
     except PorticoError as error:
         if "already in use" not in error.message:
-            return [DoctorFinding("door.port_forbidden", "broken", error.message, error.advice, **at)]
+            return [
+                DoctorFinding("door.port_forbidden", "broken", error.message, error.advice, **at)
+            ]
     if await _is_portico(host, port):
         said = f"a Portico serves on {host}:{port}"
-        return [DoctorFinding("door.running", "note", said, "`portico serve` need not be started again.", **at)]
+        return [
+            DoctorFinding(
+                "door.running", "note", said, "`portico serve` need not be started again.", **at
+            )
+        ]
     return [
         DoctorFinding(
             "door.port_taken",
@@ -59,7 +72,10 @@ async def check(config: Config, locations: ConfigLocations) -> list[DoctorFindin
 
 async def _is_portico(host: str, port: int) -> bool:
     """Whether who listens there introduces itself as Portico, or guards its door as one does."""
-    target = "127.0.0.1" if host in WILDCARD_HOSTS else host.strip("[]")
+    if host in WILDCARD_HOSTS:
+        target = "127.0.0.1"
+    else:
+        target = host.strip("[]")
     head = (
         f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
         f"Accept: application/json, text/event-stream\r\nContent-Length: {len(_INITIALIZE_REQUEST)}\r\nConnection: close\r\n\r\n"
@@ -70,7 +86,11 @@ async def _is_portico(host: str, port: int) -> bool:
             reader, writer = await asyncio.open_connection(target, port)
             try:
                 writer.write(head.encode() + _INITIALIZE_REQUEST)
-                while len(said) < _MAX_BYTES and not _is_portico_response(said) and (chunk := await reader.read(4_096)):
+                while (
+                    len(said) < _MAX_BYTES
+                    and not _is_portico_response(said)
+                    and (chunk := await reader.read(4_096))
+                ):
                     said += chunk
             finally:
                 writer.close()
@@ -78,4 +98,7 @@ async def _is_portico(host: str, port: int) -> bool:
 
 
 def _is_portico_response(response: bytes) -> bool:
-    return b'realm="portico"' in response.lower() or b'"name":"portico"' in response.lower().replace(b" ", b"")
+    return (
+        b'realm="portico"' in response.lower()
+        or b'"name":"portico"' in response.lower().replace(b" ", b"")
+    )

@@ -11,7 +11,8 @@ from portico.cli.doctor.finding import DoctorFinding
 from portico.rendering.token_count import get_best_counter
 from portico.search import EncoderUnavailable, shipped_encoder
 
-_FILES_PER_SERVER, _OWN_FILES = 8, 128
+_FILES_PER_SERVER = 8
+_OWN_FILES = 128
 """Descriptors: three pipes and a little more a server; sockets of clients, files, sandboxes."""
 
 
@@ -33,7 +34,11 @@ async def check_search_model() -> list[DoctorFinding]:
         await asyncio.to_thread(encoder.load)
     except EncoderUnavailable as error:
         said = f"tools are found by words only, not by meaning: {error}"
-        return [DoctorFinding("search.words_only", "warning", said, "pip install --force-reinstall portico-mcp")]
+        return [
+            DoctorFinding(
+                "search.words_only", "warning", said, "pip install --force-reinstall portico-mcp"
+            )
+        ]
     return []
 
 
@@ -46,7 +51,10 @@ def check_open_file_limit(server_count: int) -> Iterator[DoctorFinding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OWN_FILES + _FILES_PER_SERVER * server_count
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = "" if hard == resource.RLIM_INFINITY or hard >= wanted else f" (the most here is {hard})"
+        if hard == resource.RLIM_INFINITY or hard >= wanted:
+            most = ""
+        else:
+            most = f" (the most here is {hard})"
         yield DoctorFinding(
             "files.limit_low",
             "warning",

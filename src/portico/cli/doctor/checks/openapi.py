@@ -14,7 +14,8 @@ _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Iterator[DoctorFinding]:
     """What can be seen of an API without asking it."""
-    place, base = server.openapi or "", server.base_url
+    place = server.openapi or ""
+    base = server.base_url
     if not is_url(place) and not os.path.isfile(os.path.expanduser(place)):
         yield DoctorFinding(
             "openapi.missing",
@@ -31,7 +32,9 @@ def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Itera
             "Write it in full: https://api.example.com/v1.",
             **locations.locate_server(name, "base_url"),
         )
-    credentials = any(is_secret(key, value) for key, value in (*server.headers.items(), *server.query.items()))
+    credentials = any(
+        is_secret(key, value) for key, value in (*server.headers.items(), *server.query.items())
+    )
     if credentials and base is None and is_url(place):
         yield DoctorFinding(
             "openapi.credentials_follow",

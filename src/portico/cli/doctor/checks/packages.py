@@ -27,7 +27,8 @@ class UnpinnedPackage:
 
 
 def find_unpinned(program: str, args: Sequence[str]) -> UnpinnedPackage | None:
-    """The package that a runner would fetch in whatever version is newest; None where it is fixed, or none is."""
+    """The package that a runner would fetch in whatever version is newest; None where it is fixed,
+    or none is."""
     if program in ("npx", "bunx", "pnpx"):
         return _check_npm(program, args)
     if program in ("pnpm", "yarn", "bun") and args[:1] in (["dlx"], ["x"], ("dlx",), ("x",)):
@@ -43,7 +44,8 @@ def find_unpinned(program: str, args: Sequence[str]) -> UnpinnedPackage | None:
 
 def _find_package(args: Sequence[str], program: str, source: tuple[str, ...]) -> str:
     """What a runner fetches: what its own option says, else its first plain argument."""
-    takes, before = _TAKES_VALUE[program], ""
+    takes = _TAKES_VALUE[program]
+    before = ""
     for argument in args:
         option, sign, value = argument.partition("=")
         if before in source:
@@ -59,7 +61,11 @@ def _find_package(args: Sequence[str], program: str, source: tuple[str, ...]) ->
 def _check_npm(program: str, args: Sequence[str]) -> UnpinnedPackage | None:
     package = _find_package(args, "npx", ("-p", "--package"))
     pinned = _NPM_VERSION.fullmatch(package)
-    if not package or _LOCAL.fullmatch(package) or (pinned and pinned["version"] not in ("latest", "next", "*")):
+    if (
+        not package
+        or _LOCAL.fullmatch(package)
+        or (pinned and pinned["version"] not in ("latest", "next", "*"))
+    ):
         return None
     bare = package.removesuffix("@latest")
     return _make_unpinned(bare, f"Write {bare}@1.2.3 (npm view {bare} version tells the newest).")
@@ -79,10 +85,13 @@ def _check_image(args: Sequence[str]) -> UnpinnedPackage | None:
     tag = image.rpartition("/")[2].partition(":")[2]
     if not image or "@sha256:" in image or (tag and tag != "latest"):
         return None
-    return _make_unpinned(image, f"Write {image.removesuffix(':latest')}:1.2.3, or its @sha256 digest.")
+    return _make_unpinned(
+        image, f"Write {image.removesuffix(':latest')}:1.2.3, or its @sha256 digest."
+    )
 
 
 def _make_unpinned(package: str, remedy: str) -> UnpinnedPackage:
     return UnpinnedPackage(
-        f"{package} is fetched in whatever version is newest: its tools may change from one start to the next", remedy
+        f"{package} is fetched in whatever version is newest: its tools may change from one start to the next",
+        remedy,
     )

@@ -24,7 +24,10 @@ def check_server_rules(
         for position, glob in enumerate(globs):
             if not any(fnmatchcase(tool, glob) for tool in here):
                 yield _make_no_match_finding(
-                    f"tools.{section}", glob, here, locations.locate_server(name, "tools", section, position)
+                    f"tools.{section}",
+                    glob,
+                    here,
+                    locations.locate_server(name, "tools", section, position),
                 )
     for old in rules.rename:
         if old not in own:
@@ -34,7 +37,10 @@ def check_server_rules(
     for glob in rules.categories:
         if not any(fnmatchcase(tool, glob) for tool in here):
             yield _make_no_match_finding(
-                "tools.categories", glob, here, locations.locate_server(name, "tools", "categories", glob)
+                "tools.categories",
+                glob,
+                here,
+                locations.locate_server(name, "tools", "categories", glob),
             )
     if not any(rules.permits(tool) for tool in own):
         yield DoctorFinding(
@@ -55,16 +61,25 @@ def check_gateway_rules(
         server, dot, _ = pin.partition(".")
         if (server in entries and pin not in tools) or not dot:
             near = find_nearest_names(pin, tools, 3)
-            remedy = (
-                f"Did you mean {', '.join(near)}?" if near else "`portico browse` lists the tools; write server.tool."
-            )
+            if near:
+                remedy = f"Did you mean {', '.join(near)}?"
+            else:
+                remedy = "`portico browse` lists the tools; write server.tool."
             yield DoctorFinding(
-                "pin.unknown", "warning", f"the pin {pin!r} names no tool", remedy, **locations.locate("pins", position)
+                "pin.unknown",
+                "warning",
+                f"the pin {pin!r} names no tool",
+                remedy,
+                **locations.locate("pins", position),
             )
     silent = {name for name, server in config.servers.items() if not server.disabled} - set(entries)
     for name, profile in config.profiles.items():
         scope = Scope(profile.servers, profile.tools)
-        if not any(map(scope.can_see_tool, tools)) and not any(map(scope.can_see_server, silent)) and entries:
+        if (
+            not any(map(scope.can_see_tool, tools))
+            and not any(map(scope.can_see_server, silent))
+            and entries
+        ):
             yield DoctorFinding(
                 "profile.empty",
                 "warning",
@@ -74,11 +89,18 @@ def check_gateway_rules(
             )
 
 
-def _make_no_match_finding(rule: str, glob: str, tools: Iterable[str], at: Mapping[str, object]) -> DoctorFinding:
+def _make_no_match_finding(
+    rule: str, glob: str, tools: Iterable[str], at: Mapping[str, object]
+) -> DoctorFinding:
     near = find_nearest_names(glob, tools, 3)
-    remedy = (
-        f"Did you mean {', '.join(near)}?"
-        if near
-        else "Correct it, or take it out; `portico browse SERVER` lists its tools."
+    if near:
+        remedy = f"Did you mean {', '.join(near)}?"
+    else:
+        remedy = "Correct it, or take it out; `portico browse SERVER` lists its tools."
+    return DoctorFinding(
+        "rules.match_nothing",
+        "warning",
+        f"{rule}: {glob!r} matches none of its tools",
+        remedy,
+        **at,  # pyright: ignore[reportArgumentType]
     )
-    return DoctorFinding("rules.match_nothing", "warning", f"{rule}: {glob!r} matches none of its tools", remedy, **at)  # pyright: ignore[reportArgumentType]

@@ -17,14 +17,25 @@ _SUM_SCRIPTS: dict[Language, str] = {
     "typescript": "const one: number = 1; one + 1",
 }
 _RUN_S = 30.0
-_ENGINE_PACKAGES = {"python": "pydantic-monty", "lua": "lupa", "javascript": "quickjs-ng", "typescript": "quickjs-ng"}
+_ENGINE_PACKAGES = {
+    "python": "pydantic-monty",
+    "lua": "lupa",
+    "javascript": "quickjs-ng",
+    "typescript": "quickjs-ng",
+}
 
 
-async def check(config: Config, locations: ConfigLocations) -> tuple[dict[str, str], list[DoctorFinding]]:
+async def check(
+    config: Config, locations: ConfigLocations
+) -> tuple[dict[str, str], list[DoctorFinding]]:
     """What each configured language said, and what is wrong with those that did not."""
-    if not any("run_code" in config.resolve_profile(name).metatools for name in (None, *config.profiles)):
+    if not any(
+        "run_code" in config.resolve_profile(name).metatools for name in (None, *config.profiles)
+    ):
         return {}, []
-    engines, told, findings = EngineRegistry(1), dict[str, str](), list[DoctorFinding]()
+    engines = EngineRegistry(1)
+    told = dict[str, str]()
+    findings = list[DoctorFinding]()
     try:
         for position, language in enumerate(config.code.languages):
             at = locations.locate("code", "languages", position)
@@ -40,20 +51,28 @@ async def check(config: Config, locations: ConfigLocations) -> tuple[dict[str, s
 
 
 async def _run_sum(engines: EngineRegistry, language: Language, config: Config) -> str:
-    limits = ScriptLimits(wall_s=_RUN_S, cpu_s=config.code.cpu_s, memory_bytes=int(config.code.memory))
+    limits = ScriptLimits(
+        wall_s=_RUN_S, cpu_s=config.code.cpu_s, memory_bytes=int(config.code.memory)
+    )
     try:
         async with asyncio.timeout(2 * _RUN_S):
             outcome = await engines.get_engine(language).run(
                 Script(_SUM_SCRIPTS[language], language, limits=limits), _refuse_tool_call
             )
-    except Exception as error:  # an engine that cannot be imported or started says so in its own way
+    except (
+        Exception
+    ) as error:  # an engine that cannot be imported or started says so in its own way
         return f"{type(error).__name__}: {error}"
     if outcome.fault is not None:
         return outcome.fault.message
-    return "" if outcome.value == 2 else f"1 + 1 made {outcome.value!r}"
+    if outcome.value == 2:
+        return ""
+    return f"1 + 1 made {outcome.value!r}"
 
 
-async def _refuse_tool_call(namespace: str, function: str, positional: list[Any], named: dict[str, Any]) -> Any:
+async def _refuse_tool_call(
+    namespace: str, function: str, positional: list[Any], named: dict[str, Any]
+) -> Any:
     raise AssertionError("a sum calls no tool")
 
 
@@ -70,7 +89,9 @@ def _make_engine_finding(language: Language, problem: str, at: dict[str, Any]) -
     )
 
 
-def _check_jail(engines: EngineRegistry, language: Language, at: dict[str, Any]) -> list[DoctorFinding]:
+def _check_jail(
+    engines: EngineRegistry, language: Language, at: dict[str, Any]
+) -> list[DoctorFinding]:
     kept: tuple[str, ...] = getattr(engines.get_engine(language), "kept", ())
     open_layers = find_missing_layers(kept)
     if not open_layers:
@@ -78,7 +99,13 @@ def _check_jail(engines: EngineRegistry, language: Language, at: dict[str, Any])
     if sys.platform != "linux":
         said = f"on this system scripts run without {', '.join(open_layers)}: only their own process holds them"
         return [
-            DoctorFinding("sandbox.jail_open", "note", said, "Serve from Linux where agents are not trusted.", **at)
+            DoctorFinding(
+                "sandbox.jail_open",
+                "note",
+                said,
+                "Serve from Linux where agents are not trusted.",
+                **at,
+            )
         ]
     said = f"scripts run without {', '.join(open_layers)}: one layer less between a script and this machine"
     advice = "Use a kernel with Landlock (5.13 or newer) and seccomp, and a container policy that allows them."

@@ -62,33 +62,58 @@ def is_secret(name: str, value: str) -> bool:
 
 def collect_secrets(config: Config) -> tuple[str, ...]:
     """Every secret value in a configuration, the longest first: none of them may be shown."""
-    found = {value for server in config.servers.values() for _, value in _find_server_secrets(server)}
+    found = {
+        value for server in config.servers.values() for _, value in _find_server_secrets(server)
+    }
     for server in config.servers.values():
         # Without its scheme, too.
-        found |= {value.partition(" ")[2].strip() for name, value in server.headers.items() if is_secret(name, value)}
-    found |= {secret.get_secret_value() for secret in (config.gateway.token, config.database_url) if secret is not None}
+        found |= {
+            value.partition(" ")[2].strip()
+            for name, value in server.headers.items()
+            if is_secret(name, value)
+        }
+    found |= {
+        secret.get_secret_value()
+        for secret in (config.gateway.token, config.database_url)
+        if secret is not None
+    }
     if config.database_url is not None:
         found.add(_parse_password(config.database_url.get_secret_value()))
-    return tuple(sorted((value for value in found if len(value) >= MIN_SECRET_CHARS), key=len, reverse=True))
+    return tuple(
+        sorted((value for value in found if len(value) >= MIN_SECRET_CHARS), key=len, reverse=True)
+    )
 
 
 def check_plain_text(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]:
     """A finding for each secret that stands in a file as it is."""
     for name, server in config.servers.items():
         for where, _ in _find_server_secrets(server):
-            if ".".join(map(str, where)) not in server.written and locations.is_in_file("servers", name, *where):
+            if ".".join(map(str, where)) not in server.written and locations.is_in_file(
+                "servers", name, *where
+            ):
                 yield _make_finding(str(where[-1]), locations.locate_server(name, *where), where)
-    for where, secret in ((("gateway", "token"), config.gateway.token), (("database_url",), config.database_url)):
+    for where, secret in (
+        (("gateway", "token"), config.gateway.token),
+        (("database_url",), config.database_url),
+    ):
         if secret is None or ".".join(where) in config.written or not locations.is_in_file(*where):
             continue
         if where == ("gateway", "token") or _has_password(secret.get_secret_value()):
             yield _make_finding(where[-1], locations.locate(*where), where)
 
 
-def _make_finding(name: str, at: Mapping[str, object], where: tuple[str | int, ...]) -> DoctorFinding:
+def _make_finding(
+    name: str, at: Mapping[str, object], where: tuple[str | int, ...]
+) -> DoctorFinding:
     variable = re.sub(r"\W+", "_", name if isinstance(where[-1], str) else str(where[0])).upper()
-    what = f"{name} is" if isinstance(where[-1], str) else "an argument is"
-    scheme = "Bearer " if name.lower() == "authorization" else ""
+    if isinstance(where[-1], str):
+        what = f"{name} is"
+    else:
+        what = "an argument is"
+    if name.lower() == "authorization":
+        scheme = "Bearer "
+    else:
+        scheme = ""
     return DoctorFinding(
         "secret.in_file",
         "warning",
@@ -117,14 +142,20 @@ def _find_server_secrets(server: BackendConfig) -> Iterator[tuple[tuple[str | in
         yield ("url",), _parse_password(server.url)
 
 
-def _find_in_arguments(where: tuple[str, ...], words: Sequence[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _find_in_arguments(
+    where: tuple[str, ...], words: Sequence[str]
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
     before = ""
     for position, argument in enumerate(words):
         name, sign, value = argument.partition("=")
         if sign and _FLAG.fullmatch(name) and is_secret(name, value):
             yield (*where, position), value
         elif (
-            (_FLAG.fullmatch(before) and not argument.startswith("-") and is_secret(before, argument))
+            (
+                _FLAG.fullmatch(before)
+                and not argument.startswith("-")
+                and is_secret(before, argument)
+            )
             or _KNOWN_SHAPES.search(argument)
             or _has_password(argument)
         ):

@@ -1,4 +1,5 @@
-"""The programs that servers are started by: on PATH, executable, new enough, and given files that exist."""
+"""The programs that servers are started by: on PATH, executable, new enough, and given files that
+exist."""
 
 import asyncio
 import contextlib
@@ -35,8 +36,12 @@ _INSTALL_ADVICE: Mapping[str, str] = {
 }
 _WINDOWS_PROGRAMS = ("cmd", "powershell", "pwsh.exe")
 _SCRIPTS = re.compile(r".*\.(?:js|mjs|cjs|ts|mts|py|pyz|rb|sh|php|jar)", re.IGNORECASE)
-_INTERPRETERS = re.compile(r"(?:node|nodejs|python[\d.]*|deno|bun|ruby|sh|bash|zsh|php|tsx|java|uv)")
-_NEEDS_SCRIPT = re.compile(r"node|nodejs|python[\d.]*|ruby|sh|bash|zsh|php|npx|uvx|docker|podman|deno|bun|uv")
+_INTERPRETERS = re.compile(
+    r"(?:node|nodejs|python[\d.]*|deno|bun|ruby|sh|bash|zsh|php|tsx|java|uv)"
+)
+_NEEDS_SCRIPT = re.compile(
+    r"node|nodejs|python[\d.]*|ruby|sh|bash|zsh|php|npx|uvx|docker|podman|deno|bun|uv"
+)
 _NO_SCRIPT_OPTIONS = frozenset({"-m", "-c", "-e", "--eval", "-p", "--print", "-S"})
 _RUNNERS = ("uv", "deno", "bun")
 """Have words of their own (`run`) before the script."""
@@ -46,7 +51,8 @@ _VERSION_RULES: Mapping[str, tuple[str, str, tuple[int, ...], tuple[int, ...]]] 
     "node": ("command.node_old", "Node.js", (18,), (20,)),
     "python": ("command.python_old", "Python", (3, 10), (3, 10)),
 }
-"""Program → the finding, its name, and the versions below which most servers do not run, and some do not."""
+"""Program → the finding, its name, and the versions below which most servers do not run, and some
+do not."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +67,27 @@ class InstalledProgram:
 
 def parse_program_name(command: str) -> str:
     """`/usr/bin/npx.cmd` → `npx`."""
-    return re.sub(r"\.(?:exe|cmd|bat)$", "", PurePath(command.replace("\\", "/")).name, flags=re.IGNORECASE).lower()
+    return re.sub(
+        r"\.(?:exe|cmd|bat)$", "", PurePath(command.replace("\\", "/")).name, flags=re.IGNORECASE
+    ).lower()
 
 
 def find_program(server: BackendConfig) -> str | None:
     """The file that a server's command is, as the gateway would look for it."""
-    command, folder = server.command or "", server.cwd or ""
+    command = server.command or ""
+    folder = server.cwd or ""
     # Relative to `cwd`, and on the PATH that the server gets.
-    sought = os.path.abspath(os.path.join(folder, command)) if os.path.dirname(command) else command
+    if os.path.dirname(command):
+        sought = os.path.abspath(os.path.join(folder, command))
+    else:
+        sought = command
     return shutil.which(sought, path=build_environment(server.env, server.inherit_env).get("PATH"))
 
 
 def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Iterator[DoctorFinding]:
     """What can be seen of one server's command without running it."""
-    command, at = server.command or "", locations.locate_server(name, "command")
+    command = server.command or ""
+    at = locations.locate_server(name, "command")
     if server.cwd is not None and not os.path.isdir(server.cwd):
         yield DoctorFinding(
             "command.cwd_missing",
@@ -84,13 +97,19 @@ def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Itera
             **locations.locate_server(name, "cwd"),
         )
         return
-    if parse_program_name(command) in _WINDOWS_PROGRAMS and sys.platform != "win32" and find_program(server) is None:
+    if (
+        parse_program_name(command) in _WINDOWS_PROGRAMS
+        and sys.platform != "win32"
+        and find_program(server) is None
+    ):
         rest = [arg for arg in server.args if arg.lower() not in ("/c", "/s", "/d")]
         yield DoctorFinding(
             "command.windows_only",
             "broken",
             f"{command} exists on Windows only",
-            f"Write command: {rest[0]}, args: [{', '.join(rest[1:])}]." if rest else "Name the program itself.",
+            f"Write command: {rest[0]}, args: [{', '.join(rest[1:])}]."
+            if rest
+            else "Name the program itself.",
             **at,
         )
         return
@@ -109,11 +128,17 @@ def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Itera
     yield from _check_files(name, server, locations)
     if loose := find_unpinned(parse_program_name(command), server.args):
         yield DoctorFinding(
-            "command.unpinned", "note", loose.message, loose.remedy, **locations.locate_server(name, "args")
+            "command.unpinned",
+            "note",
+            loose.message,
+            loose.remedy,
+            **locations.locate_server(name, "args"),
         )
 
 
-def _make_missing_finding(command: str, server: BackendConfig, at: Mapping[str, object]) -> DoctorFinding:
+def _make_missing_finding(
+    command: str, server: BackendConfig, at: Mapping[str, object]
+) -> DoctorFinding:
     sought = os.path.join(server.cwd or "", command)
     if os.path.dirname(command) and os.path.isfile(sought):
         return DoctorFinding(
@@ -124,9 +149,14 @@ def _make_missing_finding(command: str, server: BackendConfig, at: Mapping[str, 
             **at,  # pyright: ignore[reportArgumentType]
         )
     words = command.split()
-    where = "" if os.path.dirname(command) else " on PATH"
+    if os.path.dirname(command):
+        where = ""
+    else:
+        where = " on PATH"
     if len(words) > 1:
-        remedy = f"Put the arguments into args: command: {words[0]}, args: [{', '.join(words[1:])}]."
+        remedy = (
+            f"Put the arguments into args: command: {words[0]}, args: [{', '.join(words[1:])}]."
+        )
     elif "PATH" in server.env and shutil.which(command):
         remedy = f"`env` sets a PATH without it: add {os.path.dirname(str(shutil.which(command)))} there."
     else:
@@ -134,7 +164,13 @@ def _make_missing_finding(command: str, server: BackendConfig, at: Mapping[str, 
         remedy = _INSTALL_ADVICE.get(parse_program_name(command), advice)
         if near := _suggest_program(command):
             remedy = f"Did you mean {near}? {remedy if parse_program_name(command) in _INSTALL_ADVICE else ''}".strip()
-    return DoctorFinding("command.missing", "broken", f"the command {command!r} does not exist{where}", remedy, **at)  # pyright: ignore[reportArgumentType]
+    return DoctorFinding(
+        "command.missing",
+        "broken",
+        f"the command {command!r} does not exist{where}",
+        remedy,
+        **at,  # pyright: ignore[reportArgumentType]
+    )
 
 
 def _suggest_program(command: str) -> str:
@@ -142,25 +178,42 @@ def _suggest_program(command: str) -> str:
     from portico.config_file.names import find_intended_name
 
     near = find_intended_name(command, _INSTALL_ADVICE)
-    return near if near and near != command and shutil.which(near) else ""
+    if near and near != command and shutil.which(near):
+        return near
+    return ""
 
 
-def _check_files(name: str, server: BackendConfig, locations: ConfigLocations) -> Iterator[DoctorFinding]:
+def _check_files(
+    name: str, server: BackendConfig, locations: ConfigLocations
+) -> Iterator[DoctorFinding]:
     """The folder it should run in, and the script it should run, where they are not there."""
-    program, base = parse_program_name(server.command or ""), Path(server.cwd or ".")
+    program = parse_program_name(server.command or "")
+    base = Path(server.cwd or ".")
     for position, (option, folder) in enumerate(zip(server.args, server.args[1:], strict=False), 1):
         if program == "uv" and option in _TAKES_FOLDER:
             base /= folder  # it goes there before it opens the script
             if not base.is_dir():
-                said, at = f"the folder {folder} does not exist", locations.locate_server(name, "args", position)
-                yield DoctorFinding("command.folder_missing", "broken", said, "Correct the path.", **at)
+                said = f"the folder {folder} does not exist"
+                at = locations.locate_server(name, "args", position)
+                yield DoctorFinding(
+                    "command.folder_missing", "broken", said, "Correct the path.", **at
+                )
                 return
     position = find_script_position(program, server.args)
-    script = "" if position is None else server.args[position]
+    if position is None:
+        script = ""
+    else:
+        script = server.args[position]
     if position is None or (base / script).exists():
         return
-    where = "" if os.path.isabs(script) or server.cwd is None else f" in {server.cwd}"
-    mend = "Write its full path" if os.path.isabs(script) or server.cwd else "Write its full path, or set `cwd`"
+    if os.path.isabs(script) or server.cwd is None:
+        where = ""
+    else:
+        where = f" in {server.cwd}"
+    if os.path.isabs(script) or server.cwd:
+        mend = "Write its full path"
+    else:
+        mend = "Write its full path, or set `cwd`"
     yield DoctorFinding(
         "command.script_missing",
         "broken",
@@ -178,7 +231,8 @@ def find_script_position(program: str, args: Sequence[str]) -> int | None:
     for position, argument in enumerate(args):
         if argument in _NO_SCRIPT_OPTIONS:
             return None
-        # Whether a runner's option takes the next word is its own secret, so that word is not looked at.
+        # Whether a runner's option takes the next word is its own secret, so that word is not
+        # looked at.
         value_of = before in _TAKES_VALUE or (program in _RUNNERS and before.startswith("-"))
         before = argument
         if argument.startswith("-") or value_of:
@@ -190,37 +244,63 @@ def find_script_position(program: str, args: Sequence[str]) -> int | None:
     return None
 
 
-async def check_versions(servers: Mapping[str, BackendConfig], locations: ConfigLocations) -> list[DoctorFinding]:
+async def check_versions(
+    servers: Mapping[str, BackendConfig], locations: ConfigLocations
+) -> list[DoctorFinding]:
     """Programs that are too old, each asked once, and a container engine that does not run."""
     asked: dict[str, tuple[str, list[str]]] = {}
     for name, server in servers.items():
-        path, program = find_program(server), parse_program_name(server.command or "")
+        path = find_program(server)
+        program = parse_program_name(server.command or "")
         if path is None:
             continue
-        kind = "node" if program in ("node", "npx", "npm") else "python" if program.startswith("python") else program
+        if program in ("node", "npx", "npm"):
+            kind = "node"
+        elif program.startswith("python"):
+            kind = "python"
+        else:
+            kind = program
         if program in ("npx", "npm"):
-            path = shutil.which("node", path=build_environment(server.env, server.inherit_env).get("PATH"))
+            path = shutil.which(
+                "node", path=build_environment(server.env, server.inherit_env).get("PATH")
+            )
         if path is not None and kind in (*_VERSION_RULES, "docker", "podman"):
             asked.setdefault(f"{kind}\0{path}", (path, []))[1].append(name)
     told = await asyncio.gather(
-        *(_check_program(key.partition("\0")[0], path, names, locations) for key, (path, names) in asked.items())
+        *(
+            _check_program(key.partition("\0")[0], path, names, locations)
+            for key, (path, names) in asked.items()
+        )
     )
     return [finding for findings in told for finding in findings]
 
 
-async def _check_program(kind: str, path: str, names: Iterable[str], locations: ConfigLocations) -> list[DoctorFinding]:
+async def _check_program(
+    kind: str, path: str, names: Iterable[str], locations: ConfigLocations
+) -> list[DoctorFinding]:
     if kind in _VERSION_RULES:
-        return list(_check_version(kind, await asyncio.to_thread(_read_version, path), names, locations))
+        return list(
+            _check_version(kind, await asyncio.to_thread(_read_version, path), names, locations)
+        )
     try:
-        done = await asyncio.to_thread(_run_program, path, "version", "--format", "{{.Server.Version}}")
+        done = await asyncio.to_thread(
+            _run_program, path, "version", "--format", "{{.Server.Version}}"
+        )
     except (OSError, subprocess.SubprocessError):
         done = None
     if done is not None and done.returncode == 0:
         return []
-    remedy = "Start Docker Desktop, or: sudo systemctl start docker" if kind == "docker" else "podman machine start"
+    if kind == "docker":
+        remedy = "Start Docker Desktop, or: sudo systemctl start docker"
+    else:
+        remedy = "podman machine start"
     return [
         DoctorFinding(
-            "command.docker_down", "broken", f"{kind} is installed, but its engine does not answer", remedy, **at
+            "command.docker_down",
+            "broken",
+            f"{kind} is installed, but its engine does not answer",
+            remedy,
+            **at,
         )
         for at in (locations.locate_server(name, "command") for name in names)
     ]
@@ -251,7 +331,9 @@ def _read_version(path: str) -> InstalledProgram:
     except (OSError, subprocess.SubprocessError) as error:
         return InstalledProgram(path, problem=str(error))
     number = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", done.stdout + done.stderr)
-    return InstalledProgram(path, tuple(int(part) for part in number.groups() if part) if number else ())
+    return InstalledProgram(
+        path, tuple(int(part) for part in number.groups() if part) if number else ()
+    )
 
 
 def _run_program(*words: str) -> "subprocess.CompletedProcess[str]":

@@ -1,4 +1,5 @@
-"""What meeting a server showed: why it failed, what it prints, what it promises and does not have. Pure."""
+"""What meeting a server showed: why it failed, what it prints, what it promises and does not have.
+Pure."""
 
 from collections.abc import Iterable, Iterator
 
@@ -28,7 +29,9 @@ _LAST_LINES = 6
 _LINE_CHARS = 300
 
 
-def check(probe: ServerProbe, server: BackendConfig, locations: ConfigLocations) -> Iterator[DoctorFinding]:
+def check(
+    probe: ServerProbe, server: BackendConfig, locations: ConfigLocations
+) -> Iterator[DoctorFinding]:
     """What one meeting showed."""
     if probe.error is not None:
         yield _make_failure_finding(probe, probe.error, server, locations)
@@ -61,7 +64,10 @@ def check(probe: ServerProbe, server: BackendConfig, locations: ConfigLocations)
             "idle_s: 0.",
             **at,
         )
-    if probe.initialize_info.era == "legacy" and probe.initialize_info.protocol_version not in LEGACY_VERSIONS:
+    if (
+        probe.initialize_info.era == "legacy"
+        and probe.initialize_info.protocol_version not in LEGACY_VERSIONS
+    ):
         yield DoctorFinding(
             "server.version_unknown",
             "note",
@@ -81,7 +87,11 @@ def _check_listing(
     twice = [warning for warning in listing.warnings if "more than once" in warning]
     other = [warning for warning in listing.warnings if warning not in (*absent, *twice)]
     mend = "Report it to its author; Portico goes on without what is missing."
-    for kind, remarks in (("server.declares_absent", absent), ("tool.duplicate", twice), ("server.listing", other)):
+    for kind, remarks in (
+        ("server.declares_absent", absent),
+        ("tool.duplicate", twice),
+        ("server.listing", other),
+    ):
         if remarks:
             yield DoctorFinding(kind, "warning", _join_remarks(remarks), mend, **at)
     offers = listing.offers
@@ -119,7 +129,10 @@ def _make_failure_finding(
     kind, remedy = guess_remedy([*probe.stderr[-20:], error.message])
     details = tuple(f"stderr: {line}" for line in _sanitize_lines(probe.stderr[-_LAST_LINES:]))
     if isinstance(error, HttpStatusError) and error.status in (401, 403, 407):
-        where = ("headers", "Authorization") if server.headers else ("url",)
+        if server.headers:
+            where = ("headers", "Authorization")
+        else:
+            where = ("url",)
         sent = join_names(server.headers) or "no header"
         return DoctorFinding(
             "credential.refused",
@@ -132,7 +145,9 @@ def _make_failure_finding(
     if isinstance(error, BackendTimeout):
         name = "server.timeout"
         remedy = (
-            (remedy if probe.stderr and kind else "") or error.advice or "Raise timeouts.list_s if it is only slow."
+            (remedy if probe.stderr and kind else "")
+            or error.advice
+            or "Raise timeouts.list_s if it is only slow."
         )
     elif isinstance(error, OriginRefused):
         at = locations.locate_server(probe.server, "openapi")
@@ -145,18 +160,34 @@ def _make_failure_finding(
         name = "server.failed"
         if not remedy and not probe.stderr and "exited with code 0" in error.message:
             remedy = "It ended without a word: it may need an argument (stdio, serve, --stdio), or be no MCP server."
-    how = "listed" if probe.stage == "list" else "started" if server.command else "reached"
+    if probe.stage == "list":
+        how = "listed"
+    elif server.command:
+        how = "started"
+    else:
+        how = "reached"
     advice = remedy or error.advice or "Run its command by hand, and look at what it says."
-    where = ("command",) if server.command else ("url",) if server.url else ()
-    said = message if "cannot be" in message else f"cannot be {how}: {message}"
+    if server.command:
+        where = ("command",)
+    elif server.url:
+        where = ("url",)
+    else:
+        where = ()
+    if "cannot be" in message:
+        said = message
+    else:
+        said = f"cannot be {how}: {message}"
     at = locations.locate_server(probe.server, *where)
     return DoctorFinding(name, "broken", said, advice, details=details, **at)
 
 
 def _strip_stderr(message: str, probe: ServerProbe) -> str:
-    """What happened, without the last words, which stand below it, and the name, which stands above."""
+    """What happened, without the last words, which stand below it, and the name, which stands
+    above."""
     text = " ".join(message.split()).removeprefix(f"{probe.server}: ")
-    return text.partition(" (stderr: ")[0] if probe.stderr else text
+    if probe.stderr:
+        return text.partition(" (stderr: ")[0]
+    return text
 
 
 def _sanitize_lines(lines: Iterable[str]) -> list[str]:
@@ -164,4 +195,6 @@ def _sanitize_lines(lines: Iterable[str]) -> list[str]:
 
 
 def _join_remarks(remarks: list[str]) -> str:
-    return sanitize_server_text("; ".join(remarks[:3])) + (f" and {len(remarks) - 3} more" if len(remarks) > 3 else "")
+    return sanitize_server_text("; ".join(remarks[:3])) + (
+        f" and {len(remarks) - 3} more" if len(remarks) > 3 else ""
+    )

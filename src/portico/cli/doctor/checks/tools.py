@@ -1,4 +1,5 @@
-"""Tools that clients would reject or misread: names, schemas, descriptions. One finding a server and kind. Pure."""
+"""Tools that clients would reject or misread: names, schemas, descriptions. One finding a server
+and kind. Pure."""
 
 import re
 from collections import defaultdict
@@ -34,7 +35,8 @@ class ToolFlaw:
 
 @dataclass(frozen=True)
 class FlawKind:
-    """What is said about the tools of a server that share a flaw; `{}` is how many they are, and which."""
+    """What is said about the tools of a server that share a flaw; `{}` is how many they are, and
+    which."""
 
     severity: Severity
     message: str
@@ -88,7 +90,9 @@ FLAW_KINDS: Mapping[str, FlawKind] = {
         f"{_REPORT_TO_AUTHOR}; Portico keeps what can be kept.",
     ),
     "tool.rename_refused": FlawKind(
-        "warning", "{}: cannot have the name that tools.rename gives", "Choose a name that no other tool has."
+        "warning",
+        "{}: cannot have the name that tools.rename gives",
+        "Choose a name that no other tool has.",
     ),
 }
 
@@ -133,7 +137,9 @@ def find_flaws(tool: Tool) -> Iterator[ToolFlaw]:
         yield ToolFlaw("tool.description_empty")
     elif len(description) > CLIENT_CUT_CHARS:
         yield ToolFlaw("tool.description_long", f"{len(description):,} characters")
-    if hidden := _find_hidden_character([tool.name, tool.title, description, *_iterate_texts(tool.input_schema)]):
+    if hidden := _find_hidden_character(
+        [tool.name, tool.title, description, *_iterate_texts(tool.input_schema)]
+    ):
         yield ToolFlaw("tool.hidden_characters", f"U+{ord(hidden):04X}")
     for warning in tool.warnings:
         if "was left out" in warning or "not text" in warning:
@@ -148,9 +154,14 @@ def _find_schema_flaws(schema: dict[str, Any]) -> Iterator[ToolFlaw]:
         lost = [
             pointer
             for pointer in count_references(schema)
-            if not pointer.startswith("#") or (pointer.startswith("#/") and resolve_pointer(pointer, schema) is ABSENT)
+            if not pointer.startswith("#")
+            or (pointer.startswith("#/") and resolve_pointer(pointer, schema) is ABSENT)
         ]
-        yield ToolFlaw("tool.ref_unresolved", join_names(lost, 3)) if lost else ToolFlaw("tool.schema_invalid", problem)
+        yield (
+            ToolFlaw("tool.ref_unresolved", join_names(lost, 3))
+            if lost
+            else ToolFlaw("tool.schema_invalid", problem)
+        )
     unions = [key for key in ("anyOf", "oneOf", "allOf") if key in schema]
     if schema.get("type") != "object":
         yield ToolFlaw("tool.schema_root", "the root does not say type: object")
@@ -177,7 +188,9 @@ def _iterate_texts(schema: Any) -> Iterator[str]:
     while pending:
         node = pending.pop()
         if isinstance(node, dict):
-            yield from (node[key] for key in ("description", "title") if isinstance(node.get(key), str))
+            yield from (
+                node[key] for key in ("description", "title") if isinstance(node.get(key), str)
+            )
             pending.extend(node.values())
         elif isinstance(node, list):
             pending.extend(node)

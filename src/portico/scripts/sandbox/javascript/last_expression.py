@@ -1,9 +1,10 @@
 """Where a script of JavaScript ends in an expression, that expression returned.
 
-The language's own eval gives the value of the last statement, but knows no `await`; the body of an async function knows
+The language's own eval gives the value of the last statement, but knows no `await`; the body of an
+async function knows
 `await` and `return`, but gives nothing by itself. So the last expression is turned into a `return`. Where it begins is
-not guessed: the engine's own parser is asked, and only where both halves and the place between them are certain is
-anything changed. No line moves.
+not guessed: the engine's own parser is asked, and only where both halves and the place between them
+are certain is anything changed. No line moves.
 """
 
 import re
@@ -16,7 +17,8 @@ ParseCheck = Callable[[str], bool]
 MAX_READ_CHARS = 8 * 1024**2
 """Characters looked at in all: a long script is tried in fewer places."""
 MAX_UNBALANCED_POSITIONS = 100
-"""Places tried although brackets do not match there, as brackets in texts and comments count too."""
+"""Places tried although brackets do not match there, as brackets in texts and comments count too.
+"""
 
 _NOT_EXPRESSION_START = re.compile(
     r"[)\]},.;:?=*%&|^<>]|(?:const|let|var|function|class|async\s+function|if|else|for|while|do|switch|case|default|try|catch"
@@ -31,12 +33,17 @@ def return_last_expression(code: str, can_parse: ParseCheck) -> str:
     """The code with `return (…)` around its last expression; as it was where it ends in none."""
     found = _try_positions(code, _iter_balanced_positions(code), can_parse)
     if found is None:
-        found = _try_positions(code, islice(_iter_positions(code), MAX_UNBALANCED_POSITIONS), can_parse)
-    return code if found is None else found
+        found = _try_positions(
+            code, islice(_iter_positions(code), MAX_UNBALANCED_POSITIONS), can_parse
+        )
+    if found is None:
+        return code
+    return found
 
 
 def _try_positions(code: str, positions: Iterator[int], can_parse: ParseCheck) -> str | None:
-    """The code changed, or as it is where another statement ends it; None where no place is certain."""
+    """The code changed, or as it is where another statement ends it; None where no place is
+    certain."""
     read = 0
     for at in positions:
         rest = code[at:]
@@ -54,13 +61,16 @@ def _try_positions(code: str, positions: Iterator[int], can_parse: ParseCheck) -
         expression = _extract_expression(body, can_parse)
         if expression is not None and _is_separate_statement(code[:at], body, can_parse):
             changed = f"{code[: at + lead]}return ({expression}\n)"
-            return changed if can_parse(changed) else code
+            if can_parse(changed):
+                return changed
+            return code
     return None
 
 
 def _iter_balanced_positions(code: str) -> Iterator[int]:
     """Of these places, those with as many brackets opened as closed behind them."""
-    end, depth = len(code), 0
+    end = len(code)
+    depth = 0
     for at in _iter_positions(code):
         part = code[at:end]
         depth += sum(map(part.count, "([{")) - sum(map(part.count, ")]}"))
@@ -84,7 +94,9 @@ def _iter_positions(code: str) -> Iterator[int]:
 def _measure_leading_space(rest: str) -> int:
     """How much of it is space and comments."""
     found = _SPACE_AND_COMMENTS.match(rest)
-    return found.end() if found else 0
+    if found:
+        return found.end()
+    return 0
 
 
 def _extract_expression(body: str, can_parse: ParseCheck) -> str | None:

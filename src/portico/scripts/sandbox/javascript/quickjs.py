@@ -10,7 +10,8 @@ import _quickjs
 
 
 class JsFunction(Protocol):
-    """A function that lives in a context; it takes numbers, strings, booleans, None and other functions."""
+    """A function that lives in a context; it takes numbers, strings, booleans, None and other
+    functions."""
 
     def __call__(self, *args: "str | int | bool | JsFunction | None") -> Any: ...
 

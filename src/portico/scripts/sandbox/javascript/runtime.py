@@ -1,9 +1,10 @@
-"""JavaScript, and TypeScript without its types: runs in the worker, on QuickJS, a fresh context for every script.
+"""JavaScript, and TypeScript without its types: runs in the worker, on QuickJS, a fresh context for
+every script.
 
-The context has no way out but one function, `host`, that takes and gives JSON text; `prelude.js` hides it behind
-promises. The script becomes the body of an async function (see `ending`), calls go out as they are made, and whenever
-nothing is left to do but wait, one reply is let in. QuickJS's own time limit is not used: the host ends what takes too
-long.
+The context has no way out but one function, `host`, that takes and gives JSON text; `prelude.js`
+hides it behind promises. The script becomes the body of an async function (see `ending`), calls go
+out as they are made, and whenever nothing is left to do but wait, one reply is let in. QuickJS's
+own time limit is not used: the host ends what takes too long.
 """
 
 import os.path
@@ -27,7 +28,8 @@ MAX_STACK_BYTES = 4 * 1024**2
 MAX_MESSAGE_CHARS = 4000
 """Characters of an error's message."""
 PRELUDE_FIRST_LINE = 20_000
-"""Where the prelude's lines begin, so that they are not taken for a script's: both bear the same file's name."""
+"""Where the prelude's lines begin, so that they are not taken for a script's: both bear the same
+file's name."""
 NO_MODULES_MESSAGE = "there are no modules here: import, export and require do not work"
 
 _OUT_OF_MEMORY_MESSAGES = ("InternalError: out of memory", "InternalError: string too long", "null")
@@ -42,13 +44,16 @@ class JavaScriptRuntime:
 
     def prepare(self) -> None:
         """Read what cannot be read from inside the jail."""
-        with open(os.path.join(os.path.dirname(__file__), "prelude.js"), encoding="utf-8") as source:
+        with open(
+            os.path.join(os.path.dirname(__file__), "prelude.js"), encoding="utf-8"
+        ) as source:
             self._prelude = "\n" * PRELUDE_FIRST_LINE + source.read()
         self._stripper = TypeStripper()
 
     def run(self, job: Mapping[str, Any], channel: "WorkerChannel") -> dict[str, Any]:
         """Run one script; see `worker.Runtime`."""
-        code, typed = job["run"], job["language"] == "typescript"
+        code = job["run"]
+        typed = job["language"] == "typescript"
         if "\0" in code:
             return _build_fault_outcome(
                 "syntax", "SyntaxError: a NUL character", 1 + code[: code.index("\0")].count("\n")
@@ -63,16 +68,23 @@ class JavaScriptRuntime:
     def _run_javascript(
         self, code: str, job: Mapping[str, Any], channel: "WorkerChannel", typed: bool
     ) -> dict[str, Any]:
-        context, door = quickjs.create_context(), _JsHost(channel, job["state"], job["limits"]["answer_bytes"])
+        context = quickjs.create_context()
+        door = _JsHost(channel, job["state"], job["limits"]["answer_bytes"])
         try:
             context.add_callable("host", door)
             enter = context.eval(self._prelude)
             enter("bind", orjson.dumps(job["namespaces"]).decode())
             context.set_memory_limit(job["limits"]["memory_bytes"])
-            context.set_max_stack_size(min(MAX_STACK_BYTES, job["limits"]["recursion"] * STACK_BYTES_PER_CALL))
+            context.set_max_stack_size(
+                min(MAX_STACK_BYTES, job["limits"]["recursion"] * STACK_BYTES_PER_CALL)
+            )
             wrong = _find_syntax_error(context, code)
-            ending = return_last_expression(code, lambda text: _find_syntax_error(context, text) is None)
-            if wrong is not None and ending == code:  # a last line `{a: 1, b: 2}` is wrong until it is returned
+            ending = return_last_expression(
+                code, lambda text: _find_syntax_error(context, text) is None
+            )
+            if (
+                wrong is not None and ending == code
+            ):  # a last line `{a: 1, b: 2}` is wrong until it is returned
                 return self._build_syntax_fault(code, *wrong, typed)
             enter("start", context.eval(_wrap_in_function(ending)))
             return _run_until_done(context, enter, door, channel, job["limits"]["answer_bytes"])
@@ -81,7 +93,9 @@ class JavaScriptRuntime:
         finally:
             door.raise_deferred()
 
-    def _build_syntax_fault(self, code: str, message: str, line: int | None, typed: bool) -> dict[str, Any]:
+    def _build_syntax_fault(
+        self, code: str, message: str, line: int | None, typed: bool
+    ) -> dict[str, Any]:
         """The fault of what does not parse, with the likely reason."""
         if (kind := _classify_limit(message)) is not None:
             return _build_fault_outcome(kind, message, line)
@@ -101,7 +115,8 @@ class JavaScriptRuntime:
 
 
 class _JsHost:
-    """What the context's `host` function is: it never raises, since an exception would not survive the engine."""
+    """What the context's `host` function is: it never raises, since an exception would not survive
+    the engine."""
 
     def __init__(self, channel: "WorkerChannel", state: Mapping[str, Any], max_chars: int) -> None:
         self._channel = channel
@@ -113,18 +128,24 @@ class _JsHost:
 
     def __call__(self, operation: Any = None, text: Any = None, *_: Any) -> str:
         try:
-            return self._dispatch(operation, text) if isinstance(text, str) else '"no text"'
+            if isinstance(text, str):
+                return self._dispatch(operation, text)
+            return '"no text"'
         except ScriptMessageTooLong as error:
             return orjson.dumps(str(error)).decode()
         except (ValueError, TypeError, RecursionError) as error:
             return orjson.dumps(f"that cannot be said in JSON: {error}").decode()
-        except BaseException as error:  # the pipe is closed, or memory is out: told when the engine is left
+        except (
+            BaseException
+        ) as error:  # the pipe is closed, or memory is out: told when the engine is left
             self._deferred_error = error
             return '"the host is gone"'
 
     def _dispatch(self, operation: str, text: str) -> str:
         if len(text) > self._max_chars and operation in ("call", "store"):
-            return orjson.dumps(f"{len(text):,} characters are too many: {self._max_chars:,} may be passed").decode()
+            return orjson.dumps(
+                f"{len(text):,} characters are too many: {self._max_chars:,} may be passed"
+            ).decode()
         match operation:
             case "call":
                 namespace, name, args = _decode_json(text)
@@ -137,7 +158,9 @@ class _JsHost:
                 self._state[key] = value
             case "load":
                 key = _decode_json(text)
-                return orjson.dumps(self._state[key]).decode() if key in self._state else ""
+                if key in self._state:
+                    return orjson.dumps(self._state[key]).decode()
+                return ""
             case "done":
                 self.result_json = text
             case "failed":
@@ -153,7 +176,11 @@ class _JsHost:
 
 
 def _run_until_done(
-    context: quickjs.JsContext, enter: quickjs.JsFunction, host: _JsHost, channel: "WorkerChannel", max_chars: int
+    context: quickjs.JsContext,
+    enter: quickjs.JsFunction,
+    host: _JsHost,
+    channel: "WorkerChannel",
+    max_chars: int,
 ) -> dict[str, Any]:
     while True:
         while context.execute_pending_job():
@@ -171,7 +198,9 @@ def _run_until_done(
             )
         id, ok, value = channel.wait_for_reply()
         if channel.fatal_error is not None:
-            return _build_fault_outcome("call", channel.fatal_error, _find_script_line(enter("where", id) or ""))
+            return _build_fault_outcome(
+                "call", channel.fatal_error, _find_script_line(enter("where", id) or "")
+            )
         enter("settle", id, ok, orjson.dumps(value).decode())
 
 
@@ -182,14 +211,20 @@ def _may_be_out_of_memory(context: quickjs.JsContext) -> bool:
 
 
 def _build_result_outcome(text: str, max_chars: int) -> dict[str, Any]:
-    if len(text) > max_chars:  # not decoded first: what is too large for the pipe may be too large for the jail
+    if (
+        len(text) > max_chars
+    ):  # not decoded first: what is too large for the pipe may be too large for the jail
         return _build_fault_outcome(
-            "output", f"the script's answer has {len(text):,} bytes, more than the {max_chars:,} allowed", None
+            "output",
+            f"the script's answer has {len(text):,} bytes, more than the {max_chars:,} allowed",
+            None,
         )
     try:
         return {"value": _decode_json(text), "stored": {}, "fault": None}
     except ValueError as error:
-        return _build_fault_outcome("value", f"the script's answer cannot be said in JSON: {error}", None)
+        return _build_fault_outcome(
+            "value", f"the script's answer cannot be said in JSON: {error}", None
+        )
 
 
 def _wrap_in_function(code: str) -> str:
@@ -202,29 +237,38 @@ def _find_syntax_error(context: quickjs.JsContext, code: str) -> tuple[str, int 
         context.eval(f"throw 0;{_wrap_in_function(code)}")
     except quickjs.JSException as error:
         message, _, stack = str(error).partition("\n")
-        return None if message == "0" else (message, _find_script_line(stack))
+        if message == "0":
+            return None
+        return (message, _find_script_line(stack))
     return None
 
 
 def _convert_prelude_failure(failure: dict[str, str]) -> dict[str, Any]:
     """The fault of what the prelude says was thrown."""
-    kind, message = failure["kind"], failure["message"]
+    kind = failure["kind"]
+    message = failure["message"]
     if "no modules here" in message or message.startswith("ReferenceError: could not load module"):
         message = f"Error: {NO_MODULES_MESSAGE}"
-    return _build_fault_outcome(_classify_limit(message) or kind, message, _find_script_line(failure["stack"]))
+    return _build_fault_outcome(
+        _classify_limit(message) or kind, message, _find_script_line(failure["stack"])
+    )
 
 
 def _convert_engine_error(text: str) -> dict[str, Any]:
     """The fault of what came out of the engine itself."""
     message, _, stack = text.partition("\n")
-    return _build_fault_outcome(_classify_limit(message) or "runtime", message, _find_script_line(stack))
+    return _build_fault_outcome(
+        _classify_limit(message) or "runtime", message, _find_script_line(stack)
+    )
 
 
 def _classify_limit(message: str) -> str | None:
     """The limit that this is the engine's word for."""
     if message in _OUT_OF_MEMORY_MESSAGES:
         return "memory"
-    return "recursion" if message == "RangeError: Maximum call stack size exceeded" else None
+    if message == "RangeError: Maximum call stack size exceeded":
+        return "recursion"
+    return None
 
 
 def _find_script_line(stack: str) -> int | None:
@@ -237,11 +281,16 @@ def _find_script_line(stack: str) -> int | None:
 def _build_fault_outcome(kind: str, message: str, line: int | None) -> dict[str, Any]:
     if kind == "memory":
         message = "the script used more memory than it may"
-    return {"value": None, "stored": {}, "fault": {"kind": kind, "message": message[:MAX_MESSAGE_CHARS], "line": line}}
+    return {
+        "value": None,
+        "stored": {},
+        "fault": {"kind": kind, "message": message[:MAX_MESSAGE_CHARS], "line": line},
+    }
 
 
 def _decode_json(text: str) -> Any:
-    """JSON of the engine's; halves of characters, which JavaScript allows in a string, are made question marks."""
+    """JSON of the engine's; halves of characters, which JavaScript allows in a string, are made
+    question marks."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -1,6 +1,8 @@
-"""TypeScript made JavaScript: the types are taken away, line by line, by Sucrase. Nothing is checked.
+"""TypeScript made JavaScript: the types are taken away, line by line, by Sucrase. Nothing is
+checked.
 
-Sucrase runs in an engine of its own that outlives the scripts and never runs one: a script is only text to it.
+Sucrase runs in an engine of its own that outlives the scripts and never runs one: a script is only
+text to it.
 """
 
 import os.path
@@ -12,7 +14,9 @@ from portico.scripts.sandbox.javascript import quickjs
 
 MEMORY_BYTES = 128 * 1024**2
 STACK_BYTES = 2 * 1024**2
-_ERROR_POSITION = re.compile(r"^(?:Error: )?(?:Error transforming [^:]*: )?(.*) \((\d+):\d+\)$", re.DOTALL)
+_ERROR_POSITION = re.compile(
+    r"^(?:Error: )?(?:Error transforming [^:]*: )?(.*) \((\d+):\d+\)$", re.DOTALL
+)
 # Frozen, so that no script's text can make Sucrase leave something behind for the next one.
 _STRIP_SOURCE = """
 for (const one of [Object, Array, String, Number, Map, Set, Function, RegExp, Error]) {
@@ -42,7 +46,9 @@ class TypeStripper:
     """Takes types away. The library is read at once and loaded by the first script that needs it."""
 
     def __init__(self) -> None:
-        with open(os.path.join(os.path.dirname(__file__), "vendored", "sucrase.js"), encoding="utf-8") as source:
+        with open(
+            os.path.join(os.path.dirname(__file__), "vendored", "sucrase.js"), encoding="utf-8"
+        ) as source:
             self._library = source.read()
         self._strip: quickjs.JsFunction | None = None
 

@@ -1,4 +1,5 @@
-"""A Lua script made to answer its last expression, where that can be known. Pure, but for the compiler it is given."""
+"""A Lua script made to answer its last expression, where that can be known. Pure, but for the
+compiler it is given."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,15 +13,19 @@ _MAX_TRIED_LINES = 200
 def compile_returning_last_expression(
     code: bytes, compile_chunk: Callable[[bytes], Any], syntax_error: type[Exception]
 ) -> tuple[Any, int | None]:
-    """The compiled script, and the line of the statement that it ends with. Raises `refusal` as `compile` does.
+    """The compiled script, and the line of the statement that it ends with. Raises `refusal` as
+    `compile` does.
 
     `return` is tried before the last lines: right where what is before it and what follows are both whole. A line that
-    could continue the one before it (`- b`, `(f or g)()`) begins a new one only in a script that means nothing else.
+    could continue the one before it (`- b`, `(f or g)()`) begins a new one only in a script that
+    means nothing else.
     """
     try:
-        plain, problem = compile_chunk(code), None
+        plain = compile_chunk(code)
+        problem = None
     except syntax_error as error:
-        plain, problem = None, error
+        plain = None
+        problem = error
     for before, last in _split_before_last_lines(code):
         if plain is not None and before.strip() and not _WORD.match(last.lstrip()):
             continue
@@ -38,7 +43,9 @@ def compile_returning_last_expression(
 
 def _find_return_line(code: bytes) -> int | None:
     found = _RETURN.search(code)
-    return code.count(b"\n", 0, found.start()) + 1 if found else None
+    if found:
+        return code.count(b"\n", 0, found.start()) + 1
+    return None
 
 
 def _split_before_last_lines(code: bytes) -> Iterator[tuple[bytes, bytes]]:

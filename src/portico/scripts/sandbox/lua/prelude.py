@@ -1,9 +1,11 @@
-"""The Lua side of a script: what it finds when it begins. The host's functions are reachable from here alone.
+"""The Lua side of a script: what it finds when it begins. The host's functions are reachable from
+here alone.
 
-Lua's memory limit is the allocator's, and lupa moves values between the two languages unprotected: reaching the limit
-there would end the process. So `host` lifts the limit for the crossing only (`enter`), and sets it again (`leave`); the
-first allocation of the script afterwards fails as it should, inside Lua. `enter` is called with as many arguments as
-the function itself, so that whatever stack one needs, the other had.
+Lua's memory limit is the allocator's, and lupa moves values between the two languages unprotected:
+reaching the limit there would end the process. So `host` lifts the limit for the crossing only
+(`enter`), and sets it again (`leave`); the first allocation of the script afterwards fails as it
+should, inside Lua. `enter` is called with as many arguments as the function itself, so that
+whatever stack one needs, the other had.
 """
 
 PRELUDE = rb"""

@@ -1,7 +1,8 @@
 """Lua 5.4 in a worker, by lupa: a fresh state for each script, with nothing of Python in it.
 
 `calculator.add({a=5, b=3})` begins a call and gives a handle, `:await()` waits for its result. The glue (`lua_glue`) is
-the only Lua code that holds Python functions; none of them raises, and no Python object is ever a Lua value.
+the only Lua code that holds Python functions; none of them raises, and no Python object is ever a
+Lua value.
 """
 
 import os
@@ -14,7 +15,11 @@ import orjson
 from portico.scripts.sandbox.lua.last_expression import compile_returning_last_expression
 from portico.scripts.sandbox.lua.prelude import PRELUDE
 from portico.scripts.sandbox.lua.values import LuaValueTooLarge, NotJson, to_json, to_lua
-from portico.scripts.sandbox.worker.main import HostDisconnected, ScriptMessageTooLong, WorkerChannel
+from portico.scripts.sandbox.worker.main import (
+    HostDisconnected,
+    ScriptMessageTooLong,
+    WorkerChannel,
+)
 
 CHUNK_NAME = b"=script"
 _POSITION = re.compile(r"^script:(\d+): ")
@@ -34,7 +39,12 @@ class LuaRuntime:
     def prepare(self) -> None:
         """Run one script, so that everything a script needs is in memory."""
         limits = {"memory_bytes": 1 << 20, "answer_bytes": 1 << 10}
-        job = {"run": "os.date()\nreturn {1, nil, 'x', {}}", "namespaces": {}, "state": {}, "limits": limits}
+        job = {
+            "run": "os.date()\nreturn {1, nil, 'x', {}}",
+            "namespaces": {},
+            "state": {},
+            "limits": limits,
+        }
         for code in ("", job["run"], "error('x')", "return return", "return print"):
             self.run({**job, "run": code}, WorkerChannel(-1, -1))
 
@@ -49,7 +59,9 @@ class LuaRuntime:
 
 class _LuaScript:
     def __init__(self, lupa: Any, job: Mapping[str, Any], channel: WorkerChannel) -> None:
-        self._lupa, self._job, self._channel = lupa, job, channel
+        self._lupa = lupa
+        self._job = job
+        self._channel = channel
         self._memory_bytes = int(job["limits"]["memory_bytes"])
         self._max_answer_bytes = int(job["limits"]["answer_bytes"])
         self._lua: Any = lupa.LuaRuntime(
@@ -70,7 +82,8 @@ class _LuaScript:
         """The text of the last call that failed."""
         self._last_line: int | None = None
         """What a script returns from a call (`return f()`) leaves no trace of its own line."""
-        self._unserializable_message, self._unserializable_kind = "", "value"
+        self._unserializable_message = ""
+        self._unserializable_kind = "value"
         """Why the last answer is no JSON."""
 
     def close(self) -> None:
@@ -81,7 +94,9 @@ class _LuaScript:
         """Compile, bind, run; the outcome."""
         try:
             code = self._job["run"].encode("utf-8", "replace")
-            chunk, self._last_line = compile_returning_last_expression(code, self._compile, self._lupa.LuaSyntaxError)
+            chunk, self._last_line = compile_returning_last_expression(
+                code, self._compile, self._lupa.LuaSyntaxError
+            )
         except self._lupa.LuaMemoryError:
             return self._build_outcome(None, _make_fault("memory", "the script is too large"))
         except self._lupa.LuaError as error:
@@ -111,7 +126,9 @@ class _LuaScript:
         try:
             ok, ended = run(chunk)
             self._lift_memory_limit()
-            return self._build_result_outcome(ended) if ok else self._build_outcome(None, self._to_fault(ended[2]))
+            if ok:
+                return self._build_result_outcome(ended)
+            return self._build_outcome(None, self._to_fault(ended[2]))
         except MemoryError:
             self._lift_memory_limit()
             return self._build_outcome(None, _make_fault("memory", OUT_OF_MEMORY.decode()))
@@ -122,9 +139,13 @@ class _LuaScript:
     def _build_result_outcome(self, returned: Any) -> dict[str, Any]:
         if self._results is None:
             try:
-                self._results = [self._to_json(returned[at]) for at in range(2, int(returned[b"n"]) + 1)]
+                self._results = [
+                    self._to_json(returned[at]) for at in range(2, int(returned[b"n"]) + 1)
+                ]
             except NotJson as error:
-                return self._build_outcome(None, _make_fault(error.kind, _describe_unserializable_result(error)))
+                return self._build_outcome(
+                    None, _make_fault(error.kind, _describe_unserializable_result(error))
+                )
         answers = self._results
         return self._build_outcome(answers[0] if len(answers) == 1 else answers or None, None)
 
@@ -135,15 +156,20 @@ class _LuaScript:
         line: int | None = None
         if not isinstance(failure, bytes) and self._lupa.lua_type(failure) == "table":
             failure, line = failure[1], failure[2]
-        text = failure.decode("utf-8", "replace") if isinstance(failure, bytes) else str(failure)
+        if isinstance(failure, bytes):
+            text = failure.decode("utf-8", "replace")
+        else:
+            text = str(failure)
         if place := _POSITION.match(text):
-            line, text = int(place[1]), text[place.end() :]
+            line = int(place[1])
+            text = text[place.end() :]
         line = line or self._last_line
         kind = "runtime"
         if OUT_OF_MEMORY.decode() in text:
             kind = "memory"
         elif "stack overflow" in text:
-            kind, text = "recursion", text.partition("\n")[0]
+            kind = "recursion"
+            text = text.partition("\n")[0]
         elif self._unserializable_message and self._unserializable_message in text:
             kind = self._unserializable_kind
         elif self._last_call_error and self._last_call_error in text:
@@ -174,7 +200,9 @@ class _LuaScript:
             except NotJson as error:
                 return None, self._describe_unsendable(name, f"argument {at}", error)
         try:
-            return self._channel.begin_call(space.decode("utf-8", "replace"), name.decode("utf-8", "replace"), args, {})
+            return self._channel.begin_call(
+                space.decode("utf-8", "replace"), name.decode("utf-8", "replace"), args, {}
+            )
         except (TypeError, ScriptMessageTooLong) as error:
             return None, self._describe_unsendable(name, "the arguments", error)
 
@@ -217,7 +245,8 @@ class _LuaScript:
         try:
             self._results = [self._to_json(packed[at]) for at in range(1, int(packed[b"n"]) + 1)]
         except NotJson as error:
-            self._unserializable_message, self._unserializable_kind = _describe_unserializable_result(error), error.kind
+            self._unserializable_message = _describe_unserializable_result(error)
+            self._unserializable_kind = error.kind
             return False, self._unserializable_message.encode()
         return True
 
@@ -243,11 +272,19 @@ def _deny_attribute(_object: Any, name: Any, _setting: bool) -> NoReturn:
 
 
 def _to_syntax_fault(error: Exception) -> dict[str, Any]:
-    told: Any = error.args[0] if error.args else b""
-    text = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+    if error.args:
+        told: Any = error.args[0]
+    else:
+        told = b""
+    if isinstance(told, bytes):
+        text = told.decode("utf-8", "replace")
+    else:
+        text = str(told)
     place = _POSITION.match(text)
     return _make_fault(
-        "syntax", text[place.end() if place else 0 :][:MAX_MESSAGE_CHARS], int(place[1]) if place else None
+        "syntax",
+        text[place.end() if place else 0 :][:MAX_MESSAGE_CHARS],
+        int(place[1]) if place else None,
     )
 
 

@@ -1,9 +1,10 @@
 """JSON values in Lua and Lua values as JSON.
 
-A table whose keys are 1 … n is a list, an empty one an object (unless it came as a list or was marked by `array`), any
-other an object: keys that are numbers become strings. A float that is a whole number is written as one, since Lua's `/`
-always gives floats. `null` of an object's field is nil, so that `if issue.assignee then` means what it says; in a list,
-where nil would end it, it is the value `null`, which may also be sent anywhere.
+A table whose keys are 1 … n is a list, an empty one an object (unless it came as a list or was
+marked by `array`), any other an object: keys that are numbers become strings. A float that is a
+whole number is written as one, since Lua's `/` always gives floats. `null` of an object's field is
+nil, so that `if issue.assignee then` means what it says; in a list, where nil would end it, it is
+the value `null`, which may also be sent anywhere.
 """
 
 import math
@@ -30,7 +31,9 @@ class LuaValueTooLarge(NotJson):
     kind = "output"
 
 
-def to_json(value: Any, is_list: Callable[[Any], Any], lua_type: Callable[[Any], str | None], max_bytes: int) -> Any:
+def to_json(
+    value: Any, is_list: Callable[[Any], Any], lua_type: Callable[[Any], str | None], max_bytes: int
+) -> Any:
     """What a Lua value is in JSON, of at most about so many bytes. `kind` is lupa's `lua_type`.
 
     Tables are read raw: no metamethod of the script runs. Raises NotJson.
@@ -59,7 +62,9 @@ def to_json(value: Any, is_list: Callable[[Any], Any], lua_type: Callable[[Any],
             made = is_list(value)
             if made and made is not True:
                 raise NotJson("a call under way is no value: write :await() after it")
-            return [] if made else {}
+            if made:
+                return []
+            return {}
         if len(items) == 1 and items[0][0] == NULL_KEY:
             return None
         left -= 2 * len(items)
@@ -87,7 +92,9 @@ def _get_key(item: tuple[int, Any]) -> int:
 def _to_json_number(value: float) -> int | float:
     if not math.isfinite(value):
         raise NotJson(f"{'NaN' if value != value else 'infinity'} is no JSON number")
-    return int(value) if value.is_integer() and abs(value) <= MAX_SAFE_INTEGER else value
+    if value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
+        return int(value)
+    return value
 
 
 def _to_json_key(key: Any) -> str:
@@ -98,8 +105,15 @@ def _to_json_key(key: Any) -> str:
     raise NotJson("a key of a table is neither a string nor a number")
 
 
-def to_lua(value: Any, table_from: Callable[[Any], Any], null: Any, array: Callable[[Any], Any], max_bytes: int) -> Any:
-    """What a JSON value is in Lua, of at most about so many bytes. Raises MemoryError, and NotJson where too deep."""
+def to_lua(
+    value: Any,
+    table_from: Callable[[Any], Any],
+    null: Any,
+    array: Callable[[Any], Any],
+    max_bytes: int,
+) -> Any:
+    """What a JSON value is in Lua, of at most about so many bytes. Raises MemoryError, and NotJson
+    where too deep."""
     left = max_bytes
 
     def convert(value: Any, depth: int) -> Any:
@@ -123,8 +137,12 @@ def to_lua(value: Any, table_from: Callable[[Any], Any], null: Any, array: Calla
         if depth >= 2 * MAX_DEPTH:
             raise NotJson("the answer is nested too deep for a script")
         if isinstance(value, dict):
-            return table_from({convert(key, depth): convert(item, depth + 1) for key, item in value.items()})
+            return table_from(
+                {convert(key, depth): convert(item, depth + 1) for key, item in value.items()}
+            )
         made = table_from([null if item is None else convert(item, depth + 1) for item in value])
-        return made if value else array(made)
+        if value:
+            return made
+        return array(made)
 
     return convert(value, 0)

@@ -1,4 +1,5 @@
-"""The first moments of a Python script's process: it closes the jail behind itself, then becomes the interpreter.
+"""The first moments of a Python script's process: it closes the jail behind itself, then becomes
+the interpreter.
 
 Imports little, since the first script waits for it.
 """
@@ -14,7 +15,8 @@ REPORT_OPTION = "--report-jail"
 
 
 def main(binary: str, program_files: tuple[str, ...]) -> None:
-    """Become `binary`, which consists of the files in `program`, with this process's arguments and no environment."""
+    """Become `binary`, which consists of the files in `program`, with this process's arguments and
+    no environment."""
     os.dup2(os.open(os.devnull, os.O_RDWR), 2)
     set_close_on_exec()
     os.chdir(os.sep)

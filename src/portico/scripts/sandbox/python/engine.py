@@ -1,8 +1,10 @@
-"""The Python engine: pydantic-monty, an interpreter that can do nothing but compute, in a few warm processes.
+"""The Python engine: pydantic-monty, an interpreter that can do nothing but compute, in a few warm
+processes.
 
-A script gets a fresh session of a process, and the process goes back to the others afterwards, unless it broke a limit.
-prelude (what a script finds) · conversation (its turns, in a thread) → crossing (values, output), faults (what went
-wrong), backstop (a last limit) · launcher, boot (the process starts inside the jail)
+A script gets a fresh session of a process, and the process goes back to the others afterwards,
+unless it broke a limit. prelude (what a script finds) · conversation (its turns, in a thread) →
+crossing (values, output), faults (what went wrong), backstop (a last limit) · launcher, boot (the
+process starts inside the jail)
 """
 
 import asyncio
@@ -26,11 +28,19 @@ from portico.scripts.sandbox.python.monty_driver import (
 )
 from portico.scripts.sandbox.python.process_limits import GRACE_S
 from portico.scripts.sandbox.python.script_io import to_json_text_off_loop
-from portico.scripts.sandbox.script import CallFailed, CallHandler, Fault, Script, ScriptEngine, ScriptOutcome
+from portico.scripts.sandbox.script import (
+    CallFailed,
+    CallHandler,
+    Fault,
+    Script,
+    ScriptEngine,
+    ScriptOutcome,
+)
 from portico.upstream.transports.file_descriptors import set_close_on_exec
 
 _FATAL_GRACE_S = 0.2
-"""What a script that caught a failure meant to end it may still do, before its process is killed."""
+"""What a script that caught a failure meant to end it may still do, before its process is killed.
+"""
 _SCRIPTS_PER_PROCESS = 500
 
 _CLOSING_FAULT = Fault("crash", "The gateway is closing.")
@@ -60,13 +70,19 @@ class PythonEngine(ScriptEngine):
 
     @property
     def restrictions(self) -> tuple[str, ...]:
-        """What the jail around the processes holds; empty until one was started. Starts a process and waits for it."""
-        return self._launcher.report_restrictions() if self._launcher is not None else ()
+        """What the jail around the processes holds; empty until one was started. Starts a process
+        and waits for it."""
+        if self._launcher is not None:
+            return self._launcher.report_restrictions()
+        return ()
 
     async def run(self, script: Script, handle_call: CallHandler) -> ScriptOutcome:
         """Run one script; see `Engine`."""
         run = _PythonScriptRun(self, script, handle_call)
-        late = Fault("time", f"The script took longer than {script.limits.wall_s:g} s, the tools it called included.")
+        late = Fault(
+            "time",
+            f"The script took longer than {script.limits.wall_s:g} s, the tools it called included.",
+        )
         clock = asyncio.timeout(script.limits.wall_s)
         try:
             async with clock, self._worker_slots:
@@ -106,7 +122,8 @@ class PythonEngine(ScriptEngine):
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def get_pool(self) -> Any:
-        """The processes; the first to ask starts them. Blocks, and imports what nobody should wait for at start."""
+        """The processes; the first to ask starts them. Blocks, and imports what nobody should wait
+        for at start."""
         with self._pool_lock:
             if self._pool is None:
                 import pydantic_monty as monty
@@ -125,7 +142,8 @@ class PythonEngine(ScriptEngine):
                     self._pool = pool.__enter__()
                 except RuntimeError as error:  # the program cannot be executed
                     raise OSError(str(error)) from error
-                # Also when nobody closes the engine: at the interpreter's exit, while it is still whole.
+                # Also when nobody closes the engine: at the interpreter's exit, while it is still
+                # whole.
                 self._close_pool = weakref.finalize(self, self._pool.__exit__, None, None, None)
             if self._launcher is not None and not self._launcher.is_jailed:
                 set_close_on_exec()  # a process may be started for any script
@@ -140,7 +158,9 @@ class _PythonScriptRun:
         self._handle_call = handle_call
         self._loop = asyncio.get_running_loop()
         self._driver = MontyDriver(
-            script, self._make_threadsafe(self._start_call), self._make_threadsafe(self._start_sleep)
+            script,
+            self._make_threadsafe(self._start_call),
+            self._make_threadsafe(self._start_sleep),
         )
         self._call_tasks = CallTaskGroup()
         self._sleep_tasks = CallTaskGroup()
@@ -153,17 +173,25 @@ class _PythonScriptRun:
         self.outcome: ScriptOutcome | None = None
 
     async def run(self, timeout_fault: Fault) -> ScriptOutcome:
-        """Run the script. Cancelled, it ends because it is late: so it is, unless nobody asks any more."""
+        """Run the script. Cancelled, it ends because it is late: so it is, unless nobody asks any
+        more."""
         fault = timeout_fault
         try:
-            turn = await self._run_blocking(lambda: self._driver.begin(self._engine.get_pool), timeout_fault)
+            turn = await self._run_blocking(
+                lambda: self._driver.begin(self._engine.get_pool), timeout_fault
+            )
             while not isinstance(turn, ScriptFinished):
                 if isinstance(turn, SleepRequested):
-                    await self._wait_for_first({self._sleep_tasks.start(asyncio.sleep(turn.seconds))})
+                    await self._wait_for_first(
+                        {self._sleep_tasks.start(asyncio.sleep(turn.seconds))}
+                    )
                     turn = await self._run_blocking(self._driver.resume_after_sleep, timeout_fault)
                 else:
                     turn = await self._run_blocking(
-                        partial(self._driver.resume_with_replies, await self._wait_for_replies(turn)), timeout_fault
+                        partial(
+                            self._driver.resume_with_replies, await self._wait_for_replies(turn)
+                        ),
+                        timeout_fault,
                     )
         except _RunStopped as ended:
             fault = ended.fault
@@ -178,7 +206,9 @@ class _PythonScriptRun:
         if not self._stop_fault.done():
             self._stop_fault.set_result(fault)
 
-    async def _run_blocking(self, work: Callable[[], DriverEvent], timeout_fault: Fault) -> DriverEvent:
+    async def _run_blocking(
+        self, work: Callable[[], DriverEvent], timeout_fault: Fault
+    ) -> DriverEvent:
         future = self._engine.run_in_thread(work)
         try:
             return await asyncio.shield(future)
@@ -188,18 +218,28 @@ class _PythonScriptRun:
             raise
 
     async def _wait_for_replies(self, waiting: CallsAwaited) -> dict[int, MontyReply]:
-        tasks = {number: task for number in waiting.call_ids if (task := self._tasks_by_id.get(number)) is not None}
+        tasks = {
+            number: task
+            for number in waiting.call_ids
+            if (task := self._tasks_by_id.get(number)) is not None
+        }
         if not tasks:
             raise _RunStopped(Fault("deadlock", "The script waits for what nobody will answer."))
         done = await self._wait_for_first(set(tasks.values()))
         replies = {
-            number: _build_reply(self._tasks_by_id.pop(number)) for number, task in tasks.items() if task in done
+            number: _build_reply(self._tasks_by_id.pop(number))
+            for number, task in tasks.items()
+            if task in done
         }
-        self._unread_chars -= sum(len(reply.get("return_value") or "") for reply in replies.values())
+        self._unread_chars -= sum(
+            len(reply.get("return_value") or "") for reply in replies.values()
+        )
         return replies
 
     async def _wait_for_first(self, tasks: set[asyncio.Task[Any]]) -> set[Any]:
-        done, _ = await asyncio.wait({*tasks, self._stop_fault}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(
+            {*tasks, self._stop_fault}, return_when=asyncio.FIRST_COMPLETED
+        )
         if done == {self._stop_fault}:
             raise _RunStopped(self._stop_fault.result())
         return done
@@ -223,19 +263,29 @@ class _PythonScriptRun:
 
         return schedule
 
-    def _start_call(self, number: int, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def _start_call(
+        self, number: int, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]
+    ) -> None:
         async def run_call() -> str:
-            text = await to_json_text_off_loop(await self._handle_call(namespace, name, args, kwargs))
+            text = await to_json_text_off_loop(
+                await self._handle_call(namespace, name, args, kwargs)
+            )
             self._unread_chars += len(text)
             if self._unread_chars > self._max_unread_chars:
                 self.stop(
-                    Fault("memory", f"The answers that the script has not taken yet have {self._unread_chars:,} bytes.")
+                    Fault(
+                        "memory",
+                        f"The answers that the script has not taken yet have {self._unread_chars:,} bytes.",
+                    )
                 )
             return text
 
         def handle_done(task: asyncio.Task[Any]) -> None:
             self._driver.pending_argument_chars.pop(number, None)
-            error = None if task.cancelled() else task.exception()
+            if task.cancelled():
+                error = None
+            else:
+                error = task.exception()
             if isinstance(error, CallFailed) and error.fatal and not self._stop_fault.done():
                 fault = Fault("call", str(error))
                 self._driver.mark_fatal(str(error))

@@ -1,4 +1,5 @@
-"""What went wrong in a Python script, told from what the sandbox raised: the kind, its own words, the script's line."""
+"""What went wrong in a Python script, told from what the sandbox raised: the kind, its own words,
+the script's line."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -6,7 +7,8 @@ from typing import Any, Protocol
 from portico.scripts.sandbox.python.prelude import RESULT_FUNCTIONS
 from portico.scripts.sandbox.script import Fault, FaultKind
 
-PRELUDE_FILE, SCRIPT_FILE = "<python-input-0>", "<python-input-1>"
+PRELUDE_FILE = "<python-input-0>"
+SCRIPT_FILE = "<python-input-1>"
 """How the sandbox names what a session is fed: first ours, then the script."""
 
 _MAX_MESSAGE_CHARS = 2_000
@@ -35,10 +37,16 @@ def to_fault(error: Any, failed_calls: frozenset[str], waiting_line: int | None)
 
     if isinstance(error, monty.MontyCrashedError):
         if error.timed_out:
-            return Fault("time", "The script took more processor time than its limit, inside one operation.")
+            return Fault(
+                "time", "The script took more processor time than its limit, inside one operation."
+            )
         return Fault("crash", f"The script's process ended: {shorten_message(str(error))}")
     if isinstance(error, monty.MontySyntaxError):
-        return Fault("syntax", "SyntaxError: " + shorten_message(str(error)), _find_script_line(error.traceback()))
+        return Fault(
+            "syntax",
+            "SyntaxError: " + shorten_message(str(error)),
+            _find_script_line(error.traceback()),
+        )
     if not isinstance(error, monty.MontyRuntimeError):
         return Fault("runtime", shorten_message(str(error)))
     frames = error.traceback()
@@ -48,15 +56,24 @@ def to_fault(error: Any, failed_calls: frozenset[str], waiting_line: int | None)
     text = message.partition(": ")[2]
     if kind == "runtime" and text in failed_calls:
         return Fault("call", shorten_message(text), line or waiting_line)
-    return Fault(kind, shorten_message(message), line or (waiting_line if kind in ("runtime", "value") else None))
+    return Fault(
+        kind,
+        shorten_message(message),
+        line or (waiting_line if kind in ("runtime", "value") else None),
+    )
 
 
-def _classify(raised: type[BaseException], message: str, frames: Sequence[TracebackFrame]) -> FaultKind:
+def _classify(
+    raised: type[BaseException], message: str, frames: Sequence[TracebackFrame]
+) -> FaultKind:
     if raised is TimeoutError and "time limit exceeded:" in message:
         return "time"
     if raised is MemoryError:
         return "memory"
-    if any(frame.filename == PRELUDE_FILE and frame.function_name in RESULT_FUNCTIONS for frame in frames):
+    if any(
+        frame.filename == PRELUDE_FILE and frame.function_name in RESULT_FUNCTIONS
+        for frame in frames
+    ):
         return "value"
     if raised is RecursionError:
         return "recursion"
@@ -71,4 +88,6 @@ def _find_script_line(frames: Sequence[TracebackFrame]) -> int | None:
 
 def shorten_message(message: str) -> str:
     """A message that a script may have made as long as it liked."""
-    return message if len(message) <= _MAX_MESSAGE_CHARS else message[:_MAX_MESSAGE_CHARS] + "…"
+    if len(message) <= _MAX_MESSAGE_CHARS:
+        return message
+    return message[:_MAX_MESSAGE_CHARS] + "…"

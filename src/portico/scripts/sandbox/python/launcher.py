@@ -1,8 +1,8 @@
 """Starts the interpreter for Python scripts inside the jail: a file to be executed in its place.
 
-pydantic_monty starts its own processes and takes only the path of a program. On Linux that is a script of ours in
-memory, which closes the jail and executes the interpreter (`boot.py`). Elsewhere, and where there is no /proc, the
-interpreter is started as it is.
+pydantic_monty starts its own processes and takes only the path of a program. On Linux that is a
+script of ours in memory, which closes the jail and executes the interpreter (`boot.py`). Elsewhere,
+and where there is no /proc, the interpreter is started as it is.
 """
 
 import contextlib
@@ -22,7 +22,8 @@ _MAX_INTERPRETER_CHARS = 120
 
 
 class Launcher:
-    """The program that pydantic_monty is to start; keep it for as long as it may start another process."""
+    """The program that pydantic_monty is to start; keep it for as long as it may start another
+    process."""
 
     def __init__(self, binary: str) -> None:
         self._fd: int | None = None
@@ -46,23 +47,29 @@ class Launcher:
         if not self.is_jailed:
             return ()
         try:
-            done = subprocess.run(
-                [self.path, REPORT_OPTION], capture_output=True, env={}, timeout=_SUBPROCESS_TIMEOUT_S, check=True
-            )  # noqa: S603
+            done = subprocess.run(  # noqa: S603
+                [self.path, REPORT_OPTION],
+                capture_output=True,
+                env={},
+                timeout=_SUBPROCESS_TIMEOUT_S,
+                check=True,
+            )
         except (OSError, subprocess.SubprocessError):
             return ()
         return tuple(done.stdout.decode().splitlines())
 
     def close(self) -> None:
         """Give it up. Idempotent."""
-        file, self._fd = self._fd, None
+        file = self._fd
+        self._fd = None
         if file is not None:
             os.close(file)
 
 
 def _build_script(binary: str) -> str:
     boot = (
-        render_main_import("portico.scripts.sandbox.python.boot") + f"main({binary!r}, {_list_program_files(binary)!r})"
+        render_main_import("portico.scripts.sandbox.python.boot")
+        + f"main({binary!r}, {_list_program_files(binary)!r})"
     )
     if " " not in sys.executable and len(sys.executable) < _MAX_INTERPRETER_CHARS:
         return f"#!{sys.executable} -IS\n{boot}\n"
@@ -83,5 +90,7 @@ def _list_program_files(binary: str) -> tuple[str, ...]:
             timeout=_SUBPROCESS_TIMEOUT_S,
             check=True,
         )
-        libraries = [word for word in done.stdout.decode(errors="replace").split() if word.startswith("/")]
+        libraries = [
+            word for word in done.stdout.decode(errors="replace").split() if word.startswith("/")
+        ]
     return (binary, *_LOADER_FILES, *(libraries or _LIBRARY_FOLDERS))

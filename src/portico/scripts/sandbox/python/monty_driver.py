@@ -1,7 +1,8 @@
-"""One Python script's conversation with its process: it runs until it waits, is told what it waited for, runs on.
+"""One Python script's conversation with its process: it runs until it waits, is told what it waited
+for, runs on.
 
-Everything here blocks and is for a thread, except `kill`, which is for any. It is pydantic_monty's sync interface on
-purpose: its async one aborts the whole process in some exits of the interpreter.
+Everything here blocks and is for a thread, except `kill`, which is for any. It is pydantic_monty's
+sync interface on purpose: its async one aborts the whole process in some exits of the interpreter.
 """
 
 import contextlib
@@ -14,9 +15,19 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from portico.scripts.sandbox.python import prelude as python_prelude
-from portico.scripts.sandbox.python.faults import DISCARDING_KINDS, SCRIPT_FILE, shorten_message, to_fault
+from portico.scripts.sandbox.python.faults import (
+    DISCARDING_KINDS,
+    SCRIPT_FILE,
+    shorten_message,
+    to_fault,
+)
 from portico.scripts.sandbox.python.process_limits import apply_limits, lower_priority
-from portico.scripts.sandbox.python.script_io import FLOOD_FACTOR, PrintedOutput, parse_json_text, to_json_text
+from portico.scripts.sandbox.python.script_io import (
+    FLOOD_FACTOR,
+    PrintedOutput,
+    parse_json_text,
+    to_json_text,
+)
 from portico.scripts.sandbox.script import MAX_STORED_VALUES, Fault, Script, ScriptOutcome
 
 
@@ -47,7 +58,9 @@ MontyReply = dict[str, Any]
 class MontyDriver:
     """One script, its process, and what it has said so far."""
 
-    def __init__(self, script: Script, start_call: StartCall, start_sleep: Callable[[int, float], None]) -> None:
+    def __init__(
+        self, script: Script, start_call: StartCall, start_sleep: Callable[[int, float], None]
+    ) -> None:
         self._script = script
         self._start_call = start_call
         self._start_sleep = start_sleep
@@ -119,11 +132,15 @@ class MontyDriver:
         for reply in replies.values():
             if "message" in reply:
                 self._call_errors.add(reply["message"])
-        return self._run_step(lambda: self._run_until_suspended(self._snapshot.resume(dict(replies))))
+        return self._run_step(
+            lambda: self._run_until_suspended(self._snapshot.resume(dict(replies)))
+        )
 
     def resume_after_sleep(self) -> DriverEvent:
         """A sleep is over."""
-        return self._run_step(lambda: self._run_until_suspended(self._snapshot.resume({"return_value": None})))
+        return self._run_step(
+            lambda: self._run_until_suspended(self._snapshot.resume({"return_value": None}))
+        )
 
     def abandon(self, fault: Fault) -> None:
         """Leave a script that waits where it is."""
@@ -137,7 +154,9 @@ class MontyDriver:
         try:
             return step()
         except monty.MontyError as error:
-            fault = self._kill_fault or to_fault(error, frozenset(self._call_errors), self._waiting_line)
+            fault = self._kill_fault or to_fault(
+                error, frozenset(self._call_errors), self._waiting_line
+            )
             if self._fatal_message is not None:
                 fault = Fault("call", shorten_message(self._fatal_message), fault.line)
             return self._finish(fault)
@@ -150,7 +169,10 @@ class MontyDriver:
         self._feed(python_prelude.build_prelude(self._script.namespaces))
         marked = python_prelude.mark_last_expression(code)
         self._is_unmarked = marked is None
-        self._fed_code = code if marked is None else marked
+        if marked is None:
+            self._fed_code = code
+        else:
+            self._fed_code = marked
         return self._run_until_suspended(self._feed(self._fed_code))
 
     def _feed(self, code: str, **inputs: Any) -> Any:
@@ -205,27 +227,45 @@ class MontyDriver:
                 return {"exc_type": "TypeError", "message": "no such question to the host"}
         return {"return_value": None}
 
-    def _begin_call(self, number: int, namespace: str, function: str, args: str, kwargs: str) -> MontyReply:
+    def _begin_call(
+        self, number: int, namespace: str, function: str, args: str, kwargs: str
+    ) -> MontyReply:
         if function not in self._script.namespaces.get(namespace, ()):
-            return {"exc_type": "AttributeError", "message": f"'{namespace}' object has no attribute '{function}'"}
+            return {
+                "exc_type": "AttributeError",
+                "message": f"'{namespace}' object has no attribute '{function}'",
+            }
         size = len(args) + len(kwargs)
-        if size + sum(list(self.pending_argument_chars.values())) > self._script.limits.memory_bytes:
-            raise _ScriptStopped(Fault("memory", "The arguments of the calls under way are too large together."))
+        if (
+            size + sum(list(self.pending_argument_chars.values()))
+            > self._script.limits.memory_bytes
+        ):
+            raise _ScriptStopped(
+                Fault("memory", "The arguments of the calls under way are too large together.")
+            )
         try:
-            positional, named = parse_json_text(args), parse_json_text(kwargs)
+            positional = parse_json_text(args)
+            named = parse_json_text(kwargs)
         except ValueError as error:
             return {"exc_type": "ValueError", "message": str(error)}
         if not isinstance(positional, list) or not isinstance(named, dict):
             return {"exc_type": "TypeError", "message": "no such question to the host"}
         self.pending_argument_chars[number] = size
-        self._start_call(number, namespace, function, cast("list[Any]", positional), cast("dict[str, Any]", named))
+        self._start_call(
+            number,
+            namespace,
+            function,
+            cast("list[Any]", positional),
+            cast("dict[str, Any]", named),
+        )
         return {"future": ...}
 
     def _store(self, key: str, text: str) -> MontyReply:
         self._stored[key] = text
         if (
             len(self._stored) > MAX_STORED_VALUES
-            or sum(map(len, self._stored.values())) + sum(map(len, self._stored)) > self._script.limits.answer_bytes
+            or sum(map(len, self._stored.values())) + sum(map(len, self._stored))
+            > self._script.limits.answer_bytes
         ):
             del self._stored[key]
             return {"exc_type": "ValueError", "message": "store() has no room for more"}
@@ -234,7 +274,9 @@ class MontyDriver:
     def _load(self, key: str) -> str | None:
         if key in self._stored:
             return self._stored[key]
-        return to_json_text(self._script.state[key]) if key in self._script.state else None
+        if key in self._script.state:
+            return to_json_text(self._script.state[key])
+        return None
 
     def _determine_result(self, complete: Any) -> None:
         if self._result_json is not None:
@@ -243,7 +285,9 @@ class MontyDriver:
             output = _read_output(complete)
             if output is not None:
                 self._feed_for_result(python_prelude.RESULT_FROM_OUTPUT, _portico_output=output)
-        if self._last_expression_json in (None, "null") and python_prelude.assigns_result(self._script.code):
+        if self._last_expression_json in (None, "null") and python_prelude.assigns_result(
+            self._script.code
+        ):
             self._feed_for_result(python_prelude.RESULT_FROM_VARIABLE)
 
     def _feed_for_result(self, code: str, **inputs: Any) -> None:
@@ -254,25 +298,38 @@ class MontyDriver:
             snapshot = snapshot.resume(cast("Any", self._handle_host_call(snapshot)))
 
     def _find_line(self, position: Any) -> int | None:
-        # Marking the last expression adds no line, so a line counted in what was fed is the script's own.
-        return self._fed_code.encode()[: position.start].count(b"\n") + 1 if position.filename == SCRIPT_FILE else None
+        # Marking the last expression adds no line, so a line counted in what was fed is the
+        # script's own.
+        if position.filename == SCRIPT_FILE:
+            return self._fed_code.encode()[: position.start].count(b"\n") + 1
+        return None
 
     def _kill_for_flood(self) -> None:
-        self.kill(Fault("output", f"The script printed more than {FLOOD_FACTOR} times what is kept of its output."))
+        self.kill(
+            Fault(
+                "output",
+                f"The script printed more than {FLOOD_FACTOR} times what is kept of its output.",
+            )
+        )
 
     # --- its end
 
     def _finish(self, fault: Fault | None) -> DriverEvent:
         self._release(discard=fault is not None and fault.kind in DISCARDING_KINDS)
         value = None
-        text = self._last_expression_json if self._result_json is None else self._result_json
+        if self._result_json is None:
+            text = self._last_expression_json
+        else:
+            text = self._result_json
         if fault is None and text is not None:
             value, fault = self._parse_result(text)
         stored: dict[str, Any] = {}
         for key, each in self._stored.items():
             with contextlib.suppress(ValueError):  # only of a script that spoke to the host itself
                 stored[key] = parse_json_text(each)
-        self.outcome = ScriptOutcome(value, self._output.get_text(), self._output.dropped_chars, stored, fault=fault)
+        self.outcome = ScriptOutcome(
+            value, self._output.get_text(), self._output.dropped_chars, stored, fault=fault
+        )
         return ScriptFinished()
 
     def _parse_result(self, text: str) -> tuple[Any, Fault | None]:
@@ -285,9 +342,12 @@ class MontyDriver:
             return None, Fault("value", str(error))
 
     def _release(self, *, discard: bool) -> None:
-        session, self._session, self._snapshot = self._session, None, None
+        session = self._session
+        self._session = None
+        self._snapshot = None
         with self._process_lock:
-            pid, self._pid = self._pid, None
+            pid = self._pid
+            self._pid = None
         if session is None:
             return
         if (discard or self._kill_fault is not None) and pid is not None:
@@ -303,13 +363,21 @@ class _ScriptStopped(Exception):
 
 
 def _read_output(complete: Any) -> Any:
-    """The script's last expression as a Python value; some, as a number of 5,000 digits, cannot be one."""
+    """The script's last expression as a Python value; some, as a number of 5,000 digits, cannot be
+    one."""
     try:
         return complete.output
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise _ScriptStopped(Fault("value", shorten_message(f"{type(error).__name__}: {error}"))) from error
+        raise _ScriptStopped(
+            Fault("value", shorten_message(f"{type(error).__name__}: {error}"))
+        ) from error
 
 
 def _parse_seconds(args: tuple[Any, ...]) -> float:
-    seconds = args[0] if args and isinstance(args[0], int | float) else 0.0
-    return max(0.0, float(seconds)) if math.isfinite(seconds) else 0.0
+    if args and isinstance(args[0], int | float):
+        seconds = args[0]
+    else:
+        seconds = 0.0
+    if math.isfinite(seconds):
+        return max(0.0, float(seconds))
+    return 0.0

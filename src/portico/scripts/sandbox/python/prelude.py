@@ -1,8 +1,8 @@
 """What a Python script finds when it starts, and how its last expression becomes its answer.
 
-Everything that crosses between the script and the gateway is JSON text, made and read by the script's own process: a
-large value is then one string to the gateway and never holds up its event loop, and what JSON cannot say fails inside
-the script, at its line, under its limits.
+Everything that crosses between the script and the gateway is JSON text, made and read by the
+script's own process: a large value is then one string to the gateway and never holds up its event
+loop, and what JSON cannot say fails inside the script, at its line, under its limits.
 
 It keeps its own names for what it uses: scripts call their variables `list` and `type`.
 `_portico_host(…)` is the one function that the gateway answers. A script may call it too and gains nothing by it: the
@@ -18,7 +18,8 @@ HOST_FUNCTION = "_portico_host"
 LAST_FUNCTION = "_portico_last"
 RESULT_FROM_VARIABLE = "_portico_assigned()"
 RESULT_FROM_OUTPUT = "_portico_last(_portico_output)"
-"""Fed after the script, with its output as an input: where its last expression could not be marked."""
+"""Fed after the script, with its output as an input: where its last expression could not be marked.
+"""
 
 RESULT_FUNCTIONS = frozenset({"result", LAST_FUNCTION, "_portico_assigned"})
 """The functions whose failure means that the answer is no JSON."""
@@ -101,8 +102,11 @@ def load(key, default=None):
 
 
 def build_prelude(namespaces: Mapping[str, tuple[str, ...]]) -> str:
-    """The definitions a script starts with: its servers, each an object, and the functions that are everyone's."""
-    return _COMMON_PRELUDE + "".join(_define_namespace(name, functions) for name, functions in namespaces.items())
+    """The definitions a script starts with: its servers, each an object, and the functions that are
+    everyone's."""
+    return _COMMON_PRELUDE + "".join(
+        _define_namespace(name, functions) for name, functions in namespaces.items()
+    )
 
 
 def _define_namespace(name: str, functions: tuple[str, ...]) -> str:
@@ -110,7 +114,8 @@ def _define_namespace(name: str, functions: tuple[str, ...]) -> str:
         raise ValueError(f"{name!r}: not every name of it is an identifier")
     if not name:
         return "".join(
-            f"\ndef {function}(*args, **kwargs):\n    {_build_call_body('', function)}" for function in functions
+            f"\ndef {function}(*args, **kwargs):\n    {_build_call_body('', function)}"
+            for function in functions
         )
     methods = "".join(
         f"\n    def {each}(_portico_self, *args, **kwargs):\n        {_build_call_body(name, each)}"
@@ -124,7 +129,8 @@ def _is_legal_name(word: str) -> bool:
 
 
 def _build_call_body(namespace: str, function: str) -> str:
-    # The host's function is called at once and only its reply is awaited, so calls start when they are made.
+    # The host's function is called at once and only its reply is awaited, so calls start when they
+    # are made.
     return (
         f"return _portico_reply(_portico_host('call', {namespace!r}, {function!r},"
         " _portico_text(args), _portico_text(kwargs)))\n"
@@ -132,10 +138,12 @@ def _build_call_body(namespace: str, function: str) -> str:
 
 
 def mark_last_expression(code: str) -> str | None:
-    """The script with its last expression handed to the gateway, every line where it was; None: it cannot be told.
+    """The script with its last expression handed to the gateway, every line where it was; None: it
+    cannot be told.
 
-    So is what a `return` outside of a function returns. Without either, a script is as it was. One that this Python
-    cannot parse may still be one that the sandbox can, and one too long is not worth the wait.
+    So is what a `return` outside of a function returns. Without either, a script is as it was. One
+    that this Python cannot parse may still be one that the sandbox can, and one too long is not
+    worth the wait.
     """
     if len(code) > _MAX_PARSED_CHARS:
         return None
@@ -143,7 +151,10 @@ def mark_last_expression(code: str) -> str | None:
         body = ast.parse(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    last = [body[-1].value] if body and isinstance(body[-1], ast.Expr) else []
+    if body and isinstance(body[-1], ast.Expr):
+        last = [body[-1].value]
+    else:
+        last = []
     answers = [*last, *_iter_returned_values(body)]
     # Two brackets, since `a, b` is one value.
     texts = [(one.end_lineno or 0, one.end_col_offset or 0, b"))") for one in answers]
@@ -170,5 +181,6 @@ def _iter_returned_values(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
 
 
 def assigns_result(code: str) -> bool:
-    """Whether the script may have given its answer as a variable: `result = …` instead of `result(…)`."""
+    """Whether the script may have given its answer as a variable: `result = …` instead of
+    `result(…)`."""
     return re.search(r"^result\s*(:[^=\n]+)?=(?!=)", code, re.MULTILINE) is not None

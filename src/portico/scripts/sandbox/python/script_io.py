@@ -1,4 +1,5 @@
-"""What crosses between a Python script and the gateway: values, as JSON text, and what it prints, cut to its limit."""
+"""What crosses between a Python script and the gateway: values, as JSON text, and what it prints,
+cut to its limit."""
 
 import asyncio
 import json
@@ -11,7 +12,8 @@ from portico.json_text.part_stream import encode_lines, estimate_size, to_parts
 from portico.scripts.sandbox.script import CallFailed
 
 FLOOD_FACTOR = 64
-"""Times its output limit that a script may print before it is stopped; reading all that costs the gateway, too."""
+"""Times its output limit that a script may print before it is stopped; reading all that costs the
+gateway, too."""
 _MAX_DEPTH = 200
 _LARGE_CHARS = 256 * 1024
 
@@ -49,7 +51,9 @@ def to_json_text(value: Any) -> str:
     try:
         return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:
-        return json.dumps(value, allow_nan=False)  # whole numbers beyond 64 bits, halves of characters
+        return json.dumps(
+            value, allow_nan=False
+        )  # whole numbers beyond 64 bits, halves of characters
 
 
 async def to_json_text_off_loop(value: Any) -> str:
@@ -63,12 +67,16 @@ async def to_json_text_off_loop(value: Any) -> str:
 
 
 def parse_json_text(text: str) -> Any:
-    """The JSON value of a text. Raises ValueError, also for one nested too deep for whoever must write it again.
+    """The JSON value of a text. Raises ValueError, also for one nested too deep for whoever must
+    write it again.
 
     Whole numbers beyond 64 bits become floats, as they would on the way to any client.
     """
     try:
-        value = orjson.loads(text) if len(text) < _LARGE_CHARS else _parse_large_json(text)
+        if len(text) < _LARGE_CHARS:
+            value = orjson.loads(text)
+        else:
+            value = _parse_large_json(text)
         if text.count("[") + text.count("{") > _MAX_DEPTH:
             orjson.dumps(value)
     except (TypeError, RecursionError) as error:
@@ -77,8 +85,14 @@ def parse_json_text(text: str) -> Any:
 
 
 def _parse_large_json(text: str) -> Any:
-    # A parser in C lets no other thread run before it is done, but for the Python functions that it calls.
-    return json.loads(text, object_hook=_return_unchanged, parse_int=_parse_integer, parse_constant=_reject_constant)
+    # A parser in C lets no other thread run before it is done, but for the Python functions that it
+    # calls.
+    return json.loads(
+        text,
+        object_hook=_return_unchanged,
+        parse_int=_parse_integer,
+        parse_constant=_reject_constant,
+    )
 
 
 def _return_unchanged(value: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +100,9 @@ def _return_unchanged(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse_integer(digits: str) -> int | float:
-    return int(digits) if len(digits) < 19 else orjson.loads(digits)
+    if len(digits) < 19:
+        return int(digits)
+    return orjson.loads(digits)
 
 
 def _reject_constant(word: str) -> None:

@@ -1,8 +1,9 @@
-"""The jail: what a worker may do to the machine, which is nothing but compute and talk over its two pipes.
+"""The jail: what a worker may do to the machine, which is nothing but compute and talk over its two
+pipes.
 
-Linux: limits of the kernel, Landlock, seccomp. Elsewhere: what there is of the limits (POSIX), and on Windows nothing
-but the process boundary, the minimal environment and the host's kill; `close` says what it could do, for `doctor`.
-Imports little, since every worker's start waits for it.
+Linux: limits of the kernel, Landlock, seccomp. Elsewhere: what there is of the limits (POSIX), and
+on Windows nothing but the process boundary, the minimal environment and the host's kill; `close`
+says what it could do, for `doctor`. Imports little, since every worker's start waits for it.
 """
 
 import ctypes
@@ -17,12 +18,16 @@ if sys.platform != "win32":
 
 IS_LINUX = sys.platform == "linux"
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_NO_NEW_PRIVS = 38
 _SIGKILL = 9
 _PROCESS_CLOCK = 2
-"""A process's clock is named by its number and this; so does the C library's clock_getcpuclockid."""
+"""A process's clock is named by its number and this; so does the C library's clock_getcpuclockid.
+"""
 SPARE_BYTES = 128 * 1024**2
-"""Beside the engine's own limit, twice: a large reply is there as text and as values before the engine has it."""
+"""Beside the engine's own limit, twice: a large reply is there as text and as values before the
+engine has it."""
 MAX_ADDRESS_SPACE = 8 * 1024**3
 """Never more, whatever a script's limits say."""
 LAYERS = ("rlimit", "prctl", "landlock", "seccomp")
@@ -47,14 +52,17 @@ def confine_process(program_files: tuple[str, ...] = ()) -> tuple[str, ...]:
     private = _prctl(libc, _PR_SET_NO_NEW_PRIVS, 1)
     if private:
         kept += ("prctl: no new privileges", *landlock.deny_all(libc, program_files))
-    kept += _set_rlimits(START_RLIMITS if program_files else ())  # after Landlock, which needs a file descriptor
+    kept += _set_rlimits(
+        START_RLIMITS if program_files else ()
+    )  # after Landlock, which needs a file descriptor
     if private:
         kept += seccomp.install_filter(libc, allow_loading=bool(program_files))
     return tuple(kept)
 
 
 def restrict_started_program(pid: int) -> None:
-    """Take from a program that has started in the jail what only its start needed: opening files, making threads."""
+    """Take from a program that has started in the jail what only its start needed: opening files,
+    making threads."""
     if sys.platform != "linux":
         return
     try:
@@ -69,21 +77,32 @@ def _set_rlimits(deferred: tuple[str, ...] = ()) -> tuple[str, ...]:
         return ()
     kept: list[str] = []
     for name in ZEROED_RLIMITS:
-        if name not in deferred and (number := getattr(resource, f"RLIMIT_{name}", None)) is not None:
-            # A core of one byte: none is written, and none is piped to a program, which a limit of 0 would allow.
-            most = 1 if name == "CORE" else 0
+        if (
+            name not in deferred
+            and (number := getattr(resource, f"RLIMIT_{name}", None)) is not None
+        ):
+            # A core of one byte: none is written, and none is piped to a program, which a limit of
+            # 0 would allow.
+            if name == "CORE":
+                most = 1
+            else:
+                most = 0
             try:
                 resource.setrlimit(number, (most, most))
             except (OSError, ValueError):
                 continue
             kept.append(name.lower())
-    return (f"rlimit: no {', '.join(kept)}",) if kept else ()
+    if kept:
+        return (f"rlimit: no {', '.join(kept)}",)
+    return ()
 
 
 def limit_process(pid: int, base_bytes: int, memory_bytes: int, cpu_s: float) -> None:
-    """From outside, behind the engine's own limits: address space, and processor time in all, of a worker.
+    """From outside, behind the engine's own limits: address space, and processor time in all, of a
+    worker.
 
-    Only Linux lets one process limit another, and the jail there forbids a worker to change its own.
+    Only Linux lets one process limit another, and the jail there forbids a worker to change its
+    own.
     """
     if sys.platform != "linux":
         return
@@ -99,7 +118,8 @@ def limit_process(pid: int, base_bytes: int, memory_bytes: int, cpu_s: float) ->
 
 
 def limit_own_cpu_time(cpu_s: float) -> None:
-    """Where nobody else can: the kernel ends this process once it has used so much more of the processor."""
+    """Where nobody else can: the kernel ends this process once it has used so much more of the
+    processor."""
     if sys.platform in ("linux", "win32"):
         return
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
@@ -129,7 +149,8 @@ def get_address_space() -> int:
 
 
 def exit_with_parent(parent_pid: int) -> None:
-    """End with the gateway, even if it is killed while this process computes; elsewhere the closed pipe ends it."""
+    """End with the gateway, even if it is killed while this process computes; elsewhere the closed
+    pipe ends it."""
     if not IS_LINUX:
         return
     _prctl(ctypes.CDLL(None, use_errno=True), _PR_SET_PDEATHSIG, _SIGKILL)
@@ -144,4 +165,6 @@ def _prctl(libc: ctypes.CDLL, option: int, value: int) -> bool:
 
 def find_missing_layers(restrictions: tuple[str, ...]) -> tuple[str, ...]:
     """Which layers of the jail a worker that holds these does without."""
-    return tuple(layer for layer in LAYERS if not any(held.startswith(layer) for held in restrictions))
+    return tuple(
+        layer for layer in LAYERS if not any(held.startswith(layer) for held in restrictions)
+    )

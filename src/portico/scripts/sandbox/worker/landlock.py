@@ -1,13 +1,16 @@
-"""Landlock: this process and its children lose the file system, the network and signals to others. Linux ≥ 5.13.
+"""Landlock: this process and its children lose the file system, the network and signals to others.
+Linux ≥ 5.13.
 
-A rule set that handles everything and allows nothing, but for files that are named. What a kernel's version knows is
-handled, the rest cannot be.
+A rule set that handles everything and allows nothing, but for files that are named. What a kernel's
+version knows is handled, the rest cannot be.
 """
 
 import ctypes
 import os
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_CREATE_RULESET = 444
+_ADD_RULE = 445
+_RESTRICT_SELF = 446
 """The same on every architecture."""
 _QUERY_VERSION = 1
 _FS_BITS = {1: 13, 2: 14, 3: 15, 4: 15}
@@ -15,7 +18,8 @@ _FS_BITS = {1: 13, 2: 14, 3: 15, 4: 15}
 
 
 _PATH_BENEATH = 1
-_EXECUTE, _READ_FILE = 1, 4
+_EXECUTE = 1
+_READ_FILE = 4
 
 
 class _RulesetAttributes(ctypes.Structure):
@@ -29,7 +33,9 @@ class _PathRule(ctypes.Structure):
 
 def get_abi_version(libc: ctypes.CDLL) -> int:
     """The kernel's version of the interface; 0 where there is none."""
-    return max(0, libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_QUERY_VERSION)))
+    return max(
+        0, libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_QUERY_VERSION))
+    )
 
 
 def deny_all(libc: ctypes.CDLL, program_files: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -45,8 +51,15 @@ def deny_all(libc: ctypes.CDLL, program_files: tuple[str, ...] = ()) -> tuple[st
         net=0b11 if has >= 4 else 0,
         scoped=0b11 if has >= 6 else 0,
     )
-    size = 24 if has >= 6 else 16 if has >= 4 else 8
-    ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(wanted), ctypes.c_size_t(size), ctypes.c_uint32(0))
+    if has >= 6:
+        size = 24
+    elif has >= 4:
+        size = 16
+    else:
+        size = 8
+    ruleset = libc.syscall(
+        _CREATE_RULESET, ctypes.byref(wanted), ctypes.c_size_t(size), ctypes.c_uint32(0)
+    )
     if ruleset < 0:
         return ()
     try:
@@ -72,7 +85,11 @@ def _allow_path(libc: ctypes.CDLL, ruleset: int, path: str) -> None:
     try:
         rule = _PathRule(_EXECUTE | _READ_FILE, parent)
         libc.syscall(
-            _ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), ctypes.byref(rule), ctypes.c_uint32(0)
+            _ADD_RULE,
+            ctypes.c_int(ruleset),
+            ctypes.c_int(_PATH_BENEATH),
+            ctypes.byref(rule),
+            ctypes.c_uint32(0),
         )
     finally:
         os.close(parent)

@@ -1,6 +1,8 @@
-"""The worker process: reads one script after the other from its pipe, runs each in a fresh engine, inside a jail.
+"""The worker process: reads one script after the other from its pipe, runs each in a fresh engine,
+inside a jail.
 
-Starts before it is needed, so it imports little: this package's plain modules, orjson, and the one engine it serves.
+Starts before it is needed, so it imports little: this package's plain modules, orjson, and the one
+engine it serves.
 """
 
 import gc
@@ -23,7 +25,8 @@ RUNTIMES = {
 }
 
 UNBATCHED_PRINTS = 64
-"""So many prints of a script leave at once, even if it is killed right after; later ones leave in batches."""
+"""So many prints of a script leave at once, even if it is killed right after; later ones leave in
+batches."""
 PRINT_BATCH_BYTES = 8192
 
 
@@ -73,9 +76,13 @@ class WorkerChannel:
         """Why the script is over, whatever it catches; every call from now on fails with it."""
 
     def begin_call(self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> int:
-        """Begin a call; its id. Raises TypeError for arguments that JSON cannot say, TooLong for too many."""
-        id, self._next_call_id = self._next_call_id, self._next_call_id + 1
-        body = self._encode_bounded({"call": id, "namespace": namespace, "name": name, "args": args, "kwargs": kwargs})
+        """Begin a call; its id. Raises TypeError for arguments that JSON cannot say, TooLong for
+        too many."""
+        id = self._next_call_id
+        self._next_call_id = self._next_call_id + 1
+        body = self._encode_bounded(
+            {"call": id, "namespace": namespace, "name": name, "args": args, "kwargs": kwargs}
+        )
         self.flush()
         self._pending.add(id)
         if self.fatal_error is not None:
@@ -85,7 +92,8 @@ class WorkerChannel:
         return id
 
     def wait_for_reply(self, id: int | None = None) -> tuple[int, bool, Any]:
-        """The reply to that call, or the first of any: id, whether it went well, its value or the error's text.
+        """The reply to that call, or the first of any: id, whether it went well, its value or the
+        error's text.
 
         Raises LookupError where no reply is due: the call is unknown or was already waited for.
         """
@@ -109,11 +117,17 @@ class WorkerChannel:
         if self._output_bytes_left <= 0:
             self._count_dropped(len(text))
             return
-        size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+        if text.isascii():
+            size = len(text)
+        else:
+            size = len(text.encode("utf-8", "replace"))
         if size > self._output_bytes_left:
-            kept = text.encode("utf-8", "replace")[: self._output_bytes_left].decode("utf-8", "ignore")
+            kept = text.encode("utf-8", "replace")[: self._output_bytes_left].decode(
+                "utf-8", "ignore"
+            )
             self._count_dropped(len(text) - len(kept))
-            text, size = kept, self._output_bytes_left
+            text = kept
+            size = self._output_bytes_left
         self._output_bytes_left -= size
         self._print_count += 1
         self._buffered_bytes += size
@@ -134,13 +148,16 @@ class WorkerChannel:
             self._write(encode_frame({"dropped": self.dropped_chars}))
 
     def store(self, key: str, value: Any) -> None:
-        """Keep a value for later scripts, at once. Raises TypeError for what JSON cannot say, TooLong for too much."""
+        """Keep a value for later scripts, at once. Raises TypeError for what JSON cannot say,
+        TooLong for too much."""
         self._write(self._encode_bounded({"store": key, "value": value}))
 
     def _encode_bounded(self, message: dict[str, Any]) -> bytes:
         body = encode_frame(message)
         if len(body) > self._max_message_bytes:
-            raise ScriptMessageTooLong(f"{len(body):,} bytes are too many: {self._max_message_bytes:,} may be passed")
+            raise ScriptMessageTooLong(
+                f"{len(body):,} bytes are too many: {self._max_message_bytes:,} may be passed"
+            )
         return body
 
     def flush(self) -> None:
@@ -178,9 +195,13 @@ class WorkerChannel:
 
     def _read_exactly(self, size: int) -> bytearray:
         data = bytearray(size)
-        view, at = memoryview(data), 0
+        view = memoryview(data)
+        at = 0
         while at < size:
-            part = os.readv(self._read_fd, [view[at:]]) if hasattr(os, "readv") else self._read_into(view[at:])
+            if hasattr(os, "readv"):
+                part = os.readv(self._read_fd, [view[at:]])
+            else:
+                part = self._read_into(view[at:])
             if not part:
                 raise HostDisconnected
             at += part
@@ -200,18 +221,34 @@ class WorkerChannel:
                 raise HostDisconnected from None
 
 
-def _run_script(runtime: LanguageRuntime, job: dict[str, Any], channel: WorkerChannel) -> dict[str, Any]:
+def _run_script(
+    runtime: LanguageRuntime, job: dict[str, Any], channel: WorkerChannel
+) -> dict[str, Any]:
     """One script, its outcome made fit for the pipe."""
     jail.limit_own_cpu_time(float(job["limits"]["cpu_s"]))
     channel._reset(job["limits"])  # pyright: ignore[reportPrivateUsage] - the script's channel, not the next one's
     try:
         outcome = runtime.run(job, channel)
     except MemoryError:
-        outcome = {"fault": {"kind": "memory", "message": "the script used more memory than it may", "line": None}}
+        outcome = {
+            "fault": {
+                "kind": "memory",
+                "message": "the script used more memory than it may",
+                "line": None,
+            }
+        }
     except RecursionError:
-        outcome = {"fault": {"kind": "recursion", "message": "the script's values nest too deep", "line": None}}
+        outcome = {
+            "fault": {
+                "kind": "recursion",
+                "message": "the script's values nest too deep",
+                "line": None,
+            }
+        }
     channel.flush()
-    return encode_outcome(outcome, int(job["limits"]["answer_bytes"])) | {"dropped": channel.dropped_chars}
+    return encode_outcome(outcome, int(job["limits"]["answer_bytes"])) | {
+        "dropped": channel.dropped_chars
+    }
 
 
 def encode_outcome(outcome: Mapping[str, Any], max_bytes: int) -> dict[str, Any]:
@@ -226,7 +263,8 @@ def encode_outcome(outcome: Mapping[str, Any], max_bytes: int) -> dict[str, Any]
             continue
         if len(body) > max_bytes:
             fault = fault or _make_fault(
-                "output", f"the script's answer has {len(body):,} bytes, more than the {max_bytes:,} allowed"
+                "output",
+                f"the script's answer has {len(body):,} bytes, more than the {max_bytes:,} allowed",
             )
             continue
         encoded[key] = orjson.Fragment(body)
@@ -244,7 +282,8 @@ def _open_channel() -> WorkerChannel:
 
         msvcrt.setmode(0, os.O_BINARY)
         msvcrt.setmode(1, os.O_BINARY)
-    source, sink = os.dup(0), os.dup(1)
+    source = os.dup(0)
+    sink = os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
@@ -261,7 +300,8 @@ def serve(runtime: LanguageRuntime, channel: WorkerChannel) -> None:
     except Exception as error:
         channel.send_message({"failed": f"{type(error).__name__}: {error}"})
         return
-    # Values are trees: nothing to collect while a script runs, and a walk over them costs more than their making.
+    # Values are trees: nothing to collect while a script runs, and a walk over them costs more than
+    # their making.
     gc.freeze()
     gc.disable()
     channel.send_message({"ready": True, "kept": list(kept), "size": size})

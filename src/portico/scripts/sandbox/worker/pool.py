@@ -1,4 +1,5 @@
-"""The pool of warm workers: each runs one script at a time, and is replaced when a script was too much for it."""
+"""The pool of warm workers: each runs one script at a time, and is replaced when a script was too
+much for it."""
 
 import asyncio
 
@@ -11,7 +12,8 @@ MAX_SCRIPTS_PER_WORKER = 500
 
 
 class WorkerEngine(ScriptEngine):
-    """Runs scripts in up to `workers` processes at once; further scripts wait, first come, first served.
+    """Runs scripts in up to `workers` processes at once; further scripts wait, first come, first
+    served.
 
     The first script starts the first process; from then on one more than is needed is kept warm.
     """
@@ -38,7 +40,9 @@ class WorkerEngine(ScriptEngine):
             async with asyncio.timeout_at(deadline):
                 await self._slots.acquire()
         except TimeoutError:
-            waited = f"no worker was free for {script.limits.wall_s:g} s: too many scripts run at once"
+            waited = (
+                f"no worker was free for {script.limits.wall_s:g} s: too many scripts run at once"
+            )
             return ScriptOutcome(fault=Fault("time", waited))
         try:
             return await self._run_on_worker(script, handle_call, deadline)
@@ -61,11 +65,15 @@ class WorkerEngine(ScriptEngine):
         self._idle.clear()
         await asyncio.gather(*(worker.close() for worker in workers))
 
-    async def _run_on_worker(self, script: Script, handle_call: CallHandler, deadline: float) -> ScriptOutcome:
+    async def _run_on_worker(
+        self, script: Script, handle_call: CallHandler, deadline: float
+    ) -> ScriptOutcome:
         try:
             worker = await self._take_worker()
         except WorkerStartFailed as error:
-            return ScriptOutcome(fault=Fault("crash", f"no process for {script.language} could be started: {error}"))
+            return ScriptOutcome(
+                fault=Fault("crash", f"no process for {script.language} could be started: {error}")
+            )
         self._busy.add(worker)
         running = WorkerScriptRun(worker, script, handle_call, deadline)
         try:
@@ -102,9 +110,15 @@ class WorkerEngine(ScriptEngine):
         return worker
 
     def _keep_spare(self) -> None:
-        if self._closed or self._idle or (self._spare_task is not None and not self._spare_task.done()):
+        if (
+            self._closed
+            or self._idle
+            or (self._spare_task is not None and not self._spare_task.done())
+        ):
             return
-        self._spare_task = asyncio.create_task(self._start_spare(), name=f"a spare worker for {self._runtime}")
+        self._spare_task = asyncio.create_task(
+            self._start_spare(), name=f"a spare worker for {self._runtime}"
+        )
 
     async def _start_spare(self) -> None:
         try:

@@ -1,6 +1,7 @@
 """The host's hold on one worker process: start it, exchange frames with it, end it.
 
-It leads a session of its own, inherits no environment and no open file, and ends with the gateway (`jail.die_with`).
+It leads a session of its own, inherits no environment and no open file, and ends with the gateway
+(`jail.die_with`).
 """
 
 import asyncio
@@ -20,7 +21,8 @@ from portico.upstream.transports.file_descriptors import set_close_on_exec
 from portico.upstream.transports.python_interpreter import render_main_import
 
 START_TIMEOUT_S = 30.0
-"""Generous: a loaded machine starts an interpreter slowly, and nobody gains by a worker that is given up."""
+"""Generous: a loaded machine starts an interpreter slowly, and nobody gains by a worker that is
+given up."""
 EXIT_TIMEOUT_S = 5.0
 BUFFER_BYTES = 1024**2
 HIGH_WATER_BYTES = 4 * 1024**2
@@ -88,7 +90,11 @@ class WorkerProcess:
             async with asyncio.timeout(START_TIMEOUT_S):
                 message = orjson.loads(await worker.read_frame(BUFFER_BYTES))
         except WorkerLost:
-            said = (await cast(asyncio.StreamReader, pipes.stderr).read(4096)).decode(errors="replace").strip()
+            said = (
+                (await cast(asyncio.StreamReader, pipes.stderr).read(4096))
+                .decode(errors="replace")
+                .strip()
+            )
             await worker.close()
             raise WorkerStartFailed(said.rpartition("\n")[2] or "it ended at once") from None
         except TimeoutError:
@@ -100,7 +106,8 @@ class WorkerProcess:
         if "ready" not in message:
             await worker.close()
             raise WorkerStartFailed(str(message.get("failed")))
-        worker._base_bytes, worker.restrictions = message["size"], tuple(message["kept"])
+        worker._base_bytes = message["size"]
+        worker.restrictions = tuple(message["kept"])
         return worker
 
     @property
@@ -110,7 +117,9 @@ class WorkerProcess:
     @property
     def is_usable(self) -> bool:
         """Whether it still runs and listens."""
-        return self.returncode is None and not self._stdin.is_closing() and not self._stdout.at_eof()
+        return (
+            self.returncode is None and not self._stdin.is_closing() and not self._stdout.at_eof()
+        )
 
     def get_cpu_seconds(self) -> float | None:
         """Seconds of the processor it has used so far; None where the system does not say."""
@@ -118,10 +127,13 @@ class WorkerProcess:
 
     def apply_limits(self, memory_bytes: int, cpu_s: float) -> None:
         """Let the kernel stand behind the limits of the next script."""
-        jail.limit_process(self.pid, self._base_bytes, memory_bytes, (self.get_cpu_seconds() or 0.0) + cpu_s)
+        jail.limit_process(
+            self.pid, self._base_bytes, memory_bytes, (self.get_cpu_seconds() or 0.0) + cpu_s
+        )
 
     async def read_frame(self, max_bytes: int) -> bytes:
-        """The next frame's body. Raises WorkerLost at the end, BadFrame before anything too large is read."""
+        """The next frame's body. Raises WorkerLost at the end, BadFrame before anything too large
+        is read."""
         try:
             (size,) = LENGTH_PREFIX.unpack(await self._stdout.readexactly(LENGTH_PREFIX.size))
             if size > max_bytes:
@@ -131,7 +143,8 @@ class WorkerProcess:
             raise WorkerLost from None
 
     def send_frame(self, body: bytes) -> None:
-        """Send one frame, now or when the worker reads; raises ValueError for one that is too large."""
+        """Send one frame, now or when the worker reads; raises ValueError for one that is too
+        large."""
         if len(body) > MAX_FRAME_BYTES:
             raise ValueError(f"{len(body):,} bytes are too many for a script")
         if not self._stdin.is_closing():
@@ -172,10 +185,15 @@ class WorkerProcess:
 
 
 def _build_command(runtime: str) -> list[str]:
-    boot = render_main_import("portico.scripts.sandbox.worker.main") + "main(sys.argv[1], int(sys.argv[2]))"
+    boot = (
+        render_main_import("portico.scripts.sandbox.worker.main")
+        + "main(sys.argv[1], int(sys.argv[2]))"
+    )
     return [sys.executable, "-I", "-S", "-c", boot, runtime, str(os.getpid())]
 
 
 def _build_environment() -> dict[str, str]:
-    kept: dict[str, Any] = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
+    kept: dict[str, Any] = {
+        name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ
+    }
     return {**_ENVIRONMENT, **kept}

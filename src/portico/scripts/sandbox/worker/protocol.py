@@ -1,4 +1,5 @@
-"""What the gateway and its workers say to each other: JSON in frames of a length and a body, over a pair of pipes.
+"""What the gateway and its workers say to each other: JSON in frames of a length and a body, over a
+pair of pipes.
 
 to the worker    {"run": code, "language", "namespaces", "state", "limits": {…}}    one script
                  {"reply": id, "value": …} | {"reply": id, "error": text, "fatal"}   how a call went
@@ -10,7 +11,8 @@ from the worker  {"ready": true, "kept": [what its jail holds], "size": its byte
                  {"store": key, "value"}                                             kept even if the script is killed
                  {"done": {"value", "stored", "dropped", "fault": {"kind", "message", "line"} | null}}
 
-A worker is not trusted: the host checks the size of every frame before it reads it and the form of everything in it.
+A worker is not trusted: the host checks the size of every frame before it reads it and the form of
+everything in it.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """One script on one worker: answer its calls, collect what it says, end it when it takes too much.
 
-Nothing the worker says is believed: each message's form is checked, each flood has its bound, and a worker that breaks
-either is killed.
+Nothing the worker says is believed: each message's form is checked, each flood has its bound, and a
+worker that breaks either is killed.
 """
 
 import asyncio
@@ -15,7 +15,13 @@ import orjson
 
 from portico.errors import PorticoError
 from portico.json_text import json_codec
-from portico.json_text.part_stream import build_value, decode_parts, encode_lines, estimate_size, to_parts
+from portico.json_text.part_stream import (
+    build_value,
+    decode_parts,
+    encode_lines,
+    estimate_size,
+    to_parts,
+)
 from portico.scripts.sandbox.call_tasks import CallTaskGroup
 from portico.scripts.sandbox.script import (
     MAX_STORED_VALUES,
@@ -47,8 +53,12 @@ MESSAGES_PER_YIELD = 32
 class WorkerScriptRun:
     """A script under way. Use once."""
 
-    def __init__(self, worker: WorkerProcess, script: Script, handle_call: CallHandler, deadline: float) -> None:
-        self._worker, self._script, self._handle_call = worker, script, handle_call
+    def __init__(
+        self, worker: WorkerProcess, script: Script, handle_call: CallHandler, deadline: float
+    ) -> None:
+        self._worker = worker
+        self._script = script
+        self._handle_call = handle_call
         self._limits = script.limits
         self._loop = asyncio.get_running_loop()
         self._deadline = deadline
@@ -83,10 +93,15 @@ class WorkerScriptRun:
             unawaited = await self._call_tasks.close()
         fault = await self._determine_fault(done)
         self.is_worker_reusable = (
-            done is not None and self._kill_fault is None and (fault is None or fault.kind not in _DISCARDING_KINDS)
+            done is not None
+            and self._kill_fault is None
+            and (fault is None or fault.kind not in _DISCARDING_KINDS)
         )
         stored = {**self._stored, **(done["stored"] if done else {})}
-        value = done["value"] if done and fault is None else None
+        if done and fault is None:
+            value = done["value"]
+        else:
+            value = None
         dropped = self._dropped_chars + (done["dropped"] if done else self._reported_dropped_chars)
         return ScriptOutcome(value, "".join(self._printed), dropped, stored, unawaited, fault)
 
@@ -98,12 +113,17 @@ class WorkerScriptRun:
             self._worker.send_frame(await _encode(self._build_job()))
             self._check_limits()
             for number in count(1):
-                body = await self._worker.read_frame(min(MAX_FRAME_BYTES, 2 * self._limits.answer_bytes + SPARE_BYTES))
+                body = await self._worker.read_frame(
+                    min(MAX_FRAME_BYTES, 2 * self._limits.answer_bytes + SPARE_BYTES)
+                )
                 message = await _parse_message(body)
                 if "done" in message:
                     return _parse_done(message["done"])
                 # What it printed before its end may arrive after it.
-                if (self._kill_fault is None and self._fatal_fault is None) or message.keys() & {"print", "dropped"}:
+                if (self._kill_fault is None and self._fatal_fault is None) or message.keys() & {
+                    "print",
+                    "dropped",
+                }:
                     self._handle_message(message, len(body))
                 if number % MESSAGES_PER_YIELD == 0:
                     await asyncio.sleep(0)
@@ -117,7 +137,8 @@ class WorkerScriptRun:
             return None
 
     def _build_job(self) -> dict[str, Any]:
-        script, limits = self._script, self._limits
+        script = self._script
+        limits = self._limits
         return {
             "run": script.code,
             "language": script.language,
@@ -128,7 +149,13 @@ class WorkerScriptRun:
 
     def _handle_message(self, message: dict[str, Any], size: int) -> None:
         match message:
-            case {"call": int(id), "namespace": str(namespace), "name": str(name), "args": list(), "kwargs": dict()}:
+            case {
+                "call": int(id),
+                "namespace": str(namespace),
+                "name": str(name),
+                "args": list(),
+                "kwargs": dict(),
+            }:
                 self._start_call(id, namespace, name, message["args"], message["kwargs"], size)
             case {"print": str(text)}:
                 self._record_output(text)
@@ -137,9 +164,16 @@ class WorkerScriptRun:
             case {"store": str(key), "value": value}:
                 self._stored_bytes += size
                 if self._stored_bytes > self._limits.answer_bytes:
-                    self._kill(Fault("output", f"the script stored more than {self._limits.answer_bytes:,} bytes"))
+                    self._kill(
+                        Fault(
+                            "output",
+                            f"the script stored more than {self._limits.answer_bytes:,} bytes",
+                        )
+                    )
                 elif key not in self._stored and len(self._stored) >= MAX_STORED_VALUES:
-                    self._kill(Fault("output", f"the script stored more than {MAX_STORED_VALUES:,} values"))
+                    self._kill(
+                        Fault("output", f"the script stored more than {MAX_STORED_VALUES:,} values")
+                    )
                 else:
                     self._stored[key] = value
             case _:
@@ -155,7 +189,12 @@ class WorkerScriptRun:
         if len(self._call_ids) > 2 * self._limits.calls + 1:
             self._kill(Fault("call", f"the script made more than {self._limits.calls} calls"))
         elif self._pending_call_bytes > 2 * self._limits.answer_bytes + SPARE_BYTES:
-            self._kill(Fault("memory", f"the script's calls under way carry {self._pending_call_bytes:,} bytes"))
+            self._kill(
+                Fault(
+                    "memory",
+                    f"the script's calls under way carry {self._pending_call_bytes:,} bytes",
+                )
+            )
         else:
             call = self._run_call(id, namespace, name, args, kwargs, size)
             self._call_tasks.start(call)
@@ -182,7 +221,11 @@ class WorkerScriptRun:
     def _send_reply(self, body: bytes) -> None:
         unread = self._worker.unread_bytes + len(body)
         if unread > self._limits.memory_bytes:
-            self._kill(Fault("memory", f"the answers that the script has not taken yet have {unread:,} bytes"))
+            self._kill(
+                Fault(
+                    "memory", f"the answers that the script has not taken yet have {unread:,} bytes"
+                )
+            )
         else:
             self._worker.send_frame(body)
 
@@ -195,7 +238,9 @@ class WorkerScriptRun:
     def _record_output(self, text: str) -> None:
         size = len(text.encode("utf-8", "replace"))
         if size > self._output_bytes_left:
-            self._dropped_chars += len(text)  # a worker cuts what it prints; this one is not to be trusted with more
+            self._dropped_chars += len(
+                text
+            )  # a worker cuts what it prints; this one is not to be trusted with more
             return
         self._output_bytes_left -= size
         self._printed.append(text)
@@ -207,9 +252,13 @@ class WorkerScriptRun:
         if left <= 0:
             self._kill(Fault("time", f"the script took longer than {self._limits.wall_s:g} s"))
         elif used >= self._limits.cpu_s:
-            self._kill(Fault("time", f"the script computed for longer than {self._limits.cpu_s:g} s"))
+            self._kill(
+                Fault("time", f"the script computed for longer than {self._limits.cpu_s:g} s")
+            )
         else:
-            self._schedule(min(left, max(MIN_CHECK_INTERVAL_S, self._limits.cpu_s - used)), self._check_limits)
+            self._schedule(
+                min(left, max(MIN_CHECK_INTERVAL_S, self._limits.cpu_s - used)), self._check_limits
+            )
 
     def _schedule(self, seconds: float, callback: Callable[[], None]) -> None:
         self._timers = [timer for timer in self._timers if timer.when() > self._loop.time()]
@@ -222,10 +271,15 @@ class WorkerScriptRun:
     async def _determine_fault(self, done: dict[str, Any] | None) -> Fault | None:
         if self._kill_fault is not None:
             return self._kill_fault
-        told = done["fault"] if done else None
+        if done:
+            told = done["fault"]
+        else:
+            told = None
         if self._fatal_fault is not None:
             return Fault("call", self._fatal_fault.message, told.line if told else None)
-        return told if done else _explain_exit(await self._worker.wait_for_exit(), self._limits.cpu_s)
+        if done:
+            return told
+        return _explain_exit(await self._worker.wait_for_exit(), self._limits.cpu_s)
 
 
 _DISCARDING_KINDS = ("memory", "crash")
@@ -239,20 +293,27 @@ def _explain_exit(returncode: int | None, cpu_s: float) -> Fault:
     if returncode == -getattr(signal, "SIGSYS", 31):
         return Fault("crash", "the script's process tried what its jail forbids and was ended")
     if returncode == -9:
-        return Fault("crash", "the script's process was killed from outside, perhaps for the machine's memory")
+        return Fault(
+            "crash",
+            "the script's process was killed from outside, perhaps for the machine's memory",
+        )
     return Fault("crash", "the script's process ended before the script did")
 
 
 def _parse_done(done: Any) -> dict[str, Any]:
     match done:
-        case {"value": _, "stored": dict(stored), "dropped": int(dropped), "fault": fault} if dropped >= 0:
+        case {"value": _, "stored": dict(stored), "dropped": int(dropped), "fault": fault} if (
+            dropped >= 0
+        ):
             pass
         case _:
             raise BadFrame("an end of no known form")
     match fault:
         case None:
             told = None
-        case {"kind": str(kind), "message": str(message), "line": int() | None as line} if kind in FAULT_KINDS:
+        case {"kind": str(kind), "message": str(message), "line": int() | None as line} if (
+            kind in FAULT_KINDS
+        ):
             told = Fault(cast(FaultKind, kind), message[:MAX_MESSAGE_CHARS], line)
         case _:
             raise BadFrame("a fault of no known form")
@@ -260,7 +321,8 @@ def _parse_done(done: Any) -> dict[str, Any]:
 
 
 async def _encode(value: Any, template: bytes = b"%b") -> bytes:
-    """As JSON; what is large, in a thread and in parts, since encoding holds the interpreter's lock."""
+    """As JSON; what is large, in a thread and in parts, since encoding holds the interpreter's
+    lock."""
     if estimate_size(value, LARGE_BYTES) < LARGE_BYTES:
         return template % json_codec.dumps(value)
     return await asyncio.to_thread(_encode_in_parts, value, template)
@@ -272,10 +334,15 @@ def _encode_in_parts(value: Any, template: bytes) -> bytes:
 
 async def _parse_message(body: bytes) -> dict[str, Any]:
     try:
-        message = orjson.loads(body) if len(body) < LARGE_BYTES else await asyncio.to_thread(_decode_in_parts, body)
+        if len(body) < LARGE_BYTES:
+            message = orjson.loads(body)
+        else:
+            message = await asyncio.to_thread(_decode_in_parts, body)
     except ValueError as error:
         raise BadFrame(str(error)) from None
-    return cast("dict[str, Any]", message) if isinstance(message, dict) else _raise_not_object()
+    if isinstance(message, dict):
+        return cast("dict[str, Any]", message)
+    return _raise_not_object()
 
 
 def _raise_not_object() -> NoReturn:

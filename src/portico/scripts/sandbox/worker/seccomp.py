@@ -1,8 +1,10 @@
-"""Seccomp: an allow-list of the few system calls that a running engine needs. Linux on x86_64 and aarch64.
+"""Seccomp: an allow-list of the few system calls that a running engine needs. Linux on x86_64 and
+aarch64.
 
-The filter is a program of the kernel's packet filter, assembled here. What is not listed fails with EPERM; what only an
-attack would try ends the process, so that no second try is made. A filter that is closed before a program is executed
-also allows what starting that program takes: see `LOADING`. Imports little, since every worker's start waits for it.
+The filter is a program of the kernel's packet filter, assembled here. What is not listed fails with
+EPERM; what only an attack would try ends the process, so that no second try is made. A filter that
+is closed before a program is executed also allows what starting that program takes: see `LOADING`.
+Imports little, since every worker's start waits for it.
 """
 
 import ctypes
@@ -41,20 +43,38 @@ LOADING: dict[str, tuple[int, int]] = {
     "execve": (59, 221), "newfstatat": (262, 79), "fstat": (5, 80), "pread64": (17, 67), "poll": (7, _NO_NUMBER),
     "ppoll": (271, 73), "arch_prctl": (158, _NO_NUMBER), "set_tid_address": (218, 96),
 }  # fmt: skip
-"""Also allowed, for the dynamic loader and the start of a program; and in part `open`, `openat`, `clone`, `mmap`."""
-_OPEN, _OPENAT, _CLONE, _CLONE3 = (2, _NO_NUMBER), (257, 56), (56, 220), (435, 435)
+"""Also allowed, for the dynamic loader and the start of a program; and in part `open`, `openat`,
+`clone`, `mmap`."""
+_OPEN = (2, _NO_NUMBER)
+_OPENAT = (257, 56)
+_CLONE = (56, 220)
+_CLONE3 = (435, 435)
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column of the tables, and the kernel's name of the architecture."""
 _X32 = 0x4000_0000
 """x86_64 kernels take a second set of numbers from here on."""
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
-_SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 24, 32, 40
+_LOAD = 0x20
+_EQUAL = 0x15
+_AT_LEAST = 0x35
+_ANY_BIT = 0x45
+_RETURN = 0x06
+_NUMBER = 0
+_ARCHITECTURE = 4
+_FIRST_ARGUMENT = 16
+_SECOND_ARGUMENT = 24
+_THIRD_ARGUMENT = 32
+_FOURTH_ARGUMENT = 40
 """Where they stand in what the filter is given."""
-_ALLOW, _EPERM, _ENOSYS, _KILL = 0x7FFF_0000, 0x0005_0001, 0x0005_0026, 0x8000_0000
-_PROT_WRITE, _PROT_EXEC, _MAP_ANONYMOUS, _CLONE_THREAD = 2, 4, 0x20, 0x1_0000
+_ALLOW = 0x7FFF_0000
+_EPERM = 0x0005_0001
+_ENOSYS = 0x0005_0026
+_KILL = 0x8000_0000
+_PROT_WRITE = 2
+_PROT_EXEC = 4
+_MAP_ANONYMOUS = 0x20
+_CLONE_THREAD = 0x1_0000
 _FORBIDDEN_OPEN_FLAGS = 0xFFFF_FFFF & ~(0x8_0000 | 0x8000 | 0x2_0000)
 """Flags of `open` but for O_CLOEXEC and O_LARGEFILE, which each machine numbers in its own way."""
 _SET_MODE_FILTER = 1
@@ -97,13 +117,18 @@ def build_filter(machine: str, *, allow_loading: bool = False) -> tuple[BpfInstr
     for table, verdict in ((ALLOWED, _ALLOW), (FATAL, _KILL)):
         for numbers in table.values():
             if numbers[column] != _NO_NUMBER:
-                steps += (_make_instruction(_EQUAL, numbers[column], 0, 1), _make_instruction(_RETURN, verdict))
+                steps += (
+                    _make_instruction(_EQUAL, numbers[column], 0, 1),
+                    _make_instruction(_RETURN, verdict),
+                )
     for numbers in NOT_EXECUTABLE.values():
         steps += _allow_unless(numbers[column], _THIRD_ARGUMENT, _PROT_EXEC, _EPERM)
     return (*steps, _make_instruction(_RETURN, _EPERM))
 
 
-def _allow_unless(number: int, argument: int, bits: int, verdict: int) -> tuple[BpfInstruction, ...]:
+def _allow_unless(
+    number: int, argument: int, bits: int, verdict: int
+) -> tuple[BpfInstruction, ...]:
     """Allow a call, unless one of these bits is set in that argument."""
     return (
         _make_instruction(_EQUAL, number, 0, 4),
@@ -122,7 +147,10 @@ def _allow_loading_calls(column: int) -> list[BpfInstruction]:
     steps: list[BpfInstruction] = []
     for numbers in LOADING.values():
         if numbers[column] != _NO_NUMBER:
-            steps += (_make_instruction(_EQUAL, numbers[column], 0, 1), _make_instruction(_RETURN, _ALLOW))
+            steps += (
+                _make_instruction(_EQUAL, numbers[column], 0, 1),
+                _make_instruction(_RETURN, _ALLOW),
+            )
     if _OPEN[column] != _NO_NUMBER:
         steps += _allow_unless(_OPEN[column], _SECOND_ARGUMENT, _FORBIDDEN_OPEN_FLAGS, _EPERM)
     steps += _allow_unless(_OPENAT[column], _THIRD_ARGUMENT, _FORBIDDEN_OPEN_FLAGS, _EPERM)
@@ -149,7 +177,8 @@ def _allow_loading_calls(column: int) -> list[BpfInstruction]:
 
 
 def install_filter(libc: ctypes.CDLL, *, allow_loading: bool = False) -> tuple[str, ...]:
-    """Close it; what is closed now, in words (nothing where the kernel or the machine has no filter)."""
+    """Close it; what is closed now, in words (nothing where the kernel or the machine has no
+    filter)."""
     machine = os.uname().machine
     if machine not in _MACHINES:
         return ()
@@ -157,7 +186,10 @@ def install_filter(libc: ctypes.CDLL, *, allow_loading: bool = False) -> tuple[s
     whole = _BpfProgram(len(steps), (BpfInstruction * len(steps))(*steps))
     if (
         libc.syscall(
-            _SECCOMP[machine], ctypes.c_uint(_SET_MODE_FILTER), ctypes.c_uint(_ALL_THREADS), ctypes.byref(whole)
+            _SECCOMP[machine],
+            ctypes.c_uint(_SET_MODE_FILTER),
+            ctypes.c_uint(_ALL_THREADS),
+            ctypes.byref(whole),
         )
         != 0
     ):

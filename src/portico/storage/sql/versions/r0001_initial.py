@@ -127,7 +127,12 @@ def _create_tier_tables(op: Operations) -> None:
 def _create_usage_tables(op: Operations) -> None:
     op.create_table(
         "portico_calls",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer, "sqlite"),
+            primary_key=True,
+            autoincrement=True,
+        ),
         _make_double_column("at"),
         _make_binary_column("server_key"),
         _make_binary_column("tool_key"),

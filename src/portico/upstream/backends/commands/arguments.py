@@ -1,7 +1,7 @@
 """The arguments of a call → texts that may stand in a command, or what is wrong with them. Pure.
 
-The pipeline has checked them against the schema, if the schema could be compiled and nobody came another way: here
-nothing is taken on trust.
+The pipeline has checked them against the schema, if the schema could be compiled and nobody came
+another way: here nothing is taken on trust.
 """
 
 import math
@@ -39,7 +39,9 @@ class _InvalidValue(Exception):
 
 def check_arguments(tool: CommandTool, arguments: Mapping[str, Any]) -> CommandArgumentValues:
     """Every argument of the command, as text."""
-    problems = [f"there is no argument {name!r}" for name in arguments if name not in tool.arguments]
+    problems = [
+        f"there is no argument {name!r}" for name in arguments if name not in tool.arguments
+    ]
     values: dict[str, ArgumentValue] = {}
     given: set[str] = set()
     for name, argument in tool.arguments.items():
@@ -81,7 +83,10 @@ def _convert_value(argument: CommandArgument, value: Any) -> ArgumentValue:
 def _check_bounds(argument: CommandArgument, size: Any, what: str) -> None:
     if isinstance(size, bool) or not isinstance(size, int | float):
         return  # not of its type, which is told by what follows
-    of = "" if argument.type in ("integer", "number") else f" {what}"
+    if argument.type in ("integer", "number"):
+        of = ""
+    else:
+        of = f" {what}"
     if argument.minimum is not None and size < argument.minimum:
         raise _InvalidValue(f"must be at least {argument.minimum:g}{of}")
     if argument.maximum is not None and size > argument.maximum:
@@ -92,7 +97,9 @@ def _convert_item(argument: CommandArgument, value: Any, deadline: float) -> str
     if argument.item_type == "string":
         text = _require_text(value)
     elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise _InvalidValue(f"must be {'a whole number' if argument.item_type == 'integer' else 'a number'}")
+        raise _InvalidValue(
+            f"must be {'a whole number' if argument.item_type == 'integer' else 'a number'}"
+        )
     elif isinstance(value, float) and not math.isfinite(value):
         raise _InvalidValue("must be a finite number")
     elif isinstance(value, int) and value.bit_length() > _MAX_NUMBER_BITS:
@@ -103,7 +110,9 @@ def _convert_item(argument: CommandArgument, value: Any, deadline: float) -> str
         text = str(int(value))
     else:
         text = repr(value)
-    if argument.choices and not any(type(one) is not bool and _is_same_value(one, value) for one in argument.choices):
+    if argument.choices and not any(
+        type(one) is not bool and _is_same_value(one, value) for one in argument.choices
+    ):
         raise _InvalidValue(f"must be one of {', '.join(str(one) for one in argument.choices)}")
     if argument.pattern and not _matches(argument.pattern, text, deadline):
         raise _InvalidValue(f"must match {argument.pattern} from end to end")
@@ -118,7 +127,9 @@ def _require_text(value: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise _InvalidValue("holds half of a character (a lone surrogate), which is no text") from None
+        raise _InvalidValue(
+            "holds half of a character (a lone surrogate), which is no text"
+        ) from None
     return value
 
 

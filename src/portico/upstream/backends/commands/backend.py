@@ -1,7 +1,7 @@
 """Command-line programs as a server: each is a tool, run anew for each call.
 
-There is nothing to start and nothing to keep: a connection holds only the calls under way. A program that is missing
-fails its own tool and no other.
+There is nothing to start and nothing to keep: a connection holds only the calls under way. A
+program that is missing fails its own tool and no other.
 """
 
 import asyncio
@@ -11,11 +11,29 @@ from typing import Any, cast
 
 from portico.config.command_tool import CommandTool
 from portico.config.command_words import get_program_name
-from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, BackendTimeout, BackendUnavailable, RemoteError
+from portico.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    BackendTimeout,
+    BackendUnavailable,
+    RemoteError,
+)
 from portico.json_text.chunked_decoder import LARGE_BYTES
-from portico.upstream.backend import NO_OPTIONS, Connection, Era, InitializeInfo, Listener, Raw, RequestOptions
+from portico.upstream.backend import (
+    NO_OPTIONS,
+    Connection,
+    Era,
+    InitializeInfo,
+    Listener,
+    Raw,
+    RequestOptions,
+)
 from portico.upstream.backends.commands.arguments import check_arguments
-from portico.upstream.backends.commands.command_line import CommandLine, InvalidCommandLine, build_command_line
+from portico.upstream.backends.commands.command_line import (
+    CommandLine,
+    InvalidCommandLine,
+    build_command_line,
+)
 from portico.upstream.backends.commands.definitions import build_definition
 from portico.upstream.backends.commands.program import (
     ClosedWhileRunning,
@@ -62,16 +80,24 @@ class CommandsConnection:
         self._closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running_calls: set[asyncio.Future[None]] = set()
         info = {"name": backend.name, "version": ""}
-        self._initialize_info = InitializeInfo("modern", MODERN_VERSION, {"tools": {}}, info, backend.description)
+        self._initialize_info = InitializeInfo(
+            "modern", MODERN_VERSION, {"tools": {}}, info, backend.description
+        )
 
     @property
     def initialize_info(self) -> InitializeInfo:
         return self._initialize_info
 
-    async def request(self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS) -> Raw:
+    async def request(
+        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
+    ) -> Raw:
         """List the commands or run one."""
         if method == "tools/list":
-            return {"tools": [build_definition(name, tool) for name, tool in self._backend.tools.items()]}
+            return {
+                "tools": [
+                    build_definition(name, tool) for name, tool in self._backend.tools.items()
+                ]
+            }
         if method != "tools/call":
             raise RemoteError(METHOD_NOT_FOUND, f"{method} is not available on a set of commands")
         name = str((params or {}).get("name"))
@@ -102,8 +128,11 @@ class CommandsConnection:
         while self._running_calls:
             await asyncio.wait(set(self._running_calls))
 
-    async def _run_command(self, name: str, tool: CommandTool, command: CommandLine, options: RequestOptions) -> Raw:
-        program, around = get_program_name(tool.command[0]), self._backend.context
+    async def _run_command(
+        self, name: str, tool: CommandTool, command: CommandLine, options: RequestOptions
+    ) -> Raw:
+        program = get_program_name(tool.command[0])
+        around = self._backend.context
         if self._closing.done():
             raise BackendUnavailable(f"{self._backend.name}: the connection was closed")
         now = asyncio.get_running_loop().time()
@@ -125,7 +154,9 @@ class CommandsConnection:
                     "for less at a time."
                 )
             except ClosedWhileRunning:
-                raise BackendUnavailable(f"{self._backend.name}: {program} was ended with the connection") from None
+                raise BackendUnavailable(
+                    f"{self._backend.name}: {program} was ended with the connection"
+                ) from None
         if len(ran.stdout) < _LARGE_OUTPUT_BYTES:
             if len(ran.stdout) < LARGE_BYTES:
                 return to_tool_result(program, tool, ran)
@@ -146,8 +177,11 @@ class CommandsConnection:
 class _TrackedCall:
     """One call under way, for whoever waits for the last of them."""
 
-    def __init__(self, running_calls: "set[asyncio.Future[None]]", diagnostic_data: dict[str, Any]) -> None:
-        self._running_calls, self._diagnostic_data = running_calls, diagnostic_data
+    def __init__(
+        self, running_calls: "set[asyncio.Future[None]]", diagnostic_data: dict[str, Any]
+    ) -> None:
+        self._running_calls = running_calls
+        self._diagnostic_data = diagnostic_data
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def __enter__(self) -> None:

@@ -1,8 +1,9 @@
 """The words of a command with the arguments of a call in them. Pure.
 
-Each value stays inside the word that names it, whatever it holds: words are never split, joined or read by a shell. One
-thing a program itself could still mistake is a value that begins with `-`, which it takes for an option. Such a value
-is refused where it begins a word, unless `--` stands before it or the configuration allows it.
+Each value stays inside the word that names it, whatever it holds: words are never split, joined or
+read by a shell. One thing a program itself could still mistake is a value that begins with `-`,
+which it takes for an option. Such a value is refused where it begins a word, unless `--` stands
+before it or the configuration allows it.
 """
 
 import os
@@ -15,7 +16,10 @@ from portico.upstream.backends.commands.arguments import ArgumentValue, CommandA
 
 MAX_WORD_BYTES = 128 * 1024 - 1
 """Bytes: the most that Linux takes in one word."""
-MAX_COMMAND_BYTES = 1024**2 if os.name == "posix" else 32_000
+if os.name == "posix":
+    MAX_COMMAND_BYTES = 1024**2
+else:
+    MAX_COMMAND_BYTES = 32_000
 """Bytes of all words: what systems usually take, and room for the environment."""
 _WORD_OVERHEAD_BYTES = 9
 """Bytes of a word beside its text."""
@@ -49,7 +53,8 @@ def build_command_line(tool: CommandTool, arguments: CommandArgumentValues) -> C
     protected = False
     for one in tool.words[1:]:
         if one.literal_text is not None:
-            # Behind a fixed word it may be another program that reads on (`kubectl exec pod -- cat {path}`).
+            # Behind a fixed word it may be another program that reads on (`kubectl exec pod -- cat
+            # {path}`).
             protected = one.literal_text == END_OF_OPTIONS
         made += _check_option_words(tool, _expand_word(tool, one, arguments), protected)
     placed = {name for one in (*tool.words, tool.stdin_word) for name in one.names}
@@ -59,10 +64,14 @@ def build_command_line(tool: CommandTool, arguments: CommandArgumentValues) -> C
         each
         for name in flagged
         for each in _check_option_words(
-            tool, _expand_word(tool, WordTemplate((ArgumentSlot(name),)), arguments), protected=False
+            tool,
+            _expand_word(tool, WordTemplate((ArgumentSlot(name),)), arguments),
+            protected=False,
         )
     ]
-    where = next((at for at, one in enumerate(made) if one == _CommandWord(END_OF_OPTIONS)), len(made))
+    where = next(
+        (at for at, one in enumerate(made) if one == _CommandWord(END_OF_OPTIONS)), len(made)
+    )
     made[where:where] = options
     for name in rest:
         if name not in flagged:
@@ -84,14 +93,20 @@ def format_flag(flag: str, value: str) -> tuple[str, ...]:
             return (flag, value)
         return (f"{flag}{value}" if flag.endswith("=") else f"{flag}={value}",)
     option, gap, form = flag.partition(" ")
-    return (option, form.strip().replace("{}", value)) if gap else (option.replace("{}", value),)
+    if gap:
+        return (option, form.strip().replace("{}", value))
+    return (option.replace("{}", value),)
 
 
-def _expand_word(tool: CommandTool, template: WordTemplate, arguments: CommandArgumentValues) -> Iterator[_CommandWord]:
+def _expand_word(
+    tool: CommandTool, template: WordTemplate, arguments: CommandArgumentValues
+) -> Iterator[_CommandWord]:
     """What one word of the template becomes: none, itself, or one for each value of an array."""
     if any(name not in arguments.values for name in template.names):
         return
-    several = next((name for name in template.names if isinstance(arguments.values[name], tuple)), "")
+    several = next(
+        (name for name in template.names if isinstance(arguments.values[name], tuple)), ""
+    )
     values: Sequence[ArgumentValue] = tuple(arguments.values[several]) if several else ("",)  # pyright: ignore[reportArgumentType]
     for value in values:
         if template.sole_argument and tool.arguments[template.sole_argument].flag:
@@ -102,14 +117,26 @@ def _expand_word(tool: CommandTool, template: WordTemplate, arguments: CommandAr
                 arguments,
             )
             continue
-        text, begun_by = "", ""
+        text = ""
+        begun_by = ""
         for piece in template.pieces:
-            name = piece.name if isinstance(piece, ArgumentSlot) else ""
-            added = str(piece) if not name else _to_text(value if name == several else arguments.values[name])
+            if isinstance(piece, ArgumentSlot):
+                name = piece.name
+            else:
+                name = ""
+            if not name:
+                added = str(piece)
+            else:
+                added = _to_text(value if name == several else arguments.values[name])
             if added and not text:
-                begun_by = name if name in arguments.from_caller else ""
+                if name in arguments.from_caller:
+                    begun_by = name
+                else:
+                    begun_by = ""
             text += added
-        yield _CommandWord(text, begun_by, has_caller_value=not arguments.from_caller.isdisjoint(template.names))
+        yield _CommandWord(
+            text, begun_by, has_caller_value=not arguments.from_caller.isdisjoint(template.names)
+        )
 
 
 def _expand_flag(
@@ -124,14 +151,24 @@ def _expand_flag(
     yield _CommandWord(first, has_caller_value=callers and not rest)
     for text in rest:
         # Behind an option of its own a value is still an option to many a parser.
-        yield _CommandWord(text, name if callers and text.startswith(_to_text(value)) else "", has_caller_value=callers)
+        yield _CommandWord(
+            text,
+            name if callers and text.startswith(_to_text(value)) else "",
+            has_caller_value=callers,
+        )
 
 
 def _to_text(value: ArgumentValue) -> str:
-    return value if isinstance(value, str) else "true" if value is True else "false"
+    if isinstance(value, str):
+        return value
+    if value is True:
+        return "true"
+    return "false"
 
 
-def _check_option_words(tool: CommandTool, words: Iterator[_CommandWord], protected: bool) -> Iterator[_CommandWord]:
+def _check_option_words(
+    tool: CommandTool, words: Iterator[_CommandWord], protected: bool
+) -> Iterator[_CommandWord]:
     for one in words:
         if (
             one.text.startswith("-")
@@ -168,4 +205,6 @@ def _build_stdin(tool: CommandTool, arguments: CommandArgumentValues) -> str:
 
 
 def _join_lines(value: ArgumentValue) -> str:
-    return "\n".join(value) if isinstance(value, tuple) else _to_text(value)
+    if isinstance(value, tuple):
+        return "\n".join(value)
+    return _to_text(value)

@@ -20,7 +20,9 @@ def build_definition(name: str, tool: CommandTool) -> Raw:
         "additionalProperties": False,
     }
     # One with a default need not be given, whatever else is said of it.
-    if required := [key for key, one in tool.arguments.items() if one.required and one.default is None]:
+    if required := [
+        key for key, one in tool.arguments.items() if one.required and one.default is None
+    ]:
         schema["required"] = required
     return {
         "name": name,
@@ -48,8 +50,13 @@ def _build_schema(argument: CommandArgument) -> Raw:
         one["enum"] = list(argument.choices)
     if argument.pattern:
         one["pattern"] = f"^(?:{argument.pattern})$"
-    schema: Raw = {"type": "array", "items": one} if argument.type == "array" else one
-    for key, bound in zip(_BOUNDS.get(argument.type, ()), (argument.minimum, argument.maximum), strict=False):
+    if argument.type == "array":
+        schema: Raw = {"type": "array", "items": one}
+    else:
+        schema = one
+    for key, bound in zip(
+        _BOUNDS.get(argument.type, ()), (argument.minimum, argument.maximum), strict=False
+    ):
         if bound is not None:
             schema[key] = int(bound) if bound.is_integer() else bound
     if argument.default is not None:

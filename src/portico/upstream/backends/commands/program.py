@@ -1,8 +1,9 @@
 """Runs one program to its end: words and input in, what it printed and how it ended out.
 
-It leads a process group of its own under the guard, like every server. Its input is written and both of its outputs are
-read at the same time, so that no full pipe holds up another. Whatever ends the wait (its end, the caller's patience, a
-flood), the whole group is ended before the caller hears of it.
+It leads a process group of its own under the guard, like every server. Its input is written and
+both of its outputs are read at the same time, so that no full pipe holds up another. Whatever ends
+the wait (its end, the caller's patience, a flood), the whole group is ended before the caller hears
+of it.
 """
 
 import asyncio
@@ -20,7 +21,8 @@ from portico.upstream.transports import output_lines, process
 MAX_STDERR_BYTES = 64 * 1024
 """Bytes of what it says on stderr: the last."""
 DRAIN_TIMEOUT_S = 0.5
-"""How long, once it has exited, its outputs may be silent before nobody is thought to write there any more."""
+"""How long, once it has exited, its outputs may be silent before nobody is thought to write there
+any more."""
 _READ_BYTES = 1 << 16
 _BATCH = re.compile(r".*\.(?:bat|cmd)", re.IGNORECASE | re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9_ .:/\\@+-]*")
@@ -102,7 +104,12 @@ async def run_program(
     program, *rest = words
     try:
         child = await process.start(
-            _expand_home(program), rest, environment, context.cwd, output_lines.STREAM_BUFFER_BYTES, context.guard
+            _expand_home(program),
+            rest,
+            environment,
+            context.cwd,
+            output_lines.STREAM_BUFFER_BYTES,
+            context.guard,
         )
     except BackendUnavailable as error:
         raise ProgramNotStarted(
@@ -110,7 +117,8 @@ async def run_program(
             advice="Install it, write its full path as the first word, or put its folder on PATH in the server's env; "
             "`portico doctor` looks at every command.",
         ) from error
-    out, err = _OutputBuffer(), _OutputBuffer()
+    out = _OutputBuffer()
+    err = _OutputBuffer()
     tasks = [
         asyncio.create_task(out.read_all(child.stdout, context.max_output_bytes)),
         asyncio.create_task(err.read_tail(child.stderr, MAX_STDERR_BYTES)),
@@ -121,7 +129,10 @@ async def run_program(
     finally:
         await _stop_and_clean_up(child, tasks)
     return ProgramOutcome(
-        child.returncode or 0, b"".join(out.pieces), b"".join(err.pieces)[-MAX_STDERR_BYTES:], err.size
+        child.returncode or 0,
+        b"".join(out.pieces),
+        b"".join(err.pieces)[-MAX_STDERR_BYTES:],
+        err.size,
     )
 
 
@@ -139,16 +150,21 @@ async def _wait_for_exit(
     outputs: tuple[_OutputBuffer, _OutputBuffer],
     closing: "asyncio.Future[None]",
 ) -> None:
-    """Wait until it has exited and all is read that it said. A child it left behind may hold its output for ever."""
+    """Wait until it has exited and all is read that it said. A child it left behind may hold its
+    output for ever."""
     heard = -1
     while not child.exited.done() or not all(task.done() for task in readers):
         exited = child.exited.done()
         if exited and heard == (heard := sum(output.size for output in outputs)):
             return
-        waited: set[asyncio.Future[None]] = {task for task in readers if not task.done()} | {closing}
+        waited: set[asyncio.Future[None]] = {task for task in readers if not task.done()} | {
+            closing
+        }
         if not exited:
             waited.add(child.exited)
-        await asyncio.wait(waited, timeout=DRAIN_TIMEOUT_S if exited else None, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            waited, timeout=DRAIN_TIMEOUT_S if exited else None, return_when=asyncio.FIRST_COMPLETED
+        )
         if closing.done():
             raise ClosedWhileRunning
         for task in readers:
@@ -156,8 +172,11 @@ async def _wait_for_exit(
                 task.result()
 
 
-async def _stop_and_clean_up(child: process.ChildProcess, tasks: "Sequence[asyncio.Task[None]]") -> None:
-    """End the group and the reading of it. Nothing cuts this short, and it is short: nobody waits for it to be done."""
+async def _stop_and_clean_up(
+    child: process.ChildProcess, tasks: "Sequence[asyncio.Task[None]]"
+) -> None:
+    """End the group and the reading of it. Nothing cuts this short, and it is short: nobody waits
+    for it to be done."""
 
     async def clear() -> None:
         for task in tasks:
@@ -178,7 +197,8 @@ async def _stop_and_clean_up(child: process.ChildProcess, tasks: "Sequence[async
 
 
 def explain_batch_refusal(program: str, texts: Sequence[str]) -> str:
-    """Why a batch file of Windows cannot be given these texts: cmd.exe reads its command line as a shell does."""
+    """Why a batch file of Windows cannot be given these texts: cmd.exe reads its command line as a
+    shell does."""
     if not _BATCH.fullmatch(program) or all(_PLAIN.fullmatch(text) for text in texts):
         return ""
     return (

@@ -22,10 +22,13 @@ _CONTROL_CHARACTER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def clean_output(output: bytes) -> str:
-    """Text that may be shown to anyone: UTF-8 as far as it is that, without colours and control characters."""
+    """Text that may be shown to anyone: UTF-8 as far as it is that, without colours and control
+    characters."""
     text = output.decode(errors="replace")
     # Most programs print none of it to a pipe, and to look for one is quicker than to take all out.
-    return re.sub("\r+\n?", "\n", _CONTROL_SEQUENCES.sub("", text)) if _CONTROL_CHARACTER.search(text) else text
+    if _CONTROL_CHARACTER.search(text):
+        return re.sub("\r+\n?", "\n", _CONTROL_SEQUENCES.sub("", text))
+    return text
 
 
 def to_tool_result(program: str, tool: CommandTool, outcome: ProgramOutcome) -> Raw:
@@ -40,7 +43,9 @@ def to_tool_result(program: str, tool: CommandTool, outcome: ProgramOutcome) -> 
     said = clean_output(outcome.stderr).strip()
     none = f"(no output; exit code {outcome.exit_code})"
     return _make_text_result(
-        f"{none}\nstderr:\n{_keep_tail(said, outcome.stderr_size > len(outcome.stderr))}" if said else none
+        f"{none}\nstderr:\n{_keep_tail(said, outcome.stderr_size > len(outcome.stderr))}"
+        if said
+        else none
     )
 
 
@@ -71,7 +76,9 @@ def _make_failure_result(program: str, outcome: ProgramOutcome) -> Raw:
 
 
 def _keep_tail(text: str, cut: bool) -> str:
-    return f"… {text[-SHOWN_CHARS:]}" if cut or len(text) > SHOWN_CHARS else text
+    if cut or len(text) > SHOWN_CHARS:
+        return f"… {text[-SHOWN_CHARS:]}"
+    return text
 
 
 def _make_json_result(program: str, outcome: ProgramOutcome, text: str) -> Raw:
@@ -87,8 +94,13 @@ def _make_json_result(program: str, outcome: ProgramOutcome, text: str) -> Raw:
                 f"{program} printed what is not JSON, though its `output` says so ({error}); {describe_exit(outcome.exit_code)}",
                 f"stdout:\n{text[:SHOWN_CHARS].strip() or '(nothing)'}",
             ]
-            return make_error_result("\n".join([*told, f"stderr:\n{_keep_tail(said, cut=False)}"] if said else told))
-    structured = cast(Raw, value) if isinstance(value, dict) else {"result": value}
+            return make_error_result(
+                "\n".join([*told, f"stderr:\n{_keep_tail(said, cut=False)}"] if said else told)
+            )
+    if isinstance(value, dict):
+        structured = cast(Raw, value)
+    else:
+        structured = {"result": value}
     return {**_make_text_result(text.strip()), "structuredContent": structured}
 
 

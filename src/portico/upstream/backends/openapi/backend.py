@@ -57,22 +57,34 @@ class OpenApiBackend:
             self.diagnostic_data["last_error"] = error.message
             raise
         self.diagnostic_data["last_error"] = ""
-        exchange = self.diagnostic_data["exchange"] = await asyncio.to_thread(self._create_client, api.server)
+        exchange = self.diagnostic_data["exchange"] = await asyncio.to_thread(
+            self._create_client, api.server
+        )
         from portico.upstream.backends.openapi.connection import OpenApiConnection
 
-        return OpenApiConnection(self.name, api, self.load_current, self.headers, self.query, exchange)
+        return OpenApiConnection(
+            self.name, api, self.load_current, self.headers, self.query, exchange
+        )
 
     async def load_current(self) -> Any:
         """The API as its description has it now; read once, however many ask."""
         async with self._load_lock:
-            # Not one of the threads that all share: hosts that do not answer would take them from everybody else.
+            # Not one of the threads that all share: hosts that do not answer would take them from
+            # everybody else.
             self._api = await run_in_dedicated_thread(self._load_description, "portico openapi")
             return self._api
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """Where the description and the API are, how many operations there are, and what is odd about them."""
-        shown = redact_url(self.location) if "://" in self.location else self.location
-        found: dict[str, Any] = {"openapi": shown, "last_error": self.diagnostic_data.get("last_error", "")}
+        """Where the description and the API are, how many operations there are, and what is odd
+        about them."""
+        if "://" in self.location:
+            shown = redact_url(self.location)
+        else:
+            shown = self.location
+        found: dict[str, Any] = {
+            "openapi": shown,
+            "last_error": self.diagnostic_data.get("last_error", ""),
+        }
         if self._api is not None:
             found |= {"url": redact_url(self._api.server), "operations": len(self._api.plans)}
             if self._api.notes:
@@ -82,11 +94,15 @@ class OpenApiBackend:
         return found
 
     def _check_origin(self, server: str) -> None:
-        """Refuse an origin for credentials that only the description vouches for, unless it is the one seen first."""
+        """Refuse an origin for credentials that only the description vouches for, unless it is the
+        one seen first."""
         if self.base_url is not None or not (self.headers or self.query):
             return
-        now, shown = format_origin(server), redact_url(server)
-        advice = f"If the API is there, write `base_url: {shown}` for {self.name} in the configuration."
+        now = format_origin(server)
+        shown = redact_url(server)
+        advice = (
+            f"If the API is there, write `base_url: {shown}` for {self.name} in the configuration."
+        )
         if is_url(self.location) and not is_own_origin(self.location, server):
             raise OriginRefused(
                 f"its description names {now}, another origin than its own: no credentials go there without "
@@ -111,13 +127,18 @@ class OpenApiBackend:
             return find_origin(self.pins_folder, self.name, self.location) or current_origin
         except OSError as error:
             logger.warning(
-                "%s: where its credentials go is remembered by this process alone: %s", self.name, error.strerror
+                "%s: where its credentials go is remembered by this process alone: %s",
+                self.name,
+                error.strerror,
             )
             return current_origin
 
     def _load_description(self) -> Any:
         from portico.upstream.backends.openapi.description.loader import load_description
-        from portico.upstream.backends.openapi.description.loader_process import MAX_THREAD_BYTES, load_in_process
+        from portico.upstream.backends.openapi.description.loader_process import (
+            MAX_THREAD_BYTES,
+            load_in_process,
+        )
         from portico.upstream.backends.openapi.description.reader import (
             DescriptionSource,
             DescriptionTooLarge,
@@ -129,7 +150,9 @@ class OpenApiBackend:
         if known is not None and is_unchanged(known.marks):
             return known
         source = DescriptionSource(self.name, self.location, self.headers, self.base_url)
-        given = ConfiguredParameters(frozenset(name.lower() for name in self.headers), frozenset(self.query))
+        given = ConfiguredParameters(
+            frozenset(name.lower() for name in self.headers), frozenset(self.query)
+        )
         try:
             try:
                 return load_description(source, given, known, MAX_THREAD_BYTES)
@@ -143,7 +166,8 @@ class OpenApiBackend:
             return known
 
     def _create_client(self, server: str) -> Any:
-        # Imported late, and off the loop: a gateway whose API is not called does not pay for the HTTP client.
+        # Imported late, and off the loop: a gateway whose API is not called does not pay for the
+        # HTTP client.
         from portico.upstream.backends.openapi.http_client import OpenApiClient
 
         return OpenApiClient(self.name, server, self.headers, self.max_message_bytes)

@@ -1,4 +1,5 @@
-"""A conversation with an HTTP API: its operations are listed and called. Nothing is held but pooled connections."""
+"""A conversation with an HTTP API: its operations are listed and called. Nothing is held but pooled
+connections."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,7 +14,11 @@ from portico.upstream.backends.openapi.description import security_schemes
 from portico.upstream.backends.openapi.description.loader import ApiDescription
 from portico.upstream.backends.openapi.http_client import OpenApiClient
 from portico.upstream.backends.openapi.request_plans import RequestPlan
-from portico.upstream.backends.openapi.responses import ApiResponse, make_error_result, to_tool_result
+from portico.upstream.backends.openapi.responses import (
+    ApiResponse,
+    make_error_result,
+    to_tool_result,
+)
 from portico.upstream.backends.openapi.urls import parse_origin
 from portico.upstream.protocol import jsonrpc
 from portico.upstream.protocol.deadline import Deadline
@@ -51,7 +56,9 @@ class OpenApiConnection:
         client: OpenApiClient,
     ) -> None:
         """`current` reads the description again, where it has changed."""
-        self._name, self._api, self._load_current = name, api, load_current
+        self._name = name
+        self._api = api
+        self._load_current = load_current
         self._allowed_origin = parse_origin(api.server)
         """Where the credentials may go, also when the description names another host one day."""
         self._query = query
@@ -63,13 +70,17 @@ class OpenApiConnection:
             {key: value for key, value in (*headers.items(), *query.items()) if _is_secret(key)}
         )
         info = {"name": api.title or name, "version": api.version}
-        self._initialize_info = InitializeInfo("modern", MODERN_VERSION, {"tools": {}}, info, api.instructions)
+        self._initialize_info = InitializeInfo(
+            "modern", MODERN_VERSION, {"tools": {}}, info, api.instructions
+        )
 
     @property
     def initialize_info(self) -> InitializeInfo:
         return self._initialize_info
 
-    async def request(self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS) -> Raw:
+    async def request(
+        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
+    ) -> Raw:
         """List the operations or call one."""
         if self._is_closed:
             raise BackendUnavailable(f"{self._name}: the connection was closed")
@@ -119,7 +130,8 @@ class OpenApiConnection:
         if unknown:
             return make_error_result(f"{plan.name} has no argument {', '.join(sorted(unknown))}")
         try:
-            url, headers = self._build_url(plan, arguments), parameter_styles.build_headers(plan, arguments)
+            url = self._build_url(plan, arguments)
+            headers = parameter_styles.build_headers(plan, arguments)
             body = request_bodies.encode_body(plan.body, arguments)
         except (parameter_styles.UnsendableArgument, TypeError, RecursionError) as error:
             return make_error_result(f"This cannot be sent: {error}")
@@ -132,7 +144,9 @@ class OpenApiConnection:
 
     def _build_url(self, plan: RequestPlan, arguments: Raw) -> str:
         server, _, own = plan.server.partition("?")
-        fixed = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in self._query.items())
+        fixed = "&".join(
+            f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in self._query.items()
+        )
         asked = parameter_styles.build_query(plan, arguments, self._query)
         query = "&".join(part for part in (own.partition("#")[0], asked, fixed) if part)
         return f"{server.rstrip('/')}{parameter_styles.build_path(plan, arguments)}{'?' if query else ''}{query}"
@@ -144,14 +158,20 @@ class OpenApiConnection:
         headers = cast("Mapping[str, str]", mask_secrets(dict(response.headers), self._secrets))
         said = ""
         if response.status in (401, 403, 407):
-            said = security_schemes.advise_on_refusal(self._name, plan.required_credentials, self._has_credentials)
+            said = security_schemes.advise_on_refusal(
+                self._name, plan.required_credentials, self._has_credentials
+            )
         return to_tool_result(ApiResponse(response.url, response.status, headers, body), said)
 
 
 def _collect_argument_names(plan: RequestPlan) -> set[str]:
     found = {slot.argument for slot in plan.parameters}
     if plan.body is not None:
-        found |= {plan.body.argument} if plan.body.argument else {part.argument for part in plan.body.fields}
+        found |= (
+            {plan.body.argument}
+            if plan.body.argument
+            else {part.argument for part in plan.body.fields}
+        )
     return found
 
 

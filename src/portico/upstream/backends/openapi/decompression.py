@@ -1,7 +1,9 @@
-"""Replies that were compressed although nobody asked for it, unpacked no further than a bound. Pure.
+"""Replies that were compressed although nobody asked for it, unpacked no further than a bound.
+Pure.
 
-The HTTP client would unpack a piece at once and whole, through as many layers as a server names: a few kilobytes can be
-gigabytes. Some hosts keep what they have compressed and send it so to everybody, hence one layer is taken.
+The HTTP client would unpack a piece at once and whole, through as many layers as a server names: a
+few kilobytes can be gigabytes. Some hosts keep what they have compressed and send it so to
+everybody, hence one layer is taken.
 """
 
 import zlib
@@ -26,8 +28,13 @@ class BoundedDecompressor:
         self._remaining_bytes = max_bytes
         named = encoding.strip().lower()
         if named not in (*_IDENTITY_ENCODINGS, *_ZLIB_ENCODINGS):
-            raise DecompressionError(f"it was compressed ({named[:50]}), though it was asked for plainly")
-        self._decompressor = zlib.decompressobj(_AUTO_HEADER_WBITS) if named in _ZLIB_ENCODINGS else None
+            raise DecompressionError(
+                f"it was compressed ({named[:50]}), though it was asked for plainly"
+            )
+        if named in _ZLIB_ENCODINGS:
+            self._decompressor = zlib.decompressobj(_AUTO_HEADER_WBITS)
+        else:
+            self._decompressor = None
 
     def decompress(self, piece: bytes) -> bytes:
         """One piece; once the reply is `full`, what of it is within the limit."""
@@ -35,7 +42,9 @@ class BoundedDecompressor:
             try:
                 piece = self._decompressor.decompress(piece, self._remaining_bytes + 1)
             except zlib.error:
-                raise DecompressionError("it says that it was compressed, but cannot be unpacked") from None
+                raise DecompressionError(
+                    "it says that it was compressed, but cannot be unpacked"
+                ) from None
         self.is_over_limit = len(piece) > self._remaining_bytes
         self._remaining_bytes -= len(piece)
         return piece

@@ -15,7 +15,11 @@ from portico.upstream.backends.openapi.request_bodies import EncodedBody
 from portico.upstream.backends.openapi.responses import ApiResponse
 from portico.upstream.backends.openapi.tls import get_ssl_context
 from portico.upstream.backends.openapi.urls import MAX_REDIRECTS, resolve_redirect
-from portico.upstream.transports.http_exchange import CONNECT_TIMEOUT_S, ServerUnreachable, StreamInterrupted
+from portico.upstream.transports.http_exchange import (
+    CONNECT_TIMEOUT_S,
+    ServerUnreachable,
+    StreamInterrupted,
+)
 from portico.upstream.transports.http_headers import redact_url
 
 MAX_CONNECTIONS = 100
@@ -44,7 +48,9 @@ class OpenApiClient:
             limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=16),
         )
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: EncodedBody | None) -> ApiResponse:
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: EncodedBody | None
+    ) -> ApiResponse:
         """Send a request and read the reply."""
         try:
             for _ in range(MAX_REDIRECTS + 1):
@@ -52,12 +58,17 @@ class OpenApiClient:
                 request = self._build_request(method, url, headers, body)
                 reply = await self._client.send(request, stream=True)
                 try:
-                    target = resolve_redirect(method, url, reply.status_code, reply.headers.get("location"))
+                    target = resolve_redirect(
+                        method, url, reply.status_code, reply.headers.get("location")
+                    )
                     if target is None:
                         return await self._read_response(url, reply)
                 finally:
                     await reply.aclose()
-                body = body if target[0] == method else None
+                if target[0] == method:
+                    body = body
+                else:
+                    body = None
                 method, url = target
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             raise ServerUnreachable(
@@ -85,7 +96,9 @@ class OpenApiClient:
         sent = dict(self._headers)
         for key, value in headers.items():
             # The configured cookies are credentials, and stay.
-            sent[key.lower()] = f"{sent['cookie']}; {value}" if key == "cookie" and "cookie" in sent else value
+            sent[key.lower()] = (
+                f"{sent['cookie']}; {value}" if key == "cookie" and "cookie" in sent else value
+            )
         given: dict[str, Any] = {}
         if body is not None:
             sent.pop("content-type", None)
@@ -101,7 +114,10 @@ class OpenApiClient:
         failed = reply.status_code >= 400
         pieces = list[bytes]()
         try:
-            limit = min(self._max_bytes, MAX_ERROR_BYTES) if failed else self._max_bytes
+            if failed:
+                limit = min(self._max_bytes, MAX_ERROR_BYTES)
+            else:
+                limit = self._max_bytes
             unpacking = BoundedDecompressor(reply.headers.get("content-encoding", ""), limit)
             async for packed in reply.aiter_raw():
                 piece = unpacking.decompress(packed)
@@ -109,10 +125,14 @@ class OpenApiClient:
                     if failed:
                         break
                     advice = "Ask for less at once, or raise limits.max_message_bytes."
-                    raise _make_permanent_error(f"{self._name} sent a message over {self._max_bytes} bytes", advice)
+                    raise _make_permanent_error(
+                        f"{self._name} sent a message over {self._max_bytes} bytes", advice
+                    )
                 pieces.append(piece)
         except DecompressionError as error:
-            raise _make_permanent_error(f"{self._describe_target(url)} was answered, but {error}") from None
+            raise _make_permanent_error(
+                f"{self._describe_target(url)} was answered, but {error}"
+            ) from None
         headers = {key.lower(): value for key, value in reply.headers.items()}
         return ApiResponse(redact_url(url), reply.status_code, headers, b"".join(pieces))
 

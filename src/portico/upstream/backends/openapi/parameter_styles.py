@@ -1,7 +1,7 @@
 """Arguments → the path, query, headers and cookies of a request, in OpenAPI's styles. Pure.
 
-No argument can change what is asked for: everything that separates parts of an address is escaped, and what would mean
-something all the same (`..`, an empty segment, a line break) is refused.
+No argument can change what is asked for: everything that separates parts of an address is escaped,
+and what would mean something all the same (`..`, an empty segment, a line break) is refused.
 """
 
 import re
@@ -13,7 +13,8 @@ from portico.json_text import json_codec
 from portico.upstream.backends.openapi.request_plans import ParameterPlan, RequestPlan
 
 _RESERVED = ":/?@!$'()*,;"
-"""What `allowReserved` leaves alone: not `&`, `=`, `+`, `#` and brackets, which would make other parameters of it."""
+"""What `allowReserved` leaves alone: not `&`, `=`, `+`, `#` and brackets, which would make other
+parameters of it."""
 _SEPARATORS = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}
 _PLACEHOLDER = re.compile(r"\{([^{}/]+)\}")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -31,14 +32,20 @@ def build_path(plan: RequestPlan, arguments: Mapping[str, Any]) -> str:
     slots = {slot.name: slot for slot in plan.parameters if slot.location == "path"}
     parts: list[str] = []
     for segment in plan.path.split("/"):
-        filled = _PLACEHOLDER.sub(lambda match: _encode_path_value(slots.get(match[1]), match[0], arguments), segment)
+        filled = _PLACEHOLDER.sub(
+            lambda match: _encode_path_value(slots.get(match[1]), match[0], arguments), segment
+        )
         if filled in (".", "..") and filled != segment:
-            raise UnsendableArgument(f"the path would have {filled!r} as a part, which means another place")
+            raise UnsendableArgument(
+                f"the path would have {filled!r} as a part, which means another place"
+            )
         parts.append(filled)
     return "/".join(parts)
 
 
-def build_query(plan: RequestPlan, arguments: Mapping[str, Any], configured_names: Collection[str] = ()) -> str:
+def build_query(
+    plan: RequestPlan, arguments: Mapping[str, Any], configured_names: Collection[str] = ()
+) -> str:
     """The query of a request, without those parameters that are `fixed`."""
     pairs: Pairs = []
     for slot, value in _iterate_values(plan, arguments, "query"):
@@ -46,7 +53,9 @@ def build_query(plan: RequestPlan, arguments: Mapping[str, Any], configured_name
         for name, _ in made:
             # An object's own keys are parameters here: none may pass for one that is configured.
             if name in configured_names:
-                raise UnsendableArgument(f"{slot.argument}: the parameter {name!r} is set by the configuration")
+                raise UnsendableArgument(
+                    f"{slot.argument}: the parameter {name!r} is set by the configuration"
+                )
         pairs += [(_percent_encode(name), text) for name, text in made]
     return "&".join(f"{name}={text}" for name, text in pairs)
 
@@ -55,9 +64,14 @@ def build_headers(plan: RequestPlan, arguments: Mapping[str, Any]) -> dict[str, 
     """The headers that arguments make."""
     found: dict[str, str] = {}
     for slot, value in _iterate_values(plan, arguments, "header"):
-        text = _to_json(value) if slot.is_json else _join(value, ",", slot, _to_text)
+        if slot.is_json:
+            text = _to_json(value)
+        else:
+            text = _join(value, ",", slot, _to_text)
         if _CONTROL.search(text):
-            raise UnsendableArgument(f"{slot.argument}: a header cannot carry line breaks or control characters")
+            raise UnsendableArgument(
+                f"{slot.argument}: a header cannot carry line breaks or control characters"
+            )
         found[slot.name] = text.strip()
     cookies = [
         f"{_percent_encode(name)}={text}"
@@ -92,7 +106,9 @@ def _iterate_values(
             yield slot, value
 
 
-def _encode_path_value(parameter: ParameterPlan | None, placeholder: str, arguments: Mapping[str, Any]) -> str:
+def _encode_path_value(
+    parameter: ParameterPlan | None, placeholder: str, arguments: Mapping[str, Any]
+) -> str:
     if parameter is None:
         raise UnsendableArgument(f"the description does not say what {placeholder} in the path is")
     value = arguments.get(parameter.argument)
@@ -102,7 +118,10 @@ def _encode_path_value(parameter: ParameterPlan | None, placeholder: str, argume
     for text in texts:
         if any(part in (".", "..") for part in re.split(r"[/\\]", text)):
             raise UnsendableArgument(f"{parameter.argument}: {text!r} would lead to another path")
-    safe = "/" if parameter.keeps_slashes else ""
+    if parameter.keeps_slashes:
+        safe = "/"
+    else:
+        safe = ""
 
     def encode(item: Any) -> str:
         return quote(_to_text(item), safe=safe)
@@ -117,14 +136,20 @@ def _encode_path_value(parameter: ParameterPlan | None, placeholder: str, argume
             if not parameter.explode or not isinstance(value, list | dict):
                 return f";{name}={_join(value, ',', parameter, encode)}"
             if isinstance(value, dict):
-                return "".join(f";{encode(key)}={encode(item)}" for key, item in cast("dict[Any, Any]", value).items())
+                return "".join(
+                    f";{encode(key)}={encode(item)}"
+                    for key, item in cast("dict[Any, Any]", value).items()
+                )
             return "".join(f";{name}={encode(item)}" for item in cast("list[Any]", value))
         case _:
             return _join(value, ",", parameter, encode)
 
 
 def _encode_query_value(parameter: ParameterPlan, value: Any) -> Pairs:
-    safe = _RESERVED if parameter.allow_reserved else ""
+    if parameter.allow_reserved:
+        safe = _RESERVED
+    else:
+        safe = ""
 
     def encode(item: Any) -> str:
         return _percent_encode(_to_text(item), safe)
@@ -137,13 +162,21 @@ def _encode_query_value(parameter: ParameterPlan, value: Any) -> Pairs:
         items = [encode(item) for item in cast("list[Any]", value) if item is not None]
         if parameter.explode:
             return [(parameter.name, item) for item in items]
-        return [(parameter.name, _SEPARATORS.get(parameter.style, ",").join(items))] if items else []
+        if items:
+            return [(parameter.name, _SEPARATORS.get(parameter.style, ",").join(items))]
+        return []
     if isinstance(value, dict):
-        entries = [(str(key), item) for key, item in cast("dict[Any, Any]", value).items() if item is not None]
+        entries = [
+            (str(key), item)
+            for key, item in cast("dict[Any, Any]", value).items()
+            if item is not None
+        ]
         if parameter.explode:
             return [(key, encode(item)) for key, item in entries]
         flat = [encode(part) for entry in entries for part in entry]
-        return [(parameter.name, _SEPARATORS.get(parameter.style, ",").join(flat))] if flat else []
+        if flat:
+            return [(parameter.name, _SEPARATORS.get(parameter.style, ",").join(flat))]
+        return []
     return [(parameter.name, encode(value))]
 
 
@@ -163,14 +196,19 @@ def _to_texts(value: Any) -> list[str]:
         return [_to_text(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         return [_to_text(part) for entry in cast("dict[Any, Any]", value).items() for part in entry]
-    return [] if value is None else [_to_text(value)]
+    if value is None:
+        return []
+    return [_to_text(value)]
 
 
 def _to_text(value: Any) -> str:
     if isinstance(value, str):
         text = value
     elif isinstance(value, bool):
-        text = "true" if value else "false"
+        if value:
+            text = "true"
+        else:
+            text = "false"
     elif value is None:
         text = ""
     else:

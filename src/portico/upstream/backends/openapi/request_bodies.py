@@ -10,7 +10,10 @@ from urllib.parse import quote_plus
 
 from portico.json_text import json_codec
 from portico.upstream.backend import Raw
-from portico.upstream.backends.openapi.parameter_styles import UnsendableArgument, encode_with_brackets
+from portico.upstream.backends.openapi.parameter_styles import (
+    UnsendableArgument,
+    encode_with_brackets,
+)
 from portico.upstream.backends.openapi.request_plans import BodyPlan, FieldPlan
 
 FormPart = tuple[str, tuple[str | None, bytes, str | None]]
@@ -41,7 +44,8 @@ def encode_body(body: BodyPlan | None, arguments: Mapping[str, Any]) -> EncodedB
             return EncodedBody(json_codec.dumps(value), body.media_type)
         case "form":
             pairs = "&".join(
-                f"{quote_plus(name)}={quote_plus(text)}" for name, text in _encode_form_fields(body, value)
+                f"{quote_plus(name)}={quote_plus(text)}"
+                for name, text in _encode_form_fields(body, value)
             )
             return EncodedBody(pairs.encode(), body.media_type)
         case "multipart":
@@ -54,8 +58,12 @@ def encode_body(body: BodyPlan | None, arguments: Mapping[str, Any]) -> EncodedB
 def _collect_value(body: BodyPlan, arguments: Mapping[str, Any]) -> Any:
     if body.argument:
         return arguments.get(body.argument)
-    found = {part.name: arguments[part.argument] for part in body.fields if part.argument in arguments}
-    return found if found or body.required else None
+    found = {
+        part.name: arguments[part.argument] for part in body.fields if part.argument in arguments
+    }
+    if found or body.required:
+        return found
+    return None
 
 
 def _encode_form_fields(body: BodyPlan, value: Any) -> Iterable[tuple[str, str]]:
@@ -83,11 +91,29 @@ def _encode_form_parts(body: BodyPlan, value: Any) -> Iterable[FormPart]:
         if part.is_file:
             for one in cast("list[Any]", item) if isinstance(item, list) else [item]:
                 content, filename, kind = _decode_file(one)
-                yield name, (filename or name, content, kind or part.media_type or "application/octet-stream")
+                yield (
+                    name,
+                    (
+                        filename or name,
+                        content,
+                        kind or part.media_type or "application/octet-stream",
+                    ),
+                )
         elif part.separator and isinstance(item, list):
-            yield name, (None, part.separator.join(_to_text(one) for one in cast("list[Any]", item)).encode(), None)
-        elif isinstance(item, list) and not any(isinstance(one, dict | list) for one in cast("list[Any]", item)):
-            yield from ((name, (None, _to_text(one).encode(), None)) for one in cast("list[Any]", item))
+            yield (
+                name,
+                (
+                    None,
+                    part.separator.join(_to_text(one) for one in cast("list[Any]", item)).encode(),
+                    None,
+                ),
+            )
+        elif isinstance(item, list) and not any(
+            isinstance(one, dict | list) for one in cast("list[Any]", item)
+        ):
+            yield from (
+                (name, (None, _to_text(one).encode(), None)) for one in cast("list[Any]", item)
+            )
         elif isinstance(item, dict | list):
             yield name, (None, json_codec.dumps(item), part.media_type or "application/json")
         elif item is not None:
@@ -99,7 +125,8 @@ def _decode_file(value: Any) -> tuple[bytes, str, str]:
     if isinstance(value, str):
         return _to_text(value).encode(), "", ""
     given = _require_object(value)
-    kind, filename = str(given.get("media_type") or ""), str(given.get("filename") or "")
+    kind = str(given.get("media_type") or "")
+    filename = str(given.get("filename") or "")
     if kind and not _MEDIA_TYPE.fullmatch(kind):
         raise UnsendableArgument(f"{kind!r} is no media type")
     encoded = given.get("base64")
@@ -118,7 +145,12 @@ def _require_object(value: Any) -> Raw:
 
 
 def _to_text(value: Any) -> str:
-    text = value if isinstance(value, str) else "" if value is None else json_codec.dumps(value).decode()
+    if isinstance(value, str):
+        text = value
+    elif value is None:
+        text = ""
+    else:
+        text = json_codec.dumps(value).decode()
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise UnsendableArgument("half a surrogate pair is no text")
     return text

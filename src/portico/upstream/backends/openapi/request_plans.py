@@ -18,7 +18,8 @@ class ParameterPlan:
     explode: bool
     required: bool = False
     allow_reserved: bool = False
-    """Characters that separate parts of an address are sent as they are, where that cannot change its meaning."""
+    """Characters that separate parts of an address are sent as they are, where that cannot change
+    its meaning."""
     is_json: bool = False
     keeps_slashes: bool = False
     """A path of its own: slashes stay."""

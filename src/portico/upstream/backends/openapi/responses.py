@@ -1,7 +1,8 @@
 """An HTTP reply → a tool's result. Pure.
 
-JSON is given as structured content and as text, other texts as they are, pictures and sound as such, the rest as an
-embedded resource. What says where the next page is stands behind it, for the caller to follow.
+JSON is given as structured content and as text, other texts as they are, pictures and sound as
+such, the rest as an embedded resource. What says where the next page is stands behind it, for the
+caller to follow.
 """
 
 import base64
@@ -26,7 +27,8 @@ _CHARSET = re.compile(
     r"euc-(?:jp|kr)|gb2312|gbk|gb18030|big5",
     re.IGNORECASE,
 )
-"""Python has codecs that no text of the web is in: one takes hours for a megabyte, others make no text."""
+"""Python has codecs that no text of the web is in: one takes hours for a megabyte, others make no
+text."""
 _TEXT_SUFFIXES = (
     "json",
     "xml",
@@ -77,7 +79,9 @@ def to_tool_result(response: ApiResponse, advice: str = "") -> Raw:
     if 300 <= response.status < 400:
         content.append(
             _make_text_content(
-                f"{response.status_line}: not followed" if "location" in response.headers else response.status_line
+                f"{response.status_line}: not followed"
+                if "location" in response.headers
+                else response.status_line
             )
         )
     elif not response.body:
@@ -86,7 +90,9 @@ def to_tool_result(response: ApiResponse, advice: str = "") -> Raw:
         found |= _convert_content(response)
         content = found["content"]
     if told := _select_shown_headers(response):
-        content.append(_make_text_content("\n".join(f"{name}: {value}" for name, value in told.items())))
+        content.append(
+            _make_text_content("\n".join(f"{name}: {value}" for name, value in told.items()))
+        )
     found["_meta"] = {"portico/http": {"status": response.status, "headers": told}}
     return found
 
@@ -98,14 +104,22 @@ def make_error_result(text: str) -> Raw:
 
 def _convert_content(response: ApiResponse) -> Raw:
     kind = response.media_type
-    if kind.endswith(("json", "+json")) or (kind in ("", "text/plain") and response.body.lstrip()[:1] in (b"{", b"[")):
+    if kind.endswith(("json", "+json")) or (
+        kind in ("", "text/plain") and response.body.lstrip()[:1] in (b"{", b"[")
+    ):
         try:
             value: Any = chunked_decoder.decode_sync(response.body)
         except (ValueError, RecursionError):
             pass
         else:
-            structured = cast(Raw, value) if isinstance(value, dict) else {"result": value}
-            return {"content": [_make_text_content(_decode_body(response))], "structuredContent": structured}
+            if isinstance(value, dict):
+                structured = cast(Raw, value)
+            else:
+                structured = {"result": value}
+            return {
+                "content": [_make_text_content(_decode_body(response))],
+                "structuredContent": structured,
+            }
     if _is_text(kind):
         return {"content": [_make_text_content(_decode_body(response))]}
     if not kind:
@@ -117,7 +131,11 @@ def _convert_content(response: ApiResponse) -> Raw:
     family = kind.partition("/")[0]
     if family in ("image", "audio"):
         return {"content": [{"type": family, "data": data, "mimeType": kind}]}
-    return {"content": [{"type": "resource", "resource": {"uri": response.url, "mimeType": kind, "blob": data}}]}
+    return {
+        "content": [
+            {"type": "resource", "resource": {"uri": response.url, "mimeType": kind, "blob": data}}
+        ]
+    }
 
 
 def _convert_error_response(response: ApiResponse, advice: str) -> Raw:
@@ -127,19 +145,32 @@ def _convert_error_response(response: ApiResponse, advice: str) -> Raw:
         if len(body) > SHOWN_ERROR_CHARS:
             body = f"{body[:SHOWN_ERROR_CHARS]}… ({len(body) - SHOWN_ERROR_CHARS} more characters)"
     told = "\n".join(f"{name}: {value}" for name, value in _select_shown_headers(response).items())
-    found = make_error_result("\n".join(part for part in (response.status_line, body, told, advice) if part))
-    found["_meta"] = {"portico/http": {"status": response.status, "headers": _select_shown_headers(response)}}
+    found = make_error_result(
+        "\n".join(part for part in (response.status_line, body, told, advice) if part)
+    )
+    found["_meta"] = {
+        "portico/http": {"status": response.status, "headers": _select_shown_headers(response)}
+    }
     return found
 
 
 def _select_shown_headers(response: ApiResponse) -> dict[str, str]:
-    return {name: response.headers[name][:SHOWN_HEADER_CHARS] for name in SHOWN_HEADERS if name in response.headers}
+    return {
+        name: response.headers[name][:SHOWN_HEADER_CHARS]
+        for name in SHOWN_HEADERS
+        if name in response.headers
+    }
 
 
 def _decode_body(response: ApiResponse) -> str:
     _, _, parameters = response.headers.get("content-type", "").partition(";")
     charset = next(
-        (p.partition("=")[2].strip(" \"'") for p in parameters.split(";") if "charset=" in p.lower()), "utf-8"
+        (
+            p.partition("=")[2].strip(" \"'")
+            for p in parameters.split(";")
+            if "charset=" in p.lower()
+        ),
+        "utf-8",
     )
     return response.body.decode(charset if _CHARSET.fullmatch(charset) else "utf-8", "replace")
 

@@ -9,9 +9,12 @@ from portico.upstream.backends.openapi.urls import parse_origin
 
 
 def get_ssl_context(url: str) -> ssl.SSLContext:
-    """The certificates for an address; reading them takes a while, and without https there is nothing to check."""
+    """The certificates for an address; reading them takes a while, and without https there is
+    nothing to check."""
     # An empty context trusts nobody: a mistake here would be refused, not let through.
-    return _load_certificates() if parse_origin(url)[0] == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if parse_origin(url)[0] == "https":
+        return _load_certificates()
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @cache

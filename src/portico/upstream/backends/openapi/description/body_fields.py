@@ -1,7 +1,8 @@
 """Whether the fields of a body can be arguments of their own, and which. Pure over the documents.
 
-A plain object's fields become arguments: an agent then sees `create_issue(owner, repo, title, body?)`, as it would from
-a server written by hand, and search finds the tool by its fields. Anything else is one argument, `body`.
+A plain object's fields become arguments: an agent then sees `create_issue(owner, repo, title,
+body?)`, as it would from a server written by hand, and search finds the tool by its fields.
+Anything else is one argument, `body`.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,8 @@ class BodyFields:
 
 
 def collect_body_fields(documents: ApiDocuments, node: DocumentNode) -> BodyFields | None:
-    """The fields of a body, those that `allOf` brings together too; None where it is no plain object."""
+    """The fields of a body, those that `allOf` brings together too; None where it is no plain
+    object."""
     found = BodyFields()
     if (
         not _gather_fields(documents, node, found, MAX_DEPTH)
@@ -40,7 +42,9 @@ def collect_body_fields(documents: ApiDocuments, node: DocumentNode) -> BodyFiel
     return found
 
 
-def _gather_fields(documents: ApiDocuments, node: DocumentNode, found: BodyFields, depth: int) -> bool:
+def _gather_fields(
+    documents: ApiDocuments, node: DocumentNode, found: BodyFields, depth: int
+) -> bool:
     node = documents.resolve(node)
     given = node.entries
     if depth <= 0 or not _is_plain_object(given):
@@ -50,7 +54,9 @@ def _gather_fields(documents: ApiDocuments, node: DocumentNode, found: BodyField
             found.properties[str(name)] = node.with_value(part)
     required = given.get("required")
     if isinstance(required, list):
-        found.required.update(dict.fromkeys(name for name in cast("list[Any]", required) if isinstance(name, str)))
+        found.required.update(
+            dict.fromkeys(name for name in cast("list[Any]", required) if isinstance(name, str))
+        )
     return all(
         _gather_fields(documents, node.with_value(part), found, depth - 1)
         for part in node.with_value(given.get("allOf")).items
@@ -69,5 +75,10 @@ def _is_plain_object(given: Mapping[str, Any]) -> bool:
 
 def _has_only_required(alternatives: Any) -> bool:
     """`anyOf: [{required: [a]}, {required: [b]}]` says which fields go together, which the API will say as well."""
-    listed = cast("list[Any]", alternatives) if isinstance(alternatives, list) else []
-    return alternatives is None or all(isinstance(one, dict) and set(cast(Raw, one)) <= {"required"} for one in listed)
+    if isinstance(alternatives, list):
+        listed = cast("list[Any]", alternatives)
+    else:
+        listed = []
+    return alternatives is None or all(
+        isinstance(one, dict) and set(cast(Raw, one)) <= {"required"} for one in listed
+    )

@@ -1,6 +1,7 @@
 """What a `$ref` means: the place in this or another document, found by the `referencing` library.
 
-References that lead nowhere are met in real descriptions; they cost only themselves, and are counted.
+References that lead nowhere are met in real descriptions; they cost only themselves, and are
+counted.
 """
 
 from collections.abc import Callable
@@ -25,12 +26,16 @@ class DocumentNode(NamedTuple):
     @property
     def entries(self) -> Raw:
         """Its entries; none where it is no object."""
-        return cast(Raw, self.value) if isinstance(self.value, dict) else {}
+        if isinstance(self.value, dict):
+            return cast(Raw, self.value)
+        return {}
 
     @property
     def items(self) -> list[Any]:
         """Its items; none where it is no list."""
-        return cast("list[Any]", self.value) if isinstance(self.value, list) else []
+        if isinstance(self.value, list):
+            return cast("list[Any]", self.value)
+        return []
 
     def with_value(self, value: Any) -> "DocumentNode":
         """A part of it."""
@@ -56,7 +61,9 @@ class ApiDocuments:
 
     def resolve_url(self, ref: str, base: str) -> str:
         """The full address that a reference means."""
-        return base + ref if ref[:1] == "#" else urljoin(base, ref)
+        if ref[:1] == "#":
+            return base + ref
+        return urljoin(base, ref)
 
     def look_up(self, ref: str, base: str) -> DocumentNode | None:
         """What a reference means; None where it leads nowhere."""
@@ -66,7 +73,8 @@ class ApiDocuments:
         return self._resolved_nodes[address]
 
     def resolve(self, node: DocumentNode) -> DocumentNode:
-        """What a node means where it is a reference; the node itself else. Empty where it leads nowhere."""
+        """What a node means where it is a reference; the node itself else. Empty where it leads
+        nowhere."""
         for _ in range(MAX_REFERENCE_CHAIN):
             ref = node.entries.get("$ref")
             if not isinstance(ref, str):
@@ -81,9 +89,18 @@ class ApiDocuments:
         document, _ = urldefrag(url)
         try:
             found = self._registry.resolver(document).lookup(url)
-        except (Unresolvable, NoSuchResource, ValueError, TypeError, LookupError, AttributeError) as error:
+        except (
+            Unresolvable,
+            NoSuchResource,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+        ) as error:
             cause = error.__cause__
-            self.dangling_references[url] = str(cause) if isinstance(cause, DocumentUnavailable) else "nothing is there"
+            self.dangling_references[url] = (
+                str(cause) if isinstance(cause, DocumentUnavailable) else "nothing is there"
+            )
             return None
         return DocumentNode(found.contents, document)
 

@@ -1,4 +1,5 @@
-"""A description → an `Api`: its tools, and how each is called. Runs in a thread: a large one takes a second or two."""
+"""A description → an `Api`: its tools, and how each is called. Runs in a thread: a large one takes
+a second or two."""
 
 import time
 import zlib
@@ -32,7 +33,8 @@ from portico.upstream.transports.http_headers import redact_url
 
 MAX_TOOLS = 20_000
 MAX_DEFINITIONS_BYTES = 64 * 2**20
-"""Bytes of all tools together: a small description can refer to one large schema from every operation."""
+"""Bytes of all tools together: a small description can refer to one large schema from every
+operation."""
 MAX_CPU_S = 60.0
 _PIECE_BYTES = 2**17
 _TITLE_CHARS = 200
@@ -51,14 +53,19 @@ class ApiDescription:
     """Where the API is; credentials go to its origin and nowhere else."""
     plans: Mapping[str, RequestPlan]
     compressed_definitions: tuple[bytes, ...]
-    """Lists of tools, compressed: pieces, so that reading them back holds no other thread up for long."""
+    """Lists of tools, compressed: pieces, so that reading them back holds no other thread up for
+    long."""
     change_markers: Mapping[str, object]
     digest: str
     warnings: tuple[str, ...] = ()
 
     def load_definitions(self) -> list[Raw]:
         """The tools."""
-        return [tool for piece in self.compressed_definitions for tool in json_codec.loads(zlib.decompress(piece))]
+        return [
+            tool
+            for piece in self.compressed_definitions
+            for tool in json_codec.loads(zlib.decompress(piece))
+        ]
 
 
 def load_description(
@@ -73,13 +80,18 @@ def load_description(
     """
     with DescriptionReader(source, max_bytes) as reading:
         data = reading.read_root()
-        if previous is not None and previous.digest == compute_digest(data) and len(previous.change_markers) == 1:
+        if (
+            previous is not None
+            and previous.digest == compute_digest(data)
+            and len(previous.change_markers) == 1
+        ):
             return previous
         reading.check_size()
         try:
             documents = ApiDocuments(source.uri, parse_document(data), reading.read_part)
             api = _build_description(documents, source, configured, reading, compute_digest(data))
-            # Once more: what is raised while a reference is followed only makes it one that leads nowhere.
+            # Once more: what is raised while a reference is followed only makes it one that leads
+            # nowhere.
             reading.check_size()
             return api
         except ValueError as error:
@@ -101,8 +113,10 @@ def _build_description(
     version = root.entries.get("openapi", root.entries.get("swagger"))
     if not str(version).startswith(("2", "3")):
         raise ValueError("it says neither `openapi: 3…` nor `swagger: 2.0`")
-    server, known = _find_server(documents, source), describe_security_schemes(documents)
-    size, until = 0, time.thread_time() + MAX_CPU_S
+    server = _find_server(documents, source)
+    known = describe_security_schemes(documents)
+    size = 0
+    until = time.thread_time() + MAX_CPU_S
     tools = ToolBuilder(documents, configured, until)
     plans: dict[str, RequestPlan] = {}
     definitions: list[bytes] = []
@@ -112,7 +126,10 @@ def _build_description(
             break
         if time.thread_time() > until:
             raise TranslationTimeout
-        own = "" if source.base_url is not None else find_server_url(operation.servers, root.base)
+        if source.base_url is not None:
+            own = ""
+        else:
+            own = find_server_url(operation.servers, root.base)
         if own and parse_origin(own) != parse_origin(server):
             elsewhere.add(redact_url(own))
         definition, plan = tools.build(
@@ -133,7 +150,9 @@ def _build_description(
         _compress_definitions(definitions),
         dict(reader.change_markers),
         content_digest,
-        tuple(note[:_NOTE_CHARS] for note in _collect_warnings(documents, elsewhere, len(plans), size)),
+        tuple(
+            note[:_NOTE_CHARS] for note in _collect_warnings(documents, elsewhere, len(plans), size)
+        ),
     )
 
 
@@ -142,7 +161,10 @@ def _find_server(documents: ApiDocuments, source: DescriptionSource) -> str:
     if source.base_url is not None:
         return source.base_url.rstrip("/")
     old = swagger.is_swagger(root)
-    listed = swagger.convert_servers(root.entries, root.base) if old else root.entries.get("servers") or [{"url": "/"}]
+    if old:
+        listed = swagger.convert_servers(root.entries, root.base)
+    else:
+        listed = root.entries.get("servers") or [{"url": "/"}]
     found = find_server_url(listed, root.base)
     if not found:
         error = BackendUnavailable(
@@ -163,13 +185,16 @@ def _compress_definitions(definitions: list[bytes]) -> tuple[bytes, ...]:
         size += len(definition)
         if size > _PIECE_BYTES:
             pieces.append(zlib.compress(b"[%b]" % b",".join(waiting), 1))
-            waiting, size = [], 0
+            waiting = []
+            size = 0
     if waiting:
         pieces.append(zlib.compress(b"[%b]" % b",".join(waiting), 1))
     return tuple(pieces)
 
 
-def _collect_warnings(documents: ApiDocuments, elsewhere: set[str], count: int, size: int) -> list[str]:
+def _collect_warnings(
+    documents: ApiDocuments, elsewhere: set[str], count: int, size: int
+) -> list[str]:
     notes: list[str] = []
     if documents.dangling_references:
         ref, reason = next(iter(documents.dangling_references.items()))
@@ -177,9 +202,13 @@ def _collect_warnings(documents: ApiDocuments, elsewhere: set[str], count: int, 
             f"{len(documents.dangling_references)} references lead nowhere, such as {format_reference(ref)}: {reason}"
         )
     if elsewhere:
-        notes.append(f"some operations are on other hosts and are not called: {', '.join(sorted(elsewhere)[:5])}")
+        notes.append(
+            f"some operations are on other hosts and are not called: {', '.join(sorted(elsewhere)[:5])}"
+        )
     if count >= MAX_TOOLS or size > MAX_DEFINITIONS_BYTES:
-        notes.append(f"only its first {count} operations are tools: there may be more, but the whole is too large")
+        notes.append(
+            f"only its first {count} operations are tools: there may be more, but the whole is too large"
+        )
     return notes
 
 
@@ -190,4 +219,6 @@ def format_reference(address: str) -> str:
 
 
 def _strip_text(value: Any) -> str:
-    return value.strip() if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value.strip()
+    return ""

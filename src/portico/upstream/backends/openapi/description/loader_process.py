@@ -1,7 +1,8 @@
 """Reads a large description in a process of its own.
 
-A thread is not enough: the parsers of JSON and YAML hold the interpreter while they work, and everybody's requests with
-it, for a tenth of a second a megabyte. The process also bounds the memory that a hostile description can take.
+A thread is not enough: the parsers of JSON and YAML hold the interpreter while they work, and
+everybody's requests with it, for a tenth of a second a megabyte. The process also bounds the memory
+that a hostile description can take.
 """
 
 import contextlib
@@ -15,7 +16,11 @@ from itertools import islice
 from typing import Any, BinaryIO, cast
 
 from portico.errors import BackendUnavailable
-from portico.upstream.backends.openapi.description.loader import MAX_CPU_S, ApiDescription, load_description
+from portico.upstream.backends.openapi.description.loader import (
+    MAX_CPU_S,
+    ApiDescription,
+    load_description,
+)
 from portico.upstream.backends.openapi.description.reader import MAX_READ_S, DescriptionSource
 from portico.upstream.backends.openapi.description.tools import ConfiguredParameters
 from portico.upstream.backends.openapi.request_plans import RequestPlan
@@ -34,7 +39,11 @@ def load_in_process(source: DescriptionSource, configured: ConfiguredParameters)
     asked = pickle.dumps((source, configured))
     try:
         ended = subprocess.run(  # noqa: S603 - this very interpreter, and no word of anybody else
-            command, input=asked, capture_output=True, timeout=MAX_READ_S + MAX_CPU_S + 30, check=False
+            command,
+            input=asked,
+            capture_output=True,
+            timeout=MAX_READ_S + MAX_CPU_S + 30,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise _make_load_error(source, "it took too long") from None
@@ -43,7 +52,9 @@ def load_in_process(source: DescriptionSource, configured: ConfiguredParameters)
         found: Any = pickle.load(answer)  # noqa: S301
     except (EOFError, pickle.UnpicklingError):
         said = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise _make_load_error(source, said or f"its process ended with {ended.returncode}") from None
+        raise _make_load_error(
+            source, said or f"its process ended with {ended.returncode}"
+        ) from None
     if isinstance(found, BackendUnavailable):
         raise found
     plans: dict[str, RequestPlan] = {}
@@ -66,7 +77,8 @@ def main() -> None:
         pickle.dump(error, sys.stdout.buffer)
     except MemoryError:
         pickle.dump(
-            _make_load_error(source, f"it takes over {MAX_MEMORY_BYTES >> 30} GiB of memory"), sys.stdout.buffer
+            _make_load_error(source, f"it takes over {MAX_MEMORY_BYTES >> 30} GiB of memory"),
+            sys.stdout.buffer,
         )
     else:
         _write_description(api, sys.stdout.buffer)

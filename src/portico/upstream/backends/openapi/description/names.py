@@ -5,9 +5,12 @@ import html
 import re
 
 MAX_NAME_CHARS = 64
-_INLINE = re.compile(r"</?(?:b|i|em|strong|code|span|a|u|sup|sub)(?:\s[^<>]{0,200})?/?>", re.IGNORECASE)
+_INLINE = re.compile(
+    r"</?(?:b|i|em|strong|code|span|a|u|sup|sub)(?:\s[^<>]{0,200})?/?>", re.IGNORECASE
+)
 _BLOCK = re.compile(
-    r"</?(?:p|br|ul|ol|li|pre|div|h[1-6]|table|thead|tbody|tr|td|th|hr)(?:\s[^<>]{0,200})?/?>", re.IGNORECASE
+    r"</?(?:p|br|ul|ol|li|pre|div|h[1-6]|table|thead|tbody|tr|td|th|hr)(?:\s[^<>]{0,200})?/?>",
+    re.IGNORECASE,
 )
 _LINK = re.compile(r"\[([^\[\]]{1,200})\]\([^()\s]{1,500}\)")
 _BLANKS = re.compile(r"[^\S\n]+")
@@ -29,7 +32,8 @@ class NameAllocator:
     def allocate(self, wanted: str) -> str:
         """The name, or one like it."""
         name = stem = shorten_name(wanted, self._max_chars)
-        # Counted on from the last one: a description in which all are called the same would else take hours.
+        # Counted on from the last one: a description in which all are called the same would else
+        # take hours.
         number = self._last_numbers.get(stem, 1)
         while name in self._used:
             number += 1
@@ -44,7 +48,10 @@ class NameAllocator:
 
 def make_tool_name(operation_id: str, method: str, path: str) -> str:
     """What an operation would like to be called: its id, else method and path."""
-    wanted = operation_id if _NOT_IN_NAMES.sub("", operation_id) else f"{method.lower()}_{path.lstrip('/')}"
+    if _NOT_IN_NAMES.sub("", operation_id):
+        wanted = operation_id
+    else:
+        wanted = f"{method.lower()}_{path.lstrip('/')}"
     return _NOT_IN_NAMES.sub("_", wanted).strip("_-") or method.lower()
 
 
@@ -62,10 +69,17 @@ def shorten_name(name: str, max_chars: int) -> str:
 
 
 def clip_text(text: str, max_chars: int) -> str:
-    """A text without HTML and addresses of links, at most so long, cut at the end of a sentence where there is one."""
+    """A text without HTML and addresses of links, at most so long, cut at the end of a sentence
+    where there is one."""
     text = text[: _READ_FACTOR * max_chars]
-    text = html.unescape(_BLOCK.sub(" ", _INLINE.sub("", text))) if "<" in text or "&" in text else text
-    text = _LINK.sub(r"\1", text) if "](" in text else text
+    if "<" in text or "&" in text:
+        text = html.unescape(_BLOCK.sub(" ", _INLINE.sub("", text)))
+    else:
+        text = text
+    if "](" in text:
+        text = _LINK.sub(r"\1", text)
+    else:
+        text = text
     text = _BLANK_LINES.sub("\n\n", _BLANKS.sub(" ", text.replace("\r", ""))).strip()
     if len(text) <= max_chars:
         return text

@@ -77,12 +77,18 @@ def read_operations(documents: ApiDocuments) -> Iterator[Operation]:
         for method, entry in _iterate_methods(shared):
             if isinstance(entry, dict):
                 yield _build_operation(
-                    documents, method, str(path), shared, documents.resolve(shared.with_value(entry))
+                    documents,
+                    method,
+                    str(path),
+                    shared,
+                    documents.resolve(shared.with_value(entry)),
                 )
 
 
 def _iterate_methods(item: DocumentNode) -> Iterator[tuple[str, Any]]:
-    yield from ((method.upper(), item.entries[method]) for method in METHODS if method in item.entries)
+    yield from (
+        (method.upper(), item.entries[method]) for method in METHODS if method in item.entries
+    )
     more = item.entries.get("additionalOperations")
     if isinstance(more, dict):
         named = ((str(name).upper(), entry) for name, entry in cast(Raw, more).items())
@@ -92,27 +98,42 @@ def _iterate_methods(item: DocumentNode) -> Iterator[tuple[str, Any]]:
 def _build_operation(
     documents: ApiDocuments, method: str, path: str, item: DocumentNode, node: DocumentNode
 ) -> Operation:
-    given, old = node.entries, swagger.is_swagger(documents.root)
+    given = node.entries
+    old = swagger.is_swagger(documents.root)
     listed = [
-        documents.resolve(whose.with_value(one)) for whose in (item, node) for one in _get_list(whose, "parameters")
+        documents.resolve(whose.with_value(one))
+        for whose in (item, node)
+        for one in _get_list(whose, "parameters")
     ]
     body = None
     if old:
         consumes = given.get("consumes", documents.root.entries.get("consumes"))
         made = swagger.convert_request_body(listed, consumes)
-        listed = [one.with_value(swagger.convert_parameter(one.entries)) for one in listed if swagger.is_parameter(one)]
+        listed = [
+            one.with_value(swagger.convert_parameter(one.entries))
+            for one in listed
+            if swagger.is_parameter(one)
+        ]
     else:
         wanted = documents.resolve(node.with_value(given.get("requestBody")))
-        made = wanted if isinstance(wanted.value, dict) and wanted.value else None
+        if isinstance(wanted.value, dict) and wanted.value:
+            made = wanted
+        else:
+            made = None
     if made is not None:
         content = documents.resolve(made.with_value(made.entries.get("content")))
         body = RequestBody(
-            {str(kind): documents.resolve(content.with_value(entry)) for kind, entry in content.entries.items()},
+            {
+                str(kind): documents.resolve(content.with_value(entry))
+                for kind, entry in content.entries.items()
+            },
             made.entries.get("required") is True,
             _strip_text(made.entries.get("description")),
         )
     unique = {
-        (one.location, one.name): one for entry in listed if (one := _build_parameter(documents, entry)) is not None
+        (one.location, one.name): one
+        for entry in listed
+        if (one := _build_parameter(documents, entry)) is not None
     }
     return Operation(
         method,
@@ -130,20 +151,28 @@ def _build_operation(
 
 def _build_parameter(documents: ApiDocuments, node: DocumentNode) -> OperationParameter | None:
     given = node.entries
-    name, place = given.get("name"), given.get("in")
+    name = given.get("name")
+    place = given.get("in")
     if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
         return None
-    if place == "header" and (name.lower() in IGNORED_HEADERS | FORBIDDEN_HEADERS or not _TOKEN.fullmatch(name)):
+    if place == "header" and (
+        name.lower() in IGNORED_HEADERS | FORBIDDEN_HEADERS or not _TOKEN.fullmatch(name)
+    ):
         return None
-    schema, as_json = node.with_value(given.get("schema", {})), False
+    schema = node.with_value(given.get("schema", {}))
+    as_json = False
     content = node.with_value(given.get("content"))
     for kind, entry in content.entries.items():
         media = documents.resolve(content.with_value(entry))
-        schema, as_json = media.with_value(media.entries.get("schema", {})), "json" in str(kind)
+        schema = media.with_value(media.entries.get("schema", {}))
+        as_json = "json" in str(kind)
         break
     style = given.get("style")
     if not isinstance(style, str):
-        style = "simple" if place in ("path", "header") else "form"
+        if place in ("path", "header"):
+            style = "simple"
+        else:
+            style = "form"
     explode = given.get("explode")
     return OperationParameter(
         name,
@@ -162,8 +191,12 @@ def _build_parameter(documents: ApiDocuments, node: DocumentNode) -> OperationPa
 
 def _get_list(node: DocumentNode, key: str) -> list[Any]:
     found = node.entries.get(key)
-    return cast("list[Any]", found) if isinstance(found, list) else []
+    if isinstance(found, list):
+        return cast("list[Any]", found)
+    return []
 
 
 def _strip_text(value: Any) -> str:
-    return value.strip() if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value.strip()
+    return ""

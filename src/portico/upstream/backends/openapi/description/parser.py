@@ -32,7 +32,10 @@ def _require_object(value: Any) -> Raw:
 
 
 def _parse_yaml_or_raise(data: bytes) -> Any:
-    from portico.upstream.backends.openapi.description.yaml_parser import YamlSyntaxError, parse_yaml
+    from portico.upstream.backends.openapi.description.yaml_parser import (
+        YamlSyntaxError,
+        parse_yaml,
+    )
 
     try:
         return parse_yaml(data)
@@ -41,7 +44,8 @@ def _parse_yaml_or_raise(data: bytes) -> Any:
 
 
 def to_json_value(value: Any) -> Any:
-    """A value as JSON has it; ValueError where it has none such (structures with a loop), or it is enormous."""
+    """A value as JSON has it; ValueError where it has none such (structures with a loop), or it is
+    enormous."""
     if not _is_small(value):
         raise ValueError("it is too large to be shown")
     try:

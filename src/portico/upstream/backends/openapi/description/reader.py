@@ -1,8 +1,8 @@
 """A description and its parts, from files or the web: bounded in size, number and time.
 
-A reference may lead to files below the description's own folder, or to addresses of its own origin; never elsewhere:
-whoever wrote a description does not get to choose which files and hosts the gateway reads.
-Runs in a thread: everything here blocks.
+A reference may lead to files below the description's own folder, or to addresses of its own origin;
+never elsewhere: whoever wrote a description does not get to choose which files and hosts the
+gateway reads. Runs in a thread: everything here blocks.
 """
 
 import hashlib
@@ -19,7 +19,12 @@ from portico.upstream.backend import Raw
 from portico.upstream.backends.openapi.decompression import BoundedDecompressor, DecompressionError
 from portico.upstream.backends.openapi.description.documents import DocumentUnavailable
 from portico.upstream.backends.openapi.description.parser import parse_document
-from portico.upstream.backends.openapi.urls import MAX_REDIRECTS, is_url, parse_origin, resolve_redirect
+from portico.upstream.backends.openapi.urls import (
+    MAX_REDIRECTS,
+    is_url,
+    parse_origin,
+    resolve_redirect,
+)
 from portico.upstream.transports.http_headers import parse_address, redact_url
 
 MAX_BYTES = 128 * 1024 * 1024
@@ -44,16 +49,21 @@ class DescriptionSource:
     @property
     def uri(self) -> str:
         """As an address, of a file too."""
-        return self.location if is_url(self.location) else Path(self.location).expanduser().absolute().as_uri()
+        if is_url(self.location):
+            return self.location
+        return Path(self.location).expanduser().absolute().as_uri()
 
     @property
     def display_location(self) -> str:
         """As it may be shown."""
-        return redact_url(self.location) if is_url(self.location) else self.location
+        if is_url(self.location):
+            return redact_url(self.location)
+        return self.location
 
 
 class DescriptionTooLarge(Exception):
-    """A description with its parts is larger than was allowed for this reading; it may be read in another way."""
+    """A description with its parts is larger than was allowed for this reading; it may be read in
+    another way."""
 
 
 class DescriptionReader:
@@ -67,9 +77,10 @@ class DescriptionReader:
         self._bytes_read = 0
         self._deadline = time.monotonic() + MAX_READ_S
         self._clients: dict[str, Any] = {}
-        self._folder = (
-            None if is_url(source.location) else Path(source.location).expanduser().absolute().parent.resolve()
-        )
+        if is_url(source.location):
+            self._folder = None
+        else:
+            self._folder = Path(source.location).expanduser().absolute().parent.resolve()
 
     def __enter__(self) -> "DescriptionReader":
         return self
@@ -98,9 +109,13 @@ class DescriptionReader:
         """A document that a reference asks for."""
         if self._folder is None:
             if parse_origin(uri) != parse_origin(self.source.location):
-                raise DocumentUnavailable(f"{redact_url(uri)} is not on the host of the description")
+                raise DocumentUnavailable(
+                    f"{redact_url(uri)} is not on the host of the description"
+                )
         elif not self._is_below_folder(uri):
-            raise DocumentUnavailable(f"{redact_url(uri)} is not below the folder of the description")
+            raise DocumentUnavailable(
+                f"{redact_url(uri)} is not below the folder of the description"
+            )
         if len(self.change_markers) >= MAX_DOCUMENTS:
             raise DocumentUnavailable(f"there are over {MAX_DOCUMENTS} documents")
         try:
@@ -120,8 +135,14 @@ class DescriptionReader:
 
     def _read_data(self, uri: str) -> bytes:
         if time.monotonic() > self._deadline:
-            raise DocumentUnavailable(f"it took over {MAX_READ_S:g} s to read the documents before it")
-        data, mark = self._fetch(uri) if self._folder is None else _read_file(uri, MAX_BYTES - self._bytes_read)
+            raise DocumentUnavailable(
+                f"it took over {MAX_READ_S:g} s to read the documents before it"
+            )
+        data, mark = (
+            self._fetch(uri)
+            if self._folder is None
+            else _read_file(uri, MAX_BYTES - self._bytes_read)
+        )
         self._bytes_read += len(data)
         self.change_markers[uri] = mark
         return data
@@ -140,7 +161,10 @@ class DescriptionReader:
     def _fetch_following_redirects(self, uri: str) -> bytes:
         import httpx2
 
-        headers = {"accept": "application/json, application/yaml, */*", "accept-encoding": "identity"}
+        headers = {
+            "accept": "application/json, application/yaml, */*",
+            "accept-encoding": "identity",
+        }
         for _ in range(MAX_REDIRECTS + 1):
             client = self._get_client(uri)
             sent = {**headers, **self._get_credentials(uri)}
@@ -162,24 +186,33 @@ class DescriptionReader:
         if scheme not in self._clients:
             parse_address(uri)
             # No proxy or netrc of the environment: what is configured here is all there is.
-            self._clients[scheme] = httpx2.Client(trust_env=False, follow_redirects=False, verify=get_ssl_context(uri))
+            self._clients[scheme] = httpx2.Client(
+                trust_env=False, follow_redirects=False, verify=get_ssl_context(uri)
+            )
         return self._clients[scheme]
 
     def _get_credentials(self, uri: str) -> Mapping[str, str]:
-        # Without `base_url` nothing says that the host of the description is the one the credentials are for.
+        # Without `base_url` nothing says that the host of the description is the one the
+        # credentials are for.
         base = self.source.base_url
-        return self.source.headers if base is not None and parse_origin(base) == parse_origin(uri) else {}
+        if base is not None and parse_origin(base) == parse_origin(uri):
+            return self.source.headers
+        return {}
 
     def _read_body(self, reply: Any) -> bytes:
         status = int(reply.status_code)
         if status != 200:
             hint = ""
             if status in (401, 403) and self.source.base_url is None and self.source.headers:
-                hint = "; `headers` are sent there once `base_url` says that it is the API's own host"
+                hint = (
+                    "; `headers` are sent there once `base_url` says that it is the API's own host"
+                )
             raise DocumentUnavailable(f"HTTP {status}{hint}")
         pieces = list[bytes]()
         try:
-            unpacking = BoundedDecompressor(reply.headers.get("content-encoding", ""), MAX_BYTES - self._bytes_read)
+            unpacking = BoundedDecompressor(
+                reply.headers.get("content-encoding", ""), MAX_BYTES - self._bytes_read
+            )
             for piece in reply.iter_raw():
                 pieces.append(unpacking.decompress(piece))
                 if unpacking.is_over_limit:
@@ -194,7 +227,8 @@ class DescriptionReader:
 def is_unchanged(change_markers: Mapping[str, object]) -> bool:
     """Whether files are as they were; never for the web, which has to be asked."""
     return bool(change_markers) and all(
-        uri.startswith("file:") and mark == _get_change_marker(uri) for uri, mark in change_markers.items()
+        uri.startswith("file:") and mark == _get_change_marker(uri)
+        for uri, mark in change_markers.items()
     )
 
 
@@ -204,7 +238,8 @@ def compute_digest(data: bytes) -> str:
 
 
 def _read_file(uri: str, max_bytes: int) -> tuple[bytes, object]:
-    path, mark = _to_path(uri), _get_change_marker(uri)
+    path = _to_path(uri)
+    mark = _get_change_marker(uri)
     try:
         if not path.is_file():
             raise DocumentUnavailable("there is no such file")
@@ -237,5 +272,7 @@ def _resolve_target(uri: str, status: int, location: str | None) -> str | None:
     # The same host by a safer way is as good as the same origin.
     safer = location and parse_origin(target)[:2] == ("https", parse_origin(uri)[1])
     if resolve_redirect("GET", uri, status, location) is None and not safer:
-        raise DocumentUnavailable(f"it is at {redact_url(target)} now (HTTP {status}); write that address instead")
+        raise DocumentUnavailable(
+            f"it is at {redact_url(target)} now (HTTP {status}); write that address instead"
+        )
     return target

@@ -20,7 +20,8 @@ def convert_bounds(schema: Mapping[str, Any]) -> Raw:
     """The numeric rules of a schema."""
     found: Raw = {}
     for key in _BOUNDS:
-        value, exclusive = schema.get(key), schema.get(_EXCLUSIVE[key])
+        value = schema.get(key)
+        exclusive = schema.get(_EXCLUSIVE[key])
         if _is_number(exclusive):
             found[_EXCLUSIVE[key]] = exclusive
         if _is_number(value):
@@ -40,11 +41,18 @@ def convert_bounds(schema: Mapping[str, Any]) -> Raw:
 def list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     """The types a schema allows; empty where it says none that there is."""
     given = schema.get("type")
-    listed = cast("list[Any]", given) if isinstance(given, list) else [given]
+    if isinstance(given, list):
+        listed = cast("list[Any]", given)
+    else:
+        listed = [given]
     found = [kind for kind in listed if isinstance(kind, str) and kind in JSON_TYPES]
     if "file" in listed:
         found.append("string")
-    if found and (schema.get("nullable") is True or schema.get("x-nullable") is True) and "null" not in found:
+    if (
+        found
+        and (schema.get("nullable") is True or schema.get("x-nullable") is True)
+        and "null" not in found
+    ):
         found.append("null")
     return tuple(dict.fromkeys(found))
 
@@ -60,7 +68,9 @@ def convert_enum(schema: Mapping[str, Any], types: tuple[str, ...]) -> list[Any]
         return None
     if types and "string" in types and not {"number", "integer", "boolean"} & set(types):
         # YAML without quotes: `[1.0, 2.0]` in a string's enum means texts.
-        values = [_to_enum_text(value) if isinstance(value, int | float) else value for value in values]
+        values = [
+            _to_enum_text(value) if isinstance(value, int | float) else value for value in values
+        ]
     if "null" in types and None not in values:
         values.append(None)
     return list({json_codec.dumps(value): value for value in values}.values())
@@ -79,7 +89,9 @@ def convert_string_keywords(schema: Mapping[str, Any], is_supported: Callable[[s
 
 
 def _to_enum_text(value: float) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

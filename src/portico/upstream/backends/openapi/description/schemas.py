@@ -1,8 +1,9 @@
 """OpenAPI's schemas → JSON Schema 2020-12: what an argument may be, complete in itself.
 
-Each definition is translated once, however many operations reach it; a tool carries those it reaches in `$defs`, the
-nearest first, until it is large enough. What is readOnly is no part of a request and left out. `oneOf` becomes `anyOf`:
-without the discriminator, alternatives overlap in most real descriptions, and the API knows better which is meant.
+Each definition is translated once, however many operations reach it; a tool carries those it
+reaches in `$defs`, the nearest first, until it is large enough. What is readOnly is no part of a
+request and left out. `oneOf` becomes `anyOf`: without the discriminator, alternatives overlap in
+most real descriptions, and the API knows better which is meant.
 """
 
 import math
@@ -33,10 +34,12 @@ MAX_DEPTH = 40
 MAX_NODES = 5_000
 """In one definition. Aliases of aliases can make a large schema of ten lines."""
 _CLOCK_CHECK_INTERVAL = 50
-"""Schemas after which the clock is looked at: a pattern that is hard to understand takes some 20 ms."""
+"""Schemas after which the clock is looked at: a pattern that is hard to understand takes some 20
+ms."""
 DESCRIPTION_CHARS = 300
 EXAMPLE_BYTES = 200
-_MAX_STEM_CHARS, _MAX_NAME_CHARS = 80, 90
+_MAX_STEM_CHARS = 80
+_MAX_NAME_CHARS = 90
 _MAX_PATTERN_CHARS = 2_000
 _MAX_STATES = 500
 """Of a pattern, roughly: characters within repetitions within repetitions."""
@@ -45,7 +48,16 @@ _UNICODE_CLASS = re.compile(r"\\[pP]")
 _REPEATED = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
 OMITTED_TEXT = "(not shown: the whole is too large)"
 
-_SINGLE_SCHEMA_KEYS = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
+_SINGLE_SCHEMA_KEYS = (
+    "items",
+    "additionalProperties",
+    "not",
+    "contains",
+    "propertyNames",
+    "if",
+    "then",
+    "else",
+)
 _SCHEMA_LIST_KEYS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_MAP_KEYS = ("properties", "patternProperties", "dependentSchemas")
 _KEYS_BESIDE_ANY_OF = {"anyOf", "description", "default", "examples", "deprecated"}
@@ -84,7 +96,8 @@ class SchemaTranslator:
 
     def translate(self, node: DocumentNode) -> SchemaFragment:
         """Translate a schema."""
-        outer, self._refs = self._refs, {}
+        outer = self._refs
+        self._refs = {}
         self._node_count = 0
         try:
             schema = self._translate_value(node.value, node.base, 0)
@@ -124,13 +137,19 @@ class SchemaTranslator:
 
     def is_read_only(self, node: DocumentNode) -> bool:
         """Whether a property is the API's to set: no part of a request."""
-        return node.entries.get("readOnly") is True or self._documents.resolve(node).entries.get("readOnly") is True
+        return (
+            node.entries.get("readOnly") is True
+            or self._documents.resolve(node).entries.get("readOnly") is True
+        )
 
     def _translate_value(self, value: Any, base: str, depth: int) -> Any:
         if isinstance(value, bool):
             return value
         self._node_count += 1
-        if self._node_count % _CLOCK_CHECK_INTERVAL == 1 and time.thread_time() > self._cpu_deadline:
+        if (
+            self._node_count % _CLOCK_CHECK_INTERVAL == 1
+            and time.thread_time() > self._cpu_deadline
+        ):
             raise TranslationTimeout
         if not isinstance(value, dict) or depth > MAX_DEPTH or self._node_count > MAX_NODES:
             return {}
@@ -157,7 +176,8 @@ class SchemaTranslator:
         return found
 
     def _resolve_final_url(self, given: Raw, base: str) -> str:
-        """The last address in a chain of references: a definition is one, by whatever way it is reached."""
+        """The last address in a chain of references: a definition is one, by whatever way it is
+        reached."""
         address = ""
         node: DocumentNode | None = DocumentNode(given, base)
         while node is not None and isinstance(ref := node.entries.get("$ref"), str):
@@ -182,7 +202,11 @@ class SchemaTranslator:
         found |= _convert_description(given)
         if (values := convert_enum(given, allowed)) is not None:
             found["enum"] = values
-        found |= convert_bounds(given) | convert_string_keywords(given, is_supported_pattern) | _convert_values(given)
+        found |= (
+            convert_bounds(given)
+            | convert_string_keywords(given, is_supported_pattern)
+            | _convert_values(given)
+        )
         if given.get("deprecated") is True:
             found["deprecated"] = True
         self._add_nested(found, given, base, depth)
@@ -217,7 +241,10 @@ class SchemaTranslator:
                 }
         for key in _SCHEMA_LIST_KEYS:
             if isinstance(parts := given.get(key), list) and parts:
-                listed = [self._translate_value(part, base, depth + 1) for part in cast("list[Any]", parts)]
+                listed = [
+                    self._translate_value(part, base, depth + 1)
+                    for part in cast("list[Any]", parts)
+                ]
                 self._add_combined(found, key, listed)
 
     def _add_combined(self, found: Raw, key: str, parts: list[Any]) -> None:
@@ -228,18 +255,30 @@ class SchemaTranslator:
                 found.update({name: part for name, part in only.items() if name not in found})
                 return
         if key == "oneOf":
-            key = "anyOf" if "anyOf" not in found else "allOf"
-            parts = parts if key == "anyOf" else [{"anyOf": parts}]
+            if "anyOf" not in found:
+                key = "anyOf"
+            else:
+                key = "allOf"
+            if key == "anyOf":
+                parts = parts
+            else:
+                parts = [{"anyOf": parts}]
         found[key] = [*found.get(key, []), *parts]
 
 
 def _convert_description(given: Mapping[str, Any]) -> Raw:
     text = given.get("description")
-    return {"description": clip_text(text, DESCRIPTION_CHARS)} if isinstance(text, str) and text.strip() else {}
+    if isinstance(text, str) and text.strip():
+        return {"description": clip_text(text, DESCRIPTION_CHARS)}
+    return {}
 
 
 def _select_overrides(given: Raw) -> Raw:
-    return {key: given[key] for key in ("default", "nullable", "x-nullable", "deprecated") if key in given}
+    return {
+        key: given[key]
+        for key in ("default", "nullable", "x-nullable", "deprecated")
+        if key in given
+    }
 
 
 def _convert_values(given: Raw) -> Raw:
@@ -250,10 +289,15 @@ def _convert_values(given: Raw) -> Raw:
                 found[key] = to_json_value(given[key])
             except ValueError:
                 continue
-    shown = given.get("examples") if isinstance(given.get("examples"), list) else [given.get("example")]
+    if isinstance(given.get("examples"), list):
+        shown = given.get("examples")
+    else:
+        shown = [given.get("example")]
     try:
         examples = [
-            one for one in to_json_value(shown) if one is not None and one != "" and one != found.get("default")
+            one
+            for one in to_json_value(shown)
+            if one is not None and one != "" and one != found.get("default")
         ]
     except ValueError:
         examples = []
@@ -267,7 +311,10 @@ def _add_required(found: Raw, given: Raw) -> None:
     if not isinstance(required, list):
         return  # Swagger's habit of `required: true` beside a property says nothing here
     known = found.get("properties")
-    hidden = set(cast(Raw, given.get("properties"))) - set(cast(Raw, known)) if isinstance(known, dict) else set[str]()
+    if isinstance(known, dict):
+        hidden = set(cast(Raw, given.get("properties"))) - set(cast(Raw, known))
+    else:
+        hidden = set[str]()
     listed = cast("list[Any]", required)
     names = dict.fromkeys(name for name in listed if isinstance(name, str) and name not in hidden)
     if names:
@@ -275,7 +322,9 @@ def _add_required(found: Raw, given: Raw) -> None:
 
 
 def _is_restrictive(found: Raw) -> bool:
-    return any(key in found for key in ("$ref", "enum", "const", "properties", "items", *_SCHEMA_LIST_KEYS))
+    return any(
+        key in found for key in ("$ref", "enum", "const", "properties", "items", *_SCHEMA_LIST_KEYS)
+    )
 
 
 def _truncate(schema: Any, depth: int) -> Any:
@@ -285,7 +334,9 @@ def _truncate(schema: Any, depth: int) -> Any:
     given = cast(Raw, schema)
     if depth <= 0:
         kept = {key: given[key] for key in ("type", "$ref") if key in given}
-        return kept if len(kept) == len(given) else {**kept, "description": OMITTED_TEXT}
+        if len(kept) == len(given):
+            return kept
+        return {**kept, "description": OMITTED_TEXT}
     found: Raw = {}
     for key, part in given.items():
         if key in _SINGLE_SCHEMA_KEYS:
@@ -317,7 +368,8 @@ def _is_costly(pattern: str) -> bool:
 
 @lru_cache(maxsize=10_000)
 def is_supported_pattern(text: str) -> bool:
-    """Whether a pattern is one that is understood: descriptions have those of Java, Go and .NET too."""
+    """Whether a pattern is one that is understood: descriptions have those of Java, Go and .NET
+    too."""
     import jsonschema_rs
 
     if _is_costly(text):

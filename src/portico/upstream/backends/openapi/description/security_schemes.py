@@ -25,27 +25,43 @@ def describe_security_schemes(documents: ApiDocuments) -> Mapping[str, str]:
     }
 
 
-def describe_required_credentials(security: Any, known_schemes: Mapping[str, str]) -> tuple[str, ...]:
+def describe_required_credentials(
+    security: Any, known_schemes: Mapping[str, str]
+) -> tuple[str, ...]:
     """What an operation asks for; empty where it may be called by anybody."""
-    alternatives = cast("list[Any]", security) if isinstance(security, list) else []
+    if isinstance(security, list):
+        alternatives = cast("list[Any]", security)
+    else:
+        alternatives = []
     listed = [cast(Raw, one) for one in alternatives if isinstance(one, dict)]
     if any(not one for one in listed):
         return ()
-    asked = [" and ".join(known_schemes.get(name, str(name)) for name in one)[:MAX_SCHEME_CHARS] for one in listed]
+    asked = [
+        " and ".join(known_schemes.get(name, str(name)) for name in one)[:MAX_SCHEME_CHARS]
+        for one in listed
+    ]
     return tuple(dict.fromkeys(asked))[:MAX_SCHEMES]
 
 
-def advise_on_refusal(server: str, required_credentials: tuple[str, ...], has_credentials: bool) -> str:
+def advise_on_refusal(
+    server: str, required_credentials: tuple[str, ...], has_credentials: bool
+) -> str:
     """What to do about HTTP 401 and 403."""
-    what = f"It takes {' or '.join(required_credentials)}. " if required_credentials else ""
+    if required_credentials:
+        what = f"It takes {' or '.join(required_credentials)}. "
+    else:
+        what = ""
     if has_credentials:
         return f"{what}The credentials configured for {server} were not accepted: expired, or without this permission."
-    return f"{what or 'It wants credentials. '}Put that in the configuration of the server {server}."
+    return (
+        f"{what or 'It wants credentials. '}Put that in the configuration of the server {server}."
+    )
 
 
 def _describe_scheme(scheme: DocumentNode) -> str:
     given = swagger.convert_security_scheme(scheme.entries)
-    kind, name = given.get("type"), given.get("name")
+    kind = given.get("type")
+    name = given.get("name")
     if kind == "apiKey" and isinstance(name, str):
         place = given.get("in")
         if place == "query":

@@ -16,13 +16,21 @@ from portico.upstream.backends.openapi.description.names import (
 )
 from portico.upstream.backends.openapi.description.operations import Operation, OperationParameter
 from portico.upstream.backends.openapi.description.schemas import SchemaFragment, SchemaTranslator
-from portico.upstream.backends.openapi.request_plans import BodyFormat, BodyPlan, FieldPlan, ParameterPlan, RequestPlan
+from portico.upstream.backends.openapi.request_plans import (
+    BodyFormat,
+    BodyPlan,
+    FieldPlan,
+    ParameterPlan,
+    RequestPlan,
+)
 
 DESCRIPTION_CHARS = 1_000
 PATH_CHARS = 500
 ARGUMENT_CHARS = 500
 TITLE_CHARS = 80
-FORM, MULTIPART, JSON = "application/x-www-form-urlencoded", "multipart/form-data", "application/json"
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+JSON = "application/json"
 _LOCATIONS = ("path", "query", "header", "cookie")
 _SEPARATORS = {"spaceDelimited": " ", "pipeDelimited": "|", "tabDelimited": "\t"}
 FILE_SCHEMA: Raw = {
@@ -31,7 +39,11 @@ FILE_SCHEMA: Raw = {
         {
             "type": "object",
             "properties": {
-                "base64": {"type": "string", "contentEncoding": "base64", "description": "Binary content."},
+                "base64": {
+                    "type": "string",
+                    "contentEncoding": "base64",
+                    "description": "Binary content.",
+                },
                 "text": {"type": "string"},
                 "filename": {"type": "string"},
                 "media_type": {"type": "string"},
@@ -62,7 +74,10 @@ class ToolBuilder:
     """Makes the tools of one description."""
 
     def __init__(
-        self, documents: ApiDocuments, configured: ConfiguredParameters, cpu_deadline: float = math.inf
+        self,
+        documents: ApiDocuments,
+        configured: ConfiguredParameters,
+        cpu_deadline: float = math.inf,
     ) -> None:
         """`until` is the CPU time of this thread from which on it is given up."""
         self._documents = documents
@@ -92,7 +107,13 @@ class ToolBuilder:
         if operation.summary:
             definition["title"] = clip_text(operation.summary, TITLE_CHARS)
         return definition, RequestPlan(
-            name, operation.method, operation.path, server, slots, body, required_credentials=required_credentials
+            name,
+            operation.method,
+            operation.path,
+            server,
+            slots,
+            body,
+            required_credentials=required_credentials,
         )
 
     def _plan_body(self, operation: Operation, arguments: "_ArgumentBuilder") -> BodyPlan | None:
@@ -103,40 +124,68 @@ class ToolBuilder:
         media = given.content[kind]
         schema = media.with_value(media.entries.get("schema", {}))
         shape, media_type = _choose_format(kind, self._documents.resolve(schema))
-        found = collect_body_fields(self._documents, schema) if shape != "raw" else None
+        if shape != "raw":
+            found = collect_body_fields(self._documents, schema)
+        else:
+            found = None
         encoding = media.with_value(media.entries.get("encoding")).entries
         if found is not None:
-            shown = {name: node for name, node in found.properties.items() if not self._schemas.is_read_only(node)}
+            shown = {
+                name: node
+                for name, node in found.properties.items()
+                if not self._schemas.is_read_only(node)
+            }
             if not any(make_argument_name(name) in arguments for name in shown):
-                required = set(found.required) if given.required else set[str]()
+                if given.required:
+                    required = set(found.required)
+                else:
+                    required = set[str]()
                 parts = tuple(
-                    arguments.add_field(self._plan_field(name, node, encoding, shape), node, required=name in required)
+                    arguments.add_field(
+                        self._plan_field(name, node, encoding, shape),
+                        node,
+                        required=name in required,
+                    )
                     for name, node in shown.items()
                 )
                 return BodyPlan(media_type, shape, given.required, fields=parts)
         inner: tuple[FieldPlan, ...] = ()
         if found is not None and shape in ("form", "multipart"):
-            inner = tuple(self._plan_field(name, node, encoding, shape) for name, node in found.properties.items())
+            inner = tuple(
+                self._plan_field(name, node, encoding, shape)
+                for name, node in found.properties.items()
+            )
         if shape == "raw" and _is_text(kind):
             # The schema says what the text means, not what it looks like.
-            schema = media.with_value({"type": "string", "description": f"The whole body, as {kind}."})
+            schema = media.with_value(
+                {"type": "string", "description": f"The whole body, as {kind}."}
+            )
         file = shape == "raw" and not _is_text(kind)
-        argument = arguments.add_whole_body(schema, given.description, required=given.required, file=file)
+        argument = arguments.add_whole_body(
+            schema, given.description, required=given.required, file=file
+        )
         return BodyPlan(media_type, shape, given.required, argument, inner)
 
     def _plan_field(
         self, name: str, node: DocumentNode, encoding: Mapping[str, Any], body_format: BodyFormat
     ) -> FieldPlan:
-        entry = cast(Raw, encoding.get(name)) if isinstance(encoding.get(name), dict) else {}
+        if isinstance(encoding.get(name), dict):
+            entry = cast(Raw, encoding.get(name))
+        else:
+            entry = {}
         kind = entry.get("contentType")
         style = str(entry.get("style", "form"))
         return FieldPlan(
             make_argument_name(name),
             name,
             is_file=body_format == "multipart" and self._is_file(node),
-            media_type=kind.partition(",")[0].strip() if isinstance(kind, str) and "*" not in kind else "",
+            media_type=kind.partition(",")[0].strip()
+            if isinstance(kind, str) and "*" not in kind
+            else "",
             uses_brackets=style == "deepObject",
-            separator="" if entry.get("explode", True) is not False else _SEPARATORS.get(style, ","),
+            separator=""
+            if entry.get("explode", True) is not False
+            else _SEPARATORS.get(style, ","),
         )
 
     def _is_file(self, node: DocumentNode) -> bool:
@@ -144,7 +193,11 @@ class ToolBuilder:
         if entry.entries.get("type") == "array":
             entry = self._documents.resolve(entry.with_value(entry.entries.get("items")))
         given = entry.entries
-        return given.get("format") in ("binary", "byte") or given.get("type") == "file" or "contentMediaType" in given
+        return (
+            given.get("format") in ("binary", "byte")
+            or given.get("type") == "file"
+            or "contentMediaType" in given
+        )
 
 
 class _ArgumentBuilder:
@@ -164,7 +217,9 @@ class _ArgumentBuilder:
         wanted = make_argument_name(parameter.name)
         if wanted in self._names:
             wanted = f"{wanted}_{parameter.location}"
-        argument = self._add_argument(wanted, parameter.schema, parameter.description, required=parameter.required)
+        argument = self._add_argument(
+            wanted, parameter.schema, parameter.description, required=parameter.required
+        )
         return ParameterPlan(
             argument,
             parameter.name,
@@ -178,10 +233,21 @@ class _ArgumentBuilder:
         )
 
     def add_field(self, field: FieldPlan, node: DocumentNode, *, required: bool) -> FieldPlan:
-        argument = self._add_argument(field.argument, node, "", required=required, file=field.is_file)
-        return FieldPlan(argument, field.name, field.is_file, field.media_type, field.uses_brackets, field.separator)
+        argument = self._add_argument(
+            field.argument, node, "", required=required, file=field.is_file
+        )
+        return FieldPlan(
+            argument,
+            field.name,
+            field.is_file,
+            field.media_type,
+            field.uses_brackets,
+            field.separator,
+        )
 
-    def add_whole_body(self, node: DocumentNode, description: str, *, required: bool, file: bool) -> str:
+    def add_whole_body(
+        self, node: DocumentNode, description: str, *, required: bool, file: bool
+    ) -> str:
         return self._add_argument("body", node, description, required=required, file=file)
 
     def build_schema(self) -> Raw:
@@ -194,15 +260,27 @@ class _ArgumentBuilder:
         return found
 
     def _add_argument(
-        self, wanted: str, node: DocumentNode, description: str, *, required: bool, file: bool = False
+        self,
+        wanted: str,
+        node: DocumentNode,
+        description: str,
+        *,
+        required: bool,
+        file: bool = False,
     ) -> str:
         argument = self._names.allocate(wanted)
         fragment = self._schemas.translate(node)
-        schema: Any = fragment.schema if isinstance(fragment.schema, dict) else {}
+        if isinstance(fragment.schema, dict):
+            schema: Any = fragment.schema
+        else:
+            schema = {}
         if file:
             several = schema.get("type") == "array"
             described = {key: schema[key] for key in ("description",) if key in schema}
-            schema = {**({"type": "array", "items": FILE_SCHEMA} if several else FILE_SCHEMA), **described}
+            schema = {
+                **({"type": "array", "items": FILE_SCHEMA} if several else FILE_SCHEMA),
+                **described,
+            }
         else:
             self._fragments.append(fragment)
         if description:
@@ -216,7 +294,12 @@ class _ArgumentBuilder:
 def derive_annotations(method: str) -> Raw:
     """What a method promises about its operations. POST and PATCH promise nothing."""
     if method in ("GET", "HEAD", "OPTIONS", "QUERY", "TRACE"):
-        return {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": True}
+        return {
+            "readOnlyHint": True,
+            "destructiveHint": False,
+            "idempotentHint": True,
+            "openWorldHint": True,
+        }
     hints: Raw = {"readOnlyHint": False, "openWorldHint": True}
     if method == "DELETE":
         hints["destructiveHint"] = True
@@ -234,7 +317,9 @@ def choose_media_type(media_types: list[str]) -> str:
         if bare in order:
             return order.index(bare)
         if bare.endswith(("+json", "/json")):
-            return 3 if "json-patch" in bare else 2
+            if "json-patch" in bare:
+                return 3
+            return 2
         return {MULTIPART: 4, FORM: 5, "*/*": 6}.get(bare, 8 if bare.startswith("text/") else 7)
 
     return min(media_types, key=rank)
@@ -248,17 +333,22 @@ def _choose_format(kind: str, schema: DocumentNode) -> tuple[BodyFormat, str]:
         return ("form" if bare == FORM else "multipart"), bare
     if "*" in bare:
         text = schema.entries.get("type") == "string"
-        return ("raw", "application/octet-stream") if text else ("json", JSON)
+        if text:
+            return ("raw", "application/octet-stream")
+        return ("json", JSON)
     return "raw", kind
 
 
 def _is_text(kind: str) -> bool:
     bare = kind.partition(";")[0].strip().lower()
-    return bare.startswith("text/") or bare.endswith(("xml", "yaml", "javascript", "graphql", "ndjson", "jsonl", "csv"))
+    return bare.startswith("text/") or bare.endswith(
+        ("xml", "yaml", "javascript", "graphql", "ndjson", "jsonl", "csv")
+    )
 
 
 def _compose_description(operation: Operation) -> str:
-    summary, text = clip_text(operation.summary, 300), clip_text(operation.description, DESCRIPTION_CHARS)
+    summary = clip_text(operation.summary, 300)
+    text = clip_text(operation.description, DESCRIPTION_CHARS)
     if text.lower().startswith(summary.lower().rstrip(".")):
         summary = ""
     if summary and summary[-1] not in ".!?:":

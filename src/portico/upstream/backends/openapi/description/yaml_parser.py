@@ -1,8 +1,10 @@
-"""YAML → plain values, by the rules of 1.2 that OpenAPI asks for. Bounded, since whoever wrote it is not trusted.
+"""YAML → plain values, by the rules of 1.2 that OpenAPI asks for. Bounded, since whoever wrote it
+is not trusted.
 
-YAML 1.1, which PyYAML speaks by default, would read the enum `[on, off]` as booleans and `2024-01-01` as a date. Built
-from the parser's events: the library's composer recurses in C, where a text nested deeply enough ends the process, and
-holds every other thread up while it works; and its merge keys of merge keys make gigabytes of ten lines.
+YAML 1.1, which PyYAML speaks by default, would read the enum `[on, off]` as booleans and
+`2024-01-01` as a date. Built from the parser's events: the library's composer recurses in C, where
+a text nested deeply enough ends the process, and holds every other thread up while it works; and
+its merge keys of merge keys make gigabytes of ten lines.
 """
 
 import math
@@ -38,7 +40,10 @@ def parse_yaml(data: bytes) -> Any:
     try:
         return _YamlBuilder(loader(data)).build_document()
     except yaml.MarkedYAMLError as error:
-        where = f" (line {error.problem_mark.line + 1})" if error.problem_mark is not None else ""
+        if error.problem_mark is not None:
+            where = f" (line {error.problem_mark.line + 1})"
+        else:
+            where = ""
         raise YamlSyntaxError(f"{error.problem or error}{where}") from None
     except (yaml.YAMLError, UnicodeError) as error:
         raise YamlSyntaxError(str(error)) from None
@@ -65,7 +70,9 @@ class _YamlBuilder:
     def _build_value(self, event: Any, depth: int) -> Any:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
-                raise _make_syntax_error(event, f"*{event.anchor} names nothing that was written before it")
+                raise _make_syntax_error(
+                    event, f"*{event.anchor} names nothing that was written before it"
+                )
             return self._anchors[event.anchor]
         if depth > MAX_DEPTH:
             raise _make_syntax_error(event, f"it is nested deeper than {MAX_DEPTH} levels")
@@ -74,7 +81,10 @@ class _YamlBuilder:
             if event.anchor is not None:
                 self._anchors[event.anchor] = value
             return value
-        found: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
+        if isinstance(event, yaml.MappingStartEvent):
+            found: Any = {}
+        else:
+            found = []
         if event.anchor is not None:
             self._anchors[event.anchor] = found
         if isinstance(found, dict):
@@ -117,7 +127,9 @@ def _parse_scalar(event: Any) -> Any:
         return text
     if text in _WORDS:
         return _WORDS[text]
-    return _parse_number(text) if text[0] in _NUMBERS and len(text) <= _MAX_NUMBER_CHARS else text
+    if text[0] in _NUMBERS and len(text) <= _MAX_NUMBER_CHARS:
+        return _parse_number(text)
+    return text
 
 
 def _parse_number(text: str) -> Any:
@@ -126,7 +138,11 @@ def _parse_number(text: str) -> Any:
     if _FLOAT.fullmatch(text):
         return float(text)
     if (odd := _ODD_FLOAT.fullmatch(text)) is not None:
-        return math.nan if odd[1] is None else -math.inf if odd[1] == "-" else math.inf
+        if odd[1] is None:
+            return math.nan
+        if odd[1] == "-":
+            return -math.inf
+        return math.inf
     return text
 
 
