@@ -52,6 +52,8 @@ class Tracer:
         """Note an entered function, or how deep the stack is at a write."""
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(self._prefix):
+            if code.co_name.startswith("<"):  # a comprehension or a lambda
+                return
             self._functions.add((code.co_filename, code.co_firstlineno))
         elif event == "c_call" and getattr(argument, "__name__", "") in WRITES:
             self._frames = max(self._frames, self._count_frames(frame))

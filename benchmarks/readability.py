@@ -119,8 +119,9 @@ class Counts:
 def is_bare_participle(name: str) -> bool:
     """Decide whether a name is one word, and that word a past participle."""
     word = name.strip("_")
-    if "_" in word:
+    if "_" in word or not word[1:].islower():
         return False
+    word = word.lower()
     if word in IRREGULAR_PARTICIPLES:
         return True
     return word.endswith("ed") and len(word) > 4 and word not in VERBS_IN_ED

@@ -82,7 +82,8 @@ def _outward(page: str, text: str) -> str:
         if target.startswith("docs/") and target.endswith(".md"):
             return link[0]
         if (DOCS.parent / target / "index.md").is_file() and target.startswith("docs/"):
-            return f"]({posixpath.relpath(target, posixpath.dirname(f'docs/{page}') or '.')}/index.md{link[2] or ''})"
+            folder = posixpath.relpath(target, posixpath.dirname(f"docs/{page}") or ".")
+            return f"]({folder}/index.md{link[2] or ''})"
         return f"]({REPOSITORY}/blob/main/{target}{link[2] or ''})"
 
     return re.sub(r"\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)", led, text)

@@ -20,7 +20,7 @@ from benchmarks.hostile.kinds import RESULT, ROUND, Kind, call
 
 LEGACY = "2025-11-25"
 ANSWER_S = 60.0
-_RESULT_ID = re.compile(rb'result_id\\?"?\W{1,5}([\w-]{6,})')
+_RESULT_ID = re.compile(rb'result_id\\?"?[^\w-]{1,5}([\w-]{6,})')
 _SAID = re.compile(rb'"(?:text|message|error|detail)":\s*"((?:[^"\\]|\\.){0,300})')
 
 

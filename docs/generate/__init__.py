@@ -1,8 +1,6 @@
-"""The reference, written from the code: `python -m docs.generate` fills in every page anew,
-`--check` only looks.
+"""Generates the reference pages from the code: `python -m docs.generate`; `--check` only compares.
 
-A page's head, above its mark, is written by hand and stays; below the mark everything is ours. One
-module for each page: it reads the code and gives Markdown back. pages (which there are) →
-configuration, cli, metatools, rest, resources, metrics, errors; markdown has the few forms that
-they share.
+The text above a page's mark is written by hand and stays; below the mark everything is generated.
+One module for each page reads the code and returns Markdown: configuration, cli, metatools, rest,
+resources, metrics, errors. `pages` lists them, `markdown` has what they share.
 """

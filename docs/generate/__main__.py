@@ -1,4 +1,4 @@
-"""Write every generated page anew; with `--check`, only say which are no longer as the code is."""
+"""Writes every generated page; with `--check`, only reports those that differ from the code."""
 
 import sys
 
@@ -6,14 +6,15 @@ from docs.generate.pages import PAGES, stale
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code: 1 where a page differs and only a look was wanted."""
+    """Write or check the pages; return 1 if a page differs in a check."""
+    check = "--check" in arguments
     differing = stale()
     for path, text in differing.items():
-        if "--check" not in arguments:
+        if not check:
             path.write_text(text, encoding="utf-8")
-        print(path.name, "differs" if "--check" in arguments else "written")  # noqa: T201 - this is the answer
+        print(path.name, "differs" if check else "written")  # noqa: T201
     print(f"{len(PAGES) - len(differing)} of {len(PAGES)} pages were as the code is.")  # noqa: T201
-    return 1 if differing and "--check" in arguments else 0
+    return 1 if differing and check else 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""Every command with its usage, its arguments and its options, read off the command line's own
-definition."""
+"""The page of commands: usage, arguments and options, from the definition of the command line."""
 
 import inspect
 from collections.abc import Iterator
@@ -14,8 +13,10 @@ from portico.cli.command_table import app
 
 _EXITS = {
     exit.EXIT_OK: "Done.",
-    exit.EXIT_FAILED: "Failed; stderr says why and what to do. Also what a check answers that found something "
-    "(`doctor`, `tokens --verify`).",
+    exit.EXIT_FAILED: (
+        "Failed; stderr says why and what to do. Also what a check answers that found something "
+        "(`doctor`, `tokens --verify`)."
+    ),
     exit.EXIT_INVALID: "The configuration or the command line cannot be used.",
     exit.EXIT_INTERRUPTED: "Interrupted by Ctrl+C.",
     exit.EXIT_BROKEN_PIPE: "Whoever read the output has gone.",
@@ -23,7 +24,7 @@ _EXITS = {
 
 
 def commands() -> dict[str, App]:
-    """Every command a person is shown, by name, in the order of the help."""
+    """Return every visible command by name, in the order of the help."""
     found = {name: app[name] for name in app if not name.startswith("-")}
     return dict(
         sorted(
@@ -34,7 +35,7 @@ def commands() -> dict[str, App]:
 
 
 def page() -> str:
-    """A heading for each command, under the group it is shown in."""
+    """Render a heading for each command, under its group."""
     parts: list[str] = []
     group = ""
     for name, command in commands().items():
@@ -42,58 +43,70 @@ def page() -> str:
             group = heading
             parts.append(f"## {heading}")
         parts += _command(name, command)
-    exits = table(("code", "meaning"), ((code(str(one)), words) for one, words in _EXITS.items()))
+    exits = table(
+        ("code", "meaning"), ((code(str(exit_code)), words) for exit_code, words in _EXITS.items())
+    )
     return joined([*parts, "## Exit codes", exits])
 
 
 def _command(name: str, command: App) -> Iterator[str]:
-    found = command.assemble_argument_collection(default_parameter=Parameter(negative=""))
-    shown = [one for one in found if one.parameter.show is not False]
-    given = [one for one in shown if one.field_info.kind is not inspect.Parameter.KEYWORD_ONLY]
-    options = [one for one in shown if one.field_info.kind is inspect.Parameter.KEYWORD_ONLY]
-    words = ["portico", name, *map(_place, given), *(["[OPTIONS]"] if options else [])]
+    collection = command.assemble_argument_collection(default_parameter=Parameter(negative=""))
+    shown = [argument for argument in collection if argument.parameter.show is not False]
+    arguments = [
+        argument
+        for argument in shown
+        if argument.field_info.kind is not inspect.Parameter.KEYWORD_ONLY
+    ]
+    options = [
+        argument for argument in shown if argument.field_info.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    words = ["portico", name, *map(_place, arguments), *(["[OPTIONS]"] if options else [])]
     yield f"### `portico {name}`"
     yield command.help
     yield block("text", " ".join(words))
-    yield table(("argument", "meaning"), ((code(one.name), _meaning(one)) for one in given))
+    yield table(
+        ("argument", "meaning"),
+        ((code(argument.name), _meaning(argument)) for argument in arguments),
+    )
     rows = (
-        (", ".join(map(code, one.names)), _takes(one), one.parameter.help or "") for one in options
+        (", ".join(map(code, argument.names)), _takes(argument), argument.parameter.help or "")
+        for argument in options
     )
     yield table(("option", "takes", "meaning"), rows)
 
 
 def _place(argument: Argument) -> str:
-    many = "…" if argument.field_info.kind is inspect.Parameter.VAR_POSITIONAL else ""
-    return f"{argument.name}{many}" if argument.required else f"[{argument.name}{many}]"
+    repeated = "…" if argument.field_info.kind is inspect.Parameter.VAR_POSITIONAL else ""
+    return f"{argument.name}{repeated}" if argument.required else f"[{argument.name}{repeated}]"
 
 
 def _meaning(argument: Argument) -> str:
-    said = argument.parameter.help or ""
+    help_text = argument.parameter.help or ""
     choices = values(get_args(argument.hint)) if get_origin(argument.hint) is Literal else ""
-    return f"{said} One of {choices}." if choices else said
+    return f"{help_text} One of {choices}." if choices else help_text
 
 
 def _takes(option: Argument) -> str:
-    """What follows an option, and what it is where it is left out."""
-    many, kind = _kind(option.hint)
+    """Describe the value of an option and its default."""
+    repeatable, kind = _kind(option.hint)
     if kind is bool:
         return "nothing"
-    said = values(get_args(kind)) if get_origin(kind) is Literal else _NAMES.get(kind, "text")
+    value_text = values(get_args(kind)) if get_origin(kind) is Literal else _NAMES.get(kind, "text")
     default = option.field_info.default
-    unless = (
+    default_text = (
         f"; {code(str(default))} unless given"
         if default not in (None, inspect.Parameter.empty)
         else ""
     )
-    return f"{said}{', repeatable' if many else ''}{unless}"
+    return f"{value_text}{', repeatable' if repeatable else ''}{default_text}"
 
 
 _NAMES: dict[Any, str] = {int: "a whole number", float: "a number"}
 
 
 def _kind(hint: Any) -> tuple[bool, Any]:
-    """Whether an option may be repeated, and of which type each value is."""
-    choices = [one for one in get_args(hint) if one is not type(None)]
+    """Return whether an option may be repeated, and the type of each value."""
+    choices = [choice for choice in get_args(hint) if choice is not type(None)]
     if get_origin(hint) in (list, tuple):
         return True, choices[0]
     if choices and get_origin(hint) is not Literal:

@@ -1,5 +1,4 @@
-"""Every key of the configuration, read off the models: its type, its default, its variable and its
-help."""
+"""The page of configuration keys, from the models: type, default, variable and help."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ _WORDS = {
 
 
 def page() -> str:
-    """Section by section, a heading for each key."""
+    """Render the keys section by section, a heading for each."""
     sections: dict[str, list[ConfigKey]] = {"": []}
     for key in iter_keys():
         sections.setdefault(".".join(key.path[:-1]), []).append(key)

@@ -1,4 +1,4 @@
-"""The tree of errors: when each is raised, what it is on every wire, what to do about it."""
+"""The page of errors: when each is raised, its form on every protocol, and what to do about it."""
 
 import asyncio
 import re
@@ -12,22 +12,40 @@ from portico.api.problems import handle_portico_error
 from portico.errors import PorticoError
 
 ADVICE: Mapping[str, str] = {
-    "PorticoError": "The log of the gateway says what happened. `PORTICO_DEBUG=1` before a command shows where.",
-    "ConfigError": "Mend the file at the line that is named; `portico doctor` finds everything that is wrong at once.",
+    "PorticoError": (
+        "The log of the gateway says what happened. `PORTICO_DEBUG=1` before a command shows where."
+    ),
+    "ConfigError": (
+        "Mend the file at the line that is named; `portico doctor` finds everything that is wrong "
+        "at once."
+    ),
     "UnknownName": "Take one of the nearest names, or search for what you want to do.",
-    "InvalidArguments": "Send the arguments that the problems ask for. The tool's parameters are in the answer.",
-    "DefinitionChanged": "Look at the tool with `describe_tools`: what a server says of it now is the server's word. "
-    "It is said once for each change; a call made after that is made by the new definition.",
-    "BackendUnavailable": "Use another tool, or try again at the time that is named; `portico status` has the reason, "
-    "`portico restart NAME` starts the server anew.",
-    "BackendTimeout": "Look whether it took effect before trying again, unless the tool only reads. "
-    "`timeouts.call_s` of the server gives it longer.",
+    "InvalidArguments": (
+        "Send the arguments that the problems ask for. The tool's parameters are in the answer."
+    ),
+    "DefinitionChanged": (
+        "Look at the tool with `describe_tools`: what a server says of it now is the server's "
+        "word. It is said once for each change; a call made after that is made by the new "
+        "definition."
+    ),
+    "BackendUnavailable": (
+        "Use another tool, or try again at the time that is named; `portico status` has the "
+        "reason, `portico restart NAME` starts the server anew."
+    ),
+    "BackendTimeout": (
+        "Look whether it took effect before trying again, unless the tool only reads. "
+        "`timeouts.call_s` of the server gives it longer."
+    ),
     "BackendBusy": "Try again after `retry_after_s`; `limits` of the server allow more at once.",
     "RecordedOnly": "Configure the real server. A recording is for trying search out.",
-    "Overloaded": "Try again after `retry_after_s`; `limits` allow more requests in all, or of one client.",
+    "Overloaded": (
+        "Try again after `retry_after_s`; `limits` allow more requests in all, or of one client."
+    ),
     "StaleCursor": "Ask again without the cursor: the list has changed since.",
-    "RemoteError": "What the server means by its error is in its own documentation; only values of configured "
-    "secrets are masked in it.",
+    "RemoteError": (
+        "What the server means by its error is in its own documentation; only values of configured "
+        "secrets are masked in it."
+    ),
 }
 _CARRIES: Mapping[str, str] = {
     "ConfigError": "`file`, `line`, `key`",
@@ -40,28 +58,28 @@ _CARRIES: Mapping[str, str] = {
 _OVER_REST = frozenset(
     {"PorticoError", "UnknownName", "BackendUnavailable", "BackendTimeout", "StaleCursor"}
 )
-"""Those that a route may meet: no tool is called there."""
+"""Errors that a route may return; routes call no tools."""
 
 
 def tree(
     error: type[PorticoError] = PorticoError, depth: int = 0
 ) -> Iterator[tuple[type[PorticoError], int]]:
-    """Every error of the module, parents first, each with how deep it is."""
+    """Yield every error of the module with its depth, parents first."""
     yield error, depth
-    for one in error.__subclasses__():
-        if one.__module__ == errors.__name__:
-            yield from tree(one, depth + 1)
+    for subclass in error.__subclasses__():
+        if subclass.__module__ == errors.__name__:
+            yield from tree(subclass, depth + 1)
 
 
 def page() -> str:
-    """The tree as a picture, then a heading for each."""
+    """Render the tree as a picture, then a heading for each error."""
     return joined(
         [f"```text\n{_drawn()}\n```", *(part for error, _ in tree() for part in _error(error))]
     )
 
 
 def _drawn() -> str:
-    """The tree as the module draws it."""
+    """Return the tree as the module's docstring draws it."""
     return str(errors.__doc__).partition("\n\n")[2].partition("\n\n")[0]
 
 
@@ -82,7 +100,7 @@ def _error(error: type[PorticoError]) -> Iterator[str]:
 
 
 def _said(name: str) -> str:
-    """What the module's drawing says of an error, as a sentence."""
+    """Return the description of an error in the drawing, as a sentence."""
     found = re.search(rf"\b{name}\s{{2,}}(.+)$", str(errors.__doc__), re.MULTILINE)
     return f"{found[1][0].upper()}{found[1][1:]}." if found else ""
 

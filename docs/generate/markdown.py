@@ -1,4 +1,4 @@
-"""The few forms of Markdown that the pages share."""
+"""Markdown elements that the pages share."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -6,20 +6,20 @@ from typing import Any
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; nothing where it would have no row."""
+    """Render a table; empty if it has no rows."""
     lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
-    return (
-        "\n".join([f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *lines]) if lines else ""
-    )
+    if not lines:
+        return ""
+    return "\n".join([f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *lines])
 
 
 def code(text: str) -> str:
-    """A name as code."""
+    """Render a name as code."""
     return f"`{text}`" if text else ""
 
 
 def block(language: str, text: str) -> str:
-    """A fenced block, with a fence that is longer than any in it."""
+    """Render a fenced block, with a fence that is longer than any in it."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -27,17 +27,17 @@ def block(language: str, text: str) -> str:
 
 
 def values(found: Iterable[Any]) -> str:
-    """Choices, as they are written."""
-    return ", ".join(code(written(one)) for one in found)
+    """Render choices as code, separated by commas."""
+    return ", ".join(code(written(value)) for value in found)
 
 
 def written(value: Any) -> str:
-    """A value as JSON; texts bare."""
+    """Render a value as JSON, a string without quotes."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def joined(parts: Iterable[str]) -> str:
-    """Paragraphs, those that are empty left out."""
+    """Join paragraphs, leaving out empty ones."""
     return "\n\n".join(part for part in parts if part)
 
 

@@ -1,5 +1,4 @@
-"""The meta-tools as clients get them: what each says of itself, takes, costs, and answers on the
-demo servers."""
+"""The page of meta-tools: descriptions, parameters, costs, and answers on the demo servers."""
 
 import asyncio
 import json
@@ -33,8 +32,8 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "arguments": {"value": 26.2, "from_unit": "mi", "to_unit": "km"},
     },
     "run_code": {
-        "code": "far = [await units.convert_units(value=miles, from_unit='mi', to_unit='km') for miles in (1, 26)]"
-        "\n[one['value'] for one in far]"
+        "code": "far = [await units.convert_units(value=miles, from_unit='mi', to_unit='km') "
+        "for miles in (1, 26)]\n[one['value'] for one in far]"
     },
     "run_workflow": {
         "steps": [
@@ -48,40 +47,48 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     },
     "read_result": {"result_id": "…", "path": "result[:3]"},
 }
-"""What each is asked, for its example. A result's id is known when there is one."""
+"""Arguments of each example. The id of a result is known only when there is one."""
 
 
 def page() -> str:
-    """A heading for each of them."""
+    """Render a heading for each meta-tool."""
     answers = asyncio.run(_answered())
-    shown = {one["name"]: one for one in build_definitions(META_TOOL_NAMES, {})}
-    search = shown[SEARCH_TOOLS]
-    # Whoever reads this has other servers: the index that clients get of theirs is left out.
-    shown[SEARCH_TOOLS] = {
+    definitions = {
+        definition["name"]: definition for definition in build_definitions(META_TOOL_NAMES, {})
+    }
+    search = definitions[SEARCH_TOOLS]
+    # The index of servers is left out, because readers have other servers.
+    definitions[SEARCH_TOOLS] = {
         **search,
         "description": search["description"].removesuffix(build_capability_index({})).strip(),
     }
     costs = {
         name: ESTIMATE_COUNTER.count(json.dumps(tool, separators=(",", ":")))
-        for name, tool in shown.items()
+        for name, tool in definitions.items()
     }
-    together = f"The {len(shown)} definitions cost about {sum(costs.values()):,} tokens together (an estimate)."
-    parts = (
-        part for name in META_TOOL_NAMES for part in _tool(shown[name], costs[name], answers[name])
+    summary = (
+        f"The {len(definitions)} definitions cost about {sum(costs.values()):,} tokens "
+        "together (an estimate)."
     )
-    return joined([together, *parts])
+    parts = (
+        part
+        for name in META_TOOL_NAMES
+        for part in _tool(definitions[name], costs[name], answers[name])
+    )
+    return joined([summary, *parts])
 
 
 def _tool(
     tool: Mapping[str, Any], cost: int, answer: tuple[Mapping[str, Any], str]
 ) -> Iterator[str]:
     name: str = tool["name"]
-    listed, takes = tool["inputSchema"], get_parameters(name)
+    listed = tool["inputSchema"]
+    takes = get_parameters(name)
     hints = tool["annotations"]
     yield f"## `{name}`"
     yield f"> {tool['description']}"
-    manner = "Read-only" if hints["readOnlyHint"] else "May do whatever the tool it calls does"
-    yield f"{manner}. Listed, its definition costs about {cost} tokens."
+    effect = "Read-only" if hints["readOnlyHint"] else "May do whatever the tool it calls does"
+    yield f"{effect}. Listed, its definition costs about {cost} tokens."
     required = listed.get("required", ())
     rows = (
         (
@@ -93,10 +100,10 @@ def _tool(
         for key, shape in takes["properties"].items()
     )
     yield table(("parameter", "type", "default", "meaning"), rows)
-    asked, said = answer
+    arguments, text = answer
     yield "An example, on the servers of `portico demo`:"
-    yield block("json", _asked(asked))
-    yield block("text", said)
+    yield block("json", _asked(arguments))
+    yield block("text", text)
 
 
 def _type(shape: Mapping[str, Any]) -> str:
@@ -120,7 +127,7 @@ def _meaning(shape: Mapping[str, Any]) -> str:
 
 
 def _asked(arguments: Mapping[str, Any]) -> str:
-    """The arguments on one line, or where that is too long one for each step."""
+    """Render the arguments on one line, or with one line for each step if that is too long."""
     short = json.dumps(arguments, ensure_ascii=False)
     if len(short) <= _WIDTH:
         return short
@@ -128,7 +135,7 @@ def _asked(arguments: Mapping[str, Any]) -> str:
     for key, value in arguments.items():
         if isinstance(value, list):
             steps = ",\n".join(
-                f"    {json.dumps(one, ensure_ascii=False)}" for one in cast("list[Any]", value)
+                f"    {json.dumps(step, ensure_ascii=False)}" for step in cast("list[Any]", value)
             )
             lines.append(f'  "{key}": [\n{steps}\n  ]')
         else:
@@ -137,33 +144,32 @@ def _asked(arguments: Mapping[str, Any]) -> str:
 
 
 def _settled(text: str) -> str:
-    """Without what differs from run to run: cursors are signed, and steps take a while."""
+    """Replace what differs from run to run: signed cursors, and durations."""
     return re.sub(r"\b\d+\.\d+ s\b", "0.01 s", re.sub(r'cursor="[\w-]+"', 'cursor="…"', text))
 
 
 async def _answered() -> dict[str, tuple[Mapping[str, Any], str]]:
-    """What each is asked and says: from the same gateway, so that a result that was kept can be
-    read."""
+    """Call every meta-tool on one gateway, so that a stored result can be read."""
     found: dict[str, tuple[Mapping[str, Any], str]] = {}
     config = Config(servers=make_demo_servers(), budgets={"result": 1000})  # pyright: ignore[reportArgumentType]
     async with gateway_over(config=config) as gateway, connect(gateway) as client:
         if (encoding := gateway.catalog.start_encoding()) is not None:
             await asyncio.wait_for(encoding, 60)
 
-        async def said(name: str, asked: Mapping[str, Any]) -> str:
-            result: Any = await asyncio.wait_for(client.call_tool(name, dict(asked)), 60)
+        async def call(name: str, arguments: Mapping[str, Any]) -> str:
+            result: Any = await asyncio.wait_for(client.call_tool(name, dict(arguments)), 60)
             assert not result.is_error, result.content
             return _settled(
                 "\n".join(block.text for block in result.content if block.type == "text")
             )
 
         for name in META_TOOL_NAMES:
-            asked = EXAMPLES[name]
+            arguments = EXAMPLES[name]
             if name == READ_RESULT:
-                large = await said(CALL_TOOL, _LARGE)
-                kept = re.findall(r"portico://result/([\w-]+)", large)[0]
-                text = (await said(name, {**asked, "result_id": kept})).replace(kept, "…")
-                found[name] = asked, text
+                large = await call(CALL_TOOL, _LARGE)
+                result_id = re.findall(r"portico://result/([\w-]+)", large)[0]
+                text = await call(name, {**arguments, "result_id": result_id})
+                found[name] = arguments, text.replace(result_id, "…")
             else:
-                found[name] = asked, await said(name, asked)
+                found[name] = arguments, await call(name, arguments)
     return found

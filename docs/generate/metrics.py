@@ -1,5 +1,4 @@
-"""Every metric that a scrape may show: its kind, its labels and what it means, read off a scrape of
-everything."""
+"""The page of metrics: kind, labels and meaning, from a scrape of everything."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ _EVERYTHING = MetricSources(
 
 @dataclass(frozen=True)
 class Shown:
-    """One metric of ours, as a scraper finds it."""
+    """One metric of Portico in a scrape."""
 
     kind: str
     labels: tuple[str, ...]
@@ -48,7 +47,7 @@ class Shown:
 
 
 def scraped() -> Mapping[str, Shown]:
-    """Every metric of ours, by the name that queries use."""
+    """Return every metric of Portico, by the name that queries use."""
     bus = EventBus()
     metrics = Metrics(bus, _EVERYTHING)
     bus.publish(ToolCalled("a.b", "hash", 0.1, ok=False, error="timeout"))
@@ -68,11 +67,13 @@ def scraped() -> Mapping[str, Shown]:
 
 
 def page() -> str:
-    """A heading for each metric, in groups."""
+    """Render a heading for each metric, in groups."""
     found = scraped()
-    told = {name for group in MEANINGS.values() for name in group}
-    if untold := found.keys() ^ told:
-        raise ValueError(f"metric_meanings.py and a scrape differ in {', '.join(sorted(untold))}")
+    described = {name for group in MEANINGS.values() for name in group}
+    if differing := found.keys() ^ described:
+        raise ValueError(
+            f"metric_meanings.py and a scrape differ in {', '.join(sorted(differing))}"
+        )
     return joined(
         part for group, metrics in MEANINGS.items() for part in _group(group, metrics, found)
     )
@@ -81,8 +82,8 @@ def page() -> str:
 def _group(title: str, metrics: Mapping[str, str], found: Mapping[str, Shown]) -> Iterator[str]:
     yield f"## {title}"
     for name, meaning in metrics.items():
-        one = found[name]
-        labels = f"labels {', '.join(map(code, one.labels))}" if one.labels else "no labels"
+        metric = found[name]
+        labels = f"labels {', '.join(map(code, metric.labels))}" if metric.labels else "no labels"
         yield f"### `{name}`"
         yield meaning
-        yield f"{one.kind} · {labels} · help: “{one.help}”"
+        yield f"{metric.kind} · {labels} · help: “{metric.help}”"

@@ -1,4 +1,4 @@
-"""Which pages are generated, and what each of them should read."""
+"""The generated pages and their expected text."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def filled_in(name: str) -> str:
-    """A page with everything below its mark written anew."""
+    """Return a page with everything below its mark generated again."""
     head, mark, _ = (REFERENCE / name).read_text(encoding="utf-8").partition(MARK)
     if not mark:
         raise ValueError(f"{name} has no line {MARK}")
@@ -27,6 +27,6 @@ def filled_in(name: str) -> str:
 
 
 def stale() -> dict[Path, str]:
-    """The pages that are not as the code is, with what they should read."""
+    """Return the pages that differ from the code, with their expected text."""
     found = {REFERENCE / name: filled_in(name) for name in PAGES}
     return {path: text for path, text in found.items() if text != path.read_text(encoding="utf-8")}

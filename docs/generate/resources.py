@@ -1,4 +1,4 @@
-"""Our resources, templates and prompts, read off what clients are listed."""
+"""The page of resources, templates and prompts, from what clients are listed."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,15 +9,15 @@ from portico.profiles.resources import DEFAULT_BUDGET, RESOURCE_BUDGETS, RESOURC
 
 
 def page() -> str:
-    """A heading for each of them."""
+    """Render a heading for each resource, template and prompt."""
     return joined(
         [
             "## Resources",
-            *(part for one in RESOURCES for part in _resource(one, one["uri"])),
+            *(part for item in RESOURCES for part in _resource(item, item["uri"])),
             "## Templates",
-            *(part for one in TEMPLATES for part in _resource(one, one["uriTemplate"])),
+            *(part for item in TEMPLATES for part in _resource(item, item["uriTemplate"])),
             "## Prompts",
-            *(part for one in PROMPTS for part in _prompt(one)),
+            *(part for item in PROMPTS for part in _prompt(item)),
         ]
     )
 
@@ -27,9 +27,8 @@ def _resource(one: Mapping[str, Any], uri: str) -> Iterator[str]:
     yield one["description"]
     facts = [one.get("mimeType", "of the type that its server or tool gave it")]
     if one.get("mimeType") == "application/json":
-        facts.append(
-            f"at most {RESOURCE_BUDGETS.get(one['name'].replace('_', ' '), DEFAULT_BUDGET):,} tokens at once"
-        )
+        budget = RESOURCE_BUDGETS.get(one["name"].replace("_", " "), DEFAULT_BUDGET)
+        facts.append(f"at most {budget:,} tokens at once")
     if "annotations" in one:
         facts.append(f"priority {one['annotations']['priority']}")
         facts.append(f"for {' and '.join(one['annotations']['audience'])}")

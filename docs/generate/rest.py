@@ -1,4 +1,4 @@
-"""Every route of the API and every shape it answers with, read off its own OpenAPI description."""
+"""The page of REST routes and response shapes, from the API's own OpenAPI description."""
 
 import asyncio
 from collections import Counter
@@ -11,17 +11,17 @@ from docs.generate.markdown import code, joined, table, written
 from portico.api.app import OPENAPI_PATH, make_api
 from portico.testing import gateway_over
 
-# Not "Tools" alone: that is the name of a shape, which is linked by it.
+# Not "Tools" alone: that is the name of a shape, and its link target.
 _TITLES = {"tools": "Routes of tools", "servers": "Routes of servers", "use": "Routes of use"}
 
 
 def routes() -> dict[str, Mapping[str, Any]]:
-    """Every operation, by method and path."""
+    """Return every operation, by method and path."""
     return _operations(asyncio.run(_described()))
 
 
 def page() -> str:
-    """A heading for each route, then one for each shape."""
+    """Render a heading for each route, then one for each shape."""
     found = asyncio.run(_described())
     operations = _operations(found)
     everywhere = _everywhere(operations)
@@ -52,15 +52,14 @@ def _operations(found: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _everywhere(operations: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """What most routes answer alike, so that it is said once: refusals, and that the client has the
-    answer."""
-    told = Counter(
+    """Return the responses that most routes share, such as refusals, to list them once."""
+    counts = Counter(
         (status, response["description"])
         for operation in operations.values()
         for status, response in operation["responses"].items()
         if status != "200"
     )
-    return sorted(answer for answer, count in told.items() if count > len(operations) / 2)
+    return sorted(answer for answer, count in counts.items() if count > len(operations) / 2)
 
 
 def _route(
@@ -70,13 +69,13 @@ def _route(
     yield f"**{operation['summary']}.** {operation.get('description', '')}"
     rows = (
         (
-            code(one["name"]),
-            "path" if one["in"] == "path" else "",
-            _type(one["schema"]),
-            _default(one["schema"]),
-            one.get("description", ""),
+            code(parameter["name"]),
+            "path" if parameter["in"] == "path" else "",
+            _type(parameter["schema"]),
+            _default(parameter["schema"]),
+            parameter.get("description", ""),
         )
-        for one in operation.get("parameters", ())
+        for parameter in operation.get("parameters", ())
     )
     yield table(("parameter", "in", "type", "default", "meaning"), rows)
     rows = [
@@ -99,11 +98,11 @@ def _shape(name: str, shape: Mapping[str, Any]) -> Iterator[str]:
     rows = (
         (
             code(key),
-            _type(one),
+            _type(field),
             "" if key in required else "may be missing",
-            one.get("description", ""),
+            field.get("description", ""),
         )
-        for key, one in shape.get("properties", {}).items()
+        for key, field in shape.get("properties", {}).items()
     )
     yield table(("field", "type", "", "meaning"), rows)
 
@@ -113,7 +112,7 @@ def _type(schema: Mapping[str, Any]) -> str:
         name = str(reference).rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if several := schema.get("anyOf"):
-        return " or ".join(kind for one in several if (kind := _type(one)) != "null")
+        return " or ".join(kind for option in several if (kind := _type(option)) != "null")
     if (kind := schema.get("type", "any")) == "array":
         return f"list of {_type(schema.get('items', {}))}"
     return " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)

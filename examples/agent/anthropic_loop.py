@@ -1,8 +1,7 @@
-"""An agent on the Messages API, in one loop: the model sees seven tools, and reaches all that are
-behind them.
+"""An agent on the Messages API, in one loop: the model sees seven tools, and reaches all others.
 
-pip install anthropic; export ANTHROPIC_API_KEY=… python examples/agent/anthropic_loop.py MODEL
-"Which orders have not been sent, and whose are they?"
+pip install anthropic; export ANTHROPIC_API_KEY=…
+python examples/agent/anthropic_loop.py MODEL "Which orders have not been sent, and whose are they?"
 """
 # ruff: noqa: T201
 
@@ -18,7 +17,7 @@ MOST_TURNS = 20
 
 
 async def answer(client: Any, gateway: Gateway, model: str, question: str) -> str:
-    """The model's answer, after as many tool calls as it takes."""
+    """Return the model's answer, after as many tool calls as it takes."""
     tools = await gateway.tools("anthropic", cache=True)
     messages: list[Any] = [{"role": "user", "content": question}]
     for _ in range(MOST_TURNS):

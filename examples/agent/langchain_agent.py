@@ -1,7 +1,7 @@
 """An agent on LangChain: the tools are LangChain's own objects and call the gateway themselves.
 
-pip install langchain-core langchain-anthropic; export ANTHROPIC_API_KEY=… python
-examples/agent/langchain_agent.py MODEL "Which orders have not been sent, and whose are they?"
+pip install langchain-core langchain-anthropic; export ANTHROPIC_API_KEY=…
+python examples/agent/langchain_agent.py MODEL "Which orders have not been sent?"
 """
 # ruff: noqa: T201
 
@@ -17,7 +17,7 @@ MOST_TURNS = 20
 
 
 async def answer(model: Any, gateway: Gateway, question: str) -> str:
-    """The model's answer; `model` is any chat model that can be given tools."""
+    """Return the model's answer; `model` is any chat model that supports tools."""
     tools = {tool.name: tool for tool in await gateway.tools("langchain")}
     bound = model.bind_tools(list(tools.values()))
     messages: list[Any] = [("user", question)]

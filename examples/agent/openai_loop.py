@@ -1,8 +1,7 @@
-"""An agent on OpenAI's APIs without an event loop: Responses, and Chat Completions for what speaks
-only that.
+"""An agent on OpenAI's APIs without an event loop: Responses, and Chat Completions.
 
-pip install openai; export OPENAI_API_KEY=… python examples/agent/openai_loop.py MODEL "Which orders
-have not been sent, and whose are they?"
+pip install openai; export OPENAI_API_KEY=…
+python examples/agent/openai_loop.py MODEL "Which orders have not been sent, and whose are they?"
 """
 # ruff: noqa: T201
 
@@ -17,20 +16,20 @@ MOST_TURNS = 20
 
 
 def answer(client: Any, gateway: SyncGateway, model: str, question: str) -> str:
-    """The model's answer by the Responses API."""
+    """Return the model's answer by the Responses API."""
     tools = gateway.tools("openai")
-    said: list[Any] = [{"role": "user", "content": question}]
+    conversation: list[Any] = [{"role": "user", "content": question}]
     for _ in range(MOST_TURNS):
-        response = client.responses.create(model=model, tools=tools, input=said)
+        response = client.responses.create(model=model, tools=tools, input=conversation)
         results = gateway.handle_all("openai", response.output)
         if not results:
             return response.output_text
-        said += [*response.output, *results]
+        conversation += [*response.output, *results]
     raise RuntimeError(f"no answer after {MOST_TURNS} turns")
 
 
 def answer_in_chat(client: Any, gateway: SyncGateway, model: str, question: str) -> str:
-    """The model's answer by the Chat Completions API, which many other servers speak too."""
+    """Return the model's answer by the Chat Completions API, which many other servers speak too."""
     tools = gateway.tools("openai-chat")
     messages: list[Any] = [{"role": "user", "content": question}]
     for _ in range(MOST_TURNS):

@@ -1,7 +1,7 @@
 """Find a tool by what it does, read how it is called, call it. No model, no key.
 
-python examples/agent/search_and_call.py                          # functions of a small shop
-python examples/agent/search_and_call.py portico.yaml "open an issue"   # what is behind your own configuration
+python examples/agent/search_and_call.py                               # a small shop's functions
+python examples/agent/search_and_call.py portico.yaml "open an issue"  # your own configuration
 """
 # ruff: noqa: T201
 
@@ -14,7 +14,7 @@ from portico import Gateway, InvalidArguments, UnknownName
 
 
 async def look(gateway: Gateway, query: str) -> None:
-    """What the gateway finds, and how the best of it is called."""
+    """Print what the gateway finds, and how the best match is called."""
     found = await gateway.search(query)
     print(f"{len(found)} tools for {query!r}, fit: {found.fit}")
     for match in found[:3]:
@@ -24,7 +24,7 @@ async def look(gateway: Gateway, query: str) -> None:
 
 
 async def main() -> None:
-    """The shop's tools, or those of a configuration."""
+    """Use the shop's tools, or those of a configuration."""
     if len(sys.argv) > 2:
         async with Gateway(sys.argv[1]) as gateway:
             await look(gateway, sys.argv[2])
@@ -33,7 +33,10 @@ async def main() -> None:
         await look(gateway, "which orders have not been sent")
         result = await gateway.call("shop.unsent_orders")
         print("text:", result.text, "structured:", result.structured)
-        script = "orders = await shop.unsent_orders()\n[await shop.find_order(number=n) for n in orders['result']]"
+        script = (
+            "orders = await shop.unsent_orders()\n"
+            "[await shop.find_order(number=n) for n in orders['result']]"
+        )
         print("script:", (await gateway.run_code(script)).text)
         failed = await gateway.call("shop.find_order", {"number": 7})
         print("the tool's own error:", failed.is_error, failed.text)

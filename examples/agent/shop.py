@@ -1,5 +1,4 @@
-"""The tools of the examples: plain functions of a small shop. A real agent would have a
-portico.yaml with servers."""
+"""Tools for the examples: plain functions of a small shop, instead of servers in a portico.yaml."""
 
 from typing import Annotated, Any
 

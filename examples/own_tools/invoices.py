@@ -1,4 +1,4 @@
-"""Tools of your own: plain functions. The signature is the schema, the docstring the description."""
+"""Your own tools: plain functions. The signature is the schema, the docstring the description."""
 
 from typing import Annotated
 

@@ -1,15 +1,14 @@
 """Portico: one MCP endpoint in front of all of a person's MCP servers.
 
-The agent sees a few small tools; it finds, reads and runs the thousands behind them when it needs
-them. Importing the package does nothing: what it exports is imported when it is first named.
+The agent sees a few small tools, with which it finds, reads and runs the thousands behind them.
+Importing the package does nothing: what it exports is imported on first access.
 
-`Gateway` and `SyncGateway` embed the gateway in an agent of one's own (`portico.embedding`); `portico.app.Gateway` is
-where the house itself is put together.
+`Gateway` and `SyncGateway` embed the gateway in an agent (`portico.embedding`);
+`portico.app.GatewayRuntime` composes the gateway itself.
 """
 
-TYPE_CHECKING = (
-    False  # as type checkers know it: to import `typing` would cost more than all the rest
-)
+# Type checkers know this name; importing `typing` would cost more than all the rest.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -74,11 +73,10 @@ def __getattr__(name: str) -> "Any":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    found = getattr(
-        import_module("portico.embedding" if name in _EMBEDDING else "portico.errors"), name
-    )
-    globals()[name] = found
-    return found
+    module = "portico.embedding" if name in _EMBEDDING else "portico.errors"
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

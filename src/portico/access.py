@@ -1,9 +1,8 @@
-"""Who is asking, and what they may see. Pure.
+"""Callers, and the scope of what a caller may see. Pure.
 
-A `Scope` names servers and tools by glob; whatever it does not name does not exist for that caller:
-not in search, not in listings, not by its exact name. Resources, templates and prompts go by the
-same scope (`sees_resource`,
-`sees_prompt`), for whoever lists, reads, watches or completes them.
+A `Scope` selects servers and tools by glob; what it does not select does not exist for that caller:
+not in search, not in listings, not by its exact name. Resources, templates and prompts follow the
+same scope (`can_see_resource`, `can_see_prompt`) for listing, reading, subscribing and completion.
 """
 
 import re
@@ -14,12 +13,12 @@ from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
 MAX_URI_CHARS = 4_096
-"""Of an address that is matched with globs or templates, subscribed to, remembered as a link, or
-read unlisted."""
+"""Maximum length of a URI that is matched with globs or templates, subscribed to, remembered as a
+link, or read unlisted."""
 _SEGMENT_END = r"(?:[/\\?#;]|%(?:25)?(?:2f|5c|3f|23|3b))"
 _IGNORED_CHARACTERS = re.compile(r"[\x00-\x20\x7f]")
 _REPEATED_SLASHES = re.compile(r"/(?:\.?/)+")
-"""Slashes of a path that mean one: `//` and `/./`."""
+"""Slashes of a path that are equivalent to one: `//` and `/./`."""
 _MAX_DECODED_FORMS = 4
 _PARENT_SEGMENT = re.compile(
     rf"(?:^|{_SEGMENT_END})(?:\.|%(?:25)?2e){{2}}(?:$|{_SEGMENT_END})", re.IGNORECASE
@@ -28,38 +27,37 @@ _PARENT_SEGMENT = re.compile(
 
 @dataclass(frozen=True)
 class Caller:
-    """One client, as far as the door can tell."""
+    """The maker of a request, as far as the endpoint can tell."""
 
     session: str = ""
-    """The client's session in the handshake era, its connection on stdio; empty where there is
-    none."""
+    """The client's session in the handshake era, its connection on stdio; else empty."""
     name: str = ""
-    """What the client calls itself."""
+    """The name that the client claims."""
     profile: str = ""
-    """The profile it came by; empty for the front door."""
+    """The profile of the endpoint; empty for the default one."""
     identity: str = ""
-    """A digest of the token it was let in by and of its name, where it has no session; never the
-    token itself. Others may have the same token and claim the same name."""
+    """Digest of the token and the claimed name, where there is no session; never the token itself.
+    Others may have the same token and claim the same name."""
     handle: str = ""
-    """The digest of the handle that this request is about: one that was brought, or one it will be
-    told."""
+    """Digest of the state handle of this request: one that it carried, or one that will be
+    issued."""
 
     @property
     def owner(self) -> str:
-        """Whom its requests are counted for. Without a session a claim that others can make too: it
-        finds nothing."""
+        """Key of the limits and statistics that the request counts against.
+
+        Without a session it is a claim that others can make too, so it gives access to no state.
+        """
         return self.session or self.identity or self.name
 
     @property
     def state_key(self) -> str:
-        """Whose is what is kept for it (stored values, the last run, links); empty: nothing can be
-        found for it."""
+        """Owner of stored state (values, the last run, links); empty: there is none."""
         return self.session or self.handle
 
     @property
     def instance_key(self) -> str:
-        """Which instance of a server that keeps a state for each client is its own; empty: the one
-        nobody owns."""
+        """Owner of an isolated server instance; empty: the instance without an owner."""
         return self.handle or self.session
 
 
@@ -67,30 +65,32 @@ NO_CALLER = Caller()
 
 
 def choose_entry_to_drop(holders: Mapping[str, str]) -> str:
-    """Choose the entry to drop when there are too many: the oldest of the caller that holds most.
+    """Choose the entry to drop when there are too many: the oldest of the owner with most entries.
 
-    `holders` maps each entry, oldest first, to whom it is counted for; it must not be empty.
+    `holders` maps each entry, oldest first, to its owner; it must not be empty.
     """
     counts = Counter(holders.values())
-    most = max(counts, key=counts.__getitem__)
-    return next(entry for entry, holder in holders.items() if holder == most)
+    largest = max(counts, key=counts.__getitem__)
+    return next(entry for entry, holder in holders.items() if holder == largest)
 
 
 @dataclass(frozen=True)
 class Globs:
-    """Names that are kept: `allow` None leaves it to a default."""
+    """Allowed and denied names; with `allow` None the default applies to names not denied."""
 
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
 
     @property
     def is_restrictive(self) -> bool:
-        """Whether names are left out, whatever the default is."""
+        """Whether names are excluded, whatever the default is."""
         return bool(self.deny) or (self.allow is not None and "*" not in self.allow)
 
     def permits(self, *forms: str, default: bool) -> bool:
-        """Whether a name is kept, given in every form that it may be read as; `deny` wins, in upper
-        or lower case."""
+        """Return whether a name is allowed, given in every form that a server may read it as.
+
+        `deny` wins, and ignores case.
+        """
         if self.denies(*forms):
             return False
         if self.allow is None:
@@ -98,30 +98,29 @@ class Globs:
         return _matches(forms, self.allow)
 
     def denies(self, *forms: str) -> bool:
-        """Whether a name is denied in one of its forms, in upper or lower case."""
-        if self.deny:
-            folded = [form.lower() for form in forms]
-        else:
-            folded = []
+        """Return whether one form of a name is denied, ignoring case."""
+        if not self.deny:
+            return False
+        folded = [form.lower() for form in forms]
         return any(fnmatchcase(form, glob.lower()) for glob in self.deny for form in folded)
 
 
 @dataclass(frozen=True)
 class OfferRules:
-    """What the configuration says of one server's resources and prompts."""
+    """Configured rules for one server's resources and prompts."""
 
     server: str
     has_hidden_tools: bool = False
-    """Some of its tools are left out: then its resources and prompts are, too, unless they are
-    named."""
+    """Some of its tools are excluded: then its resources and prompts are too, unless allowed by
+    name."""
     resources: Globs = Globs()
     prompts: Globs = Globs()
     allows_unlisted: bool = False
-    """Addresses that it does not list may be read."""
+    """URIs that it does not list may be read."""
 
     @property
     def is_unrestricted(self) -> bool:
-        """Whether everything that it lists is kept."""
+        """Whether everything that the server lists is allowed."""
         return not (
             self.has_hidden_tools or self.resources.is_restrictive or self.prompts.is_restrictive
         )
@@ -129,42 +128,46 @@ class OfferRules:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a profile shows."""
+    """Visible servers, tools, resources and prompts of a profile."""
 
     servers: tuple[str, ...] = ("*",)
     tools: tuple[str, ...] = ("*",)
     resources: tuple[str, ...] | None = None
-    """Globs of `server.uri`; None: all of the servers whose tools it shows whole."""
+    """Globs of `server.uri`; None: all resources of servers whose tools are all shown."""
     prompts: tuple[str, ...] | None = None
-    """Globs of `server.name`; None: as resources."""
+    """Globs of `server.name`; None: as for resources."""
     rules: tuple[OfferRules, ...] = ()
-    """Of the servers that have any."""
+    """Rules of the servers that have any."""
 
     @property
     def is_unrestricted(self) -> bool:
-        """Whether nothing is left out."""
-        offers = all(globs is None or "*" in globs for globs in (self.resources, self.prompts))
-        unruled = all(rule.is_unrestricted for rule in self.rules)
-        return "*" in self.servers and "*" in self.tools and offers and unruled
+        """Whether nothing is excluded."""
+        shows_all_offers = all(
+            globs is None or "*" in globs for globs in (self.resources, self.prompts)
+        )
+        has_no_rules = all(rule.is_unrestricted for rule in self.rules)
+        return "*" in self.servers and "*" in self.tools and shows_all_offers and has_no_rules
 
     def can_see_server(self, server: str) -> bool:
-        """Whether a server is shown."""
+        """Return whether a server is shown."""
         return any(fnmatchcase(server, pattern) for pattern in self.servers)
 
     def can_see_tool(self, address: str) -> bool:
-        """Whether a tool is shown; a pattern may be `server.tool`, or a bare tool name."""
+        """Return whether a tool is shown; a pattern may be `server.tool`, or a bare tool name."""
         server, _, name = address.partition(".")
-        return self.can_see_server(server) and any(
+        if not self.can_see_server(server):
+            return False
+        return any(
             fnmatchcase(address if "." in pattern else name, pattern) for pattern in self.tools
         )
 
     def can_see_resource(self, server: str, uri: str, *, linked: bool = False) -> bool:
-        """Whether a resource, or a template by its text, is shown.
+        """Return whether a resource, or a template by its text, is shown.
 
-        `linked` says that a tool which is shown gave its caller this address: that is enough, unless the address is
-        denied or others are named. Where addresses are named, one that climbs (`..`) or is too long
-        is not among them; a percent-encoded one is matched as what it stands for, too. One that a
-        server may read as a denied one is denied.
+        `linked` says that a visible tool returned this URI to its caller: that suffices, unless the
+        URI is denied or others are allowed by name. Where URIs are restricted, one with a parent
+        segment (`..`) or over `MAX_URI_CHARS` is never shown; a percent-encoded one is matched in
+        its decoded forms too. One that a server may read as a denied one is denied.
         """
         rules = self._find_rules(server)
         forms: tuple[str, ...] = (uri,)
@@ -174,22 +177,25 @@ class Scope:
             if len(uri) > MAX_URI_CHARS:
                 return False
             forms = _decode_repeatedly(uri)
-            plain = tuple(map(_normalize_uri, forms))
-            if any(map(has_parent_segment, (*forms, *plain))) or rules.resources.denies(*plain):
+            normalized = tuple(map(_normalize_uri, forms))
+            if any(map(has_parent_segment, (*forms, *normalized))) or rules.resources.denies(
+                *normalized
+            ):
                 return False
-        return rules.resources.permits(
-            *forms, default=linked or not rules.has_hidden_tools
-        ) and self._is_included(server, forms, self.resources, default=linked)
+        default = linked or not rules.has_hidden_tools
+        if not rules.resources.permits(*forms, default=default):
+            return False
+        return self._is_included(server, forms, self.resources, default=linked)
 
     def can_see_prompt(self, server: str, name: str) -> bool:
-        """Whether a prompt is shown."""
+        """Return whether a prompt is shown."""
         rules = self._find_rules(server)
-        return rules.prompts.permits(
-            name, default=not rules.has_hidden_tools
-        ) and self._is_included(server, (name,), self.prompts)
+        if not rules.prompts.permits(name, default=not rules.has_hidden_tools):
+            return False
+        return self._is_included(server, (name,), self.prompts)
 
     def can_read_unlisted(self, server: str) -> bool:
-        """Whether addresses that a server does not list may be read."""
+        """Return whether URIs that a server does not list may be read."""
         return self._find_rules(server).allows_unlisted
 
     def _is_included(
@@ -207,7 +213,7 @@ class Scope:
         return _matches(tuple(f"{server}.{form}" for form in forms), globs)
 
     def _can_see_all_tools(self, server: str) -> bool:
-        """Whether every tool of a server is shown, whatever it is called."""
+        """Return whether every tool of a server is shown, whatever its name."""
         return any(
             pattern == "*" or (pattern.endswith(".*") and fnmatchcase(server, pattern[:-2]))
             for pattern in self.tools
@@ -222,13 +228,13 @@ UNRESTRICTED_SCOPE = Scope()
 
 
 def has_parent_segment(uri: str) -> bool:
-    """Whether an address has a segment `..`, percent-encoded or not: it may lead out of what it
-    seems to be in."""
+    """Return whether a URI has a segment `..`, percent-encoded or not, which may leave its
+    folder."""
     return _PARENT_SEGMENT.search(uri) is not None
 
 
 def _decode_repeatedly(uri: str) -> tuple[str, ...]:
-    """An address as it is, and percent-decoded again and again."""
+    """Return a URI as it is, and percent-decoded repeatedly."""
     forms = [uri]
     while "%" in forms[-1] and len(forms) < _MAX_DECODED_FORMS:
         forms.append(unquote(forms[-1]))
@@ -236,8 +242,8 @@ def _decode_repeatedly(uri: str) -> tuple[str, ...]:
 
 
 def _normalize_uri(uri: str) -> str:
-    """An address as a server may read it: without blanks and control characters, its slashes made
-    plain."""
+    """Return a URI as a server may read it: without whitespace and control characters, slashes
+    merged."""
     scheme, sign, path = _IGNORED_CHARACTERS.sub("", uri).replace("\\", "/").partition("://")
     if not sign:
         return _REPEATED_SLASHES.sub("/", scheme)

@@ -1,20 +1,20 @@
-"""Every way a request can fail, written once, as advice.
+"""All errors of a request, each with advice.
 
 PorticoError
-├── ConfigError            the configuration cannot be used (file, line, key, nearest key)
+├── ConfigError            the configuration cannot be used (file, line, key)
 ├── UnknownName            no such tool, server or profile; carries the nearest names
 ├── InvalidArguments       arguments do not fit the tool's schema; carries each problem
-├── DefinitionChanged      the tool is not what its caller was shown, or a script was bound to; nothing was sent
-├── BackendUnavailable     the tool is known, its server cannot be reached now; carries reason and since when
+├── DefinitionChanged      the tool differs from what the caller was shown; nothing was sent
+├── BackendUnavailable     the tool is known, but its server cannot be reached now
 │   ├── BackendTimeout     the server did not answer in time
-│   ├── BackendBusy        its limits are reached and too many wait already; nothing was sent; carries when to try again
-│   └── RecordedOnly       the server is a recording: it can be searched and read, never called
-├── Overloaded             the gateway has too much to do, or this client asks too much; carries when to try again
-├── StaleCursor            the catalog changed since the cursor was made, or the cursor is not ours
-└── RemoteError            the upstream answered a JSON-RPC error: code, message and data as they came, secrets masked
+│   ├── BackendBusy        the server's limits are reached; carries when to retry
+│   └── RecordedOnly       the server is a recording: it can be searched, never called
+├── Overloaded             the gateway or this client's limits are exceeded; carries when to retry
+├── StaleCursor            the catalog changed since the cursor was made, or it is not ours
+└── RemoteError            a JSON-RPC error of the upstream, with secrets masked
 
-`code` is the JSON-RPC code an error has when it crosses the wire as a protocol error. Meta-tools answer with a tool
-result instead (`isError`), because a model reads results and rarely sees protocol errors.
+`code` is the JSON-RPC code of an error that is sent as a protocol error. Meta-tools answer with a
+tool result instead (`isError`), because a model reads results and rarely sees protocol errors.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 RESOURCE_NOT_FOUND = -32002
-"""Unknown resource in the handshake era; 2026-07-28 says INVALID_PARAMS."""
+"""Unknown resource in the handshake era; 2026-07-28 uses INVALID_PARAMS."""
 UNSUPPORTED_PROTOCOL_VERSION = -32022
 
 
@@ -36,7 +36,7 @@ class PorticoError(Exception):
     code = INTERNAL_ERROR
     retryable = False
     retry_after_s: float | None = None
-    """When to try again, as far as that can be said."""
+    """Seconds after which to retry, if known."""
 
     def __init__(self, message: str, *, advice: str = "") -> None:
         super().__init__(message)
@@ -64,16 +64,16 @@ class ConfigError(PorticoError):
 
     def __str__(self) -> str:
         if self.line:
-            where = f"{self.file}:{self.line}: "
+            location = f"{self.file}:{self.line}: "
         elif self.file:
-            where = f"{self.file}: "
+            location = f"{self.file}: "
         else:
-            where = ""
-        return where + super().__str__()
+            location = ""
+        return location + super().__str__()
 
 
 class UnknownName(PorticoError):
-    """No such thing here; the nearest names are."""
+    """An unknown tool, server, category or profile, with the nearest names."""
 
     kind = "unknown_name"
     code = INVALID_PARAMS
@@ -95,8 +95,10 @@ class InvalidArguments(PorticoError):
 
 
 class DefinitionChanged(PorticoError):
-    """The tool is defined otherwise than its caller knows it; nothing was sent. Said once for each
-    change."""
+    """The tool's definition differs from what its caller knows; nothing was sent.
+
+    Raised once for each change.
+    """
 
     kind = "definition_changed"
     code = INVALID_PARAMS
@@ -108,9 +110,9 @@ class BackendUnavailable(PorticoError):
     kind = "unavailable"
     retryable = True
     may_have_begun = True
-    """Whether the server may have begun with what it was asked."""
+    """Whether the server may have begun with the request."""
     was_sent = True
-    """Whether it was asked at all, as far as is known."""
+    """Whether the request was sent, as far as is known."""
 
 
 class BackendTimeout(BackendUnavailable):
@@ -140,7 +142,7 @@ class RecordedOnly(BackendUnavailable):
 
 
 class Overloaded(PorticoError):
-    """The gateway has too much to do, or this client asks too much; nothing was begun."""
+    """The gateway's limits or those of this client are exceeded; nothing was begun."""
 
     kind = "overloaded"
     retryable = True
@@ -153,7 +155,7 @@ class Overloaded(PorticoError):
 
 
 class StaleCursor(PorticoError):
-    """The cursor no longer points anywhere."""
+    """The cursor is no longer valid."""
 
     kind = "stale_cursor"
     code = INVALID_PARAMS
@@ -170,7 +172,4 @@ class RemoteError(PorticoError):
         super().__init__(message)
         self.code = code
         self.data = data
-        if has_data is None:
-            self.has_data = data is not None
-        else:
-            self.has_data = has_data
+        self.has_data = data is not None if has_data is None else has_data

@@ -1,7 +1,7 @@
-"""Frozen facts the rooms tell each other, and the bus that carries them.
+"""Events that the parts of the gateway publish, and the bus that delivers them.
 
-Publishing is synchronous and never fails: a listener that raises is logged and the others still
-hear.
+Publishing is synchronous and never fails: a subscriber that raises is logged, and the others are
+still called.
 """
 
 import logging
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CatalogChanged:
-    """A server's offer differs from what was known: names are addresses of tools."""
+    """A server's listing differs from the known one; tools are named by address."""
 
     server: str
     added: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class CatalogChanged:
     previous_definitions: Mapping[str, bytes] = field(
         default_factory=dict[str, bytes], compare=False, repr=False
     )
-    """The definitions that changed, as they were: by hash, as JSON."""
+    """The previous JSON of changed definitions, by hash."""
 
     @property
     def tools_changed(self) -> bool:
@@ -39,14 +39,12 @@ class CatalogChanged:
 
 @dataclass(frozen=True)
 class EmbeddingsComputed:
-    """Every tool that can be has been given its vector: what is searched by meaning may rank
-    otherwise."""
+    """All tools have their embeddings, so the results of a semantic search may change."""
 
 
 @dataclass(frozen=True)
 class ListChangeAnnounced:
-    """A server said that one of its lists changed, and has been listed again; whether it did is
-    another matter."""
+    """A server announced that a list changed, and has been listed again; it may be unchanged."""
 
     server: str
     kind: str
@@ -62,7 +60,7 @@ class UpstreamReady:
 
 @dataclass(frozen=True)
 class UpstreamLost:
-    """A server is gone or did not start."""
+    """A server exited or did not start."""
 
     server: str
     reason: str
@@ -70,17 +68,17 @@ class UpstreamLost:
 
 @dataclass(frozen=True)
 class ResourceUpdated:
-    """An upstream says that one of its resources changed."""
+    """A server announced that one of its resources changed."""
 
     server: str
     uri: str
     session: str = ""
-    """Whose instance of the server says so; empty where all share it."""
+    """Owner of the instance that announced it; empty if the server is shared."""
 
 
 @dataclass(frozen=True)
 class ToolCalled:
-    """A call went through the pipeline."""
+    """A call ended in the pipeline."""
 
     tool: str
     tool_hash: str
@@ -88,42 +86,41 @@ class ToolCalled:
     ok: bool
     caller: Caller = NO_CALLER
     cancelled: bool = False
-    """The caller took it back: neither a success nor the tool's failure."""
+    """The caller cancelled it: neither a success nor a failure of the tool."""
     cached: bool = False
-    """An earlier answer was given again: the tool was not run."""
+    """A cached result was returned: the tool was not run."""
     error: str = ""
-    """What kind of failure it was: `PorticoError.kind`, or `tool_error` where the tool says so;
-    empty if none."""
+    """Kind of failure: `PorticoError.kind`, or `tool_error` for an error result; empty if none."""
 
 
 @dataclass(frozen=True)
 class CallRefused:
-    """A call was refused before its tool was begun: that is nothing the tool did."""
+    """A call was refused before its tool was run: not a failure of the tool."""
 
     tool: str
     error: str
-    """Why: `PorticoError.kind`."""
+    """`PorticoError.kind`."""
 
 
 @dataclass(frozen=True)
 class TokensRefused:
-    """Requests over HTTP came with a wrong token; one event for many of them."""
+    """HTTP requests with a wrong token were refused; one event for many of them."""
 
     count: int
     peers: tuple[tuple[str, int], ...]
-    """Where they came from, and how many; the most first."""
+    """Peers and their number of requests, most first."""
 
 
 @dataclass(frozen=True)
 class ToolsFound:
-    """Somebody looked for tools, and was shown some."""
+    """A search returned tools."""
 
     query: str
     shown: tuple[str, ...]
-    """The addresses of the tools that were shown, best first."""
+    """Addresses of the tools that were shown, best first."""
     caller: Caller = NO_CALLER
     vector: NDArray[np.int8] | None = field(default=None, compare=False)
-    """What the query means, where it was worked out."""
+    """Embedding of the query, if it was computed."""
 
 
 @dataclass(frozen=True)
@@ -136,51 +133,51 @@ class SearchCompleted:
 
 @dataclass(frozen=True)
 class ScriptRan:
-    """A script came to its end."""
+    """A script ended."""
 
     language: str
     seconds: float
     outcome: str
-    """`ok`, `cancelled`, `refused` (it was not run), or the kind of its fault."""
+    """`ok`, `cancelled`, `refused` (it was not run), or the kind of its error."""
 
 
 @dataclass(frozen=True)
 class WorkflowRan:
-    """A workflow was run, or went on, as far as it went."""
+    """A workflow was run or resumed, and ended or paused."""
 
     seconds: float
     outcome: str
-    """`finished`, `failed`, `approval` (it waits for one), `refused` (nothing was run), `cancelled`.
-    """
+    """`finished`, `failed`, `approval` (waits for one), `refused` (nothing was run),
+    `cancelled`."""
 
 
 @dataclass(frozen=True)
 class ToolsShown:
-    """A client was shown something about tools: an answer of ours, or a listing."""
+    """A client was shown something about tools: an answer of a meta-tool, or a listing."""
 
     caller: Caller
     content: object
-    """Text, or what goes on the wire as JSON; whoever counts it does so later."""
+    """Text, or a value that is sent as JSON; its tokens are counted later."""
     is_listing: bool = False
-    """It is a list of tools: without us, the client would have been given all of them now."""
+    """It is a list of tools: without the gateway, the client would have got all of them."""
 
 
 @dataclass(frozen=True)
 class StandingsChanged:
-    """What use says of the tools was computed anew: the hot list and every order may be another."""
+    """Tiers were recomputed from usage: the hot list and every order by use may have changed."""
 
 
 @dataclass(frozen=True)
 class ConfigApplied:
-    """The gateway goes by a new configuration."""
+    """The gateway applied a new configuration."""
 
     summary: str
-    """What it changed, in words."""
+    """The changes, in words."""
 
 
 @dataclass(frozen=True)
 class ConfigRejected:
-    """A changed configuration cannot be used: the gateway goes on by the one it has."""
+    """A changed configuration cannot be used: the gateway keeps the current one."""
 
     reason: str
 
@@ -208,14 +205,14 @@ Subscriber = Callable[[Event], None]
 
 
 class EventBus:
-    """Carries events to whoever subscribed."""
+    """Delivers events to subscribers."""
 
     def __init__(self) -> None:
         self._subscribers: list[Subscriber] = []
         self._subscribers_by_kind: dict[type[Event], tuple[Subscriber, ...]] = {}
 
     def subscribe(self, subscriber: Subscriber, *kinds: type[Event]) -> Callable[[], None]:
-        """Hear every event from now on, or those of these kinds; the returned function ends that."""
+        """Subscribe to all events, or to those of `kinds`; the returned function unsubscribes."""
         if not kinds:
             self._subscribers.append(subscriber)
             return lambda: (
@@ -228,18 +225,18 @@ class EventBus:
     def _unsubscribe(self, subscriber: Subscriber, kinds: Iterable[type[Event]]) -> None:
         for kind in kinds:
             self._subscribers_by_kind[kind] = tuple(
-                one for one in self._subscribers_by_kind.get(kind, ()) if one != subscriber
+                other for other in self._subscribers_by_kind.get(kind, ()) if other != subscriber
             )
 
     def has_subscribers(self, kind: type[Event]) -> bool:
-        """Whether anybody wants this kind in particular: what is costly to tell need not be told to
-        nobody."""
+        """Return whether this kind has subscribers of its own, so that a costly event can be
+        skipped."""
         return bool(self._subscribers_by_kind.get(kind))
 
     def publish(self, event: Event) -> None:
-        """Tell everyone."""
+        """Call all subscribers."""
         for subscriber in (*self._subscribers, *self._subscribers_by_kind.get(type(event), ())):
             try:
                 subscriber(event)
-            except Exception:  # fan-out boundary: one bad listener must not silence the others
+            except Exception:  # fan-out boundary: one bad subscriber must not stop the others
                 logger.exception("a listener failed on %s", type(event).__name__)

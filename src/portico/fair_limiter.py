@@ -1,11 +1,10 @@
-"""Who may come in now, and who is next: so many at once, so many in a second, in all and of each
-caller.
+"""Fair limiter: concurrency and rate limits, in total and for each caller, with a queue per caller.
 
-A caller that finds room comes in without waiting. The others stand in line, each caller's requests
-in the order they came, and callers take turns: a thousand requests of one hold up nobody else by
-more than one of them. A line that is too long turns its owner away at once.
+A caller within the limits runs without waiting. Other requests are queued, those of each caller in
+their order, and callers are served round-robin: a thousand requests of one delay no other caller by
+more than one of them. A request to a full queue is rejected at once.
 
-One event loop's own: between two awaits nothing changes, so there is no lock.
+For one event loop: between two awaits nothing changes, so there is no lock.
 """
 
 import asyncio
@@ -15,31 +14,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 MAX_CALLERS = 4_096
-"""Callers remembered only for their rate; of more, who came first is forgotten."""
+"""Maximum number of callers remembered only for their rate; above it the oldest is forgotten."""
 MAX_RELEASES = 64
-"""How many of those who left last tell how quickly places become free."""
+"""Number of latest releases from which the wait is estimated."""
 MIN_RETRY_S = 0.1
 MAX_RETRY_S = 60.0
 DEFAULT_RETRY_S = 1.0
-"""What anyone is told to wait, at least and at most, and where nobody has left yet."""
+"""Retry times: the least, the most, and the one without any release yet."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What is borne, of one caller or in all."""
+    """Limits of one caller, or in total."""
 
     concurrency: int = 0
-    """Calls at the same time; 0: any number."""
+    """Concurrent calls; 0: any number."""
     rate_per_s: float = 0
-    """Calls that begin in a second, in the long run; 0: any number."""
+    """Calls started per second in the long run; 0: any number."""
     burst: int = 1
-    """Calls that may begin at once after a pause."""
+    """Calls that may start at once after a pause."""
     queue: int = 1_000
-    """Calls that may wait."""
+    """Calls that may be queued."""
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether it limits nothing."""
+        """Whether it limits neither concurrency nor rate."""
         return self.concurrency <= 0 and self.rate_per_s <= 0
 
 
@@ -47,7 +46,7 @@ NO_LIMIT = Limit(queue=2**31)
 
 
 class LimitExceeded(Exception):
-    """There is no turn: why, and when to try again."""
+    """A request was rejected: the reason, and when to retry."""
 
     def __init__(self, reason: str, retry_after_s: float) -> None:
         super().__init__(reason)
@@ -56,7 +55,7 @@ class LimitExceeded(Exception):
 
 
 class _RateBucket:
-    """How many may begin now."""
+    """Token bucket of one rate limit."""
 
     __slots__ = ("_burst", "_filled_at", "_rate", "_tokens")
 
@@ -67,12 +66,12 @@ class _RateBucket:
         self._filled_at = now
 
     def compute_wait(self, now: float) -> float:
-        """Seconds until the next may begin."""
+        """Return the seconds until the next call may start."""
         if self._rate <= 0:
             return 0.0
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
-        # What waited for a whole one need not wait for the rounding too.
+        # Rounding must not delay a call that waited for a whole token.
         if self._tokens >= 1 - 1e-9:
             return 0.0
         return (1 - self._tokens) / self._rate
@@ -94,7 +93,7 @@ def _build_bucket(limit: Limit, now: float) -> _RateBucket:
 
 
 class _CallerQueue:
-    """One caller: what is inside, and what waits."""
+    """One caller: number of running calls, and queued ones."""
 
     __slots__ = ("bucket", "is_scheduled", "key", "queue", "running", "timer")
 
@@ -104,12 +103,12 @@ class _CallerQueue:
         self.bucket = _build_bucket(limit, now)
         self.queue: deque[asyncio.Future[None]] = deque()
         self.is_scheduled = False
-        """Whether it stands among those whose turn can come."""
+        """Whether it is in the round-robin queue."""
         self.timer: asyncio.TimerHandle | None = None
 
 
 class FairLimiter:
-    """Lets callers in, in turn."""
+    """Admits calls within the limits, round-robin among callers."""
 
     def __init__(
         self,
@@ -125,14 +124,14 @@ class FairLimiter:
         self._running = self._waiting = 0
         self._callers: OrderedDict[str, _CallerQueue] = OrderedDict()
         self._scheduled: deque[_CallerQueue] = deque()
-        """Callers with someone in line whom their own limit would let in: empty, or all places are
-        taken."""
+        """Callers with queued calls that are within their own limit; only non-empty while the total
+        limit is reached."""
         self._timer: asyncio.TimerHandle | None = None
         self._released_at: deque[float] = deque(maxlen=MAX_RELEASES)
-        """When places became free since they were all taken; nothing while there is room."""
+        """Times of the latest releases since the total limit was reached; empty while it is not."""
 
     def configure(self, total: Limit, per_caller: Limit = NO_LIMIT) -> None:
-        """Go by these from now on; who is inside stays, who waits keeps its turn."""
+        """Apply new limits. Running calls stay, queued ones keep their place."""
         now = self._clock()
         self._total = total
         self._per_caller = per_caller
@@ -148,28 +147,28 @@ class FairLimiter:
 
     @property
     def running(self) -> int:
-        """How many are inside."""
+        """Number of running calls."""
         return self._running
 
     @property
     def waiting(self) -> int:
-        """How many stand in line."""
+        """Number of queued calls."""
         return self._waiting
 
     @property
     def caller_count(self) -> int:
-        """How many callers are known: inside, in line, or not yet rested."""
+        """Number of known callers: running, queued, or with a bucket that is not full."""
         return len(self._callers)
 
     def count_for_caller(self, key: str) -> tuple[int, int]:
-        """How many of one caller are inside, and how many in line."""
+        """Return the number of running and of queued calls of a caller."""
         caller = self._callers.get(key)
         if caller:
             return (caller.running, len(caller.queue))
         return (0, 0)
 
     def try_acquire(self, key: str) -> bool:
-        """Come in if there is room and nobody is before it; who came in must `leave`."""
+        """Acquire a slot if one is free and no call is queued before; pair with `release`."""
         caller = self._get_or_add_caller(key)
         if caller.queue or self._scheduled or not self._can_admit(caller):
             self._forget_if_idle(caller)
@@ -178,8 +177,7 @@ class FairLimiter:
         return True
 
     def take_rate_token(self, key: str) -> None:
-        """Begin something that needs no place: it counts for its caller's rate only; raises
-        TurnedAway."""
+        """Count a call that needs no slot against its caller's rate; raises LimitExceeded."""
         if self._per_caller.rate_per_s <= 0:
             return
         caller = self._get_or_add_caller(key)
@@ -189,32 +187,33 @@ class FairLimiter:
         caller.bucket.take()
 
     async def acquire(self, key: str, timeout_s: float | None) -> None:
-        """Wait for a turn, but not longer; raises TurnedAway. Who came in must `leave`."""
+        """Acquire a slot within `timeout_s` seconds, else raise LimitExceeded; pair with
+        `release`."""
         if self.try_acquire(key):
             return
         caller = self._get_or_add_caller(key)
-        if (full := self._find_full_queue(caller)) is not None:
+        if (rejection := self._find_full_queue(caller)) is not None:
             self._forget_if_idle(caller)
-            raise full
-        turn = asyncio.get_running_loop().create_future()
-        caller.queue.append(turn)
+            raise rejection
+        slot = asyncio.get_running_loop().create_future()
+        caller.queue.append(slot)
         self._waiting += 1
         self._schedule(caller)
         self._admit_waiting()
         try:
             async with asyncio.timeout(timeout_s):
-                await turn
+                await slot
         except TimeoutError:
-            self._cancel_wait(caller, turn)
+            self._cancel_wait(caller, slot)
             raise LimitExceeded(
                 f"there was no turn within {timeout_s:g} s", self._estimate_wait(self._waiting)
             ) from None
         except asyncio.CancelledError:
-            self._cancel_wait(caller, turn)
+            self._cancel_wait(caller, slot)
             raise
 
     def release(self, key: str) -> None:
-        """One is done."""
+        """Release a slot, and admit queued calls."""
         caller = self._callers[key]
         if self._waiting or not self._has_free_slot:
             self._released_at.append(self._clock())
@@ -228,7 +227,7 @@ class FairLimiter:
             self._admit_waiting()
         self._forget_if_idle(caller)
 
-    # --- who may
+    # --- limits
 
     def _can_admit(self, caller: _CallerQueue) -> bool:
         return (
@@ -238,11 +237,11 @@ class FairLimiter:
         )
 
     def _is_within_caller_limit(self, caller: _CallerQueue) -> bool:
-        """Whether its own limit would let it in."""
-        each = self._per_caller
-        if 0 < each.concurrency <= caller.running:
+        """Return whether the caller's own limit admits one more call."""
+        limit = self._per_caller
+        if 0 < limit.concurrency <= caller.running:
             return False
-        return each.rate_per_s <= 0 or caller.bucket.compute_wait(self._clock()) <= 0
+        return limit.rate_per_s <= 0 or caller.bucket.compute_wait(self._clock()) <= 0
 
     @property
     def _has_free_slot(self) -> bool:
@@ -250,7 +249,7 @@ class FairLimiter:
 
     @property
     def _rate_wait_s(self) -> float:
-        """Seconds until the next of all may begin."""
+        """Seconds until the total rate admits the next call."""
         return self._bucket.compute_wait(self._clock())
 
     def _admit(self, caller: _CallerQueue) -> None:
@@ -261,11 +260,13 @@ class FairLimiter:
         if self._per_caller.rate_per_s > 0:
             caller.bucket.take()
 
-    # --- the lines
+    # --- queues
 
     def _schedule(self, caller: _CallerQueue) -> None:
-        """Its turn can come, if its own limit lets it; if only its rate does not, it is looked at
-        again in time."""
+        """Put a caller into the round-robin queue if it is within its own limit.
+
+        If only its rate prevents that, it is rescheduled by a timer.
+        """
         if caller.is_scheduled or not caller.queue:
             return
         if self._is_within_caller_limit(caller):
@@ -284,7 +285,7 @@ class FairLimiter:
         self._admit_waiting()
 
     def _admit_waiting(self) -> None:
-        """Let in whoever may come, each caller in turn."""
+        """Admit queued calls within the limits, round-robin among callers."""
         while (
             self._scheduled
             and self._has_free_slot
@@ -293,12 +294,12 @@ class FairLimiter:
             caller = self._scheduled.popleft()
             caller.is_scheduled = False
             if caller.queue and self._is_within_caller_limit(caller):
-                turn = caller.queue.popleft()
+                slot = caller.queue.popleft()
                 self._waiting -= 1
-                # One that was cancelled has left its place in line already, or will find it gone.
-                if not turn.done():
+                # A cancelled call has already left the queue, or will find itself removed.
+                if not slot.done():
                     self._admit(caller)
-                    turn.set_result(None)
+                    slot.set_result(None)
             self._schedule(caller)
         if self._timer is not None:
             self._timer.cancel()
@@ -308,12 +309,12 @@ class FairLimiter:
                 max(self._rate_wait_s, 0.001), self._admit_waiting
             )
 
-    def _cancel_wait(self, caller: _CallerQueue, turn: "asyncio.Future[None]") -> None:
-        if turn.done() and not turn.cancelled():
-            self.release(caller.key)  # the turn came at the very moment its owner went
+    def _cancel_wait(self, caller: _CallerQueue, slot: "asyncio.Future[None]") -> None:
+        if slot.done() and not slot.cancelled():
+            self.release(caller.key)  # acquired at the very moment it was cancelled
             return
-        if turn in caller.queue:
-            caller.queue.remove(turn)
+        if slot in caller.queue:
+            caller.queue.remove(slot)
             self._waiting -= 1
         if not caller.queue and caller.is_scheduled:
             self._scheduled.remove(caller)
@@ -321,7 +322,7 @@ class FairLimiter:
         self._admit_waiting()
         self._forget_if_idle(caller)
 
-    # --- who is known
+    # --- known callers
 
     def _get_or_add_caller(self, key: str) -> _CallerQueue:
         caller = self._callers.get(key)
@@ -332,7 +333,7 @@ class FairLimiter:
         return caller
 
     def _forget_if_idle(self, caller: _CallerQueue) -> None:
-        """Nothing of it is here: a caller with its whole burst to spend is like one who never came."""
+        """Forget a caller without calls and with a full bucket: it is like an unknown one."""
         if not caller.running and not caller.queue and caller.bucket.is_full(self._clock()):
             self._drop(caller)
 
@@ -346,20 +347,21 @@ class FairLimiter:
         if caller.timer is not None:
             caller.timer.cancel()
             caller.timer = None
-        # It may have been forgotten before, and have come again as another.
+        # It may have been forgotten before, and the key may belong to a newer queue.
         if self._callers.get(caller.key) is caller:
             del self._callers[caller.key]
 
-    # --- what they are told
+    # --- rejections
 
     def _find_full_queue(self, caller: _CallerQueue) -> LimitExceeded | None:
-        own = len(caller.queue)
-        if own >= self._per_caller.queue:
+        queued = len(caller.queue)
+        if queued >= self._per_caller.queue:
             wait = caller.bucket.compute_wait(self._clock())
             if wait > 0:
                 return LimitExceeded(*self._describe_rate_excess(caller, wait))
             return LimitExceeded(
-                f"{caller.running:,} of your calls run and {own:,} wait", self._estimate_wait(own)
+                f"{caller.running:,} of your calls run and {queued:,} wait",
+                self._estimate_wait(queued),
             )
         if self._waiting >= self._total.queue:
             return LimitExceeded(
@@ -368,16 +370,15 @@ class FairLimiter:
         return None
 
     def _describe_rate_excess(self, caller: _CallerQueue, wait: float) -> tuple[str, float]:
-        each = self._per_caller
-        return f"you began more than {each.rate_per_s:g} calls a second", wait + len(
-            caller.queue
-        ) / each.rate_per_s
+        rate_per_s = self._per_caller.rate_per_s
+        reason = f"you began more than {rate_per_s:g} calls a second"
+        return reason, wait + len(caller.queue) / rate_per_s
 
     def _estimate_wait(self, ahead: int) -> float:
-        """Seconds until so many will have had their turn, as quickly as places became free of late."""
-        dry = self._rate_wait_s
+        """Estimate the seconds until `ahead` queued calls are admitted, from the latest
+        releases."""
         if self._total.rate_per_s > 0 and self._has_free_slot:
-            return dry + ahead / self._total.rate_per_s
+            return self._rate_wait_s + ahead / self._total.rate_per_s
         if len(self._released_at) < 2:
             return DEFAULT_RETRY_S
         return (ahead + 1) * (self._clock() - self._released_at[0]) / (len(self._released_at) - 1)

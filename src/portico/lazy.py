@@ -1,8 +1,8 @@
-"""A property that is worked out on first use and kept. No lock is held meanwhile.
+"""A property that is computed on first use and stored, without a lock.
 
-`functools.cached_property` of Python 3.11 holds one lock for all instances of a class: while a thread works out the
-property of a large value, the event loop would wait for it, even to read the same property of a
-small one.
+`functools.cached_property` of Python 3.11 holds one lock for all instances of a class: while a
+thread computes the property of a large value, the event loop would wait for it, even to read the
+same property of a small one.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ Value = TypeVar("Value")
 
 
 class lazy_property(Generic[Value]):
-    """Decorates a method without arguments; two threads may both work it out, and one of the values
-    is kept."""
+    """Decorates a method without arguments; if two threads compute it, one of the values is
+    stored."""
 
     def __init__(self, compute: Callable[[Any], Value]) -> None:
         self._compute = compute
@@ -30,5 +30,5 @@ class lazy_property(Generic[Value]):
         if instance is None:
             return self
         value = self._compute(instance)
-        # Found there from now on, before this is asked.
+        # From now on found in the instance, which takes precedence over this descriptor.
         return instance.__dict__.setdefault(self._name, value)

@@ -1,9 +1,11 @@
-"""For tests of your own: a backend that does what you say, and a real client connected to a
-gateway.
+"""Test support: a scripted backend, and a real client connected to a gateway.
 
-fake = FakeBackend(tools=[{"name": "echo", "inputSchema": {"type": "object"}}]) fake.on_call("echo",
-lambda arguments: {"content": [{"type": "text", "text": str(arguments)}]}) async with
-gateway_over({"fake": fake}) as gateway, connect(gateway, transport="http", era="modern") as client:
+fake = FakeBackend(tools=[{"name": "echo", "inputSchema": {"type": "object"}}])
+fake.on_call("echo", lambda arguments: {"content": [{"type": "text", "text": str(arguments)}]})
+async with (
+    gateway_over({"fake": fake}) as gateway,
+    connect(gateway, transport="http", era="modern") as client,
+):
     await client.call_tool("call_tool", {"name": "fake.echo", "arguments": {}})
 """
 
@@ -37,8 +39,7 @@ Handler = Callable[[Raw], Raw | Awaitable[Raw]]
 
 
 class FakeBackend:
-    """A server made of a listing and of handlers you set. Everything it is asked is kept in
-    `requests`."""
+    """A server made of a listing and of handlers. All requests are recorded in `requests`."""
 
     kind = "fake"
 
@@ -60,10 +61,7 @@ class FakeBackend:
             "prompts": list(prompts),
         }
         declared = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
-        if era == "modern":
-            version = MODERN_VERSION
-        else:
-            version = LATEST_LEGACY_VERSION
+        version = MODERN_VERSION if era == "modern" else LATEST_LEGACY_VERSION
         info = {"name": "fake", "version": "1"}
         self.initialize_info = InitializeInfo(
             era, version, declared if capabilities is None else capabilities, info, instructions
@@ -72,7 +70,7 @@ class FakeBackend:
         self.connections = 0
         self.connected = 0
         self.refuses: Exception | None = None
-        """Set to an error: connecting raises it."""
+        """If set, `connect` raises it."""
         self._handlers: dict[str, Callable[[Raw, RequestOptions], Raw | Awaitable[Raw]]] = {}
         self._calls: dict[str, Handler] = {}
         self._listeners: list[Listener] = []
@@ -80,15 +78,15 @@ class FakeBackend:
     def on(
         self, method: str, handler: Callable[[Raw, RequestOptions], Raw | Awaitable[Raw]]
     ) -> None:
-        """Answer a method by a function of its params and options."""
+        """Answer a method with a function of its params and options."""
         self._handlers[method] = handler
 
     def on_call(self, tool: str, handler: Handler) -> None:
-        """Answer calls of a tool by a function of its arguments."""
+        """Answer calls of a tool with a function of its arguments."""
         self._calls[tool] = handler
 
     def change(self, tools: Iterable[Mapping[str, Any]]) -> None:
-        """Offer other tools from now on, and say so."""
+        """Replace the listed tools and send `list_changed`."""
         self.listing["tools"] = list(tools)
         self.say("notifications/tools/list_changed")
 
@@ -98,14 +96,14 @@ class FakeBackend:
             listener.on_notification(method, params or {})
 
     def die(self, reason: str = "it was told to") -> None:
-        """Break every conversation."""
+        """Break every connection."""
         listeners = self._listeners
         self._listeners = []
         for listener in listeners:
             listener.on_lost(reason)
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        """Open a conversation."""
+        """Open a connection; raises `refuses` if it is set."""
         self.connections += 1
         if self.refuses is not None:
             raise self.refuses
@@ -114,11 +112,11 @@ class FakeBackend:
         return _FakeConnection(self, listener)
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """How many conversations are open."""
+        """Return how many connections are open."""
         return {"connected": self.connected}
 
     async def answer(self, method: str, params: Raw, options: RequestOptions) -> Raw:
-        """Answer one request."""
+        """Answer one request; raises RemoteError for an unknown method."""
         self.requests.append((method, params))
         if handler := self._handlers.get(method):
             return await _resolve(handler(params, options))
@@ -176,8 +174,10 @@ class _FakeConnection:
 async def gateway_over(
     backends: Mapping[str, Any] | None = None, config: Config | None = None, *, listed: bool = True
 ) -> AsyncGenerator[GatewayRuntime]:
-    """A running gateway over backends you made; it remembers nothing and, by default, has heard
-    every server."""
+    """Run a gateway over these backends; it persists nothing.
+
+    By default it yields when every server has been listed or has failed.
+    """
     async with GatewayRuntime(
         config or Config(), backends=backends, manifests=ManifestStore(None)
     ) as gateway:
@@ -194,12 +194,12 @@ async def connect(
     profile: str | None = None,
     **options: Any,
 ) -> AsyncGenerator[Client]:
-    """A real client connected to a gateway. `options` go to the SDK's `Client` (callbacks and the
-    like)."""
+    """Connect a real client to a gateway. `options` go to the SDK's `Client` (callbacks and so
+    on)."""
     options.setdefault("mode", "legacy" if era == "legacy" else "auto")
-    door = gateway.get_endpoint(profile)
+    endpoint = gateway.get_endpoint(profile)
     if transport == "memory":
-        async with Client(door.server, **options) as client:
+        async with Client(endpoint.server, **options) as client:
             yield client
     elif transport == "http":
         async with (
@@ -215,7 +215,9 @@ async def connect(
         )  # pyright: ignore
         async with streams as (received, sending):
             served = asyncio.create_task(
-                door.server.run(received, sending, door.server.create_initialization_options())
+                endpoint.server.run(
+                    received, sending, endpoint.server.create_initialization_options()
+                )
             )
             wire: Any = open_pipe_streams(
                 os.fdopen(to_client[0], "rb", 0), os.fdopen(to_server[1], "wb", 0)
@@ -227,7 +229,7 @@ async def connect(
 
 @asynccontextmanager
 async def serve_http(gateway: GatewayRuntime, **options: Any) -> AsyncGenerator[str]:
-    """The gateway on a free port of this machine; yields the URL of its default door."""
+    """Serve the gateway on a free port of this machine; yields the URL of the default endpoint."""
     options.setdefault("publish", gateway.bus.publish)
     server = make_server(make_app(gateway.get_endpoints(), **options), "127.0.0.1", 0)
     serving = asyncio.create_task(server.serve())

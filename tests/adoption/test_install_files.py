@@ -226,7 +226,7 @@ def test_servers_that_portico_has_are_taken_out_on_request_and_come_back(
         (),
         tuple(servers),
     )
-    plan = installed(wanted, place, backups, behind=behind, replacing=True)
+    plan = installed(wanted, place, backups, behind=behind, replace_duplicates=True)
     assert plan.replaced_servers == (known,)
     after = parse_document(place, place.path.read_bytes())
     assert {*after.servers} == {*servers, "portico"} - {known}
@@ -249,7 +249,7 @@ def test_taken_out_servers_come_back_byte_for_byte_where_nothing_was_edited(
     wanted, place = place_of(name, "user", tmp_path)
     before = (FIXTURES / FILES[name, "user"]).read_bytes()
     written(place, before)
-    installed(wanted, place, backups, behind=tuple, replacing=True)
+    installed(wanted, place, backups, behind=tuple, replace_duplicates=True)
     assert [*parse_document(place, place.path.read_bytes()).servers] == ["portico"]
     uninstalled(place, backups)
     assert now(place) == before
@@ -407,7 +407,7 @@ def test_a_server_that_is_there_twice_is_not_taken_out(tmp_path: Path, backups: 
     data = b'{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}'
     written(place, data)
     with pytest.raises(ConfigError, match="a is written twice"):
-        installed(wanted, place, backups, behind=tuple, replacing=True)
+        installed(wanted, place, backups, behind=tuple, replace_duplicates=True)
     assert now(place) == data
 
 

@@ -263,7 +263,7 @@ async def test_the_intent_shows_what_fits_it(house: House):
 
 
 async def test_without_read_result_the_resource_is_named(house: House):
-    answer = await house.fit(text_result(words(2_000)), by_tool=False)
+    answer = await house.fit(text_result(words(2_000)), has_read_result=False)
     assert "read_result" not in "".join(texts(answer))
     assert link(answer)["uri"] in texts(answer)[0]
 

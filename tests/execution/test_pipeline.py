@@ -157,7 +157,7 @@ async def test_a_call_too_many_is_busy_and_a_cancelled_one_gives_its_place_back(
 
 async def test_waiting_takes_from_the_time_a_call_may_take():
     house, asks, free = (
-        House(Limit(concurrency=1), longest=PATIENCE_S),
+        House(Limit(concurrency=1), max_call_s=PATIENCE_S),
         list[RequestOptions](),
         asyncio.Event(),
     )
@@ -178,7 +178,7 @@ async def test_waiting_takes_from_the_time_a_call_may_take():
 
 
 async def test_who_waits_longer_than_a_call_may_take_is_turned_away_unsent():
-    house, begun = House(Limit(concurrency=1), longest=0.05), asyncio.Event()
+    house, begun = House(Limit(concurrency=1), max_call_s=0.05), asyncio.Event()
 
     async def never(params: Raw, ask: RequestOptions) -> Raw:
         begun.set()

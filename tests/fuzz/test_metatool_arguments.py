@@ -116,7 +116,7 @@ def seen_here(house: House) -> dict[str, list[str]]:
         tool_definitions.CALL_TOOL,
         {"name": "stdio.echo", "arguments": {"rows": rows}},
     )
-    read = re.search(r"result_id\W+([\w-]{6,})", json.dumps(large))
+    read = re.search(r"result_id[^\w-]+([\w-]{6,})", json.dumps(large))
     assert read, large
     part = house.call("pipes_legacy", tool_definitions.READ_RESULT, {"result_id": read[1]})
     found = house.call("pipes_legacy", tool_definitions.SEARCH_TOOLS, {"query": "text", "limit": 1})

@@ -79,7 +79,7 @@ async def test_a_listing_that_breaks_us_costs_only_its_own_server(
             raise ZeroDivisionError("nobody thought of this")
         return documents(entry)
 
-    monkeypatch.setattr(sync, "documents", failing)
+    monkeypatch.setattr(sync, "build_documents", failing)
     async with gateway_over({"bad": fake("run"), "good": fake("run")}) as gateway:
         states = {status.name: status for status in gateway.list_statuses()}
         assert states["good"].state == "ready"

@@ -210,7 +210,7 @@ async def test_a_call_that_nobody_comes_back_to_is_given_up_and_its_server_told(
     asking = Asking()
     async with (
         gateway_over({"s": asking.backend}) as gateway,
-        parked_at(gateway, question_s=0.2) as client,
+        parked_at(gateway, elicitation_timeout_s=0.2) as client,
     ):
         key, state = await asked_by(client)
         async with asyncio.timeout(PATIENCE_S):
@@ -234,7 +234,7 @@ async def test_one_call_too_many_is_turned_away_at_once_with_advice() -> None:
     asking = Asking()
     async with (
         gateway_over({"s": asking.backend}) as gateway,
-        parked_at(gateway, questions=2, share=1) as client,
+        parked_at(gateway, max_pending=2, caller_share=1) as client,
     ):
         first, _ = await asked_by(client), await asked_by(client)
         refused = (await client.request("tools/call", CALL))["error"]
@@ -249,7 +249,7 @@ async def test_one_call_too_many_is_turned_away_at_once_with_advice() -> None:
 async def test_one_client_leaves_room_for_others() -> None:
     async with (
         gateway_over({"s": Asking().backend}) as gateway,
-        parked_at(gateway, questions=4, share=2) as client,
+        parked_at(gateway, max_pending=4, caller_share=2) as client,
     ):
         await asked_by(client)
         await asked_by(client)

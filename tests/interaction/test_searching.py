@@ -251,7 +251,7 @@ async def test_tools_known_from_last_time_get_their_vectors_though_nobody_lists_
     asked = len(backend.requests)
     async with GatewayRuntime(config, backends={"post": backend}) as gateway:
         assert gateway.catalog.unencoded_count == 1
-        await finished("read encoder")
+        await finished("load encoder")
         await finished("encode the catalog")
         assert gateway.catalog.unencoded_count == 0
     assert len(backend.requests) == asked
@@ -262,7 +262,7 @@ async def test_the_model_is_not_read_where_no_tool_is_known(
 ) -> None:
     monkeypatch.setattr(app, "ENCODER_LOAD_DELAY_S", 0)
     async with gateway_over():
-        await finished("read encoder")
+        await finished("load encoder")
         assert not get_shipped_encoder().is_loaded
 
 
@@ -270,8 +270,8 @@ async def test_a_gateway_that_closes_at_once_does_not_wait_for_the_model(
     fresh_encoder: None,
 ) -> None:
     async with gateway_over({"post": FakeBackend()}):
-        assert under_way("read encoder")
-    assert not under_way("read encoder")
+        assert under_way("load encoder")
+    assert not under_way("load encoder")
     assert not get_shipped_encoder().is_loaded
 
 

@@ -20,17 +20,17 @@ BATCH = 200
 _WRITE = """
 import asyncio, sys
 from pathlib import Path
-from portico.storage.gateway_store import Record
+from portico.storage.gateway_store import GatewayStore
 from portico.storage.rows import CallRow, DailyRow, LedgerRow
 
 async def main():
-    record = Record(sys.argv[1] or None, Path(sys.argv[2]))
+    record = GatewayStore(sys.argv[1] or None, Path(sys.argv[2]))
     size, batch = int(sys.argv[3]), 0
     while True:
         batch += 1
         calls = [CallRow(float(batch), "s", f"t{n}", "h", 1.0, True, session=str(batch)) for n in range(size)]
         daily = [DailyRow(1, "s", f"t{n}", 0, 1, 1, float(batch)) for n in range(size)]
-        await record.add_use(calls, daily, [LedgerRow("s", "c", "p", 0.0, float(batch), 1, size, 1)])
+        await record.add_usage(calls, daily, [LedgerRow("s", "c", "p", 0.0, float(batch), 1, size, 1)])
         print(batch, flush=True)
         await asyncio.sleep(0.2 if batch % 4 == 0 else 0)
 

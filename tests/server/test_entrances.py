@@ -44,7 +44,7 @@ class Served:
 
     async def show(self, *names: str) -> None:
         await self.gateway.apply(profiles(self.gateway, *names))
-        await self.app.state.entrances.show(self.gateway.get_endpoints())
+        await self.app.state.endpoints.replace_endpoints(self.gateway.get_endpoints())
 
 
 async def test_a_profile_that_comes_is_served_and_one_that_goes_says_what_there_is() -> None:

@@ -95,7 +95,7 @@ async def test_an_unanswered_probe_is_followed_by_the_handshake():
 @pytest.mark.usefixtures("impatient")
 async def test_a_server_that_ignores_the_probe_and_then_refuses_the_handshake_was_spoilt_by_the_probe():
     with pytest.raises(ProbeFailed) as caught:
-        await meet(Script(NEVER, RemoteError(-32600, "initialize must come first")), patience=0.01)
+        await meet(Script(NEVER, RemoteError(-32600, "initialize must come first")), initialize_timeout=0.01)
     assert isinstance(caught.value.__cause__, RemoteError)
 
 
@@ -112,7 +112,7 @@ async def test_a_server_that_refuses_the_probe_and_is_of_no_use_afterwards_was_s
     then: object,
 ):
     with pytest.raises(ProbeFailed):
-        await meet(Script(RemoteError(-32601, "no"), then), patience=0.01)
+        await meet(Script(RemoteError(-32601, "no"), then), initialize_timeout=0.01)
 
 
 async def test_a_remembered_legacy_server_is_not_probed():
@@ -205,12 +205,12 @@ class Late(Script):
 @pytest.mark.usefixtures("impatient")
 async def test_a_server_that_took_both_the_probe_and_the_handshake_is_in_an_unclear_era():
     with pytest.raises(AmbiguousEra):
-        await meet(Late(INITIALIZED), one_era=True)
+        await meet(Late(INITIALIZED), single_era=True)
     assert (await meet(Late(INITIALIZED))).era == "modern"
 
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_server_that_took_the_probe_and_refused_the_handshake_is_modern():
     assert (
-        await meet(Late(RemoteError(-32022, "Unsupported protocol version")), one_era=True)
+        await meet(Late(RemoteError(-32022, "Unsupported protocol version")), single_era=True)
     ).era == "modern"

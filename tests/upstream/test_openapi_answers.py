@@ -261,7 +261,7 @@ async def test_a_description_on_the_web_knows_where_its_api_is(opened: Open):
 @module
 async def test_references_on_the_web_stay_on_their_host(opened: Open):
     found = await OpenApiBackend("shop", f"{opened[1]}/specs/split/api.yaml").load_current()
-    tools = {tool["name"]: tool for tool in found.definitions()}
+    tools = {tool["name"]: tool for tool in found.load_definitions()}
     assert list(tools["makeThing"]["inputSchema"]["properties"]) == [
         "size",
         "name",
@@ -271,7 +271,7 @@ async def test_references_on_the_web_stay_on_their_host(opened: Open):
     stolen = tools["steal"]["inputSchema"]["properties"]
     assert stolen["above"] == {"$ref": "#/$defs/Pet"}
     assert (stolen["elsewhere"], stolen["passwords"]) == ({}, {})
-    assert "2 references lead nowhere" in found.notes[0]
+    assert "2 references lead nowhere" in found.warnings[0]
 
 
 @module

@@ -309,11 +309,11 @@ async def test_a_start_that_is_cancelled_at_any_moment_leaves_no_process(guard: 
 
 _GATEWAY = """
 import sys, time
-from portico.upstream.transports.process import Guard
-guard = Guard()
-guard.ready()
+from portico.upstream.transports.process import ProcessGuard
+guard = ProcessGuard()
+guard.ensure_running()
 for group in sys.argv[1:]:
-    guard.watch(int(group))
+    guard.register(int(group))
 print(guard._process.pid, flush=True)
 time.sleep(120)
 """

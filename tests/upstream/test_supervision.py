@@ -296,7 +296,7 @@ async def test_a_call_that_waits_for_a_frozen_process_is_told_and_another_takes_
     monkeypatch.setattr("portico.upstream.transports.process.STDIN_GRACE_S", 0.1)
     monkeypatch.setattr("portico.upstream.transports.process.TERM_GRACE_S", 0.1)
     health = HealthConfig(every_s=0.1, timeout_s=0.5, failures=2)
-    async with upstream(misbehaved("healthy"), health=health, longest_call=0.3) as watched:
+    async with upstream(misbehaved("healthy"), health=health, max_call_s=0.3) as watched:
         first = int(await call(watched, "pid"))
         os.kill(first, signal.SIGSTOP)
         with pytest.raises(

@@ -97,7 +97,7 @@ async def test_a_start_nobody_waits_for_any_more_may_fail_without_a_complaint(
 async def test_states_follow_a_servers_life_and_say_why():
     backend = Slow()
     events: list[Event] = []
-    async with upstream(backend, known=True) as watched:
+    async with upstream(backend, has_listing=True) as watched:
         watched._bus.subscribe(events.append)  # pyright: ignore[reportPrivateUsage]
         assert (watched.state, watched.reason) == ("known", "")
         caller = asyncio.create_task(call(watched))
@@ -375,7 +375,7 @@ async def test_servers_that_never_answer_do_not_keep_the_others_outside_the_gate
 
 
 async def test_an_idle_server_is_stopped_and_started_again_by_its_next_call():
-    async with upstream(misbehaved("healthy"), known=True) as watched:
+    async with upstream(misbehaved("healthy"), has_listing=True) as watched:
         first = int(await call(watched, "pid"))
         await watched.stop_if_idle(idle_s=3_600)
         assert watched.state == "ready"

@@ -1,8 +1,19 @@
-"""Adoption: takes the servers that clients already have, and points those clients at Portico.
+"""Adoption: takes over the servers that clients already have, and points clients at Portico.
 
-`portico adopt`: clients, places (who keeps servers where) → finding (their files → servers, by entries in our words) →
-merging (each once) → secrets (`${VAR}` for what only its owner may read) → planning (what would be
-added, tried before it is written; yaml_text) → cost (in tokens) and choosing → writing. No client's
-file is ever written by it.
-`portico install`: pointing (the entry that suits a client) → documents, json_editing, toml_editing → file_writing.
+`portico adopt`, which never writes a client's file:
+
+clients, config_locations   the clients, and where each has its servers
+discovery, entry_converter  their files → servers in our configuration keys
+merge                       duplicates → one server each
+secret_extraction           secrets → `${VAR}` and an env file
+adoption_plan, yaml_editor  the files as they would be, loaded before they are written
+server_costs, selection     costs in tokens, and the choice of a person
+config_writer               writes the configuration and the env file
+
+`portico install`:
+
+gateway_entry               the entry for Portico in each client's spelling
+installation, diff          plan, show and apply the change; undo it
+client_documents            a client's file as a document → json_editor, toml_editor
+backups, atomic_files       copies of the original files, atomic writes
 """

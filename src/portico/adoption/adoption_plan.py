@@ -1,8 +1,6 @@
-"""What was found and what is configured already → what would be added, and the files as they would
-be then.
+"""Plans an adoption: found and configured servers → the servers to add, and the resulting files.
 
-Reads the configuration that is there; writes nothing. Whatever would be written has been loaded
-before.
+Reads the existing configuration and writes nothing. Planned files have been loaded successfully.
 """
 
 import os
@@ -43,8 +41,7 @@ _KEY_ORDER = (
     "headers",
 )
 CandidateStatus = Literal["new", "present", "differs", "unusable"]
-"""To be added; in the configuration already; there with other secrets, which stay; not to be had.
-"""
+"""To be added; already configured; configured with other secrets, which stay; not usable."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +59,20 @@ class AdoptionCandidate:
 
     @property
     def key(self) -> str:
-        """Its name in a configuration that was loaded."""
+        """Its name in a loaded configuration."""
         return to_server_key(self.name)
 
     @property
     def is_from_project(self) -> bool:
-        """Whether nobody but the folder says that it may be started."""
+        """Whether only files of the project folder name it, so that nobody has approved starting
+        it.
+        """
         return all(origin.is_project_file for origin in self.found_server.origins)
 
 
 @dataclass(frozen=True)
 class ExistingConfig:
-    """The configuration that is there, as far as there is one."""
+    """The existing configuration, if there is one."""
 
     path: Path
     data: bytes | None = None
@@ -83,41 +82,40 @@ class ExistingConfig:
     """The env file it names."""
     env_data: bytes | None = None
     values: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is in it, or in the file that would be named so."""
+    """The values in that file, or in the file that would be named."""
 
 
 @dataclass(frozen=True)
 class PlannedFiles:
-    """The two files as they would be."""
+    """The configuration and env file as they would be written."""
 
     config: bytes | None
-    """None where what is there cannot be added to safely."""
+    """None if the existing file cannot be extended safely."""
     env: bytes | None
-    """None where it stays as it is."""
+    """None if it stays unchanged."""
     env_path: Path
     env_before: bytes | None
     manual_addition: str
-    """What to write by hand where `config` is None."""
+    """The text to add by hand if `config` is None."""
     loaded_config: Config
-    """What they would make; only what is new where `config` is None."""
+    """The resulting configuration; only the new servers if `config` is None."""
     warnings: tuple[ConfigFinding, ...] = ()
 
 
 def load_existing(path: Path, environ: Mapping[str, str]) -> ExistingConfig:
-    """What is at a place; raises ConfigError where that is broken, because then nothing may be
-    added to it."""
-    beside = path.with_name(ENV_FILE_NAME)
+    """Load the configuration at a path; raises ConfigError if it is broken."""
+    default_env_path = path.with_name(ENV_FILE_NAME)
     data = _read_bytes(path)
     if data is None or not data.strip():
-        return ExistingConfig(path, data, values=_read_env_values(beside)[0])
+        return ExistingConfig(path, data, values=_read_env_values(default_env_path)[0])
     config = load([path], environ=_drop_portico_variables(environ), cwd=path.parent).config
     if config.env_file:
         env_path = Path(config.env_file)
     else:
         env_path = None
-    values, env_data = _read_env_values(env_path or beside)
+    values, env_data = _read_env_values(env_path or default_env_path)
     if env_path is not None:
-        # The file's own values, whatever the environment says today: they are what was adopted.
+        # The file's own values, not the environment's: they are the ones that were adopted.
         config = load(
             [path], environ={**_drop_portico_variables(environ), **values}, cwd=path.parent
         ).config
@@ -152,7 +150,7 @@ def _read_env_values(path: Path) -> tuple[dict[str, str], bytes | None]:
 def list_candidates(
     discovered: DiscoveredServers, existing_config: ExistingConfig, environ: Mapping[str, str]
 ) -> list[AdoptionCandidate]:
-    """Every server that was found, each once, with what stands between it and the configuration."""
+    """Return every found server once, with its status relative to the configuration."""
     variables = VariableNames(environ, existing_config.values)
     taken = set(existing_config.names)
     groups = merge_servers(discovered.servers)
@@ -188,14 +186,16 @@ def _make_candidate(
             found, to_server_key(found.name), entry, {}, "differs", problem, backend
         )
     name = claim_free_name(found, taken)
-    done = extract_secrets(name, entry, variables)
-    return AdoptionCandidate(found, name, done.entry, done.values, "new", problem, backend)
+    extracted = extract_secrets(name, entry, variables)
+    return AdoptionCandidate(
+        found, name, extracted.entry, extracted.values, "new", problem, backend
+    )
 
 
 def _load_entry(
     entry: Mapping[str, Any], existing_config: ExistingConfig, environ: Mapping[str, str]
 ) -> tuple[BackendConfig | None, str]:
-    """The server that an entry makes, and what is wrong with it or it lacks."""
+    """Load the server that an entry describes; return it with what is wrong or missing."""
     try:
         text = dump_yaml({"servers": {"server": dict(entry)}})
         data = text.encode()
@@ -217,18 +217,22 @@ def _load_entry(
 
 
 def _is_own_endpoint(backend: BackendConfig, config: Config) -> bool:
-    """Whether an address is the gateway's, which cannot stand behind itself."""
+    """Return whether the address is the gateway's own."""
     try:
         parts = urlsplit(backend.url or "")
         port = parts.port
     except ValueError:
         return False
-    ours = (config.gateway.host, "localhost", "127.0.0.1", "::1")
-    return parts.hostname in ours and port == config.gateway.port and parts.path.startswith("/mcp")
+    own_hosts = (config.gateway.host, "localhost", "127.0.0.1", "::1")
+    return (
+        parts.hostname in own_hosts
+        and port == config.gateway.port
+        and parts.path.startswith("/mcp")
+    )
 
 
 def list_environment_variables(candidate: AdoptionCandidate) -> tuple[str, ...]:
-    """The variables of the environment that a server has always been filled in from."""
+    """Return the environment variables that a server's entry refers to."""
     if candidate.backend is not None:
         texts = candidate.backend.written.values()
     else:
@@ -239,7 +243,7 @@ def list_environment_variables(candidate: AdoptionCandidate) -> tuple[str, ...]:
 
 
 def _tidy_entry(entry: Mapping[str, Any], backend: BackendConfig) -> dict[str, Any]:
-    """In the order in which people read it, and without a type that follows from the rest."""
+    """Put keys into reading order and drop a `type` that can be inferred."""
     order = [*dict.fromkeys((*_KEY_ORDER, *entry))]
     tidy = {
         key: entry[key]
@@ -249,64 +253,60 @@ def _tidy_entry(entry: Mapping[str, Any], backend: BackendConfig) -> dict[str, A
     target = {key: tidy[key] for key in ("command", "url") if key in tidy}
     inferred = BackendConfig.model_validate({**target, "problem": "only its type is wanted"}).type
     if inferred == backend.type:
-        kind = {}
-    else:
-        kind = {"type": backend.type}
-    return {**kind, **tidy}
+        return tidy
+    return {"type": backend.type, **tidy}
 
 
 def plan_files(
     existing_config: ExistingConfig, chosen: Iterable[AdoptionCandidate], environ: Mapping[str, str]
 ) -> PlannedFiles:
-    """The files with these servers added, loaded to be sure of them."""
+    """Return the files with these servers added, after loading them as a check."""
     added = [candidate for candidate in chosen if candidate.status == "new"]
     servers = {candidate.name: candidate.entry for candidate in added}
     remarks = {
         candidate.name: f"from {describe_origins(candidate.found_server)}" for candidate in added
     }
     values = {name: value for one in added for name, value in one.secrets.items()}
-    wanted = {
+    required_variables = {
         name: f"asked for as {text}"
         for one in added
         for name, text in one.found_server.required_variables.items()
     }
-    wanted = {name: text for name, text in wanted.items() if name not in environ}
+    required_variables = {
+        name: text for name, text in required_variables.items() if name not in environ
+    }
     new_values = {
         name: value for name, value in values.items() if existing_config.values.get(name) != value
     }
     env_path = existing_config.env_path or existing_config.path.with_name(ENV_FILE_NAME)
-    named: str | None = None
+    env_name: str | None = None
     env: bytes | None = None
     env_before = existing_config.env_data
-    if new_values or wanted:
+    if new_values or required_variables:
         if existing_config.env_path is None:
-            named = ENV_FILE_NAME
+            env_name = ENV_FILE_NAME
             env_before = _read_bytes(env_path)
         if env_before is not None:
             text = decode_text(env_before)
         else:
             text = None
-        after = add_env_values(text, new_values, wanted).encode()
-        if after != env_before:
-            env = after
-        else:
-            env = None
-    addition = (
-        (dump_yaml({"env_file": named}) if named else "")
-        + "servers:\n"
-        + render_servers(servers, remarks, 2)
-    )
+        env_after = add_env_values(text, new_values, required_variables).encode()
+        if env_after != env_before:
+            env = env_after
+    addition = f"servers:\n{render_servers(servers, remarks, 2)}"
+    if env_name:
+        addition = dump_yaml({"env_file": env_name}) + addition
     if not added:
         config = existing_config.data or b"servers: {}\n"
     elif existing_config.data is None or not existing_config.data.strip():
-        config = render_new_file(servers, remarks, named).encode()
+        config = render_new_file(servers, remarks, env_name).encode()
     else:
-        config = insert_servers(existing_config.data, servers, remarks, named)
-    if config is not None:
-        whole = config
-    else:
-        whole = render_new_file(servers, remarks, named).encode()
-    unwritten = {existing_config.path: whole, **({env_path: env} if env is not None else {})}
+        config = insert_servers(existing_config.data, servers, remarks, env_name)
+    unwritten = {existing_config.path: config or b""}
+    if config is None:
+        unwritten[existing_config.path] = render_new_file(servers, remarks, env_name).encode()
+    if env is not None:
+        unwritten[env_path] = env
     loaded = load(
         [existing_config.path],
         environ=environ,
@@ -317,14 +317,14 @@ def plan_files(
 
 
 def describe_origins(found: FoundServer) -> str:
-    """Everybody who has a server, in words."""
+    """List the clients and files that have a server."""
     return ", ".join(dict.fromkeys(origin.title for origin in found.origins))
 
 
 def filter_candidates(
     known: Iterable[AdoptionCandidate], only: Collection[str] = (), without: Collection[str] = ()
 ) -> tuple[list[AdoptionCandidate], list[str]]:
-    """Those that are wanted, and the names that nobody has."""
+    """Select candidates by name; return them and the names that match none."""
     listed = list(known)
     names = {
         text.lower()
@@ -337,14 +337,14 @@ def filter_candidates(
         return bool(own & {text.lower() for text in wanted})
 
     unknown = [text for text in (*only, *without) if text.lower() not in names]
-    kept = [
+    selected = [
         one for one in listed if (not only or is_named(one, only)) and not is_named(one, without)
     ]
-    return kept, unknown
+    return selected, unknown
 
 
 def _drop_portico_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what would change the configuration itself."""
+    """Return the environment without variables that override the configuration itself."""
     return {
         name: value
         for name, value in environ.items()
@@ -353,8 +353,9 @@ def _drop_portico_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def get_default_path(environ: Mapping[str, str], cwd: Path) -> Path:
-    """Where a configuration is found wherever a client starts Portico: what the environment names,
-    else this user's."""
+    """Return the path found wherever a client starts Portico: `PORTICO_CONFIG`, else the user's
+    file.
+    """
     named = [part for part in environ.get("PORTICO_CONFIG", "").split(os.pathsep) if part]
     if len(named) == 1 and named[0].endswith((".yaml", ".yml")):
         return cwd / Path(named[0]).expanduser()
@@ -364,5 +365,5 @@ def get_default_path(environ: Mapping[str, str], cwd: Path) -> Path:
 
 
 def is_renamed(candidate: AdoptionCandidate) -> bool:
-    """Whether it has another name than in its client."""
+    """Return whether it has another name than in its client."""
     return candidate.status == "new" and candidate.name != candidate.found_server.original_name

@@ -1,9 +1,9 @@
-"""Reads and writes other people's files: whole or not at all, keeping who may read them.
+"""Atomic reads and writes of files that belong to other programs, preserving their permissions.
 
-A new file is made beside the old one and takes its place, so nothing is ever written into what a
-link leads to. A client's own file may be a link (dotfiles are often kept elsewhere): then the file
-behind it is replaced, provided that links, folders and file are this user's or root's and that
-nobody else can write them.
+A new file is created beside the old one and replaces it, so nothing is written through a link. A
+client's own file may be a link (dotfiles are often kept elsewhere): then the file behind it is
+replaced, provided that links, folders and file belong to this user or root and nobody else can
+write them.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ MAX_FILE_BYTES = 256 * 1024 * 1024
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _NON_BLOCKING = getattr(os, "O_NONBLOCK", 0)
-"""A pipe that nobody writes to is not waited for."""
+"""Opening a pipe without a writer must not block."""
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | getattr(os, "O_BINARY", 0)
 
 
 def read_file(path: Path) -> bytes | None:
-    """What is in a file; None where there is none."""
+    """Read a file; None if it does not exist."""
     try:
         return _read_regular_file(path, str(path))
     except FileNotFoundError:
@@ -46,53 +46,56 @@ def write_file(
     keep_mode: bool = True,
     follow_links: bool = True,
 ) -> tuple[Path, ...]:
-    """Replace what is in a file, if it is still what is expected there; the folders that were made
-    for it.
+    """Replace a file if it still holds `expected`; return the folders that were created.
 
-    `mode` is that of a new file, and without `keep_mode` of an old one too. Without `links` a link is refused.
+    `mode` is that of a new file, and without `keep_mode` of an old one too. Without `follow_links`
+    a link is refused. Raises ConfigError.
     """
     target = _resolve_target(path, expected, follow_links=follow_links)
     try:
-        made = _make_folders(target.parent)
+        made_folders = _make_folders(target.parent)
         with _open_folder(target.parent) as folder:
             name = _join_name(folder, target, target.name)
             if expected is not None:
-                keeps = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                old_stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
             else:
-                keeps = None
-            fresh = _join_name(folder, target, f".{target.name}.{secrets.token_hex(8)}.portico")
-            handle = os.open(fresh, _CREATE_FLAGS, 0o600, dir_fd=folder)
+                old_stat = None
+            temporary = _join_name(folder, target, f".{target.name}.{secrets.token_hex(8)}.portico")
+            handle = os.open(temporary, _CREATE_FLAGS, 0o600, dir_fd=folder)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
                     set_mode(
-                        file.fileno(), stat.S_IMODE(keeps.st_mode) if keeps and keep_mode else mode
+                        file.fileno(),
+                        stat.S_IMODE(old_stat.st_mode) if old_stat and keep_mode else mode,
                     )
-                    if keeps is not None and hasattr(os, "fchown"):
+                    if old_stat is not None and hasattr(os, "fchown"):
                         with contextlib.suppress(PermissionError):
-                            os.fchown(file.fileno(), keeps.st_uid, keeps.st_gid)
+                            os.fchown(file.fileno(), old_stat.st_uid, old_stat.st_gid)
                 if _read_current(path, name, folder) != expected:
                     raise _make_conflict_error(path)
-                os.replace(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    os.unlink(fresh, dir_fd=folder)
+                    os.unlink(temporary, dir_fd=folder)
                 raise
     except OSError as error:
         raise ConfigError(
             f"cannot be written: {error.strerror}; it was left as it is",
-            advice="Correct the permissions of the file and its folder, or name another file with --file.",
+            advice=(
+                "Correct the permissions of the file and its folder, or name another file "
+                "with --file."
+            ),
             file=str(path),
         ) from None
-    return made
+    return made_folders
 
 
 def create_file(path: Path, data: bytes, mode: int) -> None:
-    """Make a file that was not there; FileExistsError where anything is, also a link that leads
-    nowhere."""
-    # Nobody else may read it, not even for the moment until it has its mode.
+    """Create a file; raises FileExistsError if anything is there, also a dangling link."""
+    # Private until it has its final mode.
     handle = os.open(path, _CREATE_FLAGS, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
@@ -100,13 +103,13 @@ def create_file(path: Path, data: bytes, mode: int) -> None:
 
 
 def set_mode(handle: int, mode: int) -> None:
-    """Set the mode of an open file, where files have one."""
+    """Set the mode of an open file, on systems with file modes."""
     if hasattr(os, "fchmod"):
         os.fchmod(handle, mode)
 
 
 def remove_file(path: Path, expected: bytes, folders: tuple[Path, ...] = ()) -> None:
-    """Remove a file that is still as expected, and those of these folders that it leaves empty."""
+    """Remove a file that still holds `expected`, and those of these folders that are then empty."""
     target = _resolve_target(path, expected, follow_links=True)
     try:
         target.unlink()
@@ -120,8 +123,9 @@ def remove_file(path: Path, expected: bytes, folders: tuple[Path, ...] = ()) -> 
 
 
 def check_not_writable_by_others(path: Path) -> None:
-    """Refuse a place where others could put another file: what is written there would not be read
-    as configuration."""
+    """Raise ConfigError for a path that others can replace: configuration there would be
+    refused.
+    """
     try:
         check_path(path)
     except WritableByOthers as error:
@@ -131,12 +135,16 @@ def check_not_writable_by_others(path: Path) -> None:
 
 
 def _resolve_target(path: Path, expected: bytes | None, *, follow_links: bool) -> Path:
-    """The file to replace: the one behind the links, where they may be followed."""
+    """Return the file to replace, following links if allowed."""
     target = Path(os.path.realpath(path))
     if path.is_symlink() and not follow_links:
         raise ConfigError(
-            f"is a link to {target}, and what is secret is not written through links; nothing was written",
-            advice="Remove the link, or name the file itself (`env_file`; PORTICO_DATA_DIR for backups).",
+            f"is a link to {target}, and what is secret is not written through links; nothing "
+            "was written",
+            advice=(
+                "Remove the link, or name the file itself (`env_file`; PORTICO_DATA_DIR for "
+                "backups)."
+            ),
             file=str(path),
         )
     if expected is not None and read_file(path) != expected:
@@ -144,7 +152,7 @@ def _resolve_target(path: Path, expected: bytes | None, *, follow_links: bool) -
     if target != Path(os.path.abspath(path)):
         _check_links(path, target)
     if expected is not None and not os.stat(target).st_mode & 0o222:
-        # Root could, and replacing a file needs no right to it; but somebody said that it stays.
+        # Replacing a file needs no write permission on it, but a read-only file is meant to stay.
         raise ConfigError(
             "is read-only; it was left as it is",
             advice=f"If it should change: chmod u+w {target}",
@@ -154,8 +162,7 @@ def _resolve_target(path: Path, expected: bytes | None, *, follow_links: bool) -
 
 
 def _check_links(path: Path, target: Path) -> None:
-    """Refuse links that somebody else could point elsewhere, and a file behind them that others can
-    write."""
+    """Refuse links that others could redirect, and targets that others can write."""
     try:
         check_path(path)
         with contextlib.suppress(FileNotFoundError):
@@ -178,7 +185,7 @@ def _check_links(path: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def _open_folder(path: Path) -> Generator[int | None]:
-    """Hold on to a folder, so that another in its place gets nothing; None where the system cannot."""
+    """Open a folder, so that replacing it has no effect; None if the system cannot."""
     if os.open not in os.supports_dir_fd:
         yield None
         return
@@ -196,7 +203,7 @@ def _join_name(folder: int | None, target: Path, name: str) -> str:
 
 
 def _read_current(path: Path, name: str, folder: int | None) -> bytes | None:
-    """What is in the file now; a link in its place is another's doing."""
+    """Return the current content of the file; a link in its place raises OSError."""
     try:
         return _read_regular_file(path, name, folder, _NO_FOLLOW)
     except FileNotFoundError:
@@ -226,14 +233,14 @@ def _read_regular_file(path: Path, name: str, folder: int | None = None, flags: 
 
 
 def _make_folders(folder: Path) -> tuple[Path, ...]:
-    """Make a folder; those that were made, the innermost first."""
-    made: list[Path] = []
+    """Create a folder; return the folders that were created, innermost first."""
+    created: list[Path] = []
     missing = folder
     while not missing.exists():
-        made.append(missing)
+        created.append(missing)
         missing = missing.parent
     folder.mkdir(parents=True, exist_ok=True)
-    return tuple(made)
+    return tuple(created)
 
 
 def _make_conflict_error(path: Path) -> ConfigError:

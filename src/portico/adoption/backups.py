@@ -1,8 +1,7 @@
-"""What clients' files were before Portico came: a copy of each, and a record of what was written,
-in the data folder.
+"""Backups of clients' files: a copy of each, and a record of what was written.
 
-Not beside the file: there it might be committed, and clients' files hold secrets. Only this person
-may read it.
+They are in the data folder, not beside the file, where they might be committed: clients' files hold
+secrets. Only this user can read them.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ _COPY_FILE = "before"
 
 @dataclass(frozen=True)
 class InstallRecord:
-    """What was done to one server map of one file."""
+    """The change to one server map of one file."""
 
     client: str
     scope: str
@@ -32,16 +31,16 @@ class InstallRecord:
     keys: tuple[str, ...]
     format: str
     wrote: str
-    """The digest of what was written."""
+    """Digest of the written content."""
     existed: bool
-    """Whether there was a file before."""
+    """Whether the file existed before."""
     entry: Mapping[str, Any]
     """Our entry as it was written."""
     made_keys: int = 0
-    """How many of the keys were not there before."""
+    """How many of `keys` were created."""
     made_folders: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
-    """The servers that were taken out."""
+    """The servers that were removed from the client's file."""
 
     @property
     def location(self) -> ClientConfigLocation:
@@ -53,49 +52,49 @@ def compute_digest(data: bytes) -> str:
 
 
 class Backups:
-    """The folder that they are kept in."""
+    """The folder of backups."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def find(self, location: ClientConfigLocation) -> InstallRecord | None:
-        """What was done there; None where nothing was, or its record is gone."""
+        """Return the record for a location; None if there is none or it is damaged."""
         return _read_record(self._get_folder(location))
 
     def iter_records(self) -> Iterator[InstallRecord]:
-        """Everything that was done and not undone."""
+        """Iterate over all installations that were not undone."""
         if self.folder.is_dir():
-            homes = sorted(home for home in self.folder.iterdir() if home.is_dir())
+            folders = sorted(folder for folder in self.folder.iterdir() if folder.is_dir())
         else:
-            homes = []
-        yield from filter(None, map(_read_record, homes))
+            folders = []
+        yield from filter(None, map(_read_record, folders))
 
     def read_original(self, location: ClientConfigLocation) -> bytes | None:
-        """What the file was."""
+        """Return the original content of the file."""
         return read_file(self._get_folder(location) / _COPY_FILE)
 
     def save(self, record: InstallRecord, original: bytes | None) -> Path | None:
-        """Keep what a file was, before it is changed; where the copy is."""
-        home = self._get_folder(record.location)
+        """Store the original of a file before it is changed; return the path of the copy."""
+        folder = self._get_folder(record.location)
         copy = None
         if original is not None:
-            copy = home / _COPY_FILE
+            copy = folder / _COPY_FILE
             self._write(copy, original)
-        self._write(home / _RECORD_FILE, json.dumps(asdict(record), indent=2).encode())
+        self._write(folder / _RECORD_FILE, json.dumps(asdict(record), indent=2).encode())
         return copy
 
     def drop(self, location: ClientConfigLocation) -> None:
-        """Forget what was undone."""
-        home = self._get_folder(location)
+        """Delete the record and copy of an undone installation."""
+        folder_of_location = self._get_folder(location)
         for name in (_RECORD_FILE, _COPY_FILE):
             with contextlib.suppress(OSError):
-                (home / name).unlink()
-        for folder in (home, self.folder):
+                (folder_of_location / name).unlink()
+        for folder in (folder_of_location, self.folder):
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
     def get_copy_path(self, location: ClientConfigLocation) -> Path:
-        """Where the copy of a file is."""
+        """Return the path of a file's copy."""
         return self._get_folder(location) / _COPY_FILE
 
     def _get_folder(self, location: ClientConfigLocation) -> Path:
@@ -127,5 +126,5 @@ def _read_record(folder: Path) -> InstallRecord | None:
             found[name] = tuple(found[name])
         return InstallRecord(**found)
     except (ValueError, TypeError, KeyError):
-        # Damaged: then the file is treated as one that a person has changed.
+        # Damaged: the file is then treated like one that a person has changed.
         return None

@@ -1,8 +1,7 @@
-"""A client's file as bytes ↔ text with its server map. Every change is read again before anybody
-writes it.
+"""A client's file as bytes ↔ a document with a server map.
 
-What cannot be read, or cannot be changed without disturbing something else, is refused with its
-file and line.
+Every change is parsed again before it is written. A file that cannot be parsed, or changed without
+side effects, is refused with its file and line.
 """
 
 import json
@@ -16,13 +15,13 @@ from portico.config_file.tree_reader import ConfigSyntaxError, decode_text
 from portico.errors import ConfigError
 
 ENTRY_NAME = "portico"
-"""What our entry is called."""
+"""The name of our entry."""
 _BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
 @dataclass(frozen=True, slots=True)
 class ClientDocument:
-    """What a file says, and how it is written."""
+    """The content of a file and its encoding."""
 
     location: ClientConfigLocation
     text: str
@@ -36,7 +35,7 @@ class ClientDocument:
 
     @property
     def servers(self) -> Mapping[str, Any]:
-        """The servers by name; none where the map is missing."""
+        """The servers by name; empty if the map is missing."""
         found: Any = self.data
         for depth, key in enumerate(self.location.keys, 1):
             if not isinstance(found, Mapping):
@@ -49,7 +48,7 @@ class ClientDocument:
         return cast("Mapping[str, Any]", found)
 
     def count_missing_keys(self) -> int:
-        """How many of the keys that lead to the server map are not there."""
+        """Count the keys on the path to the server map that do not exist."""
         found: Any = self.data
         for depth, key in enumerate(self.location.keys):
             if key not in found:
@@ -58,7 +57,7 @@ class ClientDocument:
         return 0
 
     def refuse(self, keys: Sequence[str], problem: str, advice: str = "") -> NoReturn:
-        """Leave the file alone, and say where and why."""
+        """Raise ConfigError with the line of a key."""
         where = ".".join(keys) or "the file"
         raise ConfigError(
             f"{where} {problem}; the file was left as it is",
@@ -70,7 +69,7 @@ class ClientDocument:
 
 
 class DocumentFormat(Protocol):
-    """What can be done to a text, in any language."""
+    """Operations on a text in one file format."""
 
     def parse(self, text: str) -> Any: ...
     def find_line(self, text: str, keys: Sequence[str]) -> int: ...
@@ -81,22 +80,21 @@ class DocumentFormat(Protocol):
 
 
 def get_document_format(location: ClientConfigLocation) -> DocumentFormat:
-    """The functions that know a place's language."""
+    """Return the editor module for a location's format."""
     if location.format == "toml":
         return toml_editor
     return json_editor
 
 
 def parse_document(location: ClientConfigLocation, data: bytes) -> ClientDocument:
-    """The document in these bytes; raises ConfigError where it is not what a client would read."""
+    """Parse the bytes of a client's file; raises ConfigError if the client could not read it."""
     mark = next((mark for mark in _BYTE_ORDER_MARKS if data.startswith(mark)), b"")
     encoding = _BYTE_ORDER_MARKS.get(mark, "utf-8")
     try:
         text = decode_text(data)
         found = get_document_format(location).parse(text)
-        get_document_format(location).find_line(
-            text, (*location.keys, ENTRY_NAME)
-        )  # refuses a key on the way that is there twice
+        # Refuses a key on the path that is written twice.
+        get_document_format(location).find_line(text, (*location.keys, ENTRY_NAME))
     except ConfigSyntaxError as error:
         raise ConfigError(
             f"{error.message}; the file was left as it is",
@@ -118,7 +116,7 @@ def parse_document(location: ClientConfigLocation, data: bytes) -> ClientDocumen
 
 
 def add_server(document: ClientDocument, name: str, entry: Mapping[str, Any]) -> ClientDocument:
-    """The document with this entry in its server map."""
+    """Return the document with this entry in its server map."""
     keys = (*document.location.keys, name)
     return _apply_edit(
         document,
@@ -129,19 +127,22 @@ def add_server(document: ClientDocument, name: str, entry: Mapping[str, Any]) ->
 
 
 def copy_server(document: ClientDocument, name: str, source: ClientDocument) -> ClientDocument:
-    """The document with an entry as another one writes it."""
+    """Return the document with an entry copied verbatim from another document."""
     keys = (*document.location.keys, name)
-    language = get_document_format(document.location)
-    written = language.get_raw(source.text, keys)
-    if written is None:
+    document_format = get_document_format(document.location)
+    raw_value = document_format.get_raw(source.text, keys)
+    if raw_value is None:
         return add_server(document, name, source.servers[name])
     return _apply_edit(
-        document, keys, source.servers[name], language.set_raw(document.text, keys, written)
+        document,
+        keys,
+        source.servers[name],
+        document_format.set_raw(document.text, keys, raw_value),
     )
 
 
 def remove_keys(document: ClientDocument, keys: Sequence[str]) -> ClientDocument:
-    """The document without what is at these keys."""
+    """Return the document without the value at these keys."""
     try:
         text = get_document_format(document.location).remove(document.text, keys)
     except KeyError:
@@ -157,9 +158,9 @@ def _apply_edit(
     document: ClientDocument, keys: Sequence[str], value: Any, text: str
 ) -> ClientDocument:
     expected = _set_path(document.data, keys, value)
-    language = get_document_format(document.location)
+    document_format = get_document_format(document.location)
     try:
-        found: Any = language.parse(text)
+        found: Any = document_format.parse(text)
     except ConfigSyntaxError:
         found = None
     if (
@@ -167,15 +168,13 @@ def _apply_edit(
         and document.location.format == "toml"
         and found is not None
         and keys[0] not in found
+        and _is_empty_tree(expected[keys[0]])
     ):
-        # The last table takes the map along that its header made.
-        if _is_empty_tree(expected[keys[0]]):
-            expected = _set_path(document.data, keys[:1], None)
-        else:
-            expected = expected
+        # Removing the last table also removes the map that its header created.
+        expected = _set_path(document.data, keys[:1], None)
     if found is None or not _is_equal(found, expected):
         if value is not None:
-            hint = f"Add this by hand:\n{language.set_value('', keys, value).rstrip()}"
+            hint = f"Add this by hand:\n{document_format.set_value('', keys, value).rstrip()}"
         else:
             hint = "Remove it by hand."
         document.refuse(keys, "cannot be changed without disturbing what is around it", hint)
@@ -195,14 +194,14 @@ def _set_path(data: Mapping[str, Any], keys: Sequence[str], value: Any) -> dict[
 
 
 def _is_empty_tree(value: Any) -> bool:
-    """Whether there is nothing in it, however deep."""
+    """Return whether it contains nothing, at any depth."""
     return isinstance(value, Mapping) and all(
         map(_is_empty_tree, cast("Mapping[str, Any]", value).values())
     )
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    """Equal, with what is not a number equal to itself."""
+    """Compare data, treating NaN as equal to itself."""
     return one == other or json.dumps(one, default=str, sort_keys=True) == json.dumps(
         other, default=str, sort_keys=True
     )

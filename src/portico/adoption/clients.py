@@ -1,6 +1,6 @@
-"""The clients, as data: how each writes a server down, what suits it, and which files it reads.
+"""The supported clients, as data: the format of their entries, and the exposure that suits them.
 
-Read off the documentation and source of each, November 2026. Nothing here opens a file.
+Taken from the documentation and source of each, November 2026. Opens no file.
 """
 
 import os
@@ -23,26 +23,26 @@ __all__ = ["Client", "ClientConfigLocation", "find_client", "list_clients", "lis
 
 @dataclass(frozen=True)
 class Client:
-    """A program that has MCP servers."""
+    """A program that uses MCP servers."""
 
     name: str
     title: str
     exposure_reason: str
     """Why the exposure suits it."""
     reload_advice: str
-    """What makes it read its file again."""
+    """How to make it read its file again."""
     exposure: Exposure = "meta"
     stdio_type: str | None = None
-    """What `type` says of a server that is started, where the client wants it said."""
+    """The `type` of a stdio entry, if the client needs one."""
     http_type: str | None = None
     url_key: str | None = "url"
-    """What it calls an address; None where its file takes none."""
+    """Its key for a URL; None if its file cannot hold one."""
     bearer_template: str | None = None
-    """How it writes a bearer token from the environment; None where it has no way."""
+    """The header value with a token from the environment; None if unsupported."""
     url_advice: str = ""
-    """What to do instead where its file takes no address."""
+    """The alternative if its file cannot hold a URL."""
     is_shell_program: bool = False
-    """Whether a person starts it in a terminal, so that it has the PATH of one."""
+    """Whether it is started in a terminal, and so has the PATH of a shell."""
 
 
 _CLIENTS = (
@@ -52,13 +52,16 @@ _CLIENTS = (
         "it puts every tool it is given into every chat",
         "Quit Claude Desktop, also from the menu bar or tray, and start it again.",
         url_key=None,
-        url_advice="Leave --url out: it then starts `portico stdio` itself. Addresses go to its Settings, Connectors.",
+        url_advice=(
+            "Leave --url out: it then starts `portico stdio` itself. Addresses go to its "
+            "Settings, Connectors."
+        ),
     ),
     Client(
         "claude-code",
         "Claude Code",
-        "it defers tools itself, but keeps these at hand: they are marked anthropic/alwaysLoad, so nothing is searched "
-        "twice",
+        "it defers tools itself, but keeps these at hand: they are marked anthropic/alwaysLoad, "
+        "so nothing is searched twice",
         "Start a new session, or type /mcp in one.",
         stdio_type="stdio",
         http_type="http",
@@ -92,7 +95,8 @@ _CLIENTS = (
     Client(
         "codex",
         "Codex",
-        "it may defer tools, but reads the list only once, and sends all of it with models that cannot search",
+        "it may defer tools, but reads the list only once, and sends all of it with models "
+        "that cannot search",
         "Start a new session.",
         bearer_template="PORTICO_TOKEN",
         is_shell_program=True,
@@ -123,18 +127,18 @@ _CLIENTS = (
 
 
 def list_clients() -> tuple[Client, ...]:
-    """Every client that is known here."""
+    """Return every supported client."""
     return _CLIENTS
 
 
 def find_client(name: str) -> Client:
-    """The client of this name, however it is cased or spaced."""
-    wanted = name.strip().lower().replace(" ", "-").replace("_", "-")
+    """Return the client of this name, ignoring case and separators; raises UnknownName."""
+    key = name.strip().lower().replace(" ", "-").replace("_", "-")
     for known in _CLIENTS:
-        if wanted in (known.name, known.title.lower().replace(" ", "-")):
+        if key in (known.name, known.title.lower().replace(" ", "-")):
             return known
     names = [known.name for known in _CLIENTS]
-    near = find_nearest(wanted, names)
+    near = find_nearest(key, names)
     if near:
         advice = f"Did you mean {' or '.join(near)}?"
     else:
@@ -149,5 +153,5 @@ def list_locations(
     platform: str = sys.platform,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[ClientConfigLocation, ...]:
-    """The files that a client reads, in the order in which they are preferred within a scope."""
+    """Return the files that a client reads, in order of preference within a scope."""
     return list_client_locations(client.name, UserEnvironment(home, cwd, platform, environ))

@@ -1,4 +1,4 @@
-"""Where clients keep their servers, on macOS, Linux and Windows."""
+"""Locations of clients' configuration files on macOS, Linux and Windows."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -6,27 +6,26 @@ from pathlib import Path
 from typing import Literal
 
 ConfigScope = Literal["user", "project", "local"]
-"""Everywhere; in this folder, for everybody who has it; in this folder, for this person only
-(Claude Code)."""
+"""Everywhere; in this folder for everybody; in this folder for this user only (Claude Code)."""
 
 
 @dataclass(frozen=True)
 class ClientConfigLocation:
-    """One file a client may read."""
+    """One file that a client may read."""
 
     scope: ConfigScope
     path: Path
     format: Literal["json", "toml"]
-    """`json` is JSON as editors write it, comments and all."""
+    """`json` is JSON as editors write it, with comments."""
     keys: tuple[str, ...]
-    """Where its server map is."""
+    """The path to its server map."""
     legacy: bool = False
-    """Read by older versions only, or no longer written: worth reading, not worth writing."""
+    """Read by older versions only, or no longer written: it is read but never written."""
 
 
 @dataclass(frozen=True)
 class UserEnvironment:
-    """What decides where a file is."""
+    """The user, folder and platform that locations depend on."""
 
     home: Path
     cwd: Path
@@ -34,8 +33,9 @@ class UserEnvironment:
     environ: Mapping[str, str]
 
     def resolve_folder(self, variable: str, default: Path) -> Path:
-        """The folder a variable names. A relative one means nothing, as the XDG specification has
-        it."""
+        """Return the folder a variable names; relative ones are ignored, as the XDG specification
+        says.
+        """
         text = self.environ.get(variable, "").strip()
         if text:
             path = Path(text)
@@ -49,7 +49,9 @@ class UserEnvironment:
 
     @property
     def settings_folder(self) -> Path:
-        """Where programs keep their settings: Application Support, roaming AppData or ~/.config."""
+        """The folder for settings of programs: Application Support, roaming AppData or
+        ~/.config.
+        """
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
         if self.platform == "win32":
@@ -76,7 +78,7 @@ _VSCODE_VARIANTS = ("Code", "Code - Insiders", "VSCodium")
 def list_client_locations(
     name: str, environment: UserEnvironment
 ) -> tuple[ClientConfigLocation, ...]:
-    """The places of the client of this name."""
+    """Return the locations of the client of this name."""
     return tuple(_LOCATORS[name](environment))
 
 
@@ -84,8 +86,7 @@ def _locate_claude_desktop(environment: UserEnvironment) -> Iterator[ClientConfi
     file = Path("Claude", "claude_desktop_config.json")
     plain = environment.settings_folder / file
     if environment.platform == "win32":
-        # The packaged app, which is what the download has been since 2026, sees its own copy of the
-        # roaming folder.
+        # The packaged app (the download since 2026) sees its own copy of the roaming folder.
         for package in sorted((environment.local_folder / "Packages").glob("Claude_*")):
             yield ClientConfigLocation(
                 "user", package / "LocalCache" / "Roaming" / file, "json", _MCP_SERVERS
@@ -196,7 +197,7 @@ def _locate_cline(environment: UserEnvironment) -> Iterator[ClientConfigLocation
         environment.resolve_folder("CLINE_DIR", environment.home / ".cline") / "data",
     )
     yield ClientConfigLocation("user", data / file, "json", _MCP_SERVERS)
-    # Extensions of before 2026 kept it with the editor.
+    # Extensions before 2026 stored it in the editor's folder.
     for code in (*_VSCODE_VARIANTS, "Cursor", "Windsurf"):
         yield ClientConfigLocation(
             "user",

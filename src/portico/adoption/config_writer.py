@@ -1,5 +1,4 @@
-"""Writes a configuration, with a backup, and the file of its secrets, which only its owner can
-read."""
+"""Writes a configuration, with a backup, and its env file, which only the owner can read."""
 
 import os
 import re
@@ -13,7 +12,7 @@ from portico.errors import ConfigError, PorticoError
 
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+=,-]+")
 _SHELL_ESCAPES = str.maketrans({char: f"\\{char}" for char in '\\"$`'})
-"""What a shell gives a meaning to between double quotes."""
+"""Characters with a meaning for a shell between double quotes."""
 _HEADER = """\
 # Secrets of the configuration beside it, for ${VAR} there. The environment wins over them.
 # Keep this file to yourself.
@@ -22,8 +21,7 @@ OWNER_ONLY = 0o600
 
 
 def render_env_line(name: str, value: str) -> str:
-    """A line, or several, that read back as the value does, here and in a shell, which finds
-    nothing to expand."""
+    """Render an assignment that this package and a shell read back as the same value."""
     if _BARE.fullmatch(value):
         return f"{name}={value}\n"
     if "'" not in value:
@@ -34,11 +32,9 @@ def render_env_line(name: str, value: str) -> str:
 def add_env_values(
     text: str | None, values: Mapping[str, str], unset_variables: Mapping[str, str]
 ) -> str:
-    """An env file with these values added, and a line to fill in for each variable that is wanted."""
+    """Return an env file with these values added, and a commented line for each unset variable."""
     if text is None:
         text = _HEADER
-    else:
-        text = text
     if text and not text.endswith("\n"):
         text += "\n"
     for name, why in unset_variables.items():
@@ -48,7 +44,7 @@ def add_env_values(
 
 
 def make_backup(path: Path, data: bytes, now: datetime) -> Path:
-    """A copy beside a file of what is in it, of the same mode."""
+    """Copy a file's content beside it with the same mode; return the copy's path."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     stem = f"{path.name}.backup-{now:%Y%m%d-%H%M%S}"
     for number in range(1, 1_000):
@@ -64,13 +60,14 @@ def make_backup(path: Path, data: bytes, now: datetime) -> Path:
 
 
 def write_secrets(path: Path, data: bytes, before: bytes | None) -> None:
-    """Write an env file that its owner alone can read, also where others could before; never
-    through a link."""
+    """Write an env file, readable by its owner only, also if it was not before; never through a
+    link.
+    """
     _write_checked(path, data, before, keep_mode=False, follow_links=False)
 
 
 def write_config(path: Path, data: bytes, before: bytes | None, now: datetime) -> Path | None:
-    """Write a configuration; the backup of what was there."""
+    """Write a configuration; return the path of the backup, if there was a file."""
     check_not_writable_by_others(path)
     if before is not None and path.exists():
         backup = make_backup(path, before, now)

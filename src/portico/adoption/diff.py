@@ -1,5 +1,4 @@
-"""Two versions of a text → the lines that differ, fit for a screen: secrets masked, endless lines
-shortened."""
+"""A unified diff for the terminal: secrets masked, long lines shortened."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,7 @@ from portico.config_file.mask import ENV_FLAGS, HEADER_FLAGS, MASK, SECRET_NAME,
 CONTEXT_LINES = 3
 """Lines shown before and after a change."""
 MAX_LINE_CHARS = 400
-"""Characters of a line that are shown; a file written as one line may have millions."""
+"""Characters shown of a line; a minified file may have millions."""
 _ASSIGNMENT = re.compile(r"""(["']?([\w.-]+)["']?\s*[:=]\s*")((?:[^"\\]|\\.)+)(")""")
 _FLAG = re.compile(r"""(["'](-[^"']*)["']\s*,\s*")(?!-)((?:[^"\\]|\\.)+)(")""")
 _ITEM = re.compile(r"""(\s*["'])(.+)(["'],?\s*)""")
@@ -18,24 +17,26 @@ _HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 
 def render_diff(before: str, after: str, name: str, *, mask_new_lines: bool = False) -> list[str]:
-    """A unified diff. What the file said already is masked; with `masking`, what is new to it, too.
+    """Return a unified diff. Old lines are masked; with `mask_new_lines`, new ones too.
 
-    A line on which something is changed is such a line: the rest of it was there before.
+    A changed line counts as old if most of it was there before.
     """
     old = before.splitlines()
     new = after.splitlines()
     first = _count_common_prefix(old, new)
     last = _count_common_prefix(old[first:][::-1], new[first:][::-1])
     skipped = max(first - CONTEXT_LINES, 0)
-    # Only what lies between is compared: Claude Code's file may have hundreds of thousands of
+    # Only the part in between is compared: Claude Code's file may have hundreds of thousands of
     # lines.
-    was, will_be = (
+    old_part, new_part = (
         lines[skipped : len(lines) - max(last - CONTEXT_LINES, 0)] for lines in (old, new)
     )
-    found = list(
-        unified_diff(was, will_be, f"{name} (now)", f"{name} (then)", lineterm="", n=CONTEXT_LINES)
+    diff_lines = list(
+        unified_diff(
+            old_part, new_part, f"{name} (now)", f"{name} (then)", lineterm="", n=CONTEXT_LINES
+        )
     )
-    return list(_render_lines(found, (old, new), skipped, mask_new_lines))
+    return list(_render_lines(diff_lines, (old, new), skipped, mask_new_lines))
 
 
 def _count_common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
@@ -54,36 +55,44 @@ def _render_lines(
     mask_new_lines: bool,
 ) -> Iterator[str]:
     known = {line.rstrip(" ,") for line in texts[0]}
-    at = [0, 0]
-    for place, line in enumerate(found):
-        if place < 2:
+    line_numbers = [0, 0]
+    for index, line in enumerate(found):
+        if index < 2:
             yield line
         elif hunk := _HUNK.fullmatch(line):
-            at = [int(hunk.group(number)) + skipped for number in (1, 3)]
-            yield f"@@ -{at[0]}{hunk.group(2) or ''} +{at[1]}{hunk.group(4) or ''} @@"
+            line_numbers = [int(hunk.group(number)) + skipped for number in (1, 3)]
+            yield (
+                f"@@ -{line_numbers[0]}{hunk.group(2) or ''} "
+                f"+{line_numbers[1]}{hunk.group(4) or ''} @@"
+            )
         else:
-            other = _find_counterpart(found, place)
+            other = _find_counterpart(found, index)
             start, end = _find_shown_range(line, other)
             part = line[start:end]
             side = int(line.startswith("+"))
-            if at[side] > 1:
-                before = texts[side][at[side] - 2]
+            if line_numbers[side] > 1:
+                before = texts[side][line_numbers[side] - 2]
             else:
                 before = ""
-            at = [at[0] + (line[:1] != "+"), at[1] + (line[:1] != "-")]
+            line_numbers = [
+                line_numbers[0] + (line[:1] != "+"),
+                line_numbers[1] + (line[:1] != "-"),
+            ]
             is_new = (
                 side and line[1:].rstrip(" ,") not in known and not _is_continuation(line, other)
             )
             sign, rest = (part[:1], part[1:]) if not start else ("", part)
-            if is_new and not mask_new_lines:
-                told = part
-            else:
-                told = sign + _mask_line(rest, before)
-            yield f"{line[:1] if start else ''}{'…' if start > 1 else ''}{told}{'…' if end < len(line) else ''}"
+            if not is_new or mask_new_lines:
+                part = sign + _mask_line(rest, before)
+            if start:
+                part = f"{line[:1]}{'…' if start > 1 else ''}{part}"
+            if end < len(line):
+                part += "…"
+            yield part
 
 
 def _find_counterpart(found: Sequence[str], place: int) -> str:
-    """The line that a long line was, or becomes."""
+    """Return the line that a changed line was, or becomes; empty if there is none."""
     line = found[place]
     step = {"+": -1, "-": 1}.get(line[:1], 0)
     if 0 <= place + step < len(found):
@@ -96,8 +105,7 @@ def _find_counterpart(found: Sequence[str], place: int) -> str:
 
 
 def _find_shown_range(line: str, other: str) -> tuple[int, int]:
-    """The part of a line to show: all of it, or of a long one what differs from its twin and a
-    little around."""
+    """Return the range of a line to show: all of it, or the differing part of a long one."""
     if len(line) <= MAX_LINE_CHARS:
         return 0, len(line)
     if other:
@@ -113,7 +121,7 @@ def _find_shown_range(line: str, other: str) -> tuple[int, int]:
 
 
 def _is_continuation(line: str, other: str) -> bool:
-    """Whether most of a line was on the one that it takes the place of."""
+    """Return whether most of a line was on the line that it replaces."""
     return (
         2
         * max(
@@ -126,8 +134,7 @@ def _is_continuation(line: str, other: str) -> bool:
 
 
 def _mask_line(text: str, before: str) -> str:
-    """A line as it may be shown; the item after `"--token"` in a list is judged by that line before
-    it."""
+    """Mask a line; the item after `"--token"` in a list is judged by that line before it."""
     item = _ITEM.fullmatch(text)
     flag = _ITEM.fullmatch(before)
     if (

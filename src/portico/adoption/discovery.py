@@ -1,6 +1,6 @@
-"""Finds the servers that clients already have. Reads their files, and never writes to one.
+"""Finds the servers that clients already have. Reads their files, and never writes one.
 
-A file that cannot be read is told with its line, and costs no other file anything.
+A file that cannot be read is reported with its line; the others are still read.
 """
 
 import json
@@ -22,20 +22,20 @@ from portico.config_file.tree_reader import ConfigNode, read_tree
 from portico.errors import UnknownName
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
-"""Bytes: Claude Code keeps its history in the file, but not that much."""
+"""In bytes. Claude Code stores its history in the file, but less than this."""
 FAST_PARSE_BYTES = 1024 * 1024
-"""Bytes from which a file is read by the quicker reader, which tells no lines."""
+"""Size in bytes from which a file is read by the faster parser, which gives no line numbers."""
 _HIDDEN_WARNINGS = (
     "left out, only its client uses",
     "left out, a client's own settings",
     "left out: it is Portico itself",
 )
-"""Remarks that a person who moves servers need not read."""
+"""Warnings that do not matter when servers are moved."""
 
 
 @dataclass(frozen=True)
 class ServerOrigin:
-    """Where a server was found."""
+    """The file and line where a server was found."""
 
     client: str
     """The client's name; empty for a file that was named."""
@@ -43,7 +43,7 @@ class ServerOrigin:
     file: str
     line: int
     is_project_file: bool
-    """Whether its file came with the folder: then nobody has trusted it by opening it."""
+    """Whether the file came with the folder, so that the user has not necessarily approved it."""
 
 
 @dataclass(frozen=True)
@@ -55,28 +55,28 @@ class FoundServer:
     """In our keys, with our placeholders; secrets are still in it."""
     origins: tuple[ServerOrigin, ...]
     folder: str | None = None
-    """Where it is started although its entry does not say so: its project."""
+    """The implied working directory, its project."""
     required_variables: Mapping[str, str] = field(default_factory=dict[str, str])
     problem: str = ""
     """Why it cannot be used."""
     original_name: str = ""
-    """Its name in the client, where it has another one here."""
+    """Its name in the client, if it was renamed."""
 
 
 @dataclass(frozen=True)
 class DiscoveredServers:
-    """Everything that was found."""
+    """All servers that were found."""
 
     servers: tuple[FoundServer, ...]
     findings: tuple[ConfigFinding, ...]
-    """What is wrong or odd in the files."""
+    """Problems in the files."""
     files: tuple[str, ...]
-    """Those that have servers."""
+    """Files that have servers."""
 
 
 @dataclass(frozen=True)
 class DiscoveryContext:
-    """Where is looked."""
+    """Where to search."""
 
     home: Path
     cwd: Path
@@ -93,32 +93,31 @@ class _ClientSource:
 
     @property
     def is_project(self) -> bool:
-        """Whether its servers are started in a folder of their own."""
+        """Whether its servers are started in a project folder."""
         return self.location is not None and self.location.scope != "user"
 
 
 def discover_servers(
     context: DiscoveryContext, clients_or_files: Sequence[str] = ()
 ) -> DiscoveredServers:
-    """The servers of every client, or of the clients and files that are named."""
+    """Find the servers of every client, or of the named clients and files."""
     servers: list[FoundServer] = []
     findings: list[ConfigFinding] = []
     files: list[str] = []
     trees: dict[Path, ConfigNode | None] = {}
-    sources = _deduplicate_sources(
-        _iter_named_sources(context, clients_or_files)
-        if clients_or_files
-        else _iter_default_sources(context)
-    )
+    if clients_or_files:
+        sources = _deduplicate_sources(_iter_named_sources(context, clients_or_files))
+    else:
+        sources = _deduplicate_sources(_iter_default_sources(context))
     for source in sources:
         shown = _shorten_path(source.path, context)
         if source.path not in trees:
-            ways = [
-                one.location.keys
-                for one in sources
-                if one.path == source.path and one.location is not None
+            server_map_keys = [
+                other.location.keys
+                for other in sources
+                if other.path == source.path and other.location is not None
             ]
-            trees[source.path] = _read_file_tree(source, shown, ways, findings)
+            trees[source.path] = _read_file_tree(source, shown, server_map_keys, findings)
         root = trees[source.path]
         if root is None:
             continue
@@ -130,37 +129,36 @@ def discover_servers(
 
 
 def _deduplicate_sources(sources: Iterable[_ClientSource]) -> list[_ClientSource]:
-    """In a home folder the file of the project is the user's own."""
-    kept: dict[tuple[Path, tuple[str, ...]], _ClientSource] = {}
+    """Drop repeated sources: in the home folder the project's file is also the user's."""
+    unique: dict[tuple[Path, tuple[str, ...]], _ClientSource] = {}
     for source in sources:
-        kept.setdefault((source.path, source.location.keys if source.location else ()), source)
-    return list(kept.values())
+        unique.setdefault((source.path, source.location.keys if source.location else ()), source)
+    return list(unique.values())
 
 
 def _iter_default_sources(context: DiscoveryContext) -> Iterator[_ClientSource]:
     for client in list_clients():
-        for place in list_locations(
+        for location in list_locations(
             client, context.home, context.cwd, context.platform, context.environ
         ):
-            yield _ClientSource(client.name, client.title, place, place.path)
+            yield _ClientSource(client.name, client.title, location, location.path)
 
 
 def _iter_named_sources(
     context: DiscoveryContext, clients_or_files: Iterable[str]
 ) -> Iterator[_ClientSource]:
-    usual = list(_iter_default_sources(context))
+    defaults = list(_iter_default_sources(context))
     for text in clients_or_files:
         path = Path(os.path.abspath(context.cwd / Path(text).expanduser()))
-        of_client = [source for source in usual if source.client == text]
-        if of_client and not path.exists():
-            yield from of_client
+        client_sources = [source for source in defaults if source.client == text]
+        if client_sources and not path.exists():
+            yield from client_sources
         elif path.exists() or path.suffix or len(path.parts) > len(context.cwd.parts) + 1:
-            # A file of a client is read as that client's, so that it is known where its servers are
-            # started.
-            known = [source for source in usual if source.path == path]
+            # Read as that client's file, so that the working directory of its servers is known.
+            known = [source for source in defaults if source.path == path]
             yield from known or [_make_file_source(path)]
         else:
-            names = tuple(dict.fromkeys(source.client for source in usual))
+            names = tuple(dict.fromkeys(source.client for source in defaults))
             raise UnknownName(
                 f"{text!r} is neither a file nor a client.",
                 nearest=names,
@@ -195,14 +193,14 @@ def _read_file_tree(
 ) -> ConfigNode | None:
     named = source.location is None
     try:
-        there = source.path.stat()
-        if not stat.S_ISREG(there.st_mode):
-            # A project may bring a link to a device, which never ends.
+        file_stat = source.path.stat()
+        if not stat.S_ISREG(file_stat.st_mode):
+            # A project may contain a link to a device, which never ends.
             findings.append(
                 ConfigFinding(display_path, 0, "", "cannot be read: it is no ordinary file")
             )
             return None
-        if there.st_size > MAX_FILE_BYTES:
+        if file_stat.st_size > MAX_FILE_BYTES:
             findings.append(
                 ConfigFinding(display_path, 0, "", "left out, too large to be a configuration")
             )
@@ -225,25 +223,26 @@ def _read_file_tree(
         and (part := _read_server_maps(data, server_map_keys)) is not None
     ):
         return part
-    root, wrong = read_tree(data, display_path)
-    findings += wrong
-    if root is None and not wrong and named:
+    root, problems = read_tree(data, display_path)
+    findings += problems
+    if root is None and not problems and named:
         findings.append(ConfigFinding(display_path, 0, "", "the file is empty"))
     return root
 
 
 def _read_server_maps(data: bytes, server_map_keys: Sequence[Sequence[str]]) -> ConfigNode | None:
-    """Of a large file that is plain JSON, the servers alone, without their lines; None where it is
-    not so plain."""
+    """Extract only the server maps of a large plain JSON file, without lines; None if not plain
+    JSON.
+    """
     try:
-        whole: Any = json.loads(data)
+        document: Any = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(whole, dict):
+    if not isinstance(document, dict):
         return None
     part: dict[str, Any] = {}
     for keys in server_map_keys:
-        inner: Any = whole
+        inner: Any = document
         for key in keys:
             if isinstance(inner, dict):
                 inner = cast("dict[str, Any]", inner).get(key)
@@ -282,37 +281,38 @@ def _iter_servers(
         if inner is None:
             return
         root = ConfigNode({"mcpServers": inner}, inner.line)
-    told = translate(root, display_path)
-    findings += told.errors
+    translated = translate(root, display_path)
+    findings += translated.errors
     findings += [
-        warning for warning in told.warnings if not warning.message.startswith(_HIDDEN_WARNINGS)
+        warning
+        for warning in translated.warnings
+        if not warning.message.startswith(_HIDDEN_WARNINGS)
     ]
-    around = _make_entry_context(source, context)
-    for position, (name, entry) in enumerate(told.servers):
-        done = convert_entry(entry, around)
-        if around.is_project and "cwd" not in done.entry:
-            folder = str(around.folders.workspace)
+    entry_context = _make_entry_context(source, context)
+    for position, (name, entry) in enumerate(translated.servers):
+        converted = convert_entry(entry, entry_context)
+        if entry_context.is_project and "cwd" not in converted.entry:
+            folder = str(entry_context.folders.workspace)
         else:
             folder = None
         project = source.is_project and (
             source.location is None or source.location.scope == "project"
         )
         origin = ServerOrigin(source.client, source.title, display_path, entry.line, project)
-        if "command" not in done.entry:
+        if "command" not in converted.entry:
             folder = None
         yield FoundServer(
             _make_printable(name),
-            done.entry,
+            converted.entry,
             (origin,),
             folder,
-            done.required_variables,
-            told.problems.get(position, ""),
+            converted.required_variables,
+            translated.problems.get(position, ""),
         )
 
 
 def _make_printable(name: str) -> str:
-    """A name without line breaks and the like, with which a project could write lines of its own on
-    the screen."""
+    """Replace line breaks and the like, with which a name could forge terminal output."""
     return "".join(char if char.isprintable() else "\ufffd" for char in name)
 
 
@@ -332,10 +332,10 @@ def _make_entry_context(source: _ClientSource, context: DiscoveryContext) -> Ent
         and source.location.scope != "user"
         and path.parent != context.cwd
     ):
-        inside = path.parent.name.startswith(".")
+        is_hidden_folder = path.parent.name.startswith(".")
         if source.location.scope == "local":
             workspace = context.cwd
-        elif inside:
+        elif is_hidden_folder:
             workspace = path.parent.parent
         else:
             workspace = path.parent

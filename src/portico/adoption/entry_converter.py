@@ -1,8 +1,7 @@
-"""A client's entry, translated → plain values that mean the same in a file of ours, wherever that
-file is.
+"""Converts a client's entry to plain values with the same meaning in our file, wherever it is.
 
-Placeholders survive: variables stay variables, folders of a project become the folders they stood
-for, and what an editor asked for becomes a variable that has to be given. Pure.
+Placeholders are preserved: variables stay variables, project folders become absolute paths, and
+editor inputs become required variables. Pure.
 """
 
 import re
@@ -28,27 +27,27 @@ _RELATIVE_PATH = re.compile(r"\.{1,2}[/\\]")
 
 @dataclass(frozen=True)
 class EntryContext:
-    """What an entry's words refer to."""
+    """What an entry's placeholders and paths refer to."""
 
     folders: PlaceholderFolders
     base_folder: Path
-    """Where its relative paths begin."""
+    """The base of its relative paths."""
     is_project: bool
-    """Whether its file belongs to a project: then that is where its servers are started."""
+    """Whether its file belongs to a project, where its servers are then started."""
     environ: Mapping[str, str]
 
 
 @dataclass
 class ConvertedEntry:
-    """An entry in our words."""
+    """An entry in our keys."""
 
     entry: dict[str, Any]
     required_variables: dict[str, str] = field(default_factory=dict[str, str])
-    """Variable → what the client asked for instead, as it was written."""
+    """Variable → the editor input it replaces, as it was written."""
 
 
 def convert_entry(node: ConfigNode, context: EntryContext) -> ConvertedEntry:
-    """What a translated entry says, for a file of ours."""
+    """Convert a translated entry for a file of ours."""
     return _EntryConverter(node, context).result
 
 
@@ -94,7 +93,7 @@ class _EntryConverter:
         else:
             bare = None
         if bare is not None:
-            # Whoever writes $NAME means a variable, also where this shell does not have it.
+            # `$NAME` is meant as a variable, even if this shell does not have it.
             if bare.group(2) not in self.context.environ:
                 self.result.required_variables[bare.group(2)] = text
             return f"{bare.group(1) or ''}${{{bare.group(2)}}}"
@@ -102,30 +101,29 @@ class _EntryConverter:
 
     def convert_placeholder(self, match: re.Match[str], key: str) -> str:
         body = match.group(1)
-        whole = match.group()
+        placeholder = match.group()
         if body is None:
-            return whole
-        place = self.context.folders.resolve(body)
-        if place is not None:
+            return placeholder
+        folder = self.context.folders.resolve(body)
+        if folder is not None:
             if self.context.is_project and body in _PROJECT_PLACEHOLDERS:
-                return place
-            return whole
-        asked = _EDITOR_INPUT.fullmatch(body)
-        if asked is not None:
-            variable = re.sub(r"[^A-Z0-9_]", "_", to_variable_name(asked[1]))
+                return folder
+            return placeholder
+        editor_input = _EDITOR_INPUT.fullmatch(body)
+        if editor_input is not None:
+            variable = re.sub(r"[^A-Z0-9_]", "_", to_variable_name(editor_input[1]))
             if variable[0].isdigit():
                 variable = f"_{variable}"
-            else:
-                variable = variable
-            self.result.required_variables[variable] = whole
+            self.result.required_variables[variable] = placeholder
             return f"${{{variable}}}"
         variable = VARIABLE.fullmatch(body)
         if variable is None or (key != "env" and self.is_filled_by_server(variable.group(1))):
-            return f"${whole}"
-        return whole
+            return f"${placeholder}"
+        return placeholder
 
     def is_filled_by_server(self, name: str) -> bool:
-        """Whether the server itself fills this in, from the variable that its entry gives it (as
-        mcp-remote does)."""
+        """Return whether the server itself expands this, from the env of its entry (as mcp-remote
+        does).
+        """
         own = self.own_env.get(name)
         return own is not None and "${" not in own and name not in self.context.environ

@@ -1,5 +1,4 @@
-"""What stands in a client's file for Portico, in that client's spelling; and which entries are
-Portico already."""
+"""The entry for Portico in a client's file, and detection of existing ones."""
 
 import os
 import shutil
@@ -18,11 +17,13 @@ _URL_KEYS = ("url", "serverUrl", "httpUrl")
 
 
 def find_program(argv0: str | None = None, python: str | None = None) -> list[str]:
-    """How this very Portico is started from anywhere: its script, else its interpreter."""
+    """Return the command that starts this installation from anywhere: its script, else its
+    interpreter.
+    """
     started = Path(argv0 if argv0 is not None else sys.argv[0])
     python = python or sys.executable
-    beside = Path(python).parent
-    found = shutil.which("portico", path=str(beside))
+    scripts_folder = Path(python).parent
+    found = shutil.which("portico", path=str(scripts_folder))
     if started.stem == "portico" and started.suffix in ("", ".exe"):
         named = shutil.which(started.name, path=str(started.parent.absolute()))
         found = named or found
@@ -32,24 +33,23 @@ def find_program(argv0: str | None = None, python: str | None = None) -> list[st
 
 
 def is_temporary(command: Sequence[str]) -> bool:
-    """Whether the program lies where it is cleaned away: a cache that `uvx` or `pipx run` made."""
+    """Return whether the program is in a cache that `uvx` or `pipx run` made."""
     parts = set(Path(command[0]).parts)
     return "archive-v0" in parts or ("pipx" in parts and ".cache" in parts)
 
 
 def list_shell_only_commands(config: Config, path: str) -> tuple[str, ...]:
-    """The commands of servers that are found on this PATH, and not where a program looks that no
-    shell started."""
-    bare = {
+    """Return servers' commands that are found on this PATH, but not without a shell's PATH."""
+    bare_commands = {
         server.command
         for server in config.servers.values()
         if server.is_usable and server.command and not Path(server.command).parent.name
     }
     return tuple(
         sorted(
-            one
-            for one in bare
-            if shutil.which(one, path=path) and not shutil.which(one, path=os.defpath)
+            command
+            for command in bare_commands
+            if shutil.which(command, path=path) and not shutil.which(command, path=os.defpath)
         )
     )
 
@@ -61,8 +61,10 @@ def make_stdio_entry(
     env_vars: Sequence[str],
     path: str = "",
 ) -> dict[str, Any]:
-    """An entry that starts Portico. Codex passes on only the variables that it is told of; `path`
-    goes with it."""
+    """Make an entry that starts Portico.
+
+    Codex passes on only the variables in `env_vars`; `path` becomes the PATH of the process.
+    """
     if client.stdio_type:
         entry: dict[str, Any] = {"type": client.stdio_type}
     else:
@@ -76,8 +78,9 @@ def make_stdio_entry(
 
 
 def make_http_entry(client: Client, url: str, *, send_token: bool) -> dict[str, Any]:
-    """An entry that leads to a running Portico; with `token`, its bearer token comes from the
-    environment."""
+    """Make an entry for a running Portico; with `send_token`, the token comes from the
+    environment.
+    """
     if client.url_key is None:
         raise ConfigError(f"{client.title} takes no address in its file", advice=client.url_advice)
     if client.http_type:
@@ -94,7 +97,7 @@ def make_http_entry(client: Client, url: str, *, send_token: bool) -> dict[str, 
 
 
 def list_config_variables(config: Config) -> tuple[str, ...]:
-    """The environment variables that a configuration was filled in from."""
+    """Return the environment variables that a configuration refers to."""
     written = [config.written, *(server.written for server in config.servers.values())]
     texts = [text for mapping in written for text in mapping.values()]
     bodies = [match.group(1) or "" for text in texts for match in PLACEHOLDER.finditer(text)]
@@ -102,14 +105,14 @@ def list_config_variables(config: Config) -> tuple[str, ...]:
 
 
 def is_portico(entry: Any) -> bool:
-    """Whether an entry starts Portico."""
+    """Return whether an entry starts Portico."""
     command, arguments = split_command(entry)
     names = {Path(command.replace("\\", "/")).stem, *arguments}
     return "stdio" in arguments and bool(names & {"portico", "portico-mcp"})
 
 
 def split_command(entry: Any) -> tuple[str, list[str]]:
-    """The command and arguments of an entry, as far as it has them."""
+    """Return the command and arguments of an entry; empty if it has none."""
     if not isinstance(entry, Mapping):
         return "", []
     known = cast("Mapping[str, Any]", entry)
@@ -127,10 +130,12 @@ def split_command(entry: Any) -> tuple[str, list[str]]:
 
 
 def find_duplicates(servers: Mapping[str, Any], config: Config) -> dict[str, str]:
-    """Which of a client's servers Portico has too, under which name: the same address or command
-    line, or namesakes."""
+    """Map a client's servers that Portico also has to its name for them.
+
+    They have the same URL or command line, or the same name and program.
+    """
     found = {name: _find_duplicate(name, entry, config.servers) for name, entry in servers.items()}
-    return {name: twin for name, twin in found.items() if twin is not None}
+    return {name: server_name for name, server_name in found.items() if server_name is not None}
 
 
 def _find_duplicate(name: str, entry: Any, ours: Mapping[str, BackendConfig]) -> str | None:
@@ -149,7 +154,11 @@ def _find_duplicate(name: str, entry: Any, ours: Mapping[str, BackendConfig]) ->
     ):
         return key
     return next(
-        (one for one, server in ours.items() if _is_same_target(server, command, arguments, url)),
+        (
+            server_name
+            for server_name, server in ours.items()
+            if _is_same_target(server, command, arguments, url)
+        ),
         None,
     )
 

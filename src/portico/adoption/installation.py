@@ -1,8 +1,7 @@
-"""Points a client at Portico and gives its file back: first a plan, which changes nothing, then its
-carrying out.
+"""Installs Portico into a client's file and uninstalls it: first a plan, then its execution.
 
-A file that is still what was written gets back, byte for byte, what it was. One that somebody has
-changed since loses our entry, gets back what was taken out of it, and keeps the rest.
+A file that is unchanged since gets its original content back, byte for byte. In a file that was
+changed since, our entry is removed, replaced servers are put back, and the rest stays.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,27 +38,27 @@ _MANAGED_KEYS = (
     "env_vars",
     "bearer_token_env_var",
 )
-"""Keys of an entry of ours that a new one decides; what a person added beside them stays."""
+"""Keys of our entry that an update overwrites; other keys, added by a person, stay."""
 
 
 @dataclass(frozen=True)
 class InstallPlan:
-    """What would become of one file."""
+    """The change to one file."""
 
     location: ClientConfigLocation
     outcome: InstallOutcome
     before: bytes | None
     after: bytes | None
     record: InstallRecord | None = None
-    """What to remember of it."""
+    """The record to store."""
     backup_content: bytes | None = None
-    """What to keep as the file that was."""
+    """The original content to back up."""
     remaining_servers: tuple[str, ...] = ()
     """The other servers in the file."""
     duplicate_servers: tuple[str, ...] = ()
-    """Those of them that Portico has, too."""
+    """Those that Portico also has."""
     replaced_servers: tuple[str, ...] = ()
-    """Those that are taken out, or put back."""
+    """Those that are removed, or put back."""
 
     @property
     def has_changes(self) -> bool:
@@ -69,28 +68,37 @@ class InstallPlan:
 def choose_location(
     client: Client, locations: Sequence[ClientConfigLocation], scope: str | None, file: str | None
 ) -> ClientConfigLocation:
-    """The file to write to: the one that is named, else of the scope's files one that exists, else
-    the first."""
+    """Return the file to write: the named one, else an existing one of the scope, else the
+    first.
+    """
     if file is not None:
         path = Path(file).expanduser().absolute()
         known = next(
-            (place for place in locations if place.path == path and scope in (None, place.scope)),
+            (
+                location
+                for location in locations
+                if location.path == path and scope in (None, location.scope)
+            ),
             None,
         )
-        first = next(place for place in locations if not place.legacy)
+        first = next(location for location in locations if not location.legacy)
         return known or replace(
             first, path=path, format="toml" if path.suffix == ".toml" else "json"
         )
-    wanted = scope or "user"
-    fitting = [place for place in locations if place.scope == wanted and not place.legacy]
+    wanted_scope = scope or "user"
+    fitting = [
+        location for location in locations if location.scope == wanted_scope and not location.legacy
+    ]
     if not fitting:
-        scopes = ", ".join(dict.fromkeys(place.scope for place in locations))
+        scopes = ", ".join(dict.fromkeys(location.scope for location in locations))
         raise ConfigError(
-            f"{client.title} has no scope {wanted}",
+            f"{client.title} has no scope {wanted_scope}",
             advice=f"It has {scopes}; --file names any file.",
         )
     tests: tuple[Callable[[Path], bool], ...] = (Path.exists, lambda path: path.parent.is_dir())
-    return next((place for test in tests for place in fitting if test(place.path)), fitting[0])
+    return next(
+        (location for test in tests for location in fitting if test(location.path)), fitting[0]
+    )
 
 
 def plan_install(
@@ -102,34 +110,36 @@ def plan_install(
     *,
     replace_duplicates: bool = False,
 ) -> InstallPlan:
-    """What installing would do. `also_behind` tells which servers of a map Portico has, too."""
+    """Plan an installation; `find_duplicates` returns the servers of a map that Portico also
+    has.
+    """
     before = read_file(location.path)
     document = parse_document(location, before or b"")
     servers = document.servers
     record = backups.find(location)
-    mine = servers.get(ENTRY_NAME)
-    if ENTRY_NAME in servers and not _is_own_entry(mine, record):
+    current = servers.get(ENTRY_NAME)
+    if ENTRY_NAME in servers and not _is_own_entry(current, record):
         document.refuse(
             (*location.keys, ENTRY_NAME),
             "is somebody else's entry",
             "Rename that entry, or remove it, and run this again.",
         )
     others = {name: server for name, server in servers.items() if name != ENTRY_NAME}
-    twice = tuple(find_duplicates(others))
+    duplicates = tuple(find_duplicates(others))
     if replace_duplicates:
-        taken = twice
+        removed = duplicates
     else:
-        taken = ()
-    wanted = {
+        removed = ()
+    new_entry = {
         **entry,
-        **{key: value for key, value in (mine or {}).items() if key not in _MANAGED_KEYS},
+        **{key: value for key, value in (current or {}).items() if key not in _MANAGED_KEYS},
     }
     changed = document
-    for name in taken:
+    for name in removed:
         changed = remove_keys(changed, (*location.keys, name))
-    if mine != wanted:
-        changed = add_server(changed, ENTRY_NAME, wanted)
-    staying = tuple(name for name in others if name not in taken)
+    if current != new_entry:
+        changed = add_server(changed, ENTRY_NAME, new_entry)
+    remaining = tuple(name for name in others if name not in removed)
     if changed is document:
         return InstallPlan(
             location,
@@ -137,11 +147,11 @@ def plan_install(
             before,
             before,
             record,
-            remaining_servers=staying,
-            duplicate_servers=twice,
+            remaining_servers=remaining,
+            duplicate_servers=duplicates,
         )
     after = changed.file_bytes
-    remembered = InstallRecord(
+    new_record = InstallRecord(
         client.name,
         location.scope,
         str(location.path),
@@ -149,33 +159,41 @@ def plan_install(
         location.format,
         compute_digest(after),
         before is not None,
-        wanted,
+        new_entry,
         document.count_missing_keys(),
-        replaced=taken,
+        replaced=removed,
     )
     base = before
     if record is not None and before is not None:
-        base, remembered = _merge_previous_install(document, before, record, remembered, backups)
-    if mine is not None:
+        base, new_record = _merge_previous_install(document, before, record, new_record, backups)
+    if current is not None:
         outcome: InstallOutcome = "updated"
     else:
         outcome = "added"
     return InstallPlan(
-        location, outcome, before, after, remembered, base, staying, () if taken else twice, taken
+        location,
+        outcome,
+        before,
+        after,
+        new_record,
+        base,
+        remaining,
+        () if removed else duplicates,
+        removed,
     )
 
 
 def plan_uninstall(location: ClientConfigLocation, backups: Backups) -> InstallPlan:
-    """What uninstalling would do."""
+    """Plan an uninstallation."""
     before = read_file(location.path)
     record = backups.find(location)
     if before is None:
         return InstallPlan(location, "absent", None, None, record)
-    was = backups.read_original(location)
+    original = backups.read_original(location)
     if (
         record is not None
         and compute_digest(before) == record.wrote
-        and (was is not None or not record.existed)
+        and (original is not None or not record.existed)
     ):
         if record.existed:
             outcome: InstallOutcome = "restored"
@@ -185,7 +203,7 @@ def plan_uninstall(location: ClientConfigLocation, backups: Backups) -> InstallP
             location,
             outcome,
             before,
-            was if record.existed else None,
+            original if record.existed else None,
             record,
             replaced_servers=record.replaced,
         )
@@ -197,23 +215,23 @@ def plan_uninstall(location: ClientConfigLocation, backups: Backups) -> InstallP
             "is somebody else's entry",
             "Remove it by hand if it should go.",
         )
-    changed, back = _remove_own_entry(document, record, was)
+    changed, put_back = _remove_own_entry(document, record, original)
     if changed is document:
         return InstallPlan(location, "absent", before, before, record)
     return InstallPlan(
-        location, "taken out", before, changed.file_bytes, record, replaced_servers=back
+        location, "taken out", before, changed.file_bytes, record, replaced_servers=put_back
     )
 
 
 def apply_install(plan: InstallPlan, backups: Backups) -> Path | None:
-    """Do what a plan of installing says; where the backup is."""
+    """Apply an installation plan; return the path of the backup."""
     if plan.record is None or plan.after is None or not plan.has_changes:
         return None
     known = backups.find(plan.location)
-    was = backups.read_original(plan.location)
+    original = backups.read_original(plan.location)
     copy = backups.save(plan.record, plan.backup_content)
     try:
-        made = write_file(
+        made_folders = write_file(
             plan.location.path,
             plan.after,
             plan.before,
@@ -222,15 +240,17 @@ def apply_install(plan: InstallPlan, backups: Backups) -> Path | None:
     except ConfigError:
         backups.drop(plan.location)
         if known is not None:
-            backups.save(known, was)
+            backups.save(known, original)
         raise
-    if made:
-        backups.save(replace(plan.record, made_folders=tuple(map(str, made))), plan.backup_content)
+    if made_folders:
+        backups.save(
+            replace(plan.record, made_folders=tuple(map(str, made_folders))), plan.backup_content
+        )
     return copy
 
 
 def apply_uninstall(plan: InstallPlan, backups: Backups) -> None:
-    """Do what a plan of uninstalling says."""
+    """Apply an uninstallation plan."""
     if plan.has_changes and plan.before is not None:
         if plan.after is None:
             if plan.record:
@@ -245,7 +265,7 @@ def apply_uninstall(plan: InstallPlan, backups: Backups) -> None:
 
 
 def is_installed(location: ClientConfigLocation, backups: Backups) -> bool:
-    """Whether there is something to undo in a file; raises ConfigError where that cannot be told."""
+    """Return whether a file has something to undo; raises ConfigError if it cannot be parsed."""
     if backups.find(location) is not None:
         return True
     data = read_file(location.path)
@@ -263,17 +283,22 @@ def _merge_previous_install(
     new_record: InstallRecord,
     backups: Backups,
 ) -> tuple[bytes | None, InstallRecord]:
-    """What to go back to after a second installation: what was there before the first, with what
-    was changed since."""
-    was = backups.read_original(document.location)
-    same = compute_digest(before) == record.wrote and (was is not None or not record.existed)
-    if same:
-        base = was
+    """Return the original to restore after a second installation: that before the first, with later
+    edits.
+    """
+    original = backups.read_original(document.location)
+    is_unchanged = compute_digest(before) == record.wrote and (
+        original is not None or not record.existed
+    )
+    if is_unchanged:
+        base = original
         existed = record.existed
     else:
-        base = _remove_own_entry(document, record, was)[0].file_bytes
+        base = _remove_own_entry(document, record, original)[0].file_bytes
         existed = True
-    replaced = tuple(dict.fromkeys((*(record.replaced if same else ()), *new_record.replaced)))
+    replaced = tuple(
+        dict.fromkeys((*(record.replaced if is_unchanged else ()), *new_record.replaced))
+    )
     return base, replace(
         new_record,
         existed=existed,
@@ -286,24 +311,24 @@ def _merge_previous_install(
 def _remove_own_entry(
     document: ClientDocument, record: InstallRecord | None, original: bytes | None
 ) -> tuple[ClientDocument, tuple[str, ...]]:
-    """A document without our entry, with what was taken out for it; the names of the latter."""
+    """Remove our entry and put replaced servers back; return the document and their names."""
     changed = document
-    place = document.location
+    location = document.location
     if ENTRY_NAME in changed.servers:
-        changed = remove_keys(changed, (*place.keys, ENTRY_NAME))
-    back: list[str] = []
+        changed = remove_keys(changed, (*location.keys, ENTRY_NAME))
+    put_back: list[str] = []
     if record is not None and record.replaced and original is not None:
-        source = parse_document(place, original)
+        source = parse_document(location, original)
         for name in record.replaced:
             if name in source.servers and name not in changed.servers:
                 changed = copy_server(changed, name, source)
-                back.append(name)
-    for made in range(record.made_keys if record and place.format == "json" else 0):
-        keys = place.keys[: len(place.keys) - made]
+                put_back.append(name)
+    for removed_keys in range(record.made_keys if record and location.format == "json" else 0):
+        keys = location.keys[: len(location.keys) - removed_keys]
         if changed is document or _get_nested(changed.data, keys) != {}:
             break
         changed = remove_keys(changed, keys)
-    return changed, tuple(back)
+    return changed, tuple(put_back)
 
 
 def _get_nested(data: Any, keys: Sequence[str]) -> Any:

@@ -1,8 +1,8 @@
-"""Puts one entry into a JSON text and takes it out again, touching nothing else: comments, commas,
-indentation stay.
+"""Inserts one entry into a JSON text and removes it again, preserving comments, commas and
+indentation.
 
-Text in, text out. `read` tells whether a text is JSON as editors write it; the other functions
-trust it to be.
+Text in, text out. `parse` raises if a text is not JSON as editors write it; the other functions
+assume that it is.
 """
 
 import json
@@ -23,8 +23,7 @@ _SPACES = re.compile(r"[ \t]*+")
 
 @dataclass(frozen=True, slots=True)
 class JsonMember:
-    """One key of an object: where the key begins, the value begins and ends, and the comma after it
-    is."""
+    """One key of an object, as offsets: key start, colon, value start and end, trailing comma."""
 
     key: str
     start: int
@@ -36,7 +35,7 @@ class JsonMember:
 
 @dataclass(frozen=True, slots=True)
 class JsonObjectSpan:
-    """An object: its braces, and its members in order."""
+    """An object: the offsets of its braces, and its members in order."""
 
     start: int
     end: int
@@ -44,7 +43,7 @@ class JsonObjectSpan:
 
 
 def parse(text: str) -> Any:
-    """The data of a text, {} where there is nothing but comments; raises Unreadable, with the line."""
+    """Parse a text, {} if it has only comments; raises ConfigSyntaxError with the line."""
     if _BLANK.fullmatch(text):
         return {}
     try:
@@ -54,7 +53,7 @@ def parse(text: str) -> Any:
 
 
 def find_line(text: str, keys: Sequence[str]) -> int:
-    """The line of the deepest of these keys that is there."""
+    """Return the line of the deepest of these keys that exists."""
     _, members = _walk_keys(text, keys)
     if members:
         return text.count("\n", 0, members[-1].start) + 1
@@ -62,8 +61,7 @@ def find_line(text: str, keys: Sequence[str]) -> int:
 
 
 def set_value(text: str, keys: Sequence[str], value: Any) -> str:
-    """The text with this value at these keys; the objects on the way are made where they are
-    missing."""
+    """Return the text with this value at these keys; missing objects on the path are created."""
     style = _detect_style(text)
     if _BLANK.fullmatch(text):
         if text and not text.endswith("\n"):
@@ -73,21 +71,21 @@ def set_value(text: str, keys: Sequence[str], value: Any) -> str:
         return text + gap + _render(_nest(keys, value), style, "") + style.newline
     spans, members = _walk_keys(text, keys)
     if len(members) == len(keys):
-        there = members[-1]
+        member = members[-1]
         written = _render(
             value,
             style,
-            _get_indent(text, there.start),
-            single_line="\n" not in text[there.value : there.end],
+            _get_indent(text, member.start),
+            single_line="\n" not in text[member.value : member.end],
         )
-        return text[: there.value] + written + text[there.end :]
+        return text[: member.value] + written + text[member.end :]
     return _insert_member(
         text, spans[-1], keys[len(members)], _nest(keys[len(members) + 1 :], value), style
     )
 
 
 def get_raw(text: str, keys: Sequence[str]) -> str | None:
-    """The value at these keys as it is written."""
+    """Return the raw text of the value at these keys."""
     _, members = _walk_keys(text, keys)
     if members and len(members) == len(keys):
         return text[members[-1].value : members[-1].end]
@@ -95,7 +93,7 @@ def get_raw(text: str, keys: Sequence[str]) -> str | None:
 
 
 def set_raw(text: str, keys: Sequence[str], raw_value: str) -> str:
-    """As `put`, for a value that is already text."""
+    """Like `set_value`, for a value that is already text."""
     if _BLANK.fullmatch(text):
         return set_value(text, keys, parse(raw_value))
     spans, members = _walk_keys(text, keys)
@@ -105,35 +103,34 @@ def set_raw(text: str, keys: Sequence[str], raw_value: str) -> str:
 
 
 def remove(text: str, keys: Sequence[str]) -> str:
-    """The text without what is at these keys, the line it stood on and the comma that belonged to
-    it."""
+    """Return the text without the value at these keys, its line and its comma."""
     spans, members = _walk_keys(text, keys)
-    there = members[-1]
+    member = members[-1]
     siblings = spans[len(keys) - 1].members
-    place = siblings.index(there)
-    start = there.start
-    end = there.end
+    index = siblings.index(member)
+    start = member.start
+    end = member.end
     cuts: list[tuple[int, int]] = []
-    if there.comma is not None:
-        if text[end : there.comma].strip():
-            cuts.append((there.comma, there.comma + 1))
+    if member.comma is not None:
+        if text[end : member.comma].strip():
+            cuts.append((member.comma, member.comma + 1))
         else:
-            end = there.comma + 1
-    elif place:
-        before = siblings[place - 1].comma
+            end = member.comma + 1
+    elif index:
+        before = siblings[index - 1].comma
         if before is not None:
             cuts.append((before, before + 1))
     line = text.rfind("\n", 0, start) + 1
     rest = cast("re.Match[str]", _SPACES.match(text, end)).end()
     if line and not text[line:start].strip() and text[rest : rest + 2].startswith(("\n", "\r\n")):
-        # The line goes with it; only so, because the line before may end in a comment that would
-        # swallow the rest.
+        # Remove the whole line. Only here, because the line before may end in a comment that would
+        # otherwise comment out the rest.
         start = line - 1
         end = rest
         start -= text[start - 1 : start] == "\r"
-    elif there.comma is not None:
+    elif member.comma is not None:
         end = rest
-    elif place:
+    elif index:
         start -= len(text[:start]) - len(text[:start].rstrip(" \t"))
     for first, last in sorted([*cuts, (start, end)], reverse=True):
         text = text[:first] + text[last:]
@@ -141,7 +138,7 @@ def remove(text: str, keys: Sequence[str]) -> str:
 
 
 class _RawJson(str):
-    """A value that is text already."""
+    """A value that is already JSON text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +209,7 @@ def _scan_object(text: str, start: int) -> JsonObjectSpan:
 
 
 def _walk_keys(text: str, keys: Sequence[str]) -> tuple[list[JsonObjectSpan], list[JsonMember]]:
-    """The objects on the way to these keys, as far as they are there, and the keys themselves."""
+    """Return the existing objects and members on the path to these keys."""
     at = _skip_blank(text, 0)
     spans: list[JsonObjectSpan] = []
     members: list[JsonMember] = []
@@ -249,12 +246,14 @@ def _detect_style(text: str) -> _JsonStyle:
     unit = "  "
     if "\n" in text[root : first.start]:
         unit = _get_indent(text, first.start).removeprefix(_get_indent(text, root))
-    tight = text[first.colon + 1 : first.value] == ""
-    return _JsonStyle(newline, unit, tight, is_single_line="\n" not in text[root : members[-1].end])
+    is_compact = text[first.colon + 1 : first.value] == ""
+    return _JsonStyle(
+        newline, unit, is_compact, is_single_line="\n" not in text[root : members[-1].end]
+    )
 
 
 def _get_indent(text: str, at: int) -> str:
-    """What the line of this place begins with."""
+    """Return the indentation of the line at this offset."""
     line = text.rfind("\n", 0, at) + 1
     return cast("re.Match[str]", _SPACES.match(text, line)).group()
 
@@ -285,7 +284,7 @@ def _is_encodable(value: Any) -> bool:
 
 
 def _insert_member(text: str, span: JsonObjectSpan, key: str, value: Any, style: _JsonStyle) -> str:
-    """A member after the last one, laid out as its neighbours are."""
+    """Insert a member after the last one, formatted like its neighbours."""
 
     def render_member(indent: str, *, single_line: bool = False) -> str:
         if style.is_compact:
@@ -320,32 +319,32 @@ def _insert_member(text: str, span: JsonObjectSpan, key: str, value: Any, style:
         else:
             gap = " "
         return text[:at] + before + gap + render_member(base, single_line=True) + after + text[at:]
-    here = cast("re.Match[str]", _SAME_LINE.match(text, at)).end()
-    here -= text[here - 1] == "\r"
+    line_end = cast("re.Match[str]", _SAME_LINE.match(text, at)).end()
+    line_end -= text[line_end - 1] == "\r"
     return (
         text[:at]
         + before
-        + text[at:here]
+        + text[at:line_end]
         + style.newline
         + indent
         + render_member(indent)
         + after
-        + text[here:]
+        + text[line_end:]
     )
 
 
 def _insert_first_member(
     text: str, span: JsonObjectSpan, member: str, base: str, style: _JsonStyle
 ) -> str:
-    """A first member in an object that has none."""
+    """Insert the first member of an empty object."""
     inside = text[span.start + 1 : span.end - 1]
     if style.is_single_line:
         return text[: span.end - 1] + member + text[span.end - 1 :]
-    said = inside.rstrip()
-    rest = inside[len(said) :]
+    comments = inside.rstrip()
+    rest = inside[len(comments) :]
     if "\n" in rest:
         closing = rest
     else:
         closing = style.newline + base
-    head = text[: span.start + 1] + said + style.newline + base + style.indent_unit
+    head = text[: span.start + 1] + comments + style.newline + base + style.indent_unit
     return head + member + closing + text[span.end - 1 :]

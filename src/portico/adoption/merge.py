@@ -1,4 +1,4 @@
-"""The same server in several clients is one server; two servers of one name get two names. Pure."""
+"""Merges found servers: duplicates become one server, name conflicts get distinct names. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -12,12 +12,12 @@ from portico.config_file.names import to_server_key
 
 
 def merge_servers(servers: Iterable[FoundServer]) -> list[FoundServer]:
-    """Each server once, with everybody who has it, under a name of its own."""
+    """Return each server once, with all its origins and a unique name."""
     groups: list[FoundServer] = []
     for server in servers:
-        for place, known in enumerate(groups):
+        for index, known in enumerate(groups):
             if _is_same_server(known, server):
-                groups[place] = _join_servers(known, server)
+                groups[index] = _join_servers(known, server)
                 break
         else:
             groups.append(server)
@@ -29,10 +29,10 @@ def merge_servers(servers: Iterable[FoundServer]) -> list[FoundServer]:
 
 
 def claim_free_name(server: FoundServer, taken: set[str]) -> str:
-    """The server's name, or one like it that nobody has; it is taken from now on."""
+    """Return the server's name, or a similar free one, and add it to `taken`."""
     clients = [f"{server.name}-{origin.client}" for origin in server.origins[:1] if origin.client]
     for name in chain((server.name, *clients), (f"{server.name}-{number}" for number in count(2))):
-        # Tools are found by names whose case does not matter.
+        # Tool addresses are case-insensitive.
         if (key := to_server_key(name).lower()) not in taken:
             taken.add(key)
             return name
@@ -47,9 +47,9 @@ def _is_same_server(one: FoundServer, other: FoundServer) -> bool:
     if a != b:
         return False
     if one.entry.get("url"):
-        mine = _lower_headers(one.entry)
-        theirs = _lower_headers(other.entry)
-        return mine == theirs or not mine or not theirs
+        own_headers = _lower_headers(one.entry)
+        other_headers = _lower_headers(other.entry)
+        return own_headers == other_headers or not own_headers or not other_headers
     folders = {server.entry.get("cwd") or server.folder for server in (one, other)} - {None}
     explicit = {server.entry.get("cwd") for server in (one, other)}
     return len(folders) < 2 and (len(explicit) == 1 or folders == {one.folder or other.folder})
@@ -72,19 +72,19 @@ def _lower_headers(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _join_servers(one: FoundServer, other: FoundServer) -> FoundServer:
-    # The one that sends a token works without a sign-in, which is not done here.
+    # The one with a token works without a sign-in, which is not supported here.
     if other.entry.get("headers") and not one.entry.get("headers"):
-        better = other
+        preferred = other
     else:
-        better = one
-    entry = dict(better.entry)
+        preferred = one
+    entry = dict(preferred.entry)
     if not (one.entry.get("disabled") and other.entry.get("disabled")):
         entry.pop("disabled", None)
-    # Where one of them is started anywhere, a project must not get to say where: it may bring
-    # programs of that name.
-    where = {server.entry.get("cwd") or server.folder for server in (one, other)}
-    if len(where) == 1:
-        folder = where.pop()
+    # If one of them has no fixed folder, a project must not choose it: it may contain programs of
+    # that name.
+    folders = {server.entry.get("cwd") or server.folder for server in (one, other)}
+    if len(folders) == 1:
+        folder = folders.pop()
     else:
         folder = None
     return FoundServer(
@@ -98,13 +98,13 @@ def _join_servers(one: FoundServer, other: FoundServer) -> FoundServer:
 
 
 def is_identical(one: BackendConfig, other: BackendConfig) -> bool:
-    """Whether two servers are reached in the same way, secrets and all."""
+    """Return whether two servers are reached in the same way, including secrets."""
     keys = ("type", "command", "args", "env", "cwd", "url", "headers")
     return all(getattr(one, key) == getattr(other, key) for key in keys)
 
 
 def is_same_without_secrets(one: BackendConfig, other: BackendConfig) -> bool:
-    """Whether they are the same but for the values of their secrets."""
+    """Return whether two servers differ only in the values of their secrets."""
     return _make_outline(one) == _make_outline(other)
 
 

@@ -1,9 +1,8 @@
-"""Secrets out of an entry: each becomes `${VAR}`, and its value goes where only its owner reads it.
-Pure.
+"""Moves secrets out of an entry: each becomes `${VAR}`, with its value in the env file. Pure.
 
-What looks like a secret is decided where secrets are masked (`config_file.masking`); here only the
-secret part of a text is taken, so that `Bearer` and a database's host stay readable. Errs on the
-side of taking: a variable too many changes nothing for the server.
+`config_file.mask` decides what looks like a secret; here only the secret part of a text is taken,
+so that `Bearer` and a database's host stay readable. In doubt a value is taken: an additional
+variable changes nothing for the server.
 """
 
 import re
@@ -33,7 +32,7 @@ _PATH = re.compile(r"(?:~?/|\.{1,2}[/\\]|[A-Za-z]:[\\/](?!/))")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
 
 SecretSpan = tuple[int, int, str]
-"""Where a secret stands in a text, and what it is called there."""
+"""Start and end of a secret in a text, and its name there."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,9 @@ class ExtractedSecrets:
 
 
 class VariableNames:
-    """Names for secrets: one name never means two values, here or in the environment, which would
-    win."""
+    """Variable names for secrets; a name never has two values, here or in the overriding
+    environment.
+    """
 
     def __init__(self, environ: Mapping[str, str], known: Mapping[str, str]) -> None:
         self._environ = environ
@@ -56,7 +56,7 @@ class VariableNames:
     def assign_name(
         self, server: str, wanted: str, value: str, *, allow_unprefixed: bool = False
     ) -> str:
-        """A variable for a value; `own` is whether the wanted name is the server's own word for it."""
+        """Return a variable for a value; `allow_unprefixed` allows a name without the server's."""
         plain = _to_variable_name(wanted)
         prefixed = _to_variable_name(f"{server}_{wanted}")
         for candidate in chain(
@@ -71,7 +71,7 @@ class VariableNames:
         raise AssertionError("counting does not end")
 
     def reserve(self, names: Mapping[str, str]) -> None:
-        """Names that stand for what is not known yet: nothing else may be called so."""
+        """Reserve names of variables whose values are not known yet."""
         for name in names:
             self._values.setdefault(name, f"\0{name}")
 
@@ -79,7 +79,7 @@ class VariableNames:
 def extract_secrets(
     server: str, entry: Mapping[str, Any], variables: VariableNames
 ) -> ExtractedSecrets:
-    """The entry with every secret in a variable."""
+    """Return the entry with every secret in a variable."""
     values: dict[str, str] = {}
 
     def make_namer(allow_unprefixed: bool) -> Callable[[str, str], str]:
@@ -92,26 +92,21 @@ def extract_secrets(
 
         return name_secret
 
-    taken = dict(entry)
+    cleaned = dict(entry)
     for key, own in (("env", True), ("headers", False), ("query", False)):
-        if isinstance(mapping := taken.get(key), dict):
-            given = cast("dict[str, Any]", mapping)
-            taken[key] = {
-                name: _replace_spans(
-                    text,
-                    list(_find_in_named_value(name, text, header=key == "headers")),
-                    make_namer(own),
-                )
-                if isinstance(text, str)
-                else text
-                for name, text in given.items()
-            }
+        if isinstance(mapping := cleaned.get(key), dict):
+            values_by_name = dict(cast("dict[str, Any]", mapping))
+            for name, text in values_by_name.items():
+                if isinstance(text, str):
+                    spans = list(_find_in_named_value(name, text, header=key == "headers"))
+                    values_by_name[name] = _replace_spans(text, spans, make_namer(own))
+            cleaned[key] = values_by_name
     for key in ("url", "base_url", "openapi"):
-        if isinstance(text := taken.get(key), str):
-            taken[key] = _replace_spans(text, list(_find_in_text(text)), make_namer(False))
-    if isinstance(args := taken.get("args"), list):
-        taken["args"] = list(_extract_from_args(cast("list[Any]", args), make_namer(False)))
-    return ExtractedSecrets(taken, values)
+        if isinstance(text := cleaned.get(key), str):
+            cleaned[key] = _replace_spans(text, list(_find_in_text(text)), make_namer(False))
+    if isinstance(args := cleaned.get("args"), list):
+        cleaned["args"] = list(_extract_from_args(cast("list[Any]", args), make_namer(False)))
+    return ExtractedSecrets(cleaned, values)
 
 
 def _to_variable_name(text: str) -> str:
@@ -126,8 +121,9 @@ def _is_secret_name(name: str) -> bool:
 
 
 def _find_in_named_value(name: str, text: str, *, header: bool) -> Iterator[SecretSpan]:
-    """The secret of a variable or header: all of it where the name says so, else what looks like
-    one."""
+    """Find the secret of a variable or header: the whole value if the name says so, else by
+    shape.
+    """
     if not _is_secret_name(name):
         yield from (
             (start, end, name if called == "secret" else called)
@@ -157,16 +153,15 @@ def _extract_from_args(
 
 
 def _find_in_arg(arg: str, before: str) -> Iterator[SecretSpan]:
-    """Where the secrets of an argument are; the one after `--token`, `-e` or `-H` is judged by
-    that."""
+    """Find the secrets of an argument; one after `--token`, `-e` or `-H` is judged by that flag."""
     name, sign, value = arg.partition("=")
-    header, colon, told = arg.partition(":")
+    header, colon, header_value = arg.partition(":")
     if before in ENV_FLAGS and sign:
         yield from _shift_spans(_find_in_named_value(name, value, header=False), len(name) + 1)
     elif before in HEADER_FLAGS and colon:
-        gap = len(told) - len(told.lstrip())
+        gap = len(header_value) - len(header_value.lstrip())
         yield from _shift_spans(
-            _find_in_named_value(header, told[gap:], header=True), len(header) + 1 + gap
+            _find_in_named_value(header, header_value[gap:], header=True), len(header) + 1 + gap
         )
     elif _FLAG.fullmatch(name) and sign and _is_secret_name(name):
         yield from _shift_spans(_find_in_named_value(name, value, header=False), len(name) + 1)
@@ -181,14 +176,13 @@ def _shift_spans(spans: Iterator[SecretSpan], by: int) -> Iterator[SecretSpan]:
 
 
 def _find_in_text(text: str) -> Iterator[SecretSpan]:
-    """What looks like a secret wherever it stands: in an address, after a scheme or a telling name,
-    by its shape."""
+    """Find secrets by context or shape: in a URL, after a scheme or a telling name, random text."""
     for match in USERINFO.finditer(text):
         user, colon, password = match.group()[3:-1].partition(":")
         if colon and password:
             yield match.start() + 3 + len(user) + 1, match.end() - 1, "password"
         elif user and not colon:
-            yield match.start() + 3, match.end() - 1, "token"  # in the place of a name
+            yield match.start() + 3, match.end() - 1, "token"  # A token in place of a user name.
     for match in _PARAMETER.finditer(text):
         if _is_secret_name(match[1]):
             yield match.start(2), match.end(2), match[1]
@@ -199,7 +193,7 @@ def _find_in_text(text: str) -> Iterator[SecretSpan]:
         for match in pattern.finditer(text):
             yield match.start(2), match.end(2), match[1].strip(" \t\"':=-") or "secret"
     if _PATH.match(text):
-        return  # folders are often named by something that looks random
+        return  # Names of folders often look random.
     for match in SECRET_SHAPES.finditer(text):
         yield match.start(), match.end(), "secret"
 
@@ -209,15 +203,15 @@ def _replace_spans(
 ) -> str:
     if not spans or ONLY_PLACEHOLDERS.fullmatch(text):
         return text
-    kept = [match.span() for match in PLACEHOLDER.finditer(text)]
+    placeholders = [match.span() for match in PLACEHOLDER.finditer(text)]
     parts: list[str] = []
     end = 0
     for start, stop, name in sorted(spans, key=lambda span: (span[0], -span[1])):
-        # What is found twice is taken once, and a placeholder is somebody's variable already.
+        # Overlapping spans are taken once, and a placeholder is already a variable.
         if (
             start < end
             or start == stop
-            or any(start < last and first < stop for first, last in kept)
+            or any(start < last and first < stop for first, last in placeholders)
         ):
             continue
         parts += [text[end:start], f"${{{name_secret(name, text[start:stop])}}}"]

@@ -1,8 +1,7 @@
-"""What servers cost a client in tokens, directly and through Portico: known from last time, or
-started and asked.
+"""Measures what servers cost a client in tokens, directly and through Portico.
 
-Servers are started through the gateway, so many at a time as it starts, and what they list is
-remembered: the gateway that runs on them later need not ask again.
+Servers without a stored listing are started through the gateway, with its concurrency limit; their
+listings are stored, so that the gateway need not list them again.
 """
 
 import asyncio
@@ -17,15 +16,16 @@ from portico.rendering.listing_cost import DefinitionCosts, count_listed_tokens
 from portico.rendering.token_count import TokenCounter, get_best_counter
 
 LISTING_TIMEOUT_S = 60.0
-"""How long servers may be silent, all of them, before what is known must do: npx may have to
-download them."""
+"""How long all servers may be silent before the count goes on without them: npx may have to
+download them.
+"""
 
 OnServerListed = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class DirectServerCost:
-    """What one server costs a client that is connected to it directly."""
+    """The cost of one server for a client that is connected to it directly."""
 
     tools: int
     tokens: int
@@ -34,26 +34,25 @@ class DirectServerCost:
 
 @dataclass(frozen=True)
 class AdoptionCosts:
-    """What was measured."""
+    """The measured costs."""
 
     counter: str
     servers: Mapping[str, DirectServerCost]
-    """By name; a server that could not be asked is missing."""
+    """By name; without servers that could not be listed."""
     gateway_tokens: int
-    """What a client of the gateway pays for all of them before its first word."""
+    """The cost of all of them for a client of the gateway, before its first request."""
     failures: Mapping[str, str]
     """Name → why it could not be started or listed."""
 
     def sum_direct_tokens(self, names: Collection[str]) -> int:
-        """What these cost together."""
-        return sum(bill.tokens for name, bill in self.servers.items() if name in names)
+        """Sum the direct costs of these servers."""
+        return sum(cost.tokens for name, cost in self.servers.items() if name in names)
 
 
 async def measure_costs(
     config: Config, start: Collection[str], on_listed: OnServerListed = lambda name: None
 ) -> AdoptionCosts:
-    """Count what a configuration's servers list; those in `start` are started where nothing is
-    known of them."""
+    """Count what a configuration's servers list; those in `start` are started if never listed."""
     gateway = GatewayRuntime(config)
     try:
         known = gateway.catalog.snapshot.servers
@@ -77,14 +76,14 @@ async def _list_servers(
     try:
         async with asyncio.timeout(LISTING_TIMEOUT_S) as waited:
 
-            def again(name: str) -> None:
+            def on_progress(name: str) -> None:
                 on_listed(name)
                 if not waited.expired():
                     waited.reschedule(asyncio.get_running_loop().time() + LISTING_TIMEOUT_S)
 
-            await gateway.refresh(names, again)
+            await gateway.refresh(names, on_progress)
     except TimeoutError:
-        return  # who has not answered by now is told among the failures
+        return  # Servers that have not answered are among the failures.
 
 
 async def _count_costs(
@@ -95,11 +94,11 @@ async def _count_costs(
     for entry in gateway.catalog.snapshot.servers.values():
         if entry.is_listed:
             if entry.initialize_info:
-                greeting = counter.count(entry.initialize_info.instructions)
+                instruction_tokens = counter.count(entry.initialize_info.instructions)
             else:
-                greeting = 0
+                instruction_tokens = 0
             servers[entry.name] = DirectServerCost(
-                len(entry.tools), costs.measure_all(entry.tools.values()) + greeting
+                len(entry.tools), costs.measure_all(entry.tools.values()) + instruction_tokens
             )
     failures = {
         name: gateway.upstreams[name].get_status().reason or "it did not answer in time"
@@ -112,7 +111,7 @@ async def _count_costs(
 
 
 async def _count_gateway_tokens(gateway: GatewayRuntime, counter: TokenCounter) -> int:
-    # A view of its own, that tells nobody: what is measured was shown to no client.
+    # A separate view without an event bus: the measured listing is shown to no client.
     view = ProfileView(
         gateway.get_view().settings,
         gateway.catalog,

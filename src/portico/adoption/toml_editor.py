@@ -1,8 +1,8 @@
-"""Puts one table into a TOML text and takes it out again, touching nothing else.
+"""Inserts one table into a TOML text and removes it again, preserving everything else.
 
-Text in, text out, with the same functions as for JSON. Knows tables with headers; what is written
-in one line (`a = { … }`) cannot be changed here, and the caller, who reads every result again,
-notices.
+Text in, text out, with the functions of `json_editor`. Only tables with headers are supported;
+inline tables (`a = { … }`) are not changed, which the caller notices because it parses every
+result.
 """
 
 import re
@@ -27,8 +27,9 @@ _LINE = re.compile(r"\(at line (\d+), column \d+\)")
 
 @dataclass(frozen=True, slots=True)
 class TomlTable:
-    """A header and what stands under it, up to the end of its last line; comments after that are
-    the next one's."""
+    """A header and its body, up to the end of its last statement; later comments belong to the next
+    table.
+    """
 
     path: tuple[str, ...]
     start: int
@@ -36,7 +37,7 @@ class TomlTable:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The data of a text; raises Unreadable, with the line."""
+    """Parse a text; raises ConfigSyntaxError with the line."""
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -51,7 +52,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def find_line(text: str, keys: Sequence[str]) -> int:
-    """The line of the table at these keys, or of what looks like its key."""
+    """Return the line of the table at these keys, or of something that looks like its key."""
     for table in _iter_tables(text):
         if table.path[: len(keys)] == tuple(keys):
             return text.count("\n", 0, table.start) + 1
@@ -63,7 +64,7 @@ def find_line(text: str, keys: Sequence[str]) -> int:
 
 
 def set_value(text: str, keys: Sequence[str], value: Any) -> str:
-    """The text with this table at these keys: where it stood, else at the end."""
+    """Return the text with this table at these keys: in place, else at the end."""
     newline = _detect_newline(text)
     written = newline.join(_render_table(keys, value))
     tables = _find_tables(text, keys)
@@ -80,7 +81,7 @@ def set_value(text: str, keys: Sequence[str], value: Any) -> str:
 
 
 def get_raw(text: str, keys: Sequence[str]) -> str | None:
-    """The tables at and under these keys as they are written."""
+    """Return the raw text of the tables at and under these keys."""
     newline = _detect_newline(text)
     found = [
         text[table.start : table.end].rstrip("\r\n") + newline for table in _find_tables(text, keys)
@@ -89,8 +90,7 @@ def get_raw(text: str, keys: Sequence[str]) -> str | None:
 
 
 def set_raw(text: str, keys: Sequence[str], raw_value: str) -> str:
-    """The text with these lines after a blank one at the end; a text without a last newline stays
-    without."""
+    """Append these lines after a blank line; a text without a final newline stays without."""
     newline = _detect_newline(text)
     if not text.strip():
         return text + raw_value
@@ -101,7 +101,9 @@ def set_raw(text: str, keys: Sequence[str], raw_value: str) -> str:
 
 
 def remove(text: str, keys: Sequence[str]) -> str:
-    """The text without the tables at and under these keys, and without the blank line before each."""
+    """Return the text without the tables at and under these keys, nor the blank line before
+    each.
+    """
     tables = _find_tables(text, keys)
     if not tables:
         raise KeyError(keys[-1])
@@ -131,10 +133,10 @@ def _iter_tables(text: str) -> Iterator[TomlTable]:
     path: tuple[str, ...] | None = None
     start = end = at = 0
     while at < len(text):
-        stop, said = _scan_statement(text, at)
+        stop, has_content = _scan_statement(text, at)
         begin = at
         at = stop
-        if not said:
+        if not has_content:
             continue
         line = text[begin:stop]
         if line.lstrip(" \t").startswith("["):
@@ -148,19 +150,19 @@ def _iter_tables(text: str) -> Iterator[TomlTable]:
 
 
 def _scan_statement(text: str, at: int) -> tuple[int, bool]:
-    """Where the line, or the value that goes over several, ends; and whether it says anything."""
+    """Return the end of the statement, which may span lines, and whether it has content."""
     begin = at
     depth = 0
-    said = False
+    has_content = False
     for found in _TOKEN.finditer(text, at):
         mark = found.group()
-        said = said or bool(text[at : found.start()].strip()) or mark[0] not in "#\n"
+        has_content = has_content or bool(text[at : found.start()].strip()) or mark[0] not in "#\n"
         at = found.end()
         depth += mark in ("[", "{")
         depth -= mark in ("]", "}")
         if mark == "\n" and depth <= 0:
-            return at, said
-    return len(text), said or bool(text[begin:].strip() and text[at:].strip())
+            return at, has_content
+    return len(text), has_content or bool(text[begin:].strip() and text[at:].strip())
 
 
 def _parse_header(header: str) -> tuple[str, ...]:
@@ -206,12 +208,12 @@ def _render_value(value: Any) -> str:
 
 
 def _render_text(text: str) -> str:
-    escaped = "".join(
-        f"\\u{ord(char):04x}"
-        if ord(char) < 32 or ord(char) == 127
-        else f"\\{char}"
-        if char in '"\\'
-        else char
-        for char in text
-    )
-    return f'"{escaped}"'
+    escaped: list[str] = []
+    for char in text:
+        if ord(char) < 32 or ord(char) == 127:
+            escaped.append(f"\\u{ord(char):04x}")
+        elif char in '"\\':
+            escaped.append(f"\\{char}")
+        else:
+            escaped.append(char)
+    return f'"{"".join(escaped)}"'

@@ -1,8 +1,7 @@
-"""Servers → YAML, and into a YAML file that somebody else wrote: what is there stays as it is, byte
-by byte. Pure.
+"""Writes servers as YAML, also into an existing file, whose text stays byte for byte. Pure.
 
-Where that cannot be done safely (a file in braces, a mapping that is an alias) the answer is None,
-and the person is shown what to add.
+If that cannot be done safely (a file in braces, a mapping that is an alias) the result is None, and
+the person is shown what to add.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +18,7 @@ HEADER = """\
 
 
 class _YamlDumper(yaml.SafeDumper):
-    """Mappings in lines, lists in brackets, every text on one line."""
+    """Block mappings, flow lists, every text on one line."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -42,7 +41,7 @@ _YamlDumper.add_representer(list, _represent_list)
 
 
 def dump_yaml(value: Mapping[str, Any], indent: int = 0) -> str:
-    """Keys and values as YAML lines."""
+    """Render keys and values as YAML lines."""
     text = yaml.dump(
         dict(value),
         Dumper=_YamlDumper,
@@ -57,13 +56,13 @@ def dump_yaml(value: Mapping[str, Any], indent: int = 0) -> str:
 def render_servers(
     servers: Mapping[str, Mapping[str, Any]], comments: Mapping[str, str], indent: int
 ) -> str:
-    """Entries, each under a remark that says where it came from."""
+    """Render entries, each under a comment with its origin."""
     parts: list[str] = []
     for name, entry in servers.items():
         if remark := comments.get(name):
-            # A file's name may hold anything, a line's end too.
-            told = "".join(char if char.isprintable() else "?" for char in remark)
-            parts.append(f"{' ' * indent}# {told}\n")
+            # A file name may contain anything, even a line break.
+            printable = "".join(char if char.isprintable() else "?" for char in remark)
+            parts.append(f"{' ' * indent}# {printable}\n")
         parts.append(dump_yaml({name: dict(entry)}, indent))
     return "".join(parts)
 
@@ -71,7 +70,7 @@ def render_servers(
 def render_new_file(
     servers: Mapping[str, Mapping[str, Any]], comments: Mapping[str, str], env_file: str | None
 ) -> str:
-    """A whole file."""
+    """Render a complete file."""
     if env_file:
         env = f"{dump_yaml({'env_file': env_file})}\n"
     else:
@@ -85,8 +84,9 @@ def insert_servers(
     comments: Mapping[str, str],
     env_file: str | None,
 ) -> bytes | None:
-    """A file with these servers, and `env_file` where it has none, added; None where that is not
-    safely done."""
+    """Add servers, and `env_file` if there is none, to a file; None if that is not safely
+    possible.
+    """
     if data.startswith(b"\xef\xbb\xbf"):
         mark = b"\xef\xbb\xbf"
     else:
@@ -95,14 +95,14 @@ def insert_servers(
         text = data[len(mark) :].decode()
     except UnicodeDecodeError:
         return None
-    before, wrong = read_tree(data, "x.yaml")
-    if wrong or (before is not None and before.entries is None):
+    before, problems = read_tree(data, "x.yaml")
+    if problems or (before is not None and before.entries is None):
         return None
     added = {"servers": {name: dict(entry) for name, entry in servers.items()}}
     for changed in _iter_attempts(text, servers, comments, env_file):
-        after, odd = read_tree(changed.encode(), "x.yaml")
+        after, new_problems = read_tree(changed.encode(), "x.yaml")
         if (
-            not odd
+            not new_problems
             and after is not None
             and _to_plain(after) == _build_expected(before, added, env_file)
         ):
@@ -124,7 +124,7 @@ def _iter_attempts(
     comments: Mapping[str, str],
     env_file: str | None,
 ) -> Iterator[str]:
-    """Texts that may be right, the neatest first."""
+    """Yield candidate texts, the neatest first; the caller checks them."""
     if "\r\n" in text:
         ends = "\r\n"
     else:
@@ -163,7 +163,7 @@ def _iter_attempts(
     elif value.start_mark.line == top and (
         not value.value or value.tag == "tag:yaml.org,2002:null"
     ):
-        # `servers:`, `servers: {}` or `servers: null`, perhaps with a remark behind it.
+        # `servers:`, `servers: {}` or `servers: null`, possibly followed by a comment.
         block = _convert_newlines(render_servers(servers, comments, margin + 2), ends)
         first = value.start_mark.index
         last = value.end_mark.index
@@ -172,7 +172,7 @@ def _iter_attempts(
 
 
 def _find_last_line(node: yaml.Node) -> int:
-    """The last line that has something of a node on it."""
+    """Return the last line that a node occupies."""
     if isinstance(node, yaml.MappingNode) and node.value and not node.flow_style:
         pairs = cast("list[tuple[yaml.Node, yaml.Node]]", node.value)
         return max(max(_find_last_line(key), _find_last_line(value)) for key, value in pairs[-1:])
@@ -184,7 +184,7 @@ def _find_last_line(node: yaml.Node) -> int:
 
 
 def _insert_blocks(lines: list[str], blocks: Mapping[int, str], ends: str) -> str:
-    """Lines with texts before some of them."""
+    """Insert texts before the lines with these numbers."""
     parts: list[str] = []
     for number in range(len(lines) + 1):
         if block := blocks.get(number):
@@ -223,7 +223,7 @@ def _to_plain(node: ConfigNode) -> Any:
 
 
 def _to_plain_values(value: Any) -> Any:
-    """What YAML makes of a value that was written: the same, with tuples as lists."""
+    """Return a value as YAML reads it back: with lists for tuples."""
     if isinstance(value, Mapping):
         return {
             str(key): _to_plain_values(inner)

@@ -1,5 +1,5 @@
-"""The application: the routes, their OpenAPI, and what bad input gets. Loads FastAPI, so only
-`serve` imports it."""
+"""The REST application: routes, OpenAPI and error handlers. Imports FastAPI, so only `serve` loads
+it."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -32,12 +32,16 @@ from portico.upstream.lifecycle.supervisor import Upstream
 OPENAPI_PATH = "/api/openapi.json"
 _CACHE_ONE_HOUR = f"private, max-age={HOUR_S}"
 _DESCRIPTION = """\
-What the gateway's front door shows, as JSON: tools in four tiers, each within a token budget, search with filters,
-servers, calls and figures. No tool is called here; tools are called over MCP, at `/mcp`. One route does something: it
+What the gateway's front door shows, as JSON: tools in four tiers, each within a token budget, \
+search with filters,
+servers, calls and figures. No tool is called here; tools are called over MCP, at `/mcp`. \
+One route does something: it
 starts a server anew.
 
-Every answer that can be kept has an `ETag`; send it as `If-None-Match` and an unchanged one is a 304. Lists are read by
-following `next`. Wrong input gets a problem (RFC 9457) with advice. Where the gateway has a token, send it as
+Every answer that can be kept has an `ETag`; send it as `If-None-Match` and an unchanged one is \
+a 304. Lists are read by
+following `next`. Wrong input gets a problem (RFC 9457) with advice. Where the gateway has a \
+token, send it as
 `Authorization: Bearer …`.
 """
 _COMMON_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -59,13 +63,12 @@ def make_api(
     audit: Callable[[], AuditLog | None] = lambda: None,
     clock: Clock = time.monotonic,
 ) -> ASGIApp:
-    """The API over what one profile sees. Who may come in is decided by whoever mounts it, at
-    `/api`.
+    """Build the API over one profile; the application that mounts it at `/api` authenticates.
 
-    `upstreams` are the servers that may be started anew, as they are when that is asked for; `audit` is the log that
-    it is written to.
+    `upstreams` are the servers that may be restarted; restarts are written to the log that `audit`
+    returns.
     """
-    bodies = ResponseCache(clock)
+    response_cache = ResponseCache(clock)
     api = FastAPI(
         title="Portico",
         version=__version__,
@@ -74,7 +77,7 @@ def make_api(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # What is told about requests, and to whom, is the gateway's business alone.
+        # The gateway traces and measures requests itself.
         telemetry={
             "tracing": False,
             "metrics": False,
@@ -90,11 +93,11 @@ def make_api(
             Exception: problems.handle_unexpected_error,
         },
     )
-    shown = (
-        tool_routes(profile_state, ApiToolSearch(profile_state, search_service), bodies),
+    read_only = (
+        tool_routes(profile_state, ApiToolSearch(profile_state, search_service), response_cache),
         server_routes(profile_state, store),
     )
-    for routes in (*shown, restart_routes(profile_state, upstreams or {}, audit)):
+    for routes in (*read_only, restart_routes(profile_state, upstreams or {}, audit)):
         api.include_router(
             routes,
             prefix=V1,
@@ -102,7 +105,7 @@ def make_api(
             dependencies=[Depends(reject_repeated_params)],
         )
     description = RenderedBody.from_value(_complete_openapi(api.openapi()))
-    people = render_docs_page(api.openapi())
+    docs_page = render_docs_page(api.openapi())
 
     @api.get(OPENAPI_PATH, include_in_schema=False)
     async def get_openapi(request: Request) -> Response:
@@ -114,32 +117,31 @@ def make_api(
             "Content-Security-Policy": CONTENT_SECURITY_POLICY,
             "Cache-Control": _CACHE_ONE_HOUR,
         }
-        return Response(people, headers=headers, media_type="text/html; charset=utf-8")
+        return Response(docs_page, headers=headers, media_type="text/html; charset=utf-8")
 
     return SecurityHeaders(api)
 
 
-def _complete_openapi(found: dict[str, Any]) -> dict[str, Any]:
-    """The OpenAPI with what FastAPI cannot know: that problems are problems, and what a kept copy
-    gets."""
-    refused = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    for path in found["paths"].values():
+def _complete_openapi(openapi: dict[str, Any]) -> dict[str, Any]:
+    """Add to the OpenAPI what FastAPI cannot know: the problem schema, and 304 responses."""
+    problem_content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for path in openapi["paths"].values():
         for method, operation in path.items():
             responses = operation["responses"]
             for status, response in responses.items():
                 if not status.startswith("2"):
-                    response["content"] = refused
+                    response["content"] = problem_content
             if method == "get":
                 responses["304"] = {
                     "description": "The client has the answer already (`If-None-Match`)."
                 }
             operation["responses"] = dict(sorted(responses.items()))
-    components = found["components"]
+    components = openapi["components"]
     components["schemas"]["Problem"] = ProblemDetails.model_json_schema(
         ref_template="#/components/schemas/{model}"
     )
     for unused in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(unused, None)
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    found["security"] = [{"token": []}, {}]
-    return found
+    openapi["security"] = [{"token": []}, {}]
+    return openapi

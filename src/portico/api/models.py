@@ -1,5 +1,5 @@
-"""What the API's answers look like. Answers are made from cards, not from these: tests hold them to
-it."""
+"""Models of the API's answers, for its OpenAPI. Answers are built from cards instead; tests check
+that they match."""
 
 from typing import Any, Literal
 
@@ -77,7 +77,8 @@ class PaginatedResponse(ApiModel):
     )
     next: str | None = Field(
         default=None,
-        description="The address that goes on exactly after the last item shown; left out at the end of the list. "
+        description="The address that goes on exactly after the last item shown; "
+        "left out at the end of the list. "
         "It names the list's version: once the list has changed, it answers 409.",
     )
     version: str = Field(description="Changes whenever the list may have.")
@@ -90,7 +91,8 @@ class HotTools(ApiModel):
 
     tools: list[ToolCard]
     grounds: HotListBasis = Field(
-        description="Why these: pins and use, pins alone, or one of each server while nothing is known of use."
+        description="Why these: pins and use, pins alone, or one of each server "
+        "while nothing is known of use."
     )
     left_out: int | None = Field(
         default=None, description="How many more there are that did not fit."
@@ -150,7 +152,8 @@ class CategoryTools(PaginatedResponse):
             "title": "Version control",
             "tools": [_TOOL],
             "pagination": {"page": 1, "page_size": 20, "total_count": 143, "total_pages": 8},
-            "next": "/api/v1/tools/category/version-control?page_size=20&offset=20&max_tokens=4000&version=…",
+            "next": "/api/v1/tools/category/version-control"
+            "?page_size=20&offset=20&max_tokens=4000&version=…",
             "version": _VERSION,
         }
     )
@@ -182,7 +185,8 @@ class ToolList(PaginatedResponse):
     tools: list[ToolCard]
     fit: Literal["good", "unsure", "none"] | None = Field(
         default=None,
-        description="How sure it is that the first of these serve the query; `none`: nothing here does.",
+        description="How sure it is that the first of these serve the query; "
+        "`none`: nothing here does.",
     )
     verdict: str = Field(default="", description="Where nothing fits: that, in words.")
     near_servers: list[NearestServer] = Field(
@@ -230,7 +234,8 @@ class ToolDetails(BudgetedResponse):
             "hash": "5b1f0c6d9e7a4382",
             "listed": "2026-01-31T12:00:00Z",
             "state": "ready",
-            "schema": "github.create_issue — Create a new issue in a repository.\n  owner: string, required …",
+            "schema": "github.create_issue — Create a new issue in a repository.\n"
+            "  owner: string, required …",
             "example": {"owner": "octo", "repo": "hello", "title": "Example"},
             "left_out": ["input_schema"],
             "whole": "/api/v1/tools/github/create_issue?max_tokens=100000",

@@ -1,5 +1,4 @@
-"""As much as fits the tokens: a page of a list, what is cut off beginning the next; or a thing and
-its parts. Pure."""
+"""Lists in pages, and objects in parts, within a token budget. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,24 +15,24 @@ from portico.rendering.token_count import count_tokens
 T = TypeVar("T")
 
 UNLIMITED_TOKENS = 100_000
-"""Asked for so many tokens, nothing is left out, whatever its size."""
+"""With this budget nothing is left out, whatever its size."""
 _MAX_CHARACTERS_PER_TOKEN = 16
-"""No text has more: what is longer need not be counted to be too long."""
+"""Upper bound of any text: a longer one is known to be too long without counting."""
 
 
 @dataclass(frozen=True)
 class PageRequest:
-    """Which part of a list is wanted."""
+    """The requested part of a list."""
 
     size: int
     page: int = 1
     offset: int | None = None
-    """Begin exactly here, wherever a page would."""
+    """Exact start, instead of that of `page`."""
     max_tokens: int = 4_000
 
     @property
     def start(self) -> int:
-        """The first item."""
+        """Index of the first item."""
         if self.offset is not None:
             return self.offset
         return (self.page - 1) * self.size
@@ -41,48 +40,48 @@ class PageRequest:
 
 @dataclass(frozen=True)
 class PagedList:
-    """A list that is read page by page: its address, with what it was filtered by, and the version
-    it is of."""
+    """A list that is read page by page: its path, filters and version."""
 
     path: str
     version: str
     query: Mapping[str, Any]
-    """Parameters that the next page's address has too; None stands for one that was not given."""
+    """Parameters that are repeated in the next page's URL; None stands for one that was not
+    given."""
 
     def check_version(self, version: str | None) -> None:
-        """Raise StaleCursor where the reader began with another version."""
+        """Raise StaleCursor if the reader began with another version."""
         if version is not None and version != self.version:
             raise StaleCursor(
                 "the list has changed since its first page", advice=f"Begin again: GET {self.url}"
             )
 
     def build_next_url(self, page_request: PageRequest, shown: int) -> str:
-        """The address that goes on after so many items of a place."""
-        going_on = {
+        """Return the URL that continues after `shown` items of a page."""
+        position = {
             "offset": page_request.start + shown,
             "max_tokens": page_request.max_tokens,
             "version": self.version,
         }
-        return self._build_url(going_on)
+        return self._build_url(position)
 
     @property
     def url(self) -> str:
-        """Where it begins."""
+        """URL of the first page."""
         return self._build_url({})
 
     def _build_url(self, more: Mapping[str, Any]) -> str:
-        given = {
+        params = {
             key: value
             for key, value in {**self.query, **more}.items()
             if value not in (None, (), "")
         }
-        if given:
-            return f"{self.path}?{urlencode(given, doseq=True)}"
+        if params:
+            return f"{self.path}?{urlencode(params, doseq=True)}"
         return self.path
 
 
 def render_pagination(page_request: PageRequest, total: int) -> Card:
-    """Where a page is among the others."""
+    """Render the position of a page in its list."""
     return {
         "page": page_request.start // page_request.size + 1,
         "page_size": page_request.size,
@@ -99,8 +98,7 @@ def render_list_page(
     listing: PagedList,
     head: Mapping[str, Any],
 ) -> Card:
-    """A page of a list: as many cards as fit the tokens, what was left out of the page, and how to
-    go on."""
+    """Render a page: as many cards as fit the tokens, how many were left out, and the next URL."""
     wanted = items[page_request.start : page_request.start + page_request.size]
     body: Card = {**head, key: [], "pagination": render_pagination(page_request, len(items))}
     longest = {
@@ -131,7 +129,7 @@ def add_continuation(
     wanted: int,
     has_more: bool,
 ) -> Card:
-    """A body with what was left out of its page, and the address that goes on."""
+    """Add to a body how many items were left out, the next URL and the version."""
     if shown < wanted:
         body["left_out"] = wanted - shown
     if has_more:
@@ -140,41 +138,46 @@ def add_continuation(
 
 
 def take_fitting_cards(cards: Iterable[Card], tokens: int) -> list[Card]:
-    """Cards in their order until the tokens are spent; the first is kept whatever its size."""
-    made: list[Card] = []
+    """Take cards in order until the tokens are spent; the first is kept whatever its size."""
+    rendered: list[Card] = []
 
     def render_texts() -> Iterable[str]:
         for card in cards:
-            made.append(card)
+            rendered.append(card)
             yield to_json_text(card)
 
-    return made[: len(pack(render_texts(), tokens).texts)]
+    return rendered[: len(pack(render_texts(), tokens).texts)]
 
 
 def fit_parts(
     always: Mapping[str, Any], parts: Mapping[str, Any], tokens: int, full_url: str
 ) -> Card:
-    """`always`, and the parts in order of need as long as they fit; the others are named, with where they are."""
-    there = {key: value for key, value in parts.items() if value not in ("", None, [], {})}
+    """Return `always` and the parts that fit, in order of need; name the others and their URL."""
+    present = {key: value for key, value in parts.items() if value not in ("", None, [], {})}
     if tokens >= UNLIMITED_TOKENS:
-        return {**always, **there}
-    costs = {key: _count_part_tokens(key, value, tokens) for key, value in there.items()}
+        return {**always, **present}
+    costs = {key: _count_part_tokens(key, value, tokens) for key, value in present.items()}
     left = compute_remaining_tokens(tokens, to_json_text(always))
     if sum(costs.values()) <= left:
-        return {**always, **there}
-    kept, out = _split_by_cost(
-        costs, left - count_tokens(to_json_text({"left_out": list(there), "whole": full_url}))
+        return {**always, **present}
+    included, left_out = _split_by_cost(
+        costs, left - count_tokens(to_json_text({"left_out": list(present), "whole": full_url}))
     )
-    return {**always, **{key: there[key] for key in kept}, "left_out": out, "whole": full_url}
+    return {
+        **always,
+        **{key: present[key] for key in included},
+        "left_out": left_out,
+        "whole": full_url,
+    }
 
 
 def _split_by_cost(costs: Mapping[str, int], left: int) -> tuple[Sequence[str], list[str]]:
-    kept: list[str] = []
+    included: list[str] = []
     for key, cost in costs.items():
         if cost <= left:
-            kept.append(key)
+            included.append(key)
             left -= cost
-    return kept, [key for key in costs if key not in kept]
+    return included, [key for key in costs if key not in included]
 
 
 def _count_part_tokens(key: str, value: Any, tokens: int) -> int:
@@ -185,10 +188,10 @@ def _count_part_tokens(key: str, value: Any, tokens: int) -> int:
 
 
 def to_json_text(value: Any) -> str:
-    """A value as it is on the wire, to be counted."""
+    """Return a value as its JSON text, to be counted."""
     return json_codec.dumps(value).decode()
 
 
 def quote_path_segment(text: str) -> str:
-    """A name as one part of a path."""
+    """Quote a name as one segment of a path."""
     return quote(text, safe="")

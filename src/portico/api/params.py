@@ -1,4 +1,4 @@
-"""What may be asked: the query parameters of every route, with their limits."""
+"""Query parameters of all routes, with their limits."""
 
 from collections import Counter
 from typing import Annotated
@@ -20,17 +20,16 @@ NameInPath = Annotated[
 
 
 def reject_repeated_params(request: Request) -> None:
-    """Refuse a parameter that is given twice: of two filters, one would be ignored."""
-    given = Counter(name for name, _ in request.query_params.multi_items())
-    twice = [name for name, times in given.items() if times > 1 and name not in _REPEATABLE_PARAMS]
-    if twice:
-        told = {"type": "repeated", "msg": "It is given more than once"}
-        raise RequestValidationError([{**told, "loc": ("query", name)} for name in twice])
+    """Raise RequestValidationError for a repeated parameter: one of two values would be ignored."""
+    counts = Counter(name for name, _ in request.query_params.multi_items())
+    repeated = [name for name in counts if counts[name] > 1 and name not in _REPEATABLE_PARAMS]
+    if repeated:
+        error = {"type": "repeated", "msg": "It is given more than once"}
+        raise RequestValidationError([{**error, "loc": ("query", name)} for name in repeated])
 
 
 class QueryParams(BaseModel):
-    """A parameter that does not exist is an error: a filter that was misspelt must not pass for one
-    that is kept."""
+    """Base of query parameters: unknown ones are errors, so that no misspelt filter is ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,19 +39,19 @@ class NoParams(QueryParams):
 
 
 class BudgetParams(QueryParams):
-    """An answer that says as much as fits."""
+    """Token budget of an answer."""
 
     max_tokens: int = Field(
         default=4_000,
         ge=300,
         le=UNLIMITED_TOKENS,
-        description=f"Tokens that the answer may have. What does not fit is named, with where it is; at {UNLIMITED_TOKENS}, "
-        "nothing is left out.",
+        description="Tokens that the answer may have. What does not fit is named, "
+        f"with where it is; at {UNLIMITED_TOKENS}, nothing is left out.",
     )
 
 
 class PageParams(QueryParams):
-    """A list in pages."""
+    """A page of a list."""
 
     page: int = Field(
         default=1,
@@ -78,12 +77,12 @@ class PageParams(QueryParams):
 
     @property
     def page_request(self) -> PageRequest:
-        """What part is wanted."""
+        """The requested page."""
         return PageRequest(self.page_size, self.page, self.offset, self.max_tokens)
 
 
 class OffsetParams(QueryParams):
-    """The categories, from one on."""
+    """An offset into the categories."""
 
     offset: int = Field(
         default=0, ge=0, le=_MAX_OFFSET, description="Begin after so many, as `next` does."
@@ -92,7 +91,7 @@ class OffsetParams(QueryParams):
 
 
 class ToolFilters(QueryParams):
-    """What is looked for, and where."""
+    """Search query, filters and page."""
 
     query: str | None = Field(
         default=None,
@@ -116,7 +115,8 @@ class ToolFilters(QueryParams):
     )  # fmt: skip
     min_success_rate: float | None = Field(
         default=None, ge=0, le=1, allow_inf_nan=False,
-        description="Only tools of whose calls this share or more went well; those never called pass.",
+        description="Only tools of whose calls this share or more went well; "
+        "those never called pass.",
     )  # fmt: skip
     limit: int = Field(default=20, ge=1, le=MAX_PAGE_SIZE, description="Tools of a page.")
     page: int = Field(
@@ -135,12 +135,12 @@ class ToolFilters(QueryParams):
 
     @property
     def page_request(self) -> PageRequest:
-        """What part is wanted."""
+        """The requested page."""
         return PageRequest(self.limit, self.page, self.offset, self.max_tokens)
 
 
 class CallFilters(QueryParams):
-    """Which calls."""
+    """Filters of calls."""
 
     limit: int = Field(default=50, ge=1, le=500, description="How many.")
     before: int | None = Field(
@@ -158,6 +158,6 @@ class CallFilters(QueryParams):
 
 
 class SessionLimitParams(QueryParams):
-    """How many sessions."""
+    """Number of sessions."""
 
     limit: int = Field(default=20, ge=1, le=200, description="How many sessions, the latest.")

@@ -1,4 +1,4 @@
-"""What bad input gets: a problem (RFC 9457) that says what to do, never a stack trace."""
+"""Error responses: problem details (RFC 9457) with advice, never a stack trace."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -61,8 +61,7 @@ class ProblemDetails(BaseModel):
 
 
 class InvalidRequest(Exception):
-    """A request that cannot be used: an error of ours that is the client's, whatever status it has
-    elsewhere."""
+    """Wraps an error that is the client's fault here, whatever status it has elsewhere."""
 
     def __init__(self, error: PorticoError) -> None:
         super().__init__(error.message)
@@ -80,7 +79,7 @@ def make_problem_response(
     stderr: Sequence[str] = (),
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """A problem on the wire."""
+    """Build a response with problem details; empty fields are left out."""
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -102,7 +101,7 @@ def make_problem_response(
 
 
 def make_internal_error_response() -> Response:
-    """What is told of a fault of our own; the log has the rest."""
+    """Build the response to an unexpected error, whose details are only logged."""
     advice = "Ask for something else; whoever runs the gateway can look there."
     return make_problem_response(
         500, "the gateway failed on this; its log says why", kind="internal", advice=advice
@@ -110,19 +109,18 @@ def make_internal_error_response() -> Response:
 
 
 async def handle_unexpected_error(_: Request, __: Exception) -> Response:
-    """A fault of our own."""
+    """Answer 500."""
     return make_internal_error_response()
 
 
 async def handle_invalid_request(_: Request, error: Exception) -> Response:
-    """Parameters that mean nothing here."""
+    """Answer 422 for parameters that cannot be used."""
     assert isinstance(error, InvalidRequest)
     return make_error_response(error.error, 422)
 
 
 async def handle_portico_error(_: Request, error: Exception) -> Response:
-    """A name that is not here, an address of a list that is no more, or a record that cannot be
-    read."""
+    """Answer 404 for an unknown name, 409 for a stale cursor, 503 for anything else."""
     assert isinstance(error, PorticoError)
     if isinstance(error, UnknownName):
         status = 404
@@ -134,42 +132,42 @@ async def handle_portico_error(_: Request, error: Exception) -> Response:
 
 
 def make_error_response(error: PorticoError, status: int) -> Response:
-    """One of our errors as a problem."""
-    if isinstance(error, UnknownName):
-        near = error.nearest
-    else:
-        near = ()
+    """Build the response to a PorticoError."""
     return make_problem_response(
-        status, error.message, kind=error.kind, advice=_rewrite_advice(error.advice), nearest=near
+        status,
+        error.message,
+        kind=error.kind,
+        advice=_rewrite_advice(error.advice),
+        nearest=error.nearest if isinstance(error, UnknownName) else (),
     )
 
 
 def _rewrite_advice(advice: str) -> str:
-    """Advice names the tools that an agent has; here there are routes."""
-    return (
-        advice.replace("Use search_tools to find one.", "GET /api/v1/tools?query=… finds one.")
-        .replace("browse_tools without arguments lists them.", "GET /api/v1/servers and tools/categories list them.")
-    )  # fmt: skip
+    """Replace meta-tools in advice by routes."""
+    advice = advice.replace("Use search_tools to find one.", "GET /api/v1/tools?query=… finds one.")
+    return advice.replace(
+        "browse_tools without arguments lists them.",
+        "GET /api/v1/servers and tools/categories list them.",
+    )
 
 
 async def handle_http_error(request: Request, error: Exception) -> Response:
-    """No such route, or not with that method."""
+    """Answer an unknown route, or one without that method."""
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == 405:
         allowed = {
             name.strip() for name in headers.get("Allow", headers.get("allow", "GET")).split(",")
         }
-        headers = {"Allow": ", ".join(sorted({*allowed, "HEAD"} if "GET" in allowed else allowed))}
         if "GET" in allowed:
-            shows = "the API only shows; tools are called over MCP"
-        else:
-            shows = "it does something"
-        detail = f"{quote_text(request.method, 20)} is not for this: {shows}"
-        if "GET" in allowed:
+            allowed.add("HEAD")
+            reason = "the API only shows; tools are called over MCP"
             advice = "Use GET."
         else:
-            advice = f"Use {headers['Allow']}."
+            reason = "it does something"
+            advice = f"Use {', '.join(sorted(allowed))}."
+        headers = {"Allow": ", ".join(sorted(allowed))}
+        detail = f"{quote_text(request.method, 20)} is not for this: {reason}"
         return make_problem_response(405, detail, kind="method", advice=advice, headers=headers)
     if error.status_code == 404:
         return make_problem_response(
@@ -184,41 +182,43 @@ async def handle_http_error(request: Request, error: Exception) -> Response:
 
 
 async def handle_validation_error(request: Request, error: Exception) -> Response:
-    """Parameters that are not as documented."""
+    """Answer 422 for parameters that are not as documented."""
     assert isinstance(error, RequestValidationError)
-    found = list(error.errors())
-    unknown = [str(one["loc"][-1]) for one in found if one["type"] == "extra_forbidden"]
+    errors = list(error.errors())
+    unknown = [str(item["loc"][-1]) for item in errors if item["type"] == "extra_forbidden"]
     known = _list_query_params(request)
-    near = [
-        name for wrong in unknown[:_MAX_PROBLEMS] for name in find_nearest_names(wrong, known, 2)
-    ]
+    nearest: list[str] = []
+    for name in unknown[:_MAX_PROBLEMS]:
+        nearest += find_nearest_names(name, known, 2)
+    advice = _SEE_DOCS
+    if unknown and known:
+        advice = f"Parameters here: {', '.join(known)}."
     return make_problem_response(
         422,
         "the request has parameters that cannot be used",
         kind="invalid_parameters",
-        advice=f"Parameters here: {', '.join(known)}." if unknown and known else _SEE_DOCS,
-        nearest=list(dict.fromkeys(near)),
-        problems=list(_describe_errors(found)),
+        advice=advice,
+        nearest=list(dict.fromkeys(nearest)),
+        problems=list(_describe_errors(errors)),
     )
 
 
 def _describe_errors(errors: Sequence[Any]) -> Iterable[str]:
-    for one in errors[:_MAX_PROBLEMS]:
-        name = quote_text(str(one["loc"][-1]), 40)[1:-1]
-        unknown = one["type"] == "extra_forbidden"
-        yield truncate(f"{name}: {'there is no such parameter' if unknown else one['msg']}", 60)
+    for error in errors[:_MAX_PROBLEMS]:
+        name = quote_text(str(error["loc"][-1]), 40)[1:-1]
+        is_unknown = error["type"] == "extra_forbidden"
+        reason = "there is no such parameter" if is_unknown else error["msg"]
+        yield truncate(f"{name}: {reason}", 60)
     if len(errors) > _MAX_PROBLEMS:
         yield f"… and {len(errors) - _MAX_PROBLEMS} more"
 
 
 def _list_query_params(request: Request) -> list[str]:
-    """The query parameters that the route takes."""
+    """Return the query parameters of the matched route."""
     route = request.scope.get("route")
-    models = [
-        param.field_info.annotation
-        for param in getattr(getattr(route, "dependant", None), "query_params", ())
-    ]
-    fields = [
-        one.model_fields for one in models if isinstance(one, type) and issubclass(one, BaseModel)
-    ]
-    return [name for one in fields for name in one]
+    names: list[str] = []
+    for param in getattr(getattr(route, "dependant", None), "query_params", ()):
+        model = param.field_info.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            names += model.model_fields
+    return names

@@ -1,5 +1,4 @@
-"""Answers as bytes, rendered once for as long as they are good, and what makes a client's copy of
-one still good."""
+"""Cache of rendered answers with ETags, and conditional responses."""
 
 import hashlib
 import re
@@ -26,14 +25,14 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class RenderedBody:
-    """An answer, and the tag that changes whenever a byte of it does."""
+    """An answer as bytes, and its ETag."""
 
     content: bytes
     etag: str
 
     @classmethod
     def from_value(cls, value: Any) -> "RenderedBody":
-        """A value as JSON."""
+        """Render a value as JSON."""
         content = json_codec.dumps(value)
         return cls(content, f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"')
 
@@ -45,8 +44,7 @@ class _CachedBody:
 
 
 class ResponseCache:
-    """Keeps answers until their time is up; the ones asked for longest ago go first when there are
-    too many."""
+    """Caches answers until they expire; the least recently used are dropped above the limits."""
 
     def __init__(
         self,
@@ -61,12 +59,12 @@ class ResponseCache:
         self._bytes = 0
 
     def get_or_render(self, key: Hashable, ttl_s: float, render: Callable[[], Any]) -> RenderedBody:
-        """The answer kept under `key`, or a new one that is then kept for so long."""
+        """Return the cached answer of `key`, or render one and cache it for `ttl_s` seconds."""
         now = self._clock()
-        kept = self._entries.get(key)
-        if kept is not None and now < kept.expires_at:
+        cached = self._entries.get(key)
+        if cached is not None and now < cached.expires_at:
             self._entries.move_to_end(key)
-            return kept.body
+            return cached.body
         body = RenderedBody.from_value(render())
         self._remove(key)
         self._entries[key] = _CachedBody(body, now + ttl_s)
@@ -76,15 +74,15 @@ class ResponseCache:
         return body
 
     def _remove(self, key: Hashable) -> None:
-        if (kept := self._entries.pop(key, None)) is not None:
-            self._bytes -= len(kept.body.content)
+        if (cached := self._entries.pop(key, None)) is not None:
+            self._bytes -= len(cached.body.content)
 
     def __len__(self) -> int:
         return len(self._entries)
 
 
 def make_response(request: Request, body: RenderedBody, cache_control: str) -> Response:
-    """A body on the wire; 304 without it where the client has it already."""
+    """Build the response of a body; 304 without it if the client's ETag matches."""
     headers = {"Cache-Control": cache_control, "ETag": body.etag}
     if has_matching_etag(request.headers.getlist("if-none-match"), body.etag):
         return Response(status_code=304, headers=headers)
@@ -92,13 +90,13 @@ def make_response(request: Request, body: RenderedBody, cache_control: str) -> R
 
 
 def make_uncached_response(value: Any) -> Response:
-    """An answer that is true only now."""
+    """Build a JSON response that must not be cached."""
     return Response(
         json_codec.dumps(value), headers={"Cache-Control": NO_STORE}, media_type="application/json"
     )
 
 
 def has_matching_etag(if_none_match: list[str], etag: str) -> bool:
-    """Whether an `If-None-Match` names this tag; weak tags count as well (RFC 9110 §13.1.2)."""
+    """Return whether `If-None-Match` contains this ETag; weak tags match too (RFC 9110 §13.1.2)."""
     listed = ", ".join(if_none_match).strip()
     return listed == "*" or etag in _ETAG_PATTERN.findall(listed)

@@ -1,4 +1,4 @@
-"""The one route that does something: it starts a server anew, at once and whatever it did before."""
+"""The only route that changes something: it restarts a server at once, whatever its state."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ def restart_routes(
     upstreams: Mapping[str, Upstream],
     audit: Callable[[], AuditLog | None],
 ) -> APIRouter:
-    """`POST /servers/{name}/restart`."""
+    """Build the route `POST /servers/{name}/restart`."""
     router = APIRouter()
 
     @router.post(
@@ -87,7 +87,7 @@ def restart_routes(
 
 
 def _is_possible_form_post(request: Request) -> bool:
-    """Whether a page of another origin could send this request without asking for leave."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    """Return whether a page of another origin could send this request without a CORS preflight."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     has_token = request.headers.get("authorization", "").lower().startswith("bearer ")
-    return kind != "application/json" and not has_token
+    return media_type != "application/json" and not has_token

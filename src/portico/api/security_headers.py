@@ -1,5 +1,4 @@
-"""What every answer of the side door has, whatever made it: safe headers, a HEAD for each GET, and
-no stack traces."""
+"""Middleware of the REST API: security headers, HEAD for each GET, and no stack traces."""
 
 import logging
 
@@ -20,46 +19,41 @@ HEADERS = {
 
 
 class SecurityHeaders:
-    """Stands before the application."""
+    """Adds headers to every response, answers HEAD by GET, and turns exceptions into problems."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; other kinds of conversation (the lifespan) pass."""
+        """Answer one request; other scopes (the lifespan) pass through."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        bodiless = scope["method"] == "HEAD"
-        begun = False
-        ended = False
+        is_head = scope["method"] == "HEAD"
+        has_started = False
+        has_ended = False
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal begun, ended
+            nonlocal has_started, has_ended
             if message["type"] == "http.response.start":
-                begun = True
+                has_started = True
                 headers = MutableHeaders(raw=message["headers"])
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             elif message["type"] == "http.response.body":
-                ended = not message.get("more_body", False)
-                if bodiless:
+                has_ended = not message.get("more_body", False)
+                if is_head:
                     message = {**message, "body": b""}
-                else:
-                    message = message
             await send(message)
 
-        # A copy: the server outside must go on knowing that it was a HEAD.
-        if bodiless:
-            inner = {**scope, "method": "GET"}
-        else:
-            inner = scope
+        # A copy: the HTTP server must still see that it was a HEAD.
+        inner = {**scope, "method": "GET"} if is_head else scope
         try:
             await self._app(inner, receive, send_with_headers)
         except Exception:
-            # The framework has answered by `failed`, and lets whoever is outside know.
+            # Starlette has answered with `handle_unexpected_error` and raises again.
             logger.exception("the API failed on %s", scope["path"])
-            if not begun:
+            if not has_started:
                 await make_internal_error_response()(scope, receive, send_with_headers)
-            elif not ended:
+            elif not has_ended:
                 raise

@@ -1,4 +1,4 @@
-"""The routes of the servers, the calls and the figures."""
+"""Routes of servers, calls and statistics."""
 
 from collections import Counter
 from itertools import islice
@@ -41,17 +41,17 @@ from portico.usage.tiers import TIERS
 
 MAX_MOST_USED = 10
 _OPTIONAL_KEYS = ("tags", "description", "reason", "warnings", "instructions")
-"""What of a server may be long, what is needed most first."""
+"""Keys of a server that may be long, in order of need."""
 
 
 def server_routes(profile_state: ProfileState, store: GatewayStore) -> APIRouter:
-    """`/servers`, `/calls`, `/stats`."""
+    """Build the routes `/servers`, `/calls` and `/stats`."""
     router = APIRouter()
 
-    def render_server_card(entry: ServerEntry, *, whole: bool = False) -> Card:
+    def render_server_card(entry: ServerEntry, *, detailed: bool = False) -> Card:
         state = profile_state.get_server_states().get(entry.name, ServerState("configured"))
         return make_server_card(
-            entry, state, profile_state.snapshot.main_categories[entry.name], detailed=whole
+            entry, state, profile_state.snapshot.main_categories[entry.name], detailed=detailed
         )
 
     @router.get(
@@ -68,15 +68,10 @@ def server_routes(profile_state: ProfileState, store: GatewayStore) -> APIRouter
         )
         listing.check_version(params.version)
         entries = [entry for _, entry in sorted(profile_state.snapshot.servers.items())]
-        return make_response(
-            request,
-            RenderedBody.from_value(
-                render_list_page(
-                    "servers", entries, render_server_card, params.page_request, listing, {}
-                )
-            ),
-            REVALIDATE,
+        body = render_list_page(
+            "servers", entries, render_server_card, params.page_request, listing, {}
         )
+        return make_response(request, RenderedBody.from_value(body), REVALIDATE)
 
     @router.get(
         "/servers/{name}",
@@ -90,15 +85,12 @@ def server_routes(profile_state: ProfileState, store: GatewayStore) -> APIRouter
     ) -> Response:
         """What it is for, what it offers, how it is, and what it says of itself."""
         entry = profile_state.snapshot.resolve_server(name)
-        known = render_server_card(entry, whole=True)
-        always = {key: value for key, value in known.items() if key not in _OPTIONAL_KEYS}
-        parts = {key: known.get(key) for key in _OPTIONAL_KEYS}
-        where = f"{V1}/servers/{quote_path_segment(entry.name)}?max_tokens={UNLIMITED_TOKENS}"
-        return make_response(
-            request,
-            RenderedBody.from_value(fit_parts(always, parts, params.max_tokens, where)),
-            REVALIDATE,
-        )
+        card = render_server_card(entry, detailed=True)
+        always = {key: value for key, value in card.items() if key not in _OPTIONAL_KEYS}
+        parts = {key: card.get(key) for key in _OPTIONAL_KEYS}
+        full_url = f"{V1}/servers/{quote_path_segment(entry.name)}?max_tokens={UNLIMITED_TOKENS}"
+        body = fit_parts(always, parts, params.max_tokens, full_url)
+        return make_response(request, RenderedBody.from_value(body), REVALIDATE)
 
     @router.get("/calls", response_model=models.CallList, summary="The latest calls", tags=["use"])
     async def list_calls(params: Annotated[CallFilters, Query()]) -> Response:
@@ -111,9 +103,11 @@ def server_routes(profile_state: ProfileState, store: GatewayStore) -> APIRouter
         )
         body: Card = {"calls": [_render_call(row) for row in rows[:limit]]}
         if len(rows) > limit:
-            given = params.model_dump(exclude={"before"})
-            given["ok"] = None if params.ok is None else str(params.ok).lower()
-            body["next"] = PagedList(f"{V1}/calls", "", {**given, "before": rows[limit - 1].id}).url
+            query = params.model_dump(exclude={"before"})
+            if params.ok is not None:
+                query["ok"] = str(params.ok).lower()
+            query["before"] = rows[limit - 1].id
+            body["next"] = PagedList(f"{V1}/calls", "", query).url
         return make_uncached_response(body)
 
     @router.get(
@@ -132,17 +126,14 @@ def server_routes(profile_state: ProfileState, store: GatewayStore) -> APIRouter
     async def get_token_ledger(params: Annotated[SessionLimitParams, Query()]) -> Response:
         """Tokens that a full listing would have cost, that were shown, and that were saved: in all,
         and by session."""
+        total = LedgerTotal()
         if profile_state.usage_data:
             total = profile_state.usage_data.ledger.total
-        else:
-            total = LedgerTotal()
-        kept = {row.session: row for row in await store.load_ledger_sessions(params.limit)}
+        rows = {row.session: row for row in await store.load_ledger_sessions(params.limit)}
         if profile_state.usage_data:
-            here = profile_state.usage_data.ledger.list_sessions()
-        else:
-            here = []
-        kept |= {row.session: row for row in islice(here, params.limit)}
-        latest = sorted(kept.values(), key=lambda row: -row.last_at)[: params.limit]
+            current = profile_state.usage_data.ledger.list_sessions()
+            rows |= {row.session: row for row in islice(current, params.limit)}
+        latest = sorted(rows.values(), key=lambda row: -row.last_at)[: params.limit]
         return make_uncached_response(
             {
                 "total": _render_ledger_total(total),
@@ -154,8 +145,10 @@ def server_routes(profile_state: ProfileState, store: GatewayStore) -> APIRouter
 
 
 def _split_tool_address(server: str | None, tool: str | None) -> tuple[str | None, str | None]:
-    """Server and tool as the record has them: what is no longer here may still be on it, so nothing
-    is looked up."""
+    """Split a tool's address as stored calls have it.
+
+    Nothing is looked up, because the calls of removed tools are stored too.
+    """
     if tool is not None and server is None and "." in tool:
         server, _, tool = tool.partition(".")
     elif tool is not None and server is not None:
@@ -178,15 +171,24 @@ def _render_call(row: CallRow) -> Card:
 
 
 def _render_stats(profile_state: ProfileState) -> Card:
-    shelves = profile_state.ranked_catalog
-    used = profile_state.statistics_by_tool
-    calls = sum(use.calls for use in used.values())
-    often = sorted(
-        used, key=lambda address: (-used[address].calls_30d, -used[address].calls, address)
+    ranked_catalog = profile_state.ranked_catalog
+    statistics_by_tool = profile_state.statistics_by_tool
+    calls = sum(statistics.calls for statistics in statistics_by_tool.values())
+    success_rate = None
+    if calls:
+        successes = sum(statistics.successes for statistics in statistics_by_tool.values())
+        success_rate = round(successes / calls, 3)
+    most_used = sorted(
+        statistics_by_tool,
+        key=lambda address: (
+            -statistics_by_tool[address].calls_30d,
+            -statistics_by_tool[address].calls,
+            address,
+        ),
     )[:MAX_MOST_USED]
     tiers = Counter(
         standing.tier
-        for name, standing in shelves.standings.items()
+        for name, standing in ranked_catalog.standings.items()
         if name in profile_state.snapshot.tools
     )
     tiers["cold"] = len(profile_state.snapshot.tools) - sum(tiers[tier] for tier in TIERS[:-1])
@@ -198,22 +200,22 @@ def _render_stats(profile_state: ProfileState) -> Card:
     card: Card = {
         "servers": len(profile_state.snapshot.servers),
         "tools": len(profile_state.snapshot.tools),
-        "categories": len(shelves.categories),
+        "categories": len(ranked_catalog.categories),
         "states": dict(sorted(states.items())),
         "tiers": {tier: tiers[tier] for tier in TIERS},
-        "tiers_computed": to_iso_time(shelves.computed_at) if shelves.computed_at else None,
-        "tools_used": len(used),
-        "calls": calls,
-        "success_rate": round(sum(use.successes for use in used.values()) / calls, 3)
-        if calls
+        "tiers_computed": to_iso_time(ranked_catalog.computed_at)
+        if ranked_catalog.computed_at
         else None,
-        "calls_7d": sum(use.calls_7d for use in used.values()),
-        "calls_30d": sum(use.calls_30d for use in used.values()),
+        "tools_used": len(statistics_by_tool),
+        "calls": calls,
+        "success_rate": success_rate,
+        "calls_7d": sum(statistics.calls_7d for statistics in statistics_by_tool.values()),
+        "calls_30d": sum(statistics.calls_30d for statistics in statistics_by_tool.values()),
         "most_used": [
             look_up_tool_card(profile_state, profile_state.snapshot.tools[address])
-            for address in often
+            for address in most_used
         ],
-        "version": shelves.version,
+        "version": ranked_catalog.version,
     }
     return {key: value for key, value in card.items() if value is not None}
 
@@ -229,7 +231,7 @@ def _render_ledger_total(total: LedgerTotal) -> Card:
 
 
 def _render_ledger_session(row: LedgerRow) -> Card:
-    # Not by its id: whoever knows that of a session in the handshake era can speak in its name.
+    # Without its id, which authenticates a session of the handshake era.
     return {
         "client": sanitize_text(row.client),
         "profile": row.profile,

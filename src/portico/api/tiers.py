@@ -1,5 +1,5 @@
-"""T0 to T3 as data: the hot list, the categories, a category's tools, a tool. Pure, each within its
-tokens."""
+"""Content of the tiers T0 to T3: hot list, categories, a category's tools, a tool. Pure; each
+within its token budget."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +39,7 @@ _BRIEF_KEYS = ("category", "tools", "servers")
 
 
 def look_up_tool_card(profile_state: ProfileState, tool: Tool) -> Card:
-    """A tool in a line."""
+    """Render the card of a tool with its statistics and standing."""
     return make_tool_card(
         tool,
         profile_state.get_statistics(tool.address),
@@ -48,80 +48,79 @@ def look_up_tool_card(profile_state: ProfileState, tool: Tool) -> Card:
 
 
 def render_hot_tools(profile_state: ProfileState) -> Card:
-    """T0."""
-    found = profile_state.ranked_catalog.hot_list
-    around: Card = {
+    """Render T0, the hot list."""
+    hot_list = profile_state.ranked_catalog.hot_list
+    frame: Card = {
         "tools": [],
-        "grounds": found.basis,
+        "grounds": hot_list.basis,
         "left_out": 1_000,
         "version": profile_state.ranked_catalog.version,
     }
     cards = take_fitting_cards(
-        (look_up_tool_card(profile_state, tool) for tool in found.tools),
-        compute_remaining_tokens(HOT_TOKENS, to_json_text(around)),
+        (look_up_tool_card(profile_state, tool) for tool in hot_list.tools),
+        compute_remaining_tokens(HOT_TOKENS, to_json_text(frame)),
     )
-    left_out = len(found.tools) - len(cards)
-    return {
-        "tools": cards,
-        "grounds": found.basis,
-        **({"left_out": left_out} if left_out else {}),
-        "version": profile_state.ranked_catalog.version,
-    }
+    body: Card = {"tools": cards, "grounds": hot_list.basis}
+    if left_out := len(hot_list.tools) - len(cards):
+        body["left_out"] = left_out
+    return {**body, "version": profile_state.ranked_catalog.version}
 
 
 def render_categories(profile_state: ProfileState, offset: int = 0) -> Card:
-    """T1: as much of each as lets all of them fit; where even the least does not, the others are on
-    another page."""
-    shelves = list(profile_state.ranked_catalog.categories.values())[offset:]
+    """Render T1, with the most detail in which all categories fit.
+
+    If they do not fit even in brief, the rest is on the next page.
+    """
+    categories = list(profile_state.ranked_catalog.categories.values())[offset:]
     version = profile_state.ranked_catalog.version
     total = len(profile_state.ranked_catalog.categories)
-    path = f"{V1}/tools/categories?offset={offset + len(shelves)}&version={version}"
-    around: Card = {
+    path = f"{V1}/tools/categories?offset={offset + len(categories)}&version={version}"
+    frame: Card = {
         "categories": [],
         "total_count": total,
         "left_out": total,
         "next": path,
         "version": version,
     }
-    left = compute_remaining_tokens(CATEGORIES_TOKENS, to_json_text(around))
+    remaining = compute_remaining_tokens(CATEGORIES_TOKENS, to_json_text(frame))
     cards: list[Card] = []
     for detail in (5, 3, 1, 0):
         cards = take_fitting_cards(
-            (_render_category_summary(shelf, detail) for shelf in shelves), left
+            (_render_category_summary(category, detail) for category in categories), remaining
         )
-        if len(cards) == len(shelves):
+        if len(cards) == len(categories):
             break
     body: Card = {"categories": cards, "total_count": total}
-    if len(cards) < len(shelves):
-        after = f"{V1}/tools/categories?offset={offset + len(cards)}&version={version}"
-        body |= {"left_out": len(shelves) - len(cards), "next": after}
+    if len(cards) < len(categories):
+        next_path = f"{V1}/tools/categories?offset={offset + len(cards)}&version={version}"
+        body |= {"left_out": len(categories) - len(cards), "next": next_path}
     return {**body, "version": version}
 
 
-def _render_category_summary(shelf: RankedCategory, detail: int) -> Card:
-    card = make_category_card(shelf, detail)
+def _render_category_summary(ranked: RankedCategory, detail: int) -> Card:
+    card = make_category_card(ranked, detail)
     if detail:
         return card
     return {key: card[key] for key in _BRIEF_KEYS}
 
 
 def make_category_list(
-    profile_state: ProfileState, shelf: RankedCategory, page_request: PageRequest
+    profile_state: ProfileState, ranked: RankedCategory, page_request: PageRequest
 ) -> PagedList:
-    """The list that T2 is."""
-    path = f"{V1}/tools/category/{quote_path_segment(shelf.category.key)}"
+    """Return the paged list of T2."""
+    path = f"{V1}/tools/category/{quote_path_segment(ranked.category.key)}"
     return PagedList(path, profile_state.ranked_catalog.version, {"page_size": page_request.size})
 
 
 def render_category_page(
-    profile_state: ProfileState, shelf: RankedCategory, page_request: PageRequest
+    profile_state: ProfileState, ranked: RankedCategory, page_request: PageRequest
 ) -> Card:
-    """T2."""
-    head = {"category": shelf.category.key, "title": shelf.category.title}
-    listing = make_category_list(profile_state, shelf, page_request)
+    """Render T2, a page of a category's tools."""
+    head = {"category": ranked.category.key, "title": ranked.category.title}
+    listing = make_category_list(profile_state, ranked, page_request)
     return render_list_page(
         "tools",
-        shelf.tools,
+        ranked.tools,
         lambda tool: look_up_tool_card(profile_state, tool),
         page_request,
         listing,
@@ -130,17 +129,14 @@ def render_category_page(
 
 
 def build_tool_path(tool: Tool) -> str:
-    """The address of T3."""
-    # `tools/category/…` is T2: a server of that name is known by another spelling.
-    if tool.server == "category":
-        server = "Category"
-    else:
-        server = tool.server
+    """Return the path of T3."""
+    # `tools/category/…` is T2: a server of that name is addressed by another spelling.
+    server = "Category" if tool.server == "category" else tool.server
     return f"{V1}/tools/{quote_path_segment(server)}/{quote_path_segment(tool.name)}"
 
 
 def render_tool_details(profile_state: ProfileState, tool: Tool, tokens: int) -> Card:
-    """T3: in the order in which a caller needs it."""
+    """Render T3, a tool, its parts in the order in which a caller needs them."""
     entry = profile_state.snapshot.servers[tool.server]
     standing = profile_state.ranked_catalog.get_standing(tool.address)
     state = profile_state.get_server_states().get(tool.server)

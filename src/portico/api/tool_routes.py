@@ -1,4 +1,4 @@
-"""The routes of the four tiers and of search."""
+"""Routes of the four tiers and of search."""
 
 from typing import Annotated, Any
 
@@ -35,8 +35,7 @@ CATEGORIES_S = 6 * HOUR_S
 CATEGORY_S = HOUR_S
 TOOL_S = 300
 CACHE_WHILE_LISTING = "private, no-cache"
-"""While a server has not been listed yet, what there is now is not what there will be in a moment.
-"""
+"""Used while a server has not been listed yet, because its tools will be added in a moment."""
 NOT_FOUND_RESPONSE: dict[int | str, dict[str, Any]] = {
     404: {"description": "It is not here; the nearest names are given."}
 }
@@ -48,9 +47,9 @@ STALE_RESPONSE: dict[int | str, dict[str, Any]] = {
 def tool_routes(
     profile_state: ProfileState, tool_search: ApiToolSearch, response_cache: ResponseCache
 ) -> APIRouter:
-    """`/tools/…`."""
+    """Build the routes under `/tools`."""
     router = APIRouter(tags=["tools"])
-    kept = _TierCacheControl(profile_state).build_header
+    build_cache_header = _TierCacheControl(profile_state).build_header
 
     @router.get("/tools/hot", response_model=models.HotTools, summary="T0: the tools to start with")
     async def list_hot_tools(request: Request, _: Annotated[NoParams, Query()]) -> Response:
@@ -61,7 +60,7 @@ def tool_routes(
             HOT_S,
             lambda: tiers.render_hot_tools(profile_state),
         )
-        return make_response(request, body, kept(HOT_S))
+        return make_response(request, body, build_cache_header(HOT_S))
 
     @router.get(
         "/tools/categories",
@@ -80,7 +79,7 @@ def tool_routes(
         body = response_cache.get_or_render(
             key, CATEGORIES_S, lambda: tiers.render_categories(profile_state, params.offset)
         )
-        return make_response(request, body, kept(CATEGORIES_S))
+        return make_response(request, body, build_cache_header(CATEGORIES_S))
 
     @router.get(
         "/tools/category/{name}",
@@ -92,22 +91,22 @@ def tool_routes(
         request: Request, name: NameInPath, params: Annotated[PageParams, Query()]
     ) -> Response:
         """A line for each, hottest first."""
-        shelf = profile_state.ranked_catalog.find_category(name)
-        tiers.make_category_list(profile_state, shelf, params.page_request).check_version(
+        ranked = profile_state.ranked_catalog.find_category(name)
+        tiers.make_category_list(profile_state, ranked, params.page_request).check_version(
             params.version
         )
         key = (
             "category",
             profile_state.ranked_catalog.version,
-            shelf.category.key,
+            ranked.category.key,
             params.page_request,
         )
         body = response_cache.get_or_render(
             key,
             CATEGORY_S,
-            lambda: tiers.render_category_page(profile_state, shelf, params.page_request),
+            lambda: tiers.render_category_page(profile_state, ranked, params.page_request),
         )
-        return make_response(request, body, kept(CATEGORY_S))
+        return make_response(request, body, build_cache_header(CATEGORY_S))
 
     @router.get(
         "/tools/{server}/{tool:path}",
@@ -122,15 +121,17 @@ def tool_routes(
         params: Annotated[BudgetParams, Query()],
     ) -> Response:
         """Its typed form, then everything else that is known of it, as far as it fits."""
-        found = await _find_tool(profile_state.snapshot, server, tool)
-        # All that the answer is made from, so that it is new whenever one of them is.
-        entry = profile_state.snapshot.servers[found.server]
-        state = profile_state.get_server_states().get(found.server)
-        use = profile_state.get_statistics(found.address)
+        resolved = await _find_tool(profile_state.snapshot, server, tool)
+        # Everything that the answer depends on, so that a change of any of them is a new key.
+        entry = profile_state.snapshot.servers[resolved.server]
+        state = profile_state.get_server_states().get(resolved.server)
+        statistics = profile_state.get_statistics(resolved.address)
         version = profile_state.ranked_catalog.version
-        key = ("tool", version, found, entry.listed_at, state, use, params.max_tokens)
+        key = ("tool", version, resolved, entry.listed_at, state, statistics, params.max_tokens)
         body = response_cache.get_or_render(
-            key, TOOL_S, lambda: tiers.render_tool_details(profile_state, found, params.max_tokens)
+            key,
+            TOOL_S,
+            lambda: tiers.render_tool_details(profile_state, resolved, params.max_tokens),
         )
         return make_response(request, body, REVALIDATE)
 
@@ -143,10 +144,10 @@ def tool_routes(
     async def find_tools(params: Annotated[ToolFilters, Query()]) -> Response:
         """With a query: ranked as for agents. Without: all tools, hottest first. Unknown names in
         filters are a 422."""
-        given = params.model_dump(exclude={"page", "offset", "max_tokens", "version"})
-        listing = PagedList(f"{V1}/tools", profile_state.ranked_catalog.version, given)
+        query = params.model_dump(exclude={"page", "offset", "max_tokens", "version"})
+        listing = PagedList(f"{V1}/tools", profile_state.ranked_catalog.version, query)
         listing.check_version(params.version)
-        question = SearchRequest(
+        search_request = SearchRequest(
             (params.query or "").strip(),
             params.server,
             tuple(params.tags),
@@ -157,7 +158,7 @@ def tool_routes(
         )
         try:
             return make_uncached_response(
-                await tool_search.find_page(question, params.page_request, listing)
+                await tool_search.find_page(search_request, params.page_request, listing)
             )
         except UnknownName as error:
             raise InvalidRequest(error) from error
@@ -166,8 +167,7 @@ def tool_routes(
 
 
 class _TierCacheControl:
-    """How long clients may keep a tier: not while servers are on their first start, for their tools
-    will join it."""
+    """`Cache-Control` of the tiers: uncached while servers start for the first time."""
 
     def __init__(self, profile_state: ProfileState) -> None:
         self._profile_state = profile_state
@@ -175,7 +175,7 @@ class _TierCacheControl:
         self._unlisted: tuple[str, ...] = ()
 
     def build_header(self, max_age_s: int) -> str:
-        """The `Cache-Control` of a tier that is good for so long."""
+        """Return the header of a tier that is valid for `max_age_s` seconds."""
         snapshot = self._profile_state.snapshot
         if snapshot is not self._seen_snapshot:
             self._seen_snapshot = snapshot
@@ -196,7 +196,7 @@ class _TierCacheControl:
 
 
 async def _find_tool(snapshot: Snapshot, server: str, name: str) -> Tool:
-    """A tool by the two parts of its address, spelt forgivingly."""
+    """Find a tool by server and name, tolerating other spellings. Raises UnknownName."""
     if (found := snapshot.tools.get(f"{server}.{name}")) is not None:
         return found
     try:

@@ -1,5 +1,4 @@
-"""Which tools a question finds: the ranking that agents get where something is looked for, else the
-hottest first."""
+"""Tool search of the API: ranked as for agents with a query, else hottest first."""
 
 import time
 from collections.abc import Sequence
@@ -36,7 +35,7 @@ _MAX_DESCRIPTION_TOKENS = 30
 
 @dataclass(frozen=True)
 class ApiToolSearch:
-    """Finds tools for whoever uses the API."""
+    """Finds tools for clients of the API."""
 
     profile_state: ProfileState
     search_service: SearchService
@@ -44,8 +43,7 @@ class ApiToolSearch:
     async def find_page(
         self, request: SearchRequest, page_request: PageRequest, listing: PagedList
     ) -> Card:
-        """A page of the tools that a question finds; raises UnknownName for a filter's name that is
-        not here."""
+        """Return a page of the tools found; raises UnknownName for an unknown name in a filter."""
         if request.query:
             return await self._rank(request, page_request, listing)
         return self._list_filtered(request, page_request, listing)
@@ -58,7 +56,7 @@ class ApiToolSearch:
             self.profile_state.snapshot, request, REST_CALLER
         )
         if self.profile_state.usage_data is not None:
-            # The figures that the answer shows, so that no tool passes with one that it should not.
+            # The statistics that the answer shows, so that filters agree with them.
             search = replace(search, facts=self.profile_state.usage_data.tool_usage.facts)
         body, found = _render_search_page(self.profile_state, search, page_request, listing)
         bus = self.search_service.bus
@@ -82,15 +80,14 @@ class ApiToolSearch:
                 if not wanted.isdisjoint(map(str.casefold, self._collect_tags(tool)))
             ]
         if filters.max_latency_ms is not None or filters.min_success_rate is not None:
-            used = self.profile_state.statistics_by_tool
-            if used:
-                head = {}
-            else:
-                head = {"note": search_page.UNMEASURED_NOTE}
+            statistics_by_tool = self.profile_state.statistics_by_tool
+            if not statistics_by_tool:
+                head["note"] = search_page.UNMEASURED_NOTE
             tools = [
                 tool
                 for tool in tools
-                if (use := used.get(tool.address)) is None or _is_within_filters(use, filters)
+                if (statistics := statistics_by_tool.get(tool.address)) is None
+                or _is_within_filters(statistics, filters)
             ]
         return render_list_page(
             "tools",
@@ -113,28 +110,28 @@ def _render_search_page(
 ) -> tuple[Card, tuple[str, ...]]:
     page = search_page.rank_page(search, page_request.size, page_request.start)
     ranking = page.ranking
-    head: Card = {
-        "fit": "none"
-        if ranking.is_weak or not ranking.total
-        else "unsure"
-        if ranking.is_unsure
-        else "good"
-    }
-    told = detect_no_match(
+    if ranking.is_weak or not ranking.total:
+        fit = "none"
+    elif ranking.is_unsure:
+        fit = "unsure"
+    else:
+        fit = "good"
+    head: Card = {"fit": fit}
+    no_match = detect_no_match(
         search, ranking, tuple(name for hit in page.hits for name in (hit.id, *hit.duplicates))
     )
-    if told is not None:
-        near = [
+    if no_match is not None:
+        near_servers = [
             {
-                "server": one.name,
-                "description": to_short_line(one.description, _MAX_DESCRIPTION_TOKENS),
+                "server": server.name,
+                "description": to_short_line(server.description, _MAX_DESCRIPTION_TOKENS),
             }
-            for one in told.servers
+            for server in no_match.servers
         ]
         head |= {
-            "verdict": told.verdict,
-            "near_servers": near,
-            "nearest": [sanitize_text(name) for name in told.similar_names],
+            "verdict": no_match.verdict,
+            "near_servers": near_servers,
+            "nearest": [sanitize_text(name) for name in no_match.similar_names],
         }
     elif not ranking.total:
         head |= {
@@ -144,7 +141,7 @@ def _render_search_page(
     if search.is_unmeasured:
         head["note"] = search_page.UNMEASURED_NOTE
     head = {key: value for key, value in head.items() if value}
-    where = {
+    pagination = {
         "page": page_request.start // page_request.size + 1,
         "page_size": page_request.size,
         "total_count": ranking.total,
@@ -152,22 +149,24 @@ def _render_search_page(
     longest = {
         **head,
         "tools": [],
-        "pagination": where,
+        "pagination": pagination,
         "left_out": 100,
         "next": listing.build_next_url(page_request, page_request.size),
     }
-    left = compute_remaining_tokens(page_request.max_tokens, to_json_text(longest), listing.version)
+    remaining = compute_remaining_tokens(
+        page_request.max_tokens, to_json_text(longest), listing.version
+    )
 
     def render_hit(position: int) -> Card:
         hit = page.hits[position]
-        twins = [sanitize_text(name) for name in hit.duplicates[:_MAX_TWINS]]
-        return {
-            **look_up_tool_card(profile_state, search.snapshot.tools[hit.id]),
-            **({"also": twins} if twins else {}),
-        }
+        duplicates = [sanitize_text(name) for name in hit.duplicates[:_MAX_TWINS]]
+        card = look_up_tool_card(profile_state, search.snapshot.tools[hit.id])
+        if duplicates:
+            return {**card, "also": duplicates}
+        return card
 
-    cards = take_fitting_cards(map(render_hit, range(len(page.hits))), left)
-    body: Card = {"tools": cards, **head, "pagination": where}
+    cards = take_fitting_cards(map(render_hit, range(len(page.hits))), remaining)
+    body: Card = {"tools": cards, **head, "pagination": pagination}
     found = tuple(name for hit in page.hits[: len(cards)] for name in (hit.id, *hit.duplicates))
     return add_continuation(
         body,
@@ -179,28 +178,27 @@ def _render_search_page(
     ), found
 
 
-def _select_hottest_first(shelves: RankedCatalog, filters: SearchFilters) -> Sequence[Tool]:
-    """The tools of the server or the category, or all; the narrowest list that is already in order
-    is read."""
+def _select_hottest_first(ranked_catalog: RankedCatalog, filters: SearchFilters) -> Sequence[Tool]:
+    """Return the tools of the server or the category, or all, from the narrowest sorted list."""
     if filters.groups:
-        tools = [tool for name in filters.groups for tool in shelves.list_server_tools(name)]
+        tools = [tool for name in filters.groups for tool in ranked_catalog.list_server_tools(name)]
         wanted = set(filters.categories)
-        category = shelves.snapshot.get_category
+        get_category = ranked_catalog.snapshot.get_category
         if wanted:
-            return [tool for tool in tools if category(tool.address) in wanted]
+            return [tool for tool in tools if get_category(tool.address) in wanted]
         return tools
     if filters.categories:
         return [
             tool
             for key in filters.categories
-            if key in shelves.categories
-            for tool in shelves.categories[key].tools
+            if key in ranked_catalog.categories
+            for tool in ranked_catalog.categories[key].tools
         ]
-    return shelves.all_tools
+    return ranked_catalog.all_tools
 
 
 def _is_within_filters(statistics: Statistics, filters: SearchFilters) -> bool:
-    quick = filters.max_latency_ms is None or statistics.p50_ms <= filters.max_latency_ms
-    return quick and (
+    is_fast = filters.max_latency_ms is None or statistics.p50_ms <= filters.max_latency_ms
+    return is_fast and (
         filters.min_success_rate is None or statistics.success_rate >= filters.min_success_rate
     )

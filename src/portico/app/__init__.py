@@ -1,11 +1,13 @@
-"""The composition root: builds every room from a configuration and owns their life.
+"""Composition root: builds all parts of the gateway from a configuration and owns their lifecycle.
 
-gateway      one running Portico: puts the house together, opens and closes it
-servers      the servers behind it: made from their configuration, replaced when that changes, let go in peace
-warming      which servers start with the gateway, and how long a first question waits for them
-measured     what a platform asks of it: figures → readiness
-auditing     the audit log that a configuration asks for
-changes      what differs between two configurations, and what there is to do about it; pure
+gateway            one running Portico: composes, opens, maintains and closes everything
+server_registry    the servers: created from configuration, replaced when that changes
+warmup             which servers start with the gateway, and how long a first search waits
+profile_settings   settings of a profile's view
+monitoring, readiness   metrics, and whether the gateway accepts work
+audit_log          opens the configured audit log
+config_diff        differences between two configurations; pure
+data_files         names of the files in the data folder
 """
 
 from portico.app.config_diff import ConfigChange

@@ -1,4 +1,4 @@
-"""The audit log that a configuration asks for."""
+"""Opens the audit log of a configuration."""
 
 from collections.abc import Iterable
 
@@ -7,12 +7,11 @@ from portico.observability.audit import AuditLog
 
 
 def open_audit_log(config: Config) -> AuditLog | None:
-    """The log, if one is wanted; it knows what must not be written in it."""
-    hidden: Iterable[str] = ()
+    """Return the log if one is configured; it masks the configured secrets."""
+    secrets: Iterable[str] = ()
     if config.audit.arguments == "redacted":
-        from portico.config_file.secret_values import (
-            collect_secret_values,  # its patterns cost start-up
-        )
+        # Imported late: its patterns cost start-up time.
+        from portico.config_file.secret_values import collect_secret_values
 
-        hidden = collect_secret_values(config)
-    return AuditLog.from_settings(config.audit, config.data_dir, hidden)
+        secrets = collect_secret_values(config)
+    return AuditLog.from_settings(config.audit, config.data_dir, secrets)

@@ -1,4 +1,4 @@
-"""What differs between two configurations, and what has to be done about it. Pure."""
+"""Differences between two configurations, and what they require. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,13 +30,12 @@ RECONNECT_FIELDS = frozenset(
         "roots",
     }
 )
-"""What a conversation with a server was begun with: where one of these is another, it has to begin
-anew."""
+"""Fields that a connection was opened with: a change requires a new connection."""
 _VIEW_FIELDS = ("exposure", "prefix", "intent", "top_k", "metatools", "profiles", "budgets", "pins")
-"""What decides how the house looks to its clients."""
+"""Fields that decide what clients see."""
 _LIVE_SETTINGS = frozenset(
     {
-        "env_file",  # only what it fills in is anybody's, and that is compared by itself
+        "env_file",  # only the values it fills in matter, which are compared themselves
         "log_level",
         "log_format",
         *(
@@ -56,55 +55,50 @@ _LIVE_SETTINGS = frozenset(
         ),
     }
 )
-"""What the whole house goes by, and can go by another of at any time."""
+"""Settings of the gateway that can change at any time."""
 _IGNORED_KEYS = frozenset({"servers", "written"})
 
 
 @dataclass(frozen=True)
 class ConfigChange:
-    """What a new configuration asks for."""
+    """Changes that a new configuration requires."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     restarted: tuple[str, ...] = ()
-    """Servers that are reached otherwise, or are others, than before."""
+    """Servers that need a new connection."""
     adjusted: tuple[str, ...] = ()
-    """Servers that stay as they are, while what is made of them differs: names, limits, timeouts.
-    """
+    """Servers that keep their connection, with changed names, limits or timeouts."""
     has_view_changes: bool = False
-    """What clients see may be another."""
+    """Whether clients may see something else."""
     applied_settings: tuple[str, ...] = ()
-    """Settings of the whole house that are taken at once."""
+    """Settings of the gateway that are applied at once."""
     pending_settings: tuple[str, ...] = ()
-    """Settings that only the next start of the gateway takes."""
+    """Settings that only take effect with the next start of the gateway."""
 
     def __bool__(self) -> bool:
         return self != NO_CHANGE
 
     def __str__(self) -> str:
-        told = [
-            f"{what}: {', '.join(names)}"
-            for what, names in (
-                ("added", self.added),
-                ("removed", self.removed),
-                ("started anew", self.restarted),
-                ("adjusted", self.adjusted),
-                ("set", self.applied_settings),
-                ("with the next start of the gateway", self.pending_settings),
-            )
-            if names
-        ]
-        return (
-            "; ".join([*told, *(["what clients see"] if self.has_view_changes else [])])
-            or "nothing"
-        )
+        names_by_label = {
+            "added": self.added,
+            "removed": self.removed,
+            "started anew": self.restarted,
+            "adjusted": self.adjusted,
+            "set": self.applied_settings,
+            "with the next start of the gateway": self.pending_settings,
+        }
+        parts = [f"{label}: {', '.join(names)}" for label, names in names_by_label.items() if names]
+        if self.has_view_changes:
+            parts.append("what clients see")
+        return "; ".join(parts) or "nothing"
 
 
 NO_CHANGE = ConfigChange()
 
 
 def diff_configs(before: Config, after: Config) -> ConfigChange:
-    """What there is to do so that a gateway that runs on `before` runs on `after`."""
+    """Return the change that turns a gateway with `before` into one with `after`."""
     old = get_enabled_servers(before)
     new = get_enabled_servers(after)
     both = [name for name in new if name in old]
@@ -125,7 +119,7 @@ def diff_configs(before: Config, after: Config) -> ConfigChange:
 
 
 def get_enabled_servers(config: Config) -> Mapping[str, BackendConfig]:
-    """The servers that are not switched off."""
+    """Return the servers that are not disabled."""
     return {name: server for name, server in config.servers.items() if not server.disabled}
 
 
@@ -136,7 +130,7 @@ def _list_differing_fields(before: BackendConfig, after: BackendConfig) -> Itera
 
 
 def _list_changed_settings(before: Config, after: Config) -> Iterable[str]:
-    """Those of the whole house that differ, in the words of the file."""
+    """List changed settings of the gateway by their keys in the file."""
     for key in Config.model_fields:
         if (
             key in _IGNORED_KEYS

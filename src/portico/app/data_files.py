@@ -1,4 +1,4 @@
-"""Where things lie in the data folder."""
+"""Names of the files in the data folder."""
 
 from portico.search import ENCODER_NAME
 

@@ -1,8 +1,9 @@
-"""One running Portico: every room built from a configuration, opened, looked after and closed.
+"""One running Portico: all parts composed from a configuration, opened, maintained and closed.
 
-async with Gateway(config) as gateway:
-    await gateway.listed()                     # every server has been heard, or has failed
-    await gateway.calls.call(gateway.view().snapshot.tool("demo.add"), {"a": 1, "b": 2})
+async with GatewayRuntime(config) as gateway:
+    await gateway.wait_until_listed()    # every server has been listed, or has failed
+    tool = gateway.get_view().snapshot.tools["demo.add"]
+    await gateway.calls.call(tool, {"a": 1, "b": 2})
 """
 
 import asyncio
@@ -75,17 +76,17 @@ logger = logging.getLogger(__name__)
 
 MAINTENANCE_INTERVAL_S = 15.0
 ENCODER_LOAD_DELAY_S = 2.0
-"""How long after its start the gateway reads the encoder's model, so that the first greeting is not
-held up by it."""
+"""Seconds after the start until the encoder's model is loaded, so that it does not delay the first
+handshake."""
 RECORD_OPEN_DELAY_S = 1.0
-"""How long after its start the gateway opens the record, for the same reason; a call has it opened
-at once."""
+"""Seconds after the start until the database is opened, for the same reason; a call opens it at
+once."""
 CANCEL_GRACE_S = 1.0
-"""How long callers may take to hear that their calls were cut off at the end."""
+"""Seconds for callers to receive the error of calls that were cancelled at shutdown."""
 TOKEN_COUNT_WAIT_S = 0.5
-"""How long the end may be held up to know what a short conversation has saved."""
+"""Seconds that shutdown may wait to count the tokens that a short session has saved."""
 SHARED_CATALOG_WAIT_S = 3.0
-"""How long servers nothing is known of wait for what other gateways know of them."""
+"""Seconds that the start of servers without a listing waits for listings of other gateways."""
 
 
 class GatewayRuntime:
@@ -98,8 +99,12 @@ class GatewayRuntime:
         backends: Mapping[str, Backend] | None = None,
         manifests: ManifestStore | None = None,
     ) -> None:
-        """`backends` adds servers that are objects rather than configuration; `manifests` replaces the file on disk."""
+        """`backends` adds servers that are objects rather than configuration.
+
+        `manifests` replaces the files on disk: with it, the gateway persists nothing.
+        """
         self.config = config
+        data_dir = config.data_dir if manifests is None else None
         self.bus = EventBus()
         self._guard = ProcessGuard()
         self._manifests = manifests or ManifestStore(config.data_dir / MANIFEST_FILE)
@@ -108,20 +113,13 @@ class GatewayRuntime:
             make_sources(config, self._given_backends),
             self._manifests,
             self.bus,
-            index_file=IndexFile(config.data_dir / INDEX_FILE if manifests is None else None),
+            index_file=IndexFile(data_dir and data_dir / INDEX_FILE),
             embeddings=Embeddings(
-                shipped_encoder(),
-                VectorFile(
-                    config.data_dir / VECTOR_FILE if manifests is None else None, VECTOR_WIDTH
-                ),
+                shipped_encoder(), VectorFile(data_dir and data_dir / VECTOR_FILE, VECTOR_WIDTH)
             ),
         )
         self.catalog.load()
         self._mask = ErrorMask(lambda: self.config)
-        if manifests is None:
-            remembered = config.data_dir
-        else:
-            remembered = None
         self._servers = ServerRegistry(
             config.limits,
             self._given_backends,
@@ -129,18 +127,20 @@ class GatewayRuntime:
             self.bus,
             self._guard,
             self._mask,
-            remembered,
+            data_dir,
         )
         for name, server in get_enabled_servers(config).items():
             self._servers.add(name, server)
         self.upstreams = self._servers.upstreams
         self._syncs = self._servers.syncs
         self._warmup = ServerWarmup(self._servers, self.bus, config.limits.start_concurrency)
+        url = None
         if config.database_url is not None:
             url = config.database_url.get_secret_value()
-        else:
-            url = None
-        self.store = GatewayStore(url, config.data_dir / RECORD_FILE if manifests is None else None)
+        self.store = GatewayStore(url, data_dir and data_dir / RECORD_FILE)
+        audit = None
+        if manifests is None or config.audit.file is not None:
+            audit = open_audit_log(config)
         self._pipeline = CallServices.create(
             get_enabled_servers(config),
             self.upstreams,
@@ -149,31 +149,24 @@ class GatewayRuntime:
             self.store,
             self.bus,
             max_call_s=float(config.limits.call_s),
-            audit=open_audit_log(config)
-            if manifests is None or config.audit.file is not None
-            else None,
+            audit=audit,
         )
         self.calls = self._pipeline.calls
-        if manifests is None:
-            results = config.data_dir / RESULTS_FOLDER
-        else:
-            results = None
-        self._result_services = ResultServices.create(results, config.results, count_tokens, cursor)
+        self._result_services = ResultServices.create(
+            data_dir and data_dir / RESULTS_FOLDER, config.results, count_tokens, cursor
+        )
         learning = config.learning
-        keeping = LearningLimits(
+        learning_limits = LearningLimits(
             learning.half_life_days * 86_400, learning.max_followed, learning.max_together
         )
-        self._habits = LearningStore(
-            config.data_dir / HABITS_FILE if manifests is None else None, keeping
-        )
+        self._habits = LearningStore(data_dir and data_dir / HABITS_FILE, learning_limits)
         self.learner = Learner(learning.scope, self._habits, self.bus)
         self._runtimes = Runtimes(
             self.calls, self._pipeline.shapes, config, self.learner, self.store, self.bus
         )
         self._listing_cost_counter = ListingCostCounter(self.catalog, self.bus)
-        self.usage_data, self._usage_recorder = self._make_usage_services(
-            origin := secrets.token_hex(8)
-        )
+        origin = secrets.token_hex(8)
+        self.usage_data, self._usage_recorder = self._make_usage_services(origin)
         self._catalog_replication = CatalogReplication(
             self.catalog, self._manifests, self.store, origin=origin
         )
@@ -190,35 +183,35 @@ class GatewayRuntime:
         self.bus.subscribe(self._on_event)
         self._apply_lock = asyncio.Lock()
         self.config_problem = ""
-        """Why the configuration on disk is not the one that this goes by; empty if it is."""
+        """Why the configuration on disk is not in use; empty if it is."""
 
     def _make_usage_services(self, origin: str) -> tuple[UsageData, UsageRecorder]:
-        keep = Retention(**self.config.usage.model_dump())
-        usage = ToolUsage(self.store, self.bus, keep)
+        retention = Retention(**self.config.usage.model_dump())
+        usage = ToolUsage(self.store, self.bus, retention)
         ledger = TokenLedger(self.store, self.bus, self._count_listing_tokens, count=count_tokens)
-        insight = UsageData(
+        usage_data = UsageData(
             usage,
-            Standings(usage, self.store, gateway_id=origin, persistent=keep.daily_days > 0),
+            Standings(usage, self.store, gateway_id=origin, persistent=retention.daily_days > 0),
             ledger,
             self._pipeline.shapes,
         )
-        return insight, UsageRecorder(
+        return usage_data, UsageRecorder(
             self.store,
             self.bus,
             usage,
             ledger,
-            keep,
+            retention,
             maintenance_tasks=(self._update_standings, self._pipeline.shapes.sync_with_storage),
         )
 
     async def __aenter__(self) -> Self:
-        for chore in (
+        for work in (
             self._run_maintenance(),
             self._load_encoder(),
             self._listing_cost_counter.run(),
             self._replicate_catalog(),
         ):
-            self._start_task(chore)
+            self._start_task(work)
         self._usage_recorder.start(RECORD_OPEN_DELAY_S)
         self._warmup.set_startup_task(self._start_task(self._start_servers()))
         return self
@@ -232,10 +225,10 @@ class GatewayRuntime:
         await self.close()
 
     def ensure_monitoring(self) -> "GatewayMonitoring":
-        """What a platform asks of it: its figures, which are counted from now on, and whether it
-        may be sent work."""
+        """Return metrics and readiness; metrics are counted from the first call on."""
         if self._monitoring is None:
-            from portico.app.monitoring import GatewayMonitoring  # nobody asks a gateway on stdio
+            # Imported late: a gateway on stdio has no monitoring.
+            from portico.app.monitoring import GatewayMonitoring
 
             self._monitoring = GatewayMonitoring.create(
                 self.bus,
@@ -258,18 +251,18 @@ class GatewayRuntime:
         return self._monitoring
 
     async def drain(self) -> None:
-        """Begin nothing more, and let calls that are under way end, but not for longer than
-        `limits.drain_s`."""
+        """Admit no new calls, and wait up to `limits.drain_s` for those in flight; then cancel
+        them."""
         if self._monitoring is not None:
             self._monitoring.readiness.drain()
         if not await self._admission.drain(self.config.limits.drain_s):
-            # Whoever still waits is told why, while there is a way to tell it.
+            # Waiting callers get an error while their connections are still open.
             await self._pending_requests.close()
             await self._servers.close()
             await self._admission.drain(CANCEL_GRACE_S)
 
     async def close(self) -> None:
-        """Stop everything; when this returns no process, socket or task of ours is left."""
+        """Stop everything; when this returns, no process, socket or task of the gateway is left."""
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
@@ -277,19 +270,19 @@ class GatewayRuntime:
             await asyncio.wait(tasks)
         if self.usage_data.ledger.has_uncharged_listings:
             await self._listing_cost_counter.finish_within(TOKEN_COUNT_WAIT_S)
-        # Before calls are cut off: that is no fault of their tools.
+        # Before calls are cancelled, which must not count as failures of their tools.
         await self.learner.close()
-        answers = await self._usage_recorder.close()
+        is_store_open = await self._usage_recorder.close()
         await self._runtimes.close()
         await self._pending_requests.close()
         await self._servers.close()
         if self._monitoring is not None:
             self._monitoring.metrics.unsubscribe()
-        for door in self._endpoints.values():
-            await door.close()
+        for endpoint in self._endpoints.values():
+            await endpoint.close()
         await self.catalog.close()
         await asyncio.to_thread(self._result_services.store.close)
-        if answers:
+        if is_store_open:
             await self._pipeline.shapes.flush()
             await self._catalog_replication.flush()
         if self.calls.audit is not None:
@@ -298,14 +291,14 @@ class GatewayRuntime:
         self._manifests.close()
         self._guard.close()
 
-    # --- another configuration
+    # --- configuration
 
     async def apply(self, config: Config) -> ConfigChange:
-        """Go by another configuration from now on: only what it changes is touched, and calls under
-        way end as begun.
+        """Apply another configuration: only what it changes is touched, and calls in flight
+        complete.
 
-        Settings that only a new start can take (where it listens, where it keeps things) are named
-        in the answer.
+        Settings that only take effect with a restart (addresses, data folder) are named in the
+        result.
         """
         async with self._apply_lock:
             change = diff_configs(self.config, config)
@@ -314,24 +307,23 @@ class GatewayRuntime:
                 return change
             before = self.config
             servers = self._servers
-            now = get_enabled_servers(config)
+            enabled = get_enabled_servers(config)
             await self.catalog.configure(make_sources(config, self._given_backends))
-            # Nothing is awaited from here until all rooms go by the new one: no call finds half of
-            # it.
+            # No await until all parts have the new configuration, so that no call sees a mixture.
             self.config = config
             self._mask.reset(before)
             for name in (*change.removed, *change.restarted):
                 servers.remove(name, before.servers[name].restart.drain_s)
             for name in (*change.added, *change.restarted):
-                servers.add(name, now[name])
+                servers.add(name, enabled[name])
             for name in change.adjusted:
-                servers.adjust(name, now[name])
-            self._pipeline.configure(now, self.upstreams, (*change.removed, *change.restarted))
+                servers.adjust(name, enabled[name])
+            self._pipeline.configure(enabled, self.upstreams, (*change.removed, *change.restarted))
             self._admission.configure(config.limits)
             self._pending_requests.configure(config.limits.question_s, config.limits.questions)
-            for name, door in list(self._endpoints.items()):
+            for name, endpoint in list(self._endpoints.items()):
                 if not name or name in config.profiles:
-                    door.apply(build_profile_settings(config, name or None))
+                    endpoint.apply(build_profile_settings(config, name or None))
                 else:
                     self._start_task(self._endpoints.pop(name).close())
             starting = self._select_servers_to_start((*change.added, *change.restarted))
@@ -340,16 +332,16 @@ class GatewayRuntime:
             return change
 
     def reject_config(self, reason: str) -> None:
-        """A changed configuration cannot be used: what runs stays, and whoever asks is told why."""
+        """Record why a changed configuration cannot be used; the current one stays in use."""
         self.config_problem = self._mask.mask_text(reason)
         self.bus.publish(ConfigRejected(self.config_problem))
 
     def get_view(self, profile: str | None = None) -> ProfileView:
-        """What a profile's clients see."""
+        """Return the view of a profile."""
         return self.get_endpoint(profile).view
 
     def get_endpoint(self, profile: str | None = None) -> ProfileEndpoint:
-        """The door of a profile; the empty name is the default one."""
+        """Return the endpoint of a profile; the empty name is the default one."""
         key = profile or ""
         if key not in self._endpoints:
             view = ProfileView(
@@ -375,24 +367,25 @@ class GatewayRuntime:
         return self._endpoints[key]
 
     def get_endpoints(self) -> dict[str, ProfileEndpoint]:
-        """Every door: the default one under the empty name, and one per profile."""
+        """Return all endpoints: the default one under the empty name, and one per profile."""
         return {
             "": self.get_endpoint(),
             **{name: self.get_endpoint(name) for name in self.config.profiles},
         }
 
     def list_statuses(self) -> list[UpstreamStatus]:
-        """Every server's state."""
+        """Return the status of every server, by name."""
         return [upstream.get_status() for _, upstream in sorted(self.upstreams.items())]
 
     async def wait_until_listed(self) -> None:
-        """Wait until every server whose offer was unknown has been listed or has failed."""
+        """Wait until every server that starts with the gateway has been listed or has failed."""
         await self._warmup.wait_until_listed()
 
     async def refresh(
         self, servers: Iterable[str] | None = None, on_done: Callable[[str], None] | None = None
     ) -> None:
-        """Ask these servers (default: all) anew; `heard` is told each name as it is done."""
+        """List these servers (default: all) again; `on_done` is called with each name as it is
+        done."""
         await self._warmup.start_and_list(
             list(servers if servers is not None else self.upstreams), on_done
         )
@@ -401,7 +394,7 @@ class GatewayRuntime:
         if self.store.is_shared and any(
             upstream.state == "configured" for upstream in self.upstreams.values()
         ):
-            # Another gateway may have listed them: then they need not be started to be known.
+            # Listings of another gateway save the start of servers that were never listed here.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(
                     self._catalog_replication.caught_up.wait(), SHARED_CATALOG_WAIT_S
@@ -409,8 +402,8 @@ class GatewayRuntime:
         await self._warmup.start_and_list(self._select_servers_to_start(self.upstreams))
 
     def _select_servers_to_start(self, names: Iterable[str]) -> list[str]:
-        """Of these, the servers to start unasked: those that want it, those nothing is known of,
-        those watched."""
+        """Select the servers to start without a call: `start: boot`, never listed, or subscribed
+        to."""
         configured = self.config.servers
         return [
             name
@@ -421,8 +414,8 @@ class GatewayRuntime:
         ]
 
     async def _load_encoder(self) -> None:
-        """So that the first search need not, and tools known from last time have vectors even if
-        nobody lists them."""
+        """Load the encoder before the first search, and compute missing embeddings of known
+        tools."""
         await asyncio.sleep(ENCODER_LOAD_DELAY_S)
         index = self.catalog.snapshot.index
         if index.encoder is not None and len(index):
@@ -432,20 +425,20 @@ class GatewayRuntime:
 
     async def _run_maintenance(self) -> None:
         await asyncio.sleep(MAINTENANCE_INTERVAL_S)
-        await asyncio.to_thread(trim_heap)  # what only starting needed
+        await asyncio.to_thread(trim_heap)  # frees what only start-up needed
         while True:
-            # Together: one server that will not go must not keep the others up.
+            # Concurrently: one server that does not stop must not delay the others.
             self._pipeline.cache.expire()
             self._runtimes.expire()
-            chores = {
-                "what was learnt": self.learner.flush(),
+            jobs = {
+                "learning": self.learner.flush(),
                 "large results": asyncio.to_thread(self._result_services.store.sweep),
                 **{name: self._maintain_server(name) for name in self.upstreams},
             }
-            outcomes = await asyncio.gather(*chores.values(), return_exceptions=True)
-            for name, outcome in zip(chores, outcomes, strict=True):
+            outcomes = await asyncio.gather(*jobs.values(), return_exceptions=True)
+            for name, outcome in zip(jobs, outcomes, strict=True):
                 if isinstance(outcome, Exception):
-                    logger.error("%s could not be looked after: %r", name, outcome)
+                    logger.error("maintenance of %s failed: %r", name, outcome)
             await asyncio.sleep(MAINTENANCE_INTERVAL_S)
 
     async def _maintain_server(self, name: str) -> None:
@@ -453,11 +446,11 @@ class GatewayRuntime:
         server = self.config.servers.get(name)
         watchers = self._subscription_registry.list_session_ids(name)
         self._syncs[name].refresh_if_expired()
-        # Of what nothing is known, nothing can be called: nobody would ever start it again.
-        wanted = not self.catalog.snapshot.servers[name].is_listed or (
+        # An unlisted server has no tools to call, so no call would ever start it again.
+        keeps_running = not self.catalog.snapshot.servers[name].is_listed or (
             server is not None and server.start == "boot"
         )
-        await upstream.maintain(restart_if_down=bool(watchers) or wanted)
+        await upstream.maintain(restart_if_down=bool(watchers) or keeps_running)
         if (
             server is not None
             and server.idle_s
@@ -465,11 +458,11 @@ class GatewayRuntime:
         ):
             await upstream.stop_if_idle(server.idle_s, watchers)
 
-    # --- the record
+    # --- stored usage
 
     async def load_usage(self) -> None:
-        """Know what is on record, for a command that only looks; without a record, only what
-        happened here."""
+        """Load stored usage, for a command that only reads; without a database, only that of this
+        process."""
         with contextlib.suppress(StoreUnavailable):
             await self.store.open()
             await self.usage_data.tool_usage.load()
@@ -490,25 +483,23 @@ class GatewayRuntime:
             self.bus.publish(StandingsChanged())
 
     def _count_listing_tokens(self, profile: str) -> int:
-        # One that was taken away since a client came by it costs what the front door does.
+        # A profile that was removed meanwhile counts like the default one.
         return self._listing_cost_counter.get_listing_cost(
             self.get_view(profile if profile in self.config.profiles else None).snapshot
         )
 
-    def _start_task(self, chore: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        self._tasks.add(
-            task := asyncio.create_task(chore, name=chore.__name__.strip("_").replace("_", " "))
-        )
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        name = work.__name__.strip("_").replace("_", " ")
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def _on_event(self, event: Event) -> None:
-        if (
-            not isinstance(event, UpstreamReady)
-            or (upstream := self.upstreams.get(event.server)) is None
-        ):
+        if not isinstance(event, UpstreamReady):
             return
-        if self._subscription_registry.list_subscriptions(event.server):
+        upstream = self.upstreams.get(event.server)
+        if upstream and self._subscription_registry.list_subscriptions(event.server):
             self._start_task(
                 self._subscription_registry.resubscribe(upstream, MAINTENANCE_INTERVAL_S)
             )

@@ -1,5 +1,4 @@
-"""What a platform asks of a gateway: its figures, read in its rooms, and whether it may be sent
-work."""
+"""Monitoring of a gateway: sources of its metrics, and its readiness."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ from portico.usage.token_ledger import TokenLedger
 
 @dataclass(frozen=True)
 class GatewayMonitoring:
-    """A gateway, as seen by who watches over it."""
+    """Metrics and readiness of one gateway."""
 
     metrics: Metrics
     readiness: Readiness
@@ -56,8 +55,9 @@ class GatewayMonitoring:
         get_config_problem: Callable[[], str],
         get_audit_problem: Callable[[], str],
     ) -> Self:
-        """Over these rooms; `listed` says whether every server that starts with it was heard."""
-        read = make_metric_sources(
+        """Build both; `is_listed` tells whether every server that starts with the gateway was
+        listed."""
+        sources = make_metric_sources(
             upstreams,
             catalog,
             ledger=ledger,
@@ -68,14 +68,14 @@ class GatewayMonitoring:
             get_endpoints=get_endpoints,
             admission=admission,
         )
-        read = replace(
-            read,
+        sources = replace(
+            sources,
             is_audit_usable=lambda: not get_audit_problem(),
             is_config_usable=lambda: not get_config_problem(),
         )
         return cls(
-            Metrics(bus, read),
-            Readiness(is_listed, read.statuses, store, get_config_problem, get_audit_problem),
+            Metrics(bus, sources),
+            Readiness(is_listed, sources.statuses, store, get_config_problem, get_audit_problem),
         )
 
 
@@ -91,8 +91,7 @@ def make_metric_sources(
     get_endpoints: Callable[[], Iterable[ProfileEndpoint]],
     admission: AdmissionControl | None = None,
 ) -> MetricSources:
-    """Everything that a scrape looks at; `doors` are those that are open now, `admission` counts
-    who is let in."""
+    """Return the sources that a scrape reads; `get_endpoints` returns the open endpoints."""
     return MetricSources(
         statuses=lambda: [upstream.get_status() for _, upstream in sorted(upstreams.items())],
         tokens=lambda: ledger.process_total,
@@ -109,7 +108,7 @@ def make_metric_sources(
 
 
 class _CatalogSizeCounter:
-    """The catalog's size, counted once for each snapshot: that goes through every tool."""
+    """Counts the catalog's tools once for each snapshot, because that visits every tool."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -119,22 +118,24 @@ class _CatalogSizeCounter:
         return partial(self._count, self._catalog.snapshot)
 
     def _count(self, snapshot: Snapshot) -> Mapping[str, ServerToolCounts]:
-        if (known := self._last_count) is not None and known[0] is snapshot:
-            return known[1]
+        if (last := self._last_count) is not None and last[0] is snapshot:
+            return last[1]
         index = snapshot.index
-        offers = {
-            name: ServerToolCounts(len(one.tools), len(index.list_unencoded(name)))
-            for name, one in snapshot.servers.items()
+        counts = {
+            name: ServerToolCounts(len(entry.tools), len(index.list_unencoded(name)))
+            for name, entry in snapshot.servers.items()
         }
-        self._last_count = (snapshot, offers)
-        return offers
+        self._last_count = (snapshot, counts)
+        return counts
 
 
 def _count_clients(endpoints: Iterable[ProfileEndpoint]) -> Mapping[str, int]:
-    """A modern client over HTTP has no connection of its own: what is seen of it is that it
-    listens."""
-    found = [door.sessions for door in endpoints]
-    return {"legacy": sum(map(len, found)), "modern": sum(one.listener_count for one in found)}
+    """Count clients by era. A modern client over HTTP is only seen while it listens."""
+    sessions = [endpoint.sessions for endpoint in endpoints]
+    return {
+        "legacy": sum(map(len, sessions)),
+        "modern": sum(registry.listener_count for registry in sessions),
+    }
 
 
 def _read_admission_load(admission: AdmissionControl) -> RequestLoad:

@@ -1,4 +1,4 @@
-"""What a profile's configuration makes of its view. Pure."""
+"""Settings of a profile's view, built from the configuration. Pure."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from portico.profiles.view import ProfileSettings
 
 
 def build_profile_settings(config: Config, profile: str | None) -> ProfileSettings:
-    """How the house looks to who comes by a profile; None is the front door."""
+    """Build the settings of a profile; None is the default profile."""
     settings = config.resolve_profile(profile)
     rules = tuple(_build_offer_rules(name, server) for name, server in config.servers.items())
     scope = Scope(

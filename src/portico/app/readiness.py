@@ -1,4 +1,4 @@
-"""Whether work may be sent to a gateway, and what of it is not well."""
+"""Readiness of a gateway and the checks behind it."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -13,11 +13,10 @@ _MAX_NAMED_SERVERS = 10
 
 
 class Readiness:
-    """Starting until every server was heard or the first questions wait no longer; serving until it
-    is told to end.
+    """Phase of a gateway: starting until all servers were listed or `start_timeout_s` has passed,
+    then serving until `drain`.
 
-    A changed configuration starts servers too, and nobody is sent away for that: what serves does
-    so until its end.
+    A changed configuration starts servers too, but does not make the gateway unready.
     """
 
     def __init__(
@@ -31,9 +30,10 @@ class Readiness:
         start_timeout_s: float = FIRST_LISTING_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`listed`: every server that starts with the gateway was heard, or failed. `refused`: why the configuration on
-        disk is not in use, if it is not. `unaudited`: why calls are not written down, if they are
-        not.
+        """`is_listed`: every server that starts with the gateway was listed, or failed.
+
+        `get_config_problem`: why the configuration on disk is not in use; `get_audit_problem`: why
+        calls are not written to the audit log. Both return an empty text without a problem.
         """
         self._is_listed = is_listed
         self._list_statuses = list_statuses
@@ -46,12 +46,12 @@ class Readiness:
         self._is_draining = False
 
     def drain(self) -> None:
-        """No more work is to come from now on."""
+        """Report `draining` from now on."""
         self._is_draining = True
 
     def check_health(self) -> GatewayHealth:
-        """How it is now. None of the checks is required: without each of these, calls are answered
-        all the same."""
+        """Return the phase and all checks. None is required: calls are answered without each of
+        them."""
         return GatewayHealth(
             self._determine_phase(),
             (
@@ -73,26 +73,24 @@ class Readiness:
         return "starting"
 
     def _check_servers(self) -> ReadinessCheck:
-        every = list(self._list_statuses())
-        bad = [status.name for status in every if status.state in TROUBLED_STATES]
-        if len(bad) > _MAX_NAMED_SERVERS:
-            more = f" and {len(bad) - _MAX_NAMED_SERVERS} more"
-        else:
-            more = ""
+        statuses = list(self._list_statuses())
+        bad = [status.name for status in statuses if status.state in TROUBLED_STATES]
+        detail = ""
         if bad:
-            told = f"{len(bad)} of {len(every)} cannot be used: {', '.join(bad[:_MAX_NAMED_SERVERS])}{more}"
-        else:
-            told = ""
-        return ReadinessCheck("servers", not bad, told, required=False)
+            named = ", ".join(bad[:_MAX_NAMED_SERVERS])
+            detail = f"{len(bad)} of {len(statuses)} cannot be used: {named}"
+        if len(bad) > _MAX_NAMED_SERVERS:
+            detail += f" and {len(bad) - _MAX_NAMED_SERVERS} more"
+        return ReadinessCheck("servers", not bad, detail, required=False)
 
     def _check_record(self) -> ReadinessCheck:
         problem = self._store.problem
         return ReadinessCheck("record", not problem, mask_text(problem), required=False)
 
     def _check_audit(self) -> ReadinessCheck:
-        trouble = self._get_audit_problem()
-        return ReadinessCheck("audit", not trouble, mask_text(trouble), required=False)
+        problem = self._get_audit_problem()
+        return ReadinessCheck("audit", not problem, mask_text(problem), required=False)
 
     def _check_configuration(self) -> ReadinessCheck:
-        reason = self._get_config_problem()
-        return ReadinessCheck("configuration", not reason, mask_text(reason), required=False)
+        problem = self._get_config_problem()
+        return ReadinessCheck("configuration", not problem, mask_text(problem), required=False)

@@ -1,8 +1,7 @@
-"""The servers behind the gateway: made from their configuration, replaced when that changes, let go
-in peace.
+"""Registry of the servers: created from their configuration, replaced when that changes, drained.
 
-Whoever has begun a call with a server that is replaced finishes it there: the old one goes when
-nobody is at work with it any more, or when its time is up.
+Calls in flight at a replaced server complete there: the old one is stopped when it is unused, or
+after its drain time.
 """
 
 import asyncio
@@ -24,21 +23,24 @@ from portico.upstream.transports.process import ProcessGuard
 logger = logging.getLogger(__name__)
 
 _GIVEN_BACKEND_CONFIG = BackendConfig(functions="given")
-"""What holds of a server that is an object rather than configuration."""
+"""Configuration of a server that is a backend object rather than configuration."""
 
 
 def make_source(name: str, server: BackendConfig) -> ServerSource:
-    """What the configuration says about a server's offer."""
-    title = server.title
-    description = server.description
-    tags = server.tags
+    """Return what the configuration says about a server's listing."""
     return ServerSource(
-        name, compute_fingerprint(server), title, description, tags, server.category, server.tools
+        name,
+        compute_fingerprint(server),
+        server.title,
+        server.description,
+        server.tags,
+        server.category,
+        server.tools,
     )
 
 
 class ServerRegistry:
-    """All of them, by name."""
+    """All servers, by name."""
 
     def __init__(
         self,
@@ -50,7 +52,8 @@ class ServerRegistry:
         mask: ErrorMask,
         data_dir: Path | None = None,
     ) -> None:
-        """`given` are servers that are objects rather than configuration: they stay whatever is configured."""
+        """`given_backends` are servers that are objects rather than configuration; they always
+        stay."""
         self._given_backends = given_backends
         self.upstreams: dict[str, Upstream] = {}
         self.syncs: dict[str, ServerSync] = {}
@@ -66,7 +69,7 @@ class ServerRegistry:
             self._register(name, backend, _GIVEN_BACKEND_CONFIG)
 
     def add(self, name: str, server: BackendConfig) -> None:
-        """One more, or another in its place; nothing is started."""
+        """Add or replace a server; nothing is started."""
         if name in self._given_backends:
             return
         backend = make_backend(
@@ -75,21 +78,20 @@ class ServerRegistry:
         self._register(name, backend, server)
 
     def adjust(self, name: str, server: BackendConfig) -> None:
-        """It stays; how long it is waited for and how it is looked after is another matter."""
-        timeouts = server.timeouts
+        """Apply new timeouts, restart and health rules to a server that keeps running."""
         if name in self._given_backends:
             return
-        self.upstreams[name].configure(timeouts.start_s, server.restart, server.health)
-        self.syncs[name].configure(timeouts.list_s, server.ttl_s)
+        self.upstreams[name].configure(server.timeouts.start_s, server.restart, server.health)
+        self.syncs[name].configure(server.timeouts.list_s, server.ttl_s)
 
     def _register(self, name: str, backend: Backend, server: BackendConfig) -> None:
-        era = self._catalog.eras.get(name)
-        if era == "modern":
-            remembered: Era | None = "modern"
-        elif era:
-            remembered = "legacy"
+        stored_era = self._catalog.eras.get(name)
+        if stored_era == "modern":
+            known_era: Era | None = "modern"
+        elif stored_era:
+            known_era = "legacy"
         else:
-            remembered = None
+            known_era = None
         isolated = server.isolation == "session" and server is not _GIVEN_BACKEND_CONFIG
         upstream = Upstream(
             name,
@@ -98,7 +100,7 @@ class ServerRegistry:
             start_timeout=server.timeouts.start_s,
             isolated=isolated,
             max_instances=server.max_instances if isolated else 0,
-            era=remembered,
+            era=known_era,
             has_listing=self._catalog.snapshot.servers[name].is_listed,
             restart=server.restart,
             health=server.health,
@@ -114,21 +116,20 @@ class ServerRegistry:
         )
 
     def remove(self, name: str, drain_s: float) -> None:
-        """Take one away; calls under way are given time to end."""
+        """Remove a server; calls in flight have `drain_s` seconds to complete."""
         if name in self._given_backends:
             return
         upstream = self.upstreams.pop(name)
         sync = self.syncs.pop(name)
-        going = asyncio.create_task(_retire(upstream, sync, drain_s), name=f"let {name} go")
-        self._retire_tasks.add(going)
-        going.add_done_callback(self._retire_tasks.discard)
+        task = asyncio.create_task(_retire(upstream, sync, drain_s), name=f"retire {name}")
+        self._retire_tasks.add(task)
+        task.add_done_callback(self._retire_tasks.discard)
 
     async def close(self) -> None:
-        """Stop them all."""
-        for going in self._retire_tasks:
-            going.cancel()
-        # In this order, in one go: a server that gets ready in between would be listed by nobody's
-        # leave.
+        """Stop all servers."""
+        for task in self._retire_tasks:
+            task.cancel()
+        # In this order and together: a server that becomes ready in between would still be listed.
         await asyncio.gather(
             *(upstream.stop() for upstream in self.upstreams.values()),
             *(sync.close() for sync in self.syncs.values()),
@@ -142,13 +143,13 @@ async def _retire(upstream: Upstream, sync: ServerSync, drain_s: float) -> None:
         await sync.close()
         await upstream.retire(drain_s)
     except asyncio.CancelledError:
-        # The gateway ends: there is no time to give.
+        # The gateway is shutting down: stop without draining.
         await upstream.stop()
         raise
 
 
 def make_sources(config: Config, given_backends: Iterable[str]) -> list[ServerSource]:
-    """Every server's, of those that are not switched off."""
+    """Return the sources of all servers that are not disabled."""
     configured = [
         make_source(name, server) for name, server in config.servers.items() if not server.disabled
     ]

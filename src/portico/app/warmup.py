@@ -1,5 +1,4 @@
-"""Which servers start with the gateway, and how long the first questions wait for servers nothing
-is known of."""
+"""Startup of servers with the gateway, and the wait of first searches for unlisted servers."""
 
 import asyncio
 import contextlib
@@ -14,13 +13,14 @@ from portico.events import EventBus
 logger = logging.getLogger(__name__)
 
 FIRST_LISTING_S = 5.0
-"""How long after its start the gateway lets a search wait for servers nothing is known of."""
+"""Seconds after the gateway's start within which a search waits for servers that were never
+listed."""
 START_SLOT_S = 5.0
-"""How long a start counts against `limits.start_concurrency`."""
+"""Seconds for which a start counts against `limits.start_concurrency`."""
 
 
 class ServerWarmup:
-    """Starts and lists servers that nobody has called."""
+    """Starts and lists servers that no client has called."""
 
     def __init__(self, servers: ServerRegistry, bus: EventBus, concurrency: int) -> None:
         self._servers = servers
@@ -30,29 +30,26 @@ class ServerWarmup:
         self._startup_task: asyncio.Task[None] | None = None
 
     def set_startup_task(self, task: "asyncio.Task[None]") -> None:
-        """The gateway has started, or goes by another configuration, and this task starts what
-        starts with that."""
+        """Set the task that starts servers after the gateway's start or a new configuration."""
         self._started_at = time.monotonic()
         self._startup_task = task
 
     @property
     def is_done(self) -> bool:
-        """Whether all that starts unasked has been heard, or has failed."""
+        """Whether all servers of the startup task have been listed or have failed."""
         return self._startup_task is not None and self._startup_task.done()
 
     async def start_and_list(
         self, names: Iterable[str], on_done: Callable[[str], None] | None = None
     ) -> None:
-        """Start and list these; `heard` is told each name as it is done."""
-        gate = asyncio.Semaphore(self._concurrency)
+        """Start and list these servers; `on_done` is called with each name as it is done."""
+        slots = asyncio.Semaphore(self._concurrency)
 
         async def start_and_list_one(name: str) -> None:
             try:
-                # Only this crowd waits at the gate: a call to any of these servers starts it at
-                # once.
-                async with gate:
-                    # A few servers that never answer must not keep the others outside until they
-                    # are given up.
+                # Only this startup is limited: a call to any of these servers starts it at once.
+                async with slots:
+                    # Servers that never answer must not block the others until they time out.
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(
                             self._servers.upstreams[name].connect(), START_SLOT_S
@@ -61,8 +58,8 @@ class ServerWarmup:
             except PorticoError as error:
                 logger.info("%s was not started: %s", name, error.message)
             except KeyError:
-                logger.debug("%s was taken away before it was started", name)
-            except Exception:  # one server's fault is no other's
+                logger.debug("%s was removed before it was started", name)
+            except Exception:  # boundary: one server's failure must not affect the others
                 logger.exception("%s could not be started or listed", name)
             if on_done is not None:
                 on_done(name)
@@ -75,23 +72,23 @@ class ServerWarmup:
             await asyncio.shield(self._startup_task)
 
     async def wait_for_first_listing(self, is_enough: Callable[[], bool]) -> None:
-        """Wait for servers nothing is known of, but not long: one that never answers must not hold
-        up the others."""
-        patience = self._started_at + FIRST_LISTING_S - time.monotonic()
-        first = self._startup_task
-        if first is None or patience <= 0:
+        """Wait until `is_enough`, at most `FIRST_LISTING_S` after the start: one server that never
+        answers must not delay searches for long."""
+        timeout_s = self._started_at + FIRST_LISTING_S - time.monotonic()
+        startup = self._startup_task
+        if startup is None or timeout_s <= 0:
             return
-        heard = asyncio.Event()
-        wake: Callable[[object], None] = lambda _: heard.set()  # noqa: E731
-        forget = self._bus.subscribe(wake)
-        first.add_done_callback(wake)
+        changed = asyncio.Event()
+        wake: Callable[[object], None] = lambda _: changed.set()  # noqa: E731
+        unsubscribe = self._bus.subscribe(wake)
+        startup.add_done_callback(wake)
         try:
-            async with asyncio.timeout(patience):
-                while not first.done() and not is_enough():
-                    heard.clear()
-                    await heard.wait()
+            async with asyncio.timeout(timeout_s):
+                while not startup.done() and not is_enough():
+                    changed.clear()
+                    await changed.wait()
         except TimeoutError:
             return
         finally:
-            forget()
-            first.remove_done_callback(wake)
+            unsubscribe()
+            startup.remove_done_callback(wake)

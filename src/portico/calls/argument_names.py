@@ -1,7 +1,6 @@
-"""Arguments under a name that the tool does not have, and the parameter that was probably meant.
-Pure.
+"""Suggestions for argument names that the tool does not have. Pure.
 
-Nothing is repaired here: `tz` may well be `timezone`, but only its caller knows.
+Nothing is repaired here: `tz` may well mean `timezone`, but only the caller knows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,56 +12,56 @@ MAX_SUGGESTIONS = 3
 MAX_NAME_CHARS = 60
 _MAX_PARAMETERS = 200
 _MIN_SIMILARITY = 0.6
-"""From which ratio two names are alike: `tittle` and `title` are, `city` and `zip` are not."""
+"""Least ratio at which two names are alike: `tittle` and `title` are, `city` and `zip` are not."""
 
 
 def suggest_names(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """What to say of each argument that no parameter has the name of; nothing where none is like
-    it, or none lacks."""
+    """Suggest a parameter for each unknown argument; empty if none is similar or missing."""
     properties = schema.get("properties")
     required = schema.get("required")
     if not isinstance(properties, dict):
         return ()
     if isinstance(required, list):
-        named = [name for name in required if isinstance(name, str)]
+        required_names = [name for name in required if isinstance(name, str)]
     else:
-        named = []
-    free = [name for name in dict.fromkeys([*named, *properties]) if name not in arguments][
-        :_MAX_PARAMETERS
-    ]
-    lacking = [name for name in named if name not in arguments]
-    if not lacking and schema.get("additionalProperties") is not False:
+        required_names = []
+    unused = [
+        name for name in dict.fromkeys([*required_names, *properties]) if name not in arguments
+    ][:_MAX_PARAMETERS]
+    missing = [name for name in required_names if name not in arguments]
+    if not missing and schema.get("additionalProperties") is not False:
         return ()
     unknown = [name for name in arguments if name not in properties and len(name) <= MAX_NAME_CHARS]
-    told: list[str] = []
+    suggestions: list[str] = []
     for name in unknown[:MAX_SUGGESTIONS]:
-        # One that lacks and one too many: these belong together, however they are spelt.
-        if len(lacking) == len(unknown) == 1:
-            only = lacking[0]
+        # One missing and one unknown name belong together, however they are spelt.
+        if len(missing) == len(unknown) == 1:
+            only_missing = missing[0]
         else:
-            only = None
-        if (meant := find_nearest(name, free) or only) is not None:
-            told.append(
-                f"unknown argument {quote_text(name)}: did you mean {quote_text(meant, MAX_NAME_CHARS)}?"
+            only_missing = None
+        if (suggestion := find_nearest(name, unused) or only_missing) is not None:
+            suggestions.append(
+                f"unknown argument {quote_text(name)}: "
+                f"did you mean {quote_text(suggestion, MAX_NAME_CHARS)}?"
             )
-    return tuple(told)
+    return tuple(suggestions)
 
 
 def find_nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that is most like another: alike in letters, or the one that it is short for."""
-    likeness = [
-        (_score_similarity(name.casefold(), one.casefold()), one)
-        for one in names
-        if len(one) <= MAX_NAME_CHARS
+    """Return the most similar name, or the one that `name` abbreviates; None if none is close."""
+    scored = [
+        (_score_similarity(name.casefold(), candidate.casefold()), candidate)
+        for candidate in names
+        if len(candidate) <= MAX_NAME_CHARS
     ]
-    best = max(likeness, default=(0.0, ""), key=lambda pair: pair[0])
+    best = max(scored, default=(0.0, ""), key=lambda pair: pair[0])
     if best[0] >= _MIN_SIMILARITY:
         return best[1]
     return None
 
 
 def _score_similarity(one: str, other: str) -> float:
-    from rapidfuzz import fuzz  # only a wrong name needs it
+    from rapidfuzz import fuzz  # imported here because only wrong names need it
 
     short, long = sorted((one, other), key=len)
     if not short:

@@ -1,14 +1,13 @@
-"""Answers that are kept for a while, so that the same question need not be asked twice; and once at
-the same time.
+"""Result cache with single flight: identical concurrent calls are made once.
 
-Off unless a server's configuration gives a time: `readOnlyHint` says that a tool changes nothing,
-not that its answer stays true, and only whoever set the server up knows how stale an answer may be.
-With a time for the server, its tools that say they are read-only are kept; a tool named with a time
-of its own is taken to be, whatever it says.
+Off unless a server's configuration sets a time: `readOnlyHint` says that a tool changes nothing,
+not that its result stays true, and only the operator knows how stale a result may be. With a time
+for the server, results of its read-only tools are cached; a tool with a time of its own is cached
+whatever its annotations say.
 
-An answer is dropped when its time is over, when its tool's definition changes, when a tool of the
-same server that may change things is called, and when there is no room. Errors are never kept.
-Entries are JSON text: exact in size, small in memory, and nobody can change the next caller's copy.
+An entry is dropped when it expires, when the tool's definition changes, when a tool of the same
+server that may change things is called, and when the cache is full. Errors are never cached.
+Entries are JSON text: exact in size, small in memory, and no caller can change another's copy.
 """
 
 import asyncio
@@ -32,25 +31,25 @@ from portico.upstream.backend import Raw
 MAX_BYTES = 32 * 1024**2
 MAX_ENTRIES = 10_000
 MAX_ENTRY_BYTES = 1024**2
-"""A larger answer is not kept: decoding it would hold up the event loop, and result handles keep it
-anyway."""
+"""Maximum size of an entry. Decoding a larger one would block the event loop; result handles store
+it anyway."""
 _ENTRY_OVERHEAD_BYTES = 400
-"""Bytes of an entry beside its text."""
+"""Estimated memory of an entry in addition to its text."""
 
 CacheKey = tuple[str, str, str, str, bytes]
 
 
 @dataclass(frozen=True)
 class CacheRule:
-    """How long answers of one server are kept."""
+    """Time to live of the results of one server."""
 
     ttl_s: float = 0
-    """For its tools that say they are read-only; 0 keeps none."""
+    """Seconds for tools annotated as read-only; 0 disables caching."""
     tools: Mapping[str, float] = field(default_factory=dict)
-    """Globs of tool names with their own time; the first that fits counts."""
+    """Globs of tool names with their own seconds; the first match applies."""
 
     def get_ttl(self, tool: Tool) -> float:
-        """How long an answer of this tool is kept."""
+        """Return the seconds to cache results of this tool; 0 for not at all."""
         for pattern, seconds in self.tools.items():
             if fnmatchcase(tool.name, pattern):
                 return seconds
@@ -60,17 +59,17 @@ class CacheRule:
 
 
 def is_read_only(tool: Tool) -> bool:
-    """Whether a tool's own annotations say that it changes nothing."""
+    """Return whether the tool is annotated as read-only."""
     return tool.annotations.get("readOnlyHint") is True
 
 
 def build_cache_key(
     tool: Tool, arguments: Mapping[str, Any], caller: Caller, *, isolated: bool
 ) -> CacheKey | None:
-    """What makes two calls the same; None where the arguments cannot be compared."""
+    """Return the key that identical calls share, or None if the arguments cannot be compared."""
     try:
         text = orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # numbers beyond 64 bits: rare enough to be asked each time
+    except TypeError:  # numbers beyond 64 bits: too rare to support
         return None
     return tool.address, tool.hash, caller.profile, caller.instance_key if isolated else "", text
 
@@ -93,7 +92,7 @@ class _InFlightCall:
 
 
 class ResultCache:
-    """Keeps answers. One event loop's own."""
+    """LRU cache of results; bound to one event loop."""
 
     def __init__(
         self,
@@ -115,13 +114,11 @@ class ResultCache:
         self._size_bytes = 0
         self._in_flight: dict[CacheKey, _InFlightCall] = {}
         self._change_counts: dict[str, int] = {}
-        """How often each server may have changed: an answer that was asked before a change is not
-        kept after it."""
+        """Invalidations by server: a result requested before one is not stored after it."""
         self.hits = self.misses = 0
 
     def configure(self, rules: Mapping[str, CacheRule], isolated: Collection[str]) -> None:
-        """Keep answers by these rules from now on; what is kept already stays for the time it was
-        given."""
+        """Apply new rules; entries that are stored keep their expiry."""
         self._rules = {
             server: rule
             for server, rule in rules.items()
@@ -134,7 +131,7 @@ class ResultCache:
 
     @property
     def size_bytes(self) -> int:
-        """How much memory the answers take."""
+        """Estimated memory of all entries."""
         return self._size_bytes
 
     async def get_or_call(
@@ -144,7 +141,7 @@ class ResultCache:
         caller: Caller,
         call_tool: Callable[[], Awaitable[Raw]],
     ) -> Raw:
-        """The kept answer, that of the same question now being asked, or a new one."""
+        """Return the cached result, join an identical call in flight, or make the call."""
         rule = self._rules.get(tool.server)
         if rule:
             ttl = rule.get_ttl(tool)
@@ -158,42 +155,41 @@ class ResultCache:
             if rule is None:
                 return await call_tool()
             return await self._call_uncached(tool, call_tool)
-        if (kept := self._get_cached(key)) is not None:
+        if (cached := self._get_cached(key)) is not None:
             self.hits += 1
-            return kept
+            return cached
         self.misses += 1
         return await self._call_shared(key, tool.server, ttl, call_tool)
 
     def invalidate(self, server: str, tools: Collection[str] | None = None) -> None:
-        """Drop what is kept of these tools (addresses) of a server, or of all."""
+        """Drop the entries of these tools (addresses) of a server, or of all its tools."""
         self._change_counts[server] = self._change_counts.get(server, 0) + 1
-        start = f"{server}."
+        prefix = f"{server}."
 
         def is_affected(key: CacheKey) -> bool:
             if tools is not None:
                 return key[0] in tools
-            return key[0].startswith(start)
+            return key[0].startswith(prefix)
 
         for key in list(filter(is_affected, self._entries)):
             self._drop(key)
-        # Who is waiting gets what was asked before; who comes now must not.
+        # Waiters keep the call in flight; later callers must not join it.
         for key in list(filter(is_affected, self._in_flight)):
             del self._in_flight[key]
 
     def handle_event(self, event: Event) -> None:
-        """Drop the answers of tools that changed or went; subscribe it to `CatalogChanged`."""
+        """Drop entries of changed or removed tools; subscribe to `CatalogChanged`."""
         if isinstance(event, CatalogChanged) and event.tools_changed:
             self.invalidate(event.server, {*event.changed, *event.removed})
 
     def expire(self) -> None:
-        """Drop what is over its time; for housekeeping."""
+        """Drop expired entries."""
         now = self._clock()
         for key in [key for key, entry in self._entries.items() if entry.expires_at <= now]:
             self._drop(key)
 
     async def _call_uncached(self, tool: Tool, call_tool: Callable[[], Awaitable[Raw]]) -> Raw:
-        """A call that is not kept; one that may change its server makes what is kept of it
-        doubtful."""
+        """Call without caching; a tool that may change things invalidates its server."""
         if is_read_only(tool):
             return await call_tool()
         self.invalidate(tool.server)
@@ -231,7 +227,7 @@ class ResultCache:
             result = await asyncio.shield(flight.task)
         except asyncio.CancelledError:
             if flight.waiter_count == 1 and not flight.task.done():
-                # The last who wanted it is gone. Awaited, so that the upstream has been told when
+                # The last waiter is gone. Awaited, so that the upstream has been notified when
                 # this returns.
                 if self._in_flight.get(key) is flight:
                     del self._in_flight[key]

@@ -1,5 +1,4 @@
-"""Where a request came from: its caller, the way back to it, and what it sent beside name and
-arguments."""
+"""The context of a request: its caller, the relay to its client, and its additional parameters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,29 +11,28 @@ from portico.upstream.backend import Relay
 
 @dataclass(frozen=True)
 class CallContext:
-    """Where a request came from and the way back to it."""
+    """Caller, relay and options of one request."""
 
     caller: Caller = field(default_factory=Caller)
     relay: Relay | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """What the client sent beside name and arguments: `_meta`, `inputResponses`, `requestState` …
-    """
+    """Parameters other than name and arguments: `_meta`, `inputResponses`, `requestState` …"""
     queued_s: float = 0.0
-    """Seconds it stood at the door before it was begun: it has that much less."""
+    """Seconds spent in the admission queue; deducted from the call's timeouts."""
     via: str = "library"
-    """How a tool came to be called: `call_tool`, `flat`, `script`, `workflow`, `cli`."""
+    """Origin of the call: `call_tool`, `flat`, `script`, `workflow`, `cli`, `library`."""
     is_multi_round: bool = False
-    """Its client gets a server's questions as they are, and comes back with the answers; else it is
-    asked meanwhile."""
+    """Return a server's input requests to the client, which calls again with the answers; otherwise
+    the client is asked through `relay` during the call."""
 
     @property
     def is_continuation(self) -> bool:
-        """Whether this continues an earlier round, or answers a question: nobody else could ask the
-        same."""
+        """Return whether this answers or resumes an earlier round, so that it is never shared or
+        cached."""
         return bool(self.extra) and (len(self.extra) > 1 or "_meta" not in self.extra)
 
     def label_elicitations(self, server: str) -> "CallContext":
-        """The same for one server: what that asks its caller carries its name."""
+        """Return a copy whose relay labels the requests of `server` with its name."""
         if self.relay is None:
             return self
         return replace(self, relay=LabelledRelay(server, self.relay))

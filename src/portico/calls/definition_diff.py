@@ -1,5 +1,4 @@
-"""What of a tool's definition differs from an earlier one, in words of ours. Pure, and bounded
-before it begins."""
+"""Description of the differences between two definitions of a tool. Pure; input size is limited."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,9 +8,9 @@ from portico.catalog.visible_text import quote_text
 from portico.json_text import json_codec
 
 MAX_COMPARED_BYTES = 64 * 1024
-"""Bytes of a definition that is compared; of a larger one it is only said that it changed."""
+"""Largest definition that is compared; a larger one is only reported as changed."""
 MAX_NAMES_SHOWN = 5
-"""Parameters that are named for each kind of change."""
+"""Parameters named for each kind of change."""
 _NAME_CHARS = 40
 _HINTS = {
     "readOnlyHint": "read-only",
@@ -25,13 +24,13 @@ _HINT_VALUES = {True: "yes", False: "no"}
 
 @dataclass(frozen=True)
 class DefinitionDifference:
-    """How a definition differs from an earlier one."""
+    """Differences between two definitions."""
 
     notes: tuple[str, ...]
     is_text_only: bool = False
-    """Only the words about it differ, not what it takes, returns or says of its effects."""
+    """Only descriptive text differs, not parameters, results or annotated effects."""
     is_riskier: bool = False
-    """It claimed to be read-only and no longer does, or now claims to be destructive."""
+    """It is no longer annotated as read-only, or is now annotated as destructive."""
 
     def __str__(self) -> str:
         return "; ".join(self.notes)
@@ -43,7 +42,7 @@ UNKNOWN_DIFFERENCE = DefinitionDifference(
 
 
 def compare_definitions(before: bytes | None, after: bytes) -> DefinitionDifference:
-    """Compare two definitions, each the bytes of JSON."""
+    """Compare two definitions in JSON; `before` is None if it is not stored."""
     if before is None or max(len(before), len(after)) > MAX_COMPARED_BYTES:
         return UNKNOWN_DIFFERENCE
     old = _parse_definition(before)
@@ -64,37 +63,45 @@ def compare_definitions(before: bytes | None, after: bytes) -> DefinitionDiffere
 def _list_parameter_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
     if old == new:
         return
-    was = _get_object(old, "properties")
-    now = _get_object(new, "properties")
+    old_properties = _get_object(old, "properties")
+    new_properties = _get_object(new, "properties")
     required = [
         name
         for name in _filter_strings(new.get("required"))
         if name not in _filter_strings(old.get("required"))
     ]
-    kinds = {
-        "parameters added": [name for name in now if name not in was],
-        "parameters removed": [name for name in was if name not in now],
-        "parameters changed": [name for name in now if name in was and now[name] != was[name]],
-        "parameters now required": [name for name in required if name in was],
+    names_by_change = {
+        "parameters added": [name for name in new_properties if name not in old_properties],
+        "parameters removed": [name for name in old_properties if name not in new_properties],
+        "parameters changed": [
+            name
+            for name in new_properties
+            if name in old_properties and new_properties[name] != old_properties[name]
+        ],
+        "parameters now required": [name for name in required if name in old_properties],
     }
-    found = [f"{kind}: {_format_names(names)}" for kind, names in kinds.items() if names]
-    yield from found or ["the schema of its parameters"]
+    notes = [
+        f"{change}: {_format_names(names)}" for change, names in names_by_change.items() if names
+    ]
+    yield from notes or ["the schema of its parameters"]
 
 
 def _list_hint_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
     for hint, words in _HINTS.items():
-        was = _format_hint(old.get(hint))
-        now = _format_hint(new.get(hint))
-        if was != now:
-            yield f"{words}: {was} → {now}"
+        old_value = _format_hint(old.get(hint))
+        new_value = _format_hint(new.get(hint))
+        if old_value != new_value:
+            yield f"{words}: {old_value} → {new_value}"
 
 
 def _is_riskier(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    was = _get_object(old, "annotations")
-    now = _get_object(new, "annotations")
-    no_longer_safe = was.get("readOnlyHint") is True and now.get("readOnlyHint") is not True
+    old_hints = _get_object(old, "annotations")
+    new_hints = _get_object(new, "annotations")
+    no_longer_safe = (
+        old_hints.get("readOnlyHint") is True and new_hints.get("readOnlyHint") is not True
+    )
     return no_longer_safe or (
-        now.get("destructiveHint") is True and was.get("destructiveHint") is not True
+        new_hints.get("destructiveHint") is True and old_hints.get("destructiveHint") is not True
     )
 
 
@@ -105,10 +112,10 @@ def _format_hint(value: Any) -> str:
 
 
 def _format_names(names: list[str]) -> str:
-    told = ", ".join(quote_text(name, _NAME_CHARS) for name in names[:MAX_NAMES_SHOWN])
+    shown = ", ".join(quote_text(name, _NAME_CHARS) for name in names[:MAX_NAMES_SHOWN])
     if len(names) <= MAX_NAMES_SHOWN:
-        return told
-    return f"{told} and {len(names) - MAX_NAMES_SHOWN} more"
+        return shown
+    return f"{shown} and {len(names) - MAX_NAMES_SHOWN} more"
 
 
 def _filter_strings(value: Any) -> list[str]:

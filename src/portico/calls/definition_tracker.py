@@ -1,14 +1,12 @@
-"""Definitions that changed since their caller saw them: noticed when a tool is called, and told to
-each caller once.
+"""Detection of definitions that changed since a caller saw them; each caller is notified once.
 
-A server that is only known from disk is listed when a call starts it, and the call waits for that a
-moment. A server whose refusal smells of another definition is listed again. A caller is told only
-of a tool that it was shown, or called, while it was defined otherwise: who never saw the old
-definition misses nothing.
+A server known only from its manifest is listed when a call starts it, and the call waits briefly
+for that. A server whose error looks like another definition is listed again. A caller is notified
+only about tools that it was shown or called under an earlier definition.
 
-A call that nobody looks at, of a script or a workflow, is refused instead of being made by another
-definition than its caller saw or it was bound to; any other call is refused where the tool now
-claims to be less safe than it did.
+A call of a script or workflow, whose results nobody reads in between, is refused if the definition
+differs from the one its caller saw or it was bound to; any other call is refused if the tool has
+become riskier.
 """
 
 import re
@@ -31,38 +29,39 @@ from portico.results.store import get_owner_key
 from portico.upstream.backend import Raw
 
 START_LISTING_TIMEOUT_S = 2.0
-"""How long a call that starts a server waits for its listing."""
+"""Seconds that a call which starts a server waits for its listing."""
 RELIST_TIMEOUT_S = 5.0
 RELIST_INTERVAL_S = 30.0
-"""A server is listed again for one refusal in this time: a caller that is wrong all the time must
-not keep it busy."""
+"""Minimum interval between listings after errors, so that a caller which is always wrong does not
+keep the server busy."""
 MAX_CALLERS = 2_000
 MAX_SEEN_TOOLS = 500
-"""Tools that are remembered for each caller, those it saw last."""
+"""Tools remembered for each caller; the oldest are dropped."""
 MAX_OLD_DEFINITIONS = 1_000
 MAX_OLD_DEFINITION_BYTES = 4 * 1024**2
-"""Definitions that are kept as they were, to say what changed: those that changed last."""
+"""Size limit of old definitions, kept to describe changes; the oldest are dropped."""
 CHANGED_PHRASE = "changed since you saw it"
 UNATTENDED = frozenset({"script", "workflow"})
-"""Ways of calling on which nobody reads what is said of a call before the next is made."""
+"""Origins of calls whose results nobody reads before the next call is made."""
 Value = TypeVar("Value")
 _ADDRESS = re.compile(r"[\w-]{1,80}\.[\w./-]{1,200}")
 _LINE_ADDRESS = re.compile(f"^{_ADDRESS.pattern}", re.MULTILINE)
-"""A tool is described on a line that begins with it. To name it in another tool's text describes
-nothing."""
+"""A description begins a line with the address; an address within other text describes nothing."""
 _MAX_MATCHED_CHARS = 2_000
 _MISMATCH_PATTERN = re.compile(
     r"(?:unknown|no such|undefined) (?:tool|method|function)"
     r"|(?:tool|method|function)\b.{0,80}\bnot (?:found|exist|known)"
-    r"|invalid (?:params|parameters?|arguments?|input)|(?:input )?validation (?:error|failed)|unrecognized key"
-    r"|missing (?:a )?required|required (?:property|parameter|argument|field)|unexpected (?:keyword )?argument"
+    r"|invalid (?:params|parameters?|arguments?|input)"
+    r"|(?:input )?validation (?:error|failed)|unrecognized key"
+    r"|missing (?:a )?required|required (?:property|parameter|argument|field)"
+    r"|unexpected (?:keyword )?argument"
     r"|(?:does|do) not match .{0,40}schema|field required",
     re.IGNORECASE,
 )
 
 
 class DefinitionTracker:
-    """Notices, and remembers who was told."""
+    """Tracks the definitions that each caller has seen."""
 
     def __init__(
         self,
@@ -75,13 +74,13 @@ class DefinitionTracker:
         self._syncs = syncs
         self._clock = clock
         self._seen_by_caller: OrderedDict[str, OrderedDict[str, str]] = OrderedDict()
-        """What each saw: tools by address, with the hash of what they were then."""
+        """Hash of each tool by address, as each caller saw it last."""
         self._relisted_at: dict[str, float] = {}
         self._old_definitions: OrderedDict[str, bytes] = OrderedDict()
         self._old_definition_bytes = 0
 
     def handle_event(self, event: Event) -> None:
-        """Subscribe it to `Searched`, `Shown` and `CatalogChanged`."""
+        """Record an event; subscribe to `ToolsFound`, `ToolsShown` and `CatalogChanged`."""
         if isinstance(event, CatalogChanged):
             self._store_old_definitions(event.previous_definitions)
         elif isinstance(event, ToolsFound):
@@ -90,21 +89,21 @@ class DefinitionTracker:
             self._record_seen(event.caller, self._find_addresses(event.content))
 
     def get_current(self, tool: Tool) -> Tool:
-        """The tool as it is defined now; itself where its server no longer has it: that is then the
-        judge."""
-        now = self._catalog.snapshot.tools.get(tool.address)
-        if now is None or now.hash == tool.hash:
+        """Return the current definition, or `tool` unchanged if it was removed (the server will
+        refuse the call)."""
+        current = self._catalog.snapshot.tools.get(tool.address)
+        if current is None or current.hash == tool.hash:
             return tool
-        return now
+        return current
 
     def is_removed(self, tool: Tool) -> bool:
-        """Whether its server is known not to have it."""
+        """Return whether the server's listing is known and lacks the tool."""
         snapshot = self._catalog.snapshot
         entry = snapshot.servers.get(tool.server)
         return entry is not None and entry.is_listed and tool.address not in snapshot.tools
 
     def take_unseen_change(self, caller: Caller, tool: Tool) -> str | None:
-        """The hash that a caller knows a tool by, where it is another now; it then counts as told."""
+        """Return the hash that the caller saw if it differs from the tool's, and mark it seen."""
         seen = self._get_seen_hashes(caller)
         known = seen.get(tool.address)
         _store_recent(seen, tool.address, tool.hash, MAX_SEEN_TOOLS)
@@ -113,38 +112,40 @@ class DefinitionTracker:
         return None
 
     def check_unchanged(self, initial_hash: str, tool: Tool, caller: Caller, via: str) -> None:
-        """Raise DefinitionChanged where a call must not be made as if nothing had changed; it then
-        counts as told.
+        """Raise DefinitionChanged if the call must not be made under the new definition.
 
-        `began` is the hash of the definition that the call was made by, or its script was bound to.
+        The change then counts as seen. `initial_hash` is the hash of the definition that the call
+        was made by, or its script was bound to.
         """
         known = self._get_seen_hashes(caller).get(tool.address)
         was_shown = known is not None and known != tool.hash
         if not was_shown and (initial_hash == tool.hash or via not in UNATTENDED):
             return
-        found = self.compare_to_hash(
+        difference = self.compare_to_hash(
             known if known is not None and was_shown else initial_hash, tool
         )
-        unattended = via in UNATTENDED and (was_shown or not found.is_text_only)
-        if unattended or found.is_riskier:
+        unattended = via in UNATTENDED and (was_shown or not difference.is_text_only)
+        if unattended or difference.is_riskier:
             self.take_unseen_change(caller, tool)
             raise DefinitionChanged(
-                f"the definition of {tool.address} {CHANGED_PHRASE}: {found}",
-                advice="Nothing was sent to its server. describe_tools shows what the server says of it now.",
+                f"the definition of {tool.address} {CHANGED_PHRASE}: {difference}",
+                advice="Nothing was sent to its server. "
+                "describe_tools shows what the server says of it now.",
             )
 
     def describe_change(self, initial_hash: str, tool: Tool, caller: Caller) -> str:
-        """What a caller whose call was refused has to know beside why; nothing, mostly."""
+        """Return advice about a changed or removed definition after a failed call, mostly ""."""
         if self.is_removed(tool):
             return f"{tool.address} is no longer among the tools of its server: search for another."
-        # Asked first, since it counts as told then.
-        was = self.take_unseen_change(caller, tool) or initial_hash
-        if was != tool.hash:
-            return f"The definition of {tool.address} {CHANGED_PHRASE}: {self.compare_to_hash(was, tool)}."
+        # Taken first, because taking it marks the change as seen.
+        old_hash = self.take_unseen_change(caller, tool) or initial_hash
+        if old_hash != tool.hash:
+            difference = self.compare_to_hash(old_hash, tool)
+            return f"The definition of {tool.address} {CHANGED_PHRASE}: {difference}."
         return ""
 
     def compare_to_hash(self, old_hash: str, tool: Tool) -> DefinitionDifference:
-        """How a tool differs from the definition of that hash."""
+        """Compare a tool to its definition with that hash."""
         return compare_definitions(self._old_definitions.get(old_hash), tool.blob)
 
     def _store_old_definitions(self, definitions: Mapping[str, bytes]) -> None:
@@ -160,13 +161,12 @@ class DefinitionTracker:
                 self._old_definition_bytes -= len(self._old_definitions.popitem(last=False)[1])
 
     async def wait_for_listing(self, server: str) -> None:
-        """A server was started by a call: wait a moment for its listing."""
+        """Wait briefly for the listing of a server that a call has started."""
         if (sync := self._syncs.get(server)) is not None:
             await sync.wait_for_listing(START_LISTING_TIMEOUT_S)
 
     async def relist_after_mismatch(self, tool: Tool) -> None:
-        """A call was refused as if the tool were another: list its server again, unless that was
-        done just now."""
+        """List the server again after a mismatch, at most once in RELIST_INTERVAL_S."""
         sync = self._syncs.get(tool.server)
         now = self._clock()
         if (
@@ -193,7 +193,7 @@ class DefinitionTracker:
                 _store_recent(seen, address, tool.hash, MAX_SEEN_TOOLS)
 
     def _find_addresses(self, content: object) -> list[str]:
-        """The tools that are named in an answer, or in a list of tools."""
+        """Return the addresses of tools in a meta-tool's answer or a tool listing."""
         if isinstance(content, str):
             if content[:1] in ("{", "["):
                 pattern = _ADDRESS
@@ -214,7 +214,7 @@ class DefinitionTracker:
 def _store_recent(
     entries: OrderedDict[str, Value], key: str, value: Value, max_entries: int
 ) -> Value:
-    """Put it last; what was not looked at for longest goes first."""
+    """Store an entry as the most recent and evict the oldest beyond the limit."""
     entries[key] = value
     entries.move_to_end(key)
     if len(entries) > max_entries:
@@ -223,7 +223,8 @@ def _store_recent(
 
 
 def looks_like_schema_mismatch(outcome: Raw | RemoteError) -> bool:
-    """Whether a refusal reads as if the tool were defined otherwise than its caller knows."""
+    """Return whether an error suggests that the tool is defined differently than the caller
+    knows."""
     if isinstance(outcome, RemoteError):
         return outcome.code in (INVALID_PARAMS, METHOD_NOT_FOUND) or bool(
             _MISMATCH_PATTERN.search(outcome.message[:_MAX_MATCHED_CHARS])

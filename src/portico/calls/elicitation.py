@@ -1,9 +1,8 @@
-"""A server's questions in the middle of a call, where its client does not answer them in rounds of
-its own.
+"""Input requests of a server in the middle of a call, for clients that cannot answer in rounds.
 
-A modern server answers a call with questions, and is called again with the answers. A client of the
-handshake era, and a script or workflow of any, knows nothing of that: its client is asked on the
-way back to it, and the call made again.
+A modern server answers a call with input requests and is called again with the responses. A client
+of the legacy era, and any script or workflow, does not support that: the requests are relayed to
+its client during the call, and the call is repeated with the responses.
 """
 
 import asyncio
@@ -21,14 +20,14 @@ from portico.upstream.protocol.url_elicitations import (
 )
 
 MULTI_ROUND_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""Requests that may be answered with questions."""
+"""Requests that a server may answer with input requests."""
 MAX_ROUNDS = 16
-"""How often a client is asked for one call."""
+"""Maximum number of rounds for one call."""
 MAX_REQUESTS_AT_ONCE = 64
-"""Questions that a server may have at the same time."""
+"""Maximum number of input requests in one round."""
 FIRST_POLL_S = 0.1
 MAX_POLL_S = 5.0
-"""Between calls that only look whether the server has got what it waits for."""
+"""Longest interval between calls that only poll whether the server can go on."""
 POLL_TIMEOUT_S = 600.0
 
 RepeatCall = Callable[[Raw], Awaitable[Raw]]
@@ -38,46 +37,43 @@ SendCall = Callable[[Mapping[str, Any]], Awaitable[Raw]]
 async def call_with_elicitation(
     call: SendCall, extra: Mapping[str, Any], relay: Relay | None, *, is_multi_round: bool
 ) -> Raw:
-    """A server's answer to a call; `call` makes it, with what is sent beside it.
+    """Make a call with `call(extra)` and resolve the input requests of the server.
 
-    With `rounds`, the client gets the server's questions as they are and comes back with the
-    answers; else it is asked on the way back to it. Without a relay, nobody can be asked.
+    With `is_multi_round` the input requests are returned to the client as they are; otherwise they
+    are sent through `relay`. Without a relay they are returned too.
     """
     if relay is not None:
         extra = declare_capabilities(extra, relay.capabilities)
-    else:
-        extra = extra
     try:
         result = await call(extra)
     except RemoteError as error:
-        if is_multi_round and (visit := to_input_required(error, extra)) is not None:
-            return visit
+        if is_multi_round and (input_required := to_input_required(error, extra)) is not None:
+            return input_required
         raise
     if is_multi_round or relay is None or not is_input_required(result):
         return result
-    return await resolve_input_requests(result, relay, lambda more: call({**extra, **more}))
+    return await resolve_input_requests(result, relay, lambda params: call({**extra, **params}))
 
 
 def is_input_required(result: Mapping[str, Any]) -> bool:
-    """Whether a result asks its client for more."""
+    """Return whether a result contains input requests."""
     return result.get("resultType") == "input_required"
 
 
 async def resolve_input_requests(
     result: Raw, relay: Relay, repeat_call: RepeatCall, poll_timeout_s: float | None = None
 ) -> Raw:
-    """The answer behind a result that asks: its client is asked, and the call made `again` with
-    what that brings.
+    """Relay the input requests of a result and repeat the call until it completes.
 
-    Raises what the relay raises, and RemoteError or BackendTimeout where the server does not come
-    to an end.
+    Raises what the relay raises, RemoteError after MAX_ROUNDS, and BackendTimeout if the server
+    still waits for something else after `poll_timeout_s`.
     """
     rounds = 0
-    visits = _ElicitationAnswers()
-    rest = FIRST_POLL_S
-    waits_since = 0.0
+    answers = _ElicitationAnswers()
+    poll_s = FIRST_POLL_S
+    waiting_since = 0.0
     while is_input_required(result):
-        wanted = visits.filter_unanswered(parse_input_requests(result))
+        wanted = answers.filter_unanswered(parse_input_requests(result))
         if wanted:
             rounds += 1
             if rounds > MAX_ROUNDS:
@@ -85,36 +81,35 @@ async def resolve_input_requests(
                     INTERNAL_ERROR,
                     f"the server asked {MAX_ROUNDS} times in one call, and still asks",
                 )
-            visits.record(wanted, await _request_all(wanted, relay))
-            rest = FIRST_POLL_S
-            waits_since = 0.0
+            answers.record(wanted, await _request_all(wanted, relay))
+            poll_s = FIRST_POLL_S
+            waiting_since = 0.0
         else:
-            # It waits for something that happens elsewhere: a person at the address that it named,
-            # mostly.
-            waits_since = waits_since or time.monotonic()
-            if time.monotonic() - waits_since > (poll_timeout_s or POLL_TIMEOUT_S):
+            # The server waits for an external event, mostly a person at the URL it named.
+            waiting_since = waiting_since or time.monotonic()
+            if time.monotonic() - waiting_since > (poll_timeout_s or POLL_TIMEOUT_S):
                 raise BackendTimeout(
                     "the server waits for something else to happen, and it has not happened in time"
                 )
-            await asyncio.sleep(rest)
-            rest = min(MAX_POLL_S, rest * 2)
+            await asyncio.sleep(poll_s)
+            poll_s = min(MAX_POLL_S, poll_s * 2)
         if _get_input_requests(result):
-            more: Raw = {INPUT_RESPONSES: visits.collect(_get_input_requests(result))}
+            params: Raw = {INPUT_RESPONSES: answers.collect(_get_input_requests(result))}
         else:
-            more = {}
+            params = {}
         if REQUEST_STATE in result:
-            more[REQUEST_STATE] = result[REQUEST_STATE]
-        result = await repeat_call(more)
-    for visit in visits.elicitation_ids:
-        await relay.notify(ELICITATION_COMPLETE, {"elicitationId": visit})
+            params[REQUEST_STATE] = result[REQUEST_STATE]
+        result = await repeat_call(params)
+    for elicitation_id in answers.elicitation_ids:
+        await relay.notify(ELICITATION_COMPLETE, {"elicitationId": elicitation_id})
     return result
 
 
 class _ElicitationAnswers:
-    """What was answered in this round, and which addresses the client has agreed to visit in any:
-    those are asked once.
+    """Answers of the current round, and URLs that the client has accepted in any round.
 
-    The server may ask for a visit again in every round until it is over.
+    A server may repeat a URL elicitation in every round until it is completed; the client is asked
+    once.
     """
 
     def __init__(self) -> None:
@@ -123,34 +118,34 @@ class _ElicitationAnswers:
         self._answers: dict[str, Raw] = {}
 
     def filter_unanswered(self, requests: Mapping[str, Raw]) -> dict[str, Raw]:
-        """What the client has to be asked."""
+        """Return the requests that have to be sent to the client."""
         self._answers = {
             key: self._accepted_urls[url]
-            for key, one in requests.items()
-            if (url := _get_url(one)) in self._accepted_urls
+            for key, request in requests.items()
+            if (url := _get_url(request)) in self._accepted_urls
         }
         return {
-            key: _ensure_elicitation_id(one)
-            for key, one in requests.items()
+            key: _ensure_elicitation_id(request)
+            for key, request in requests.items()
             if key not in self._answers
         }
 
     def record(self, requests: Mapping[str, Raw], answers: Mapping[str, Raw]) -> None:
         self._answers |= answers
-        for key, one in requests.items():
-            if (url := _get_url(one)) and answers[key].get("action") == "accept":
+        for key, request in requests.items():
+            if (url := _get_url(request)) and answers[key].get("action") == "accept":
                 self._accepted_urls[url] = answers[key]
-                self.elicitation_ids.append(one["params"]["elicitationId"])
+                self.elicitation_ids.append(request["params"]["elicitationId"])
 
     def collect(self, requests: Mapping[str, Raw]) -> Raw:
         return {key: self._answers[key] for key in requests}
 
 
 def to_input_required(error: RemoteError, extra: Mapping[str, Any]) -> Raw | None:
-    """The handshake era's refusal until an address was visited, as a result that asks; None where
-    it is none.
+    """Convert a legacy error that requires URL elicitations to an input-required result.
 
-    None too where the client comes from there and did not go: it would be asked for ever.
+    Return None for any other error, and if the client has already declined: it would be asked
+    forever.
     """
     if error.code == URL_ELICITATION_REQUIRED:
         data = error.data
@@ -160,28 +155,28 @@ def to_input_required(error: RemoteError, extra: Mapping[str, Any]) -> Raw | Non
         listed: Any = cast("Mapping[str, Any]", data).get("elicitations")
     else:
         listed = None
-    given = extra.get(INPUT_RESPONSES)
-    if isinstance(given, Mapping):
-        answers: list[Any] = list(cast("Mapping[str, Any]", given).values())
+    responses = extra.get(INPUT_RESPONSES)
+    if isinstance(responses, Mapping):
+        answers: list[Any] = list(cast("Mapping[str, Any]", responses).values())
     else:
         answers = []
     if not isinstance(listed, list) or any(
-        isinstance(one, dict) and one.get("action") != "accept" for one in answers
+        isinstance(answer, dict) and answer.get("action") != "accept" for answer in answers
     ):
         return None
-    visits = [cast(Raw, one) for one in cast("list[Any]", listed) if isinstance(one, dict)][
-        :MAX_REQUESTS_AT_ONCE
-    ]
+    elicitations = [
+        cast(Raw, item) for item in cast("list[Any]", listed) if isinstance(item, dict)
+    ][:MAX_REQUESTS_AT_ONCE]
     requests = {
         f"visit-{number}": {
             "method": "elicitation/create",
             "params": {
                 key: value
-                for key, value in {**visit, "mode": "url"}.items()
+                for key, value in {**elicitation, "mode": "url"}.items()
                 if key != "elicitationId"
             },
         }
-        for number, visit in enumerate(visits, start=1)
+        for number, elicitation in enumerate(elicitations, start=1)
     }
     if requests:
         return {"resultType": "input_required", "inputRequests": requests}
@@ -189,8 +184,8 @@ def to_input_required(error: RemoteError, extra: Mapping[str, Any]) -> Raw | Non
 
 
 def parse_input_requests(result: Mapping[str, Any]) -> dict[str, Raw]:
-    """What a result asks; raises RemoteError where that, or the state it wants back, cannot be
-    read, or is nothing."""
+    """Return the input requests of a result; raises RemoteError if they or the state are
+    invalid, or both are missing."""
     requests = _get_input_requests(result)
     state = result.get(REQUEST_STATE)
     if state is not None and not isinstance(state, str):
@@ -198,21 +193,21 @@ def parse_input_requests(result: Mapping[str, Any]) -> dict[str, Raw]:
             INTERNAL_ERROR, "the server asks for input, and what it wants back is no text"
         )
     if not requests and state is None:
-        # Called again it would say the same again, and may do each time what it does.
+        # Called again it would answer the same, and might repeat its side effects.
         raise RemoteError(INTERNAL_ERROR, "the server asks for input, and does not say for what")
     return requests
 
 
 def _get_input_requests(result: Mapping[str, Any]) -> dict[str, Raw]:
-    """What a result asks, by the server's own keys; raises RemoteError where that cannot be read."""
-    given = result.get("inputRequests") or {}
-    if not isinstance(given, dict) or not all(
-        isinstance(one, dict) for one in cast(Raw, given).values()
+    """Return the input requests by the server's keys; raises RemoteError if they are invalid."""
+    raw = result.get("inputRequests") or {}
+    if not isinstance(raw, dict) or not all(
+        isinstance(request, dict) for request in cast(Raw, raw).values()
     ):
         raise RemoteError(
             INTERNAL_ERROR, "the server asks for input, and what it asks cannot be read"
         )
-    requests = cast("dict[str, Raw]", given)
+    requests = cast("dict[str, Raw]", raw)
     if len(requests) > MAX_REQUESTS_AT_ONCE:
         raise RemoteError(
             INTERNAL_ERROR, f"the server has more than {MAX_REQUESTS_AT_ONCE} questions at once"
@@ -232,7 +227,7 @@ def _get_url(request: Raw) -> str | None:
 
 
 def _ensure_elicitation_id(request: Raw) -> Raw:
-    """A visit has an id, so that the client can be told when it is over."""
+    """Give a URL elicitation an id, so that the client can be notified of its completion."""
     if _get_url(request) is None or _get_params(request).get("elicitationId"):
         return request
     return {**request, "params": {**_get_params(request), "elicitationId": secrets.token_hex(16)}}
@@ -246,17 +241,17 @@ def _get_params(request: Raw) -> Raw:
 
 
 async def _request_all(requests: Mapping[str, Raw], relay: Relay) -> dict[str, Raw]:
-    """Every answer; the first question that is refused ends the others."""
-    asking = {
-        key: asyncio.ensure_future(relay.request(str(one.get("method")), _get_params(one)))
-        for key, one in requests.items()
+    """Send all requests at once; the first that fails cancels the others."""
+    tasks = {
+        key: asyncio.ensure_future(relay.request(str(request.get("method")), _get_params(request)))
+        for key, request in requests.items()
     }
     try:
-        await asyncio.gather(*asking.values())
-        return {key: task.result() for key, task in asking.items()}
+        await asyncio.gather(*tasks.values())
+        return {key: task.result() for key, task in tasks.items()}
     finally:
-        left = [task for task in asking.values() if not task.done()]
-        for task in left:
+        unfinished = [task for task in tasks.values() if not task.done()]
+        for task in unfinished:
             task.cancel()
-        if left:
-            await asyncio.wait(left)
+        if unfinished:
+            await asyncio.wait(unfinished)

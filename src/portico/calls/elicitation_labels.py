@@ -1,13 +1,11 @@
-"""Questions of servers as a person may be shown them: with the asking server's name, and nothing
-hidden. Pure.
+"""Labels for the requests of servers to a person: the server's name, and no hidden text. Pure.
 
-A question is elicitation, sampling or a request for roots, in either era: a request on a stream, an
-answer that is
-`input_required`, or the error that asks for a visit (-32042). Each gets the name that the configuration has for its
-server, in front of its text and in `_meta` (`portico/server`), and loses control, escape,
-bidirectional and invisible characters. Values that have to come back as they are (names of
-properties, values of enumerations) are never changed: a question where one of them has such
-characters is refused, as is one that is too large or sends to no web address.
+A request is elicitation, sampling or a request for roots, in either era: a request on a stream, an
+`input_required` result, or the error that requires a URL elicitation (-32042). Each is labelled
+with the configured name of its server, before its text and in `_meta` (`portico/server`), and loses
+control, escape, bidirectional and invisible characters. Values that have to be returned unchanged
+(names of properties, values of enumerations) are never modified: a request with such characters in
+one of them is refused, as is one that is too large or whose URL is not a web address.
 """
 
 import re
@@ -28,21 +26,21 @@ from portico.upstream.backend import Raw, Relay
 from portico.upstream.protocol.url_elicitations import URL_ELICITATION_REQUIRED
 
 SERVER_META_KEY = "portico/server"
-"""In `_meta` of a question: the configured name of the server that asks."""
+"""Key in the `_meta` of a request: the configured name of the server that sent it."""
 MAX_MESSAGE_CHARS = 2_000
-"""Characters of an elicitation's message; the rest is cut, so that the name stays in view."""
+"""Longest message of an elicitation; the rest is cut, so that the label stays visible."""
 MAX_CAPTION_CHARS = 500
-"""Characters of a title or description in a form; the rest is cut."""
+"""Longest title or description in a form; the rest is cut."""
 MAX_URL_CHARS = 8_192
 MAX_NOTIFICATION_CHARS = 65_536
-"""Characters of a progress or log message; the rest is cut."""
+"""Longest progress or log message; the rest is cut."""
 MAX_FORM_CHARS = 32_768
 MAX_SAMPLING_CHARS = 131_072
-"""Characters of all texts and keys of one question; a larger one is refused."""
+"""Maximum characters of all texts and keys of one request; a larger one is refused."""
 MAX_BINARY_CHARS = 16 * 2**20
-"""Characters of all images and sounds of one sampling request."""
+"""Maximum characters of all images and audio of one sampling request."""
 MAX_VALUES = 2_000
-"""Values in one question, at any depth."""
+"""Maximum number of values in one request, at any depth."""
 MAX_DEPTH = 50
 
 _ELICITATION = "elicitation/create"
@@ -52,15 +50,14 @@ _BINARY_KEYS = frozenset({"data", "blob"})
 _CAPTION_KEYS = frozenset({"title", "description", "enumNames"})
 _PROSE_KEYS = frozenset({"text", "systemPrompt", *_CAPTION_KEYS})
 _JOINERS = {0x200D: None, 0xFE0F: None}
-"""Parts of emoji: invisible by themselves, and of no harm in a value."""
+"""Parts of emoji: invisible alone, and harmless in a value."""
 _WIDE_GAP = re.compile("[^\\S\n\u2800]{4,}|\u2800{4,}")
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _LIKE_A_LABEL = re.compile(r"^(?=[^\w\n]{0,8}[\w-]{1,40} asks(?::| you to open ))", re.MULTILINE)
 
 
 class LabelledRelay:
-    """The way back to a caller for one server: what that asks is labelled, what it tells is
-    cleaned."""
+    """A relay for one server that labels its requests and cleans its notifications."""
 
     def __init__(self, server: str, relay: Relay) -> None:
         self._server = server
@@ -75,17 +72,17 @@ class LabelledRelay:
         return self._relay.client_key
 
     async def notify(self, method: str, params: Raw) -> None:
-        """Tell the caller; progress and log messages without hidden characters."""
-        hidden = {
+        """Send a notification; progress and log messages lose hidden characters."""
+        cleaned = {
             key: _truncate(sanitize_text(text[:MAX_NOTIFICATION_CHARS]), MAX_NOTIFICATION_CHARS - 1)
             for key in ("message", "data", "logger")
             if isinstance(text := params.get(key), str)
             and (len(text) > MAX_NOTIFICATION_CHARS or not text.isprintable())
         }
-        await self._relay.notify(method, {**params, **hidden} if hidden else params)
+        await self._relay.notify(method, {**params, **cleaned} if cleaned else params)
 
     async def request(self, method: str, params: Raw) -> Raw:
-        """Ask the caller's client; raises RemoteError where the question cannot be shown."""
+        """Send a labelled request; raises RemoteError if it cannot be shown."""
         return await self._relay.request(method, label_client_request(self._server, method, params))
 
     async def pause(self) -> None:
@@ -100,7 +97,10 @@ async def call_with_labelled_elicitation(
     *,
     is_multi_round: bool,
 ) -> Raw:
-    """`settled`, with what the server asks in its answer or its refusal labelled. `relay` labels the rest itself."""
+    """Run `call_with_elicitation` and label input requests in its result or error.
+
+    Requests through `relay` are labelled by the relay itself.
+    """
     try:
         result = await call_with_elicitation(call, extra, relay, is_multi_round=is_multi_round)
     except RemoteError as error:
@@ -113,20 +113,20 @@ async def call_with_labelled_elicitation(
 
 
 def label_result(server: str, result: Raw) -> Raw:
-    """Label the questions of a result that is `input_required`."""
+    """Label the input requests of an `input_required` result."""
     requests = result.get("inputRequests")
     if not isinstance(requests, dict) or len(cast(Raw, requests)) > MAX_REQUESTS_AT_ONCE:
-        return result  # whoever reads it refuses it
+        return result  # refused later, when it is parsed
     _check_size(requests, MAX_SAMPLING_CHARS)
     labelled = {
-        _check_visible(key): _label_input_request(server, one)
-        for key, one in cast(Raw, requests).items()
+        _check_visible(key): _label_input_request(server, request)
+        for key, request in cast(Raw, requests).items()
     }
     return {**result, "inputRequests": labelled}
 
 
 def label_url_refusal(server: str, error: RemoteError) -> RemoteError:
-    """Label the addresses that have to be visited before a server answers."""
+    """Label the URL elicitations that an error requires."""
     data = error.data
     if isinstance(data, dict):
         listed: Any = cast(Raw, data).get("elicitations")
@@ -136,48 +136,52 @@ def label_url_refusal(server: str, error: RemoteError) -> RemoteError:
     if not isinstance(listed, list):
         return RemoteError(error.code, message)
     _check_size(listed, MAX_FORM_CHARS)
-    visits = [cast(Raw, one) for one in cast("list[Any]", listed) if isinstance(one, dict)][
-        :MAX_REQUESTS_AT_ONCE
-    ]
+    elicitations = [
+        cast(Raw, item) for item in cast("list[Any]", listed) if isinstance(item, dict)
+    ][:MAX_REQUESTS_AT_ONCE]
     labelled = [
-        label_client_request(server, _ELICITATION, {**visit, "mode": "url"}) for visit in visits
+        label_client_request(server, _ELICITATION, {**elicitation, "mode": "url"})
+        for elicitation in elicitations
     ]
     return RemoteError(error.code, message, {"elicitations": labelled})
 
 
 def label_client_request(server: str, method: str, params: Raw) -> Raw:
-    """Return a question's params as its client may show them; raises RemoteError where it cannot be
-    shown."""
-    _check_size(params, MAX_SAMPLING_CHARS if method == _SAMPLING else MAX_FORM_CHARS)
+    """Return the labelled params of a request; raises RemoteError if it cannot be shown."""
+    max_chars = MAX_SAMPLING_CHARS if method == _SAMPLING else MAX_FORM_CHARS
+    _check_size(params, max_chars)
     meta = params.get("_meta")
     if isinstance(meta, dict):
-        own: Raw = cast(Raw, meta)
+        own_meta: Raw = cast(Raw, meta)
     else:
-        own = {}
+        own_meta = {}
     marked: Raw = {
-        **{key: value for key, value in own.items() if not key.startswith("portico/")},
+        **{key: value for key, value in own_meta.items() if not key.startswith("portico/")},
         SERVER_META_KEY: server,
     }
-    asked = {key: value for key, value in params.items() if key != "_meta"}
+    labelled = {key: value for key, value in params.items() if key != "_meta"}
     if method == _ELICITATION:
-        asked = _label_elicitation(server, asked)
+        labelled = _label_elicitation(server, labelled)
     elif method == _SAMPLING:
-        asked = _label_sampling(server, asked)
+        labelled = _label_sampling(server, labelled)
     else:
-        asked = _clean(asked)
-    return {**asked, "_meta": marked}
+        labelled = _clean(labelled)
+    return {**labelled, "_meta": marked}
 
 
 def _label_input_request(server: str, request: Any) -> Any:
     if not isinstance(request, dict):
         return request
-    one = cast(Raw, request)
-    params = one.get("params")
+    labelled = cast(Raw, request)
+    params = labelled.get("params")
     if isinstance(params, dict):
-        given = cast(Raw, params)
+        request_params = cast(Raw, params)
     else:
-        given = {}
-    return {**one, "params": label_client_request(server, str(one.get("method")), given)}
+        request_params = {}
+    return {
+        **labelled,
+        "params": label_client_request(server, str(labelled.get("method")), request_params),
+    }
 
 
 def _label_elicitation(server: str, params: Raw) -> Raw:
@@ -194,8 +198,8 @@ def _label_elicitation(server: str, params: Raw) -> Raw:
 
 
 def _format_message(label: str, message: Any) -> str:
-    """A message after its label; one of several lines as a quotation, so that none of them passes
-    for a label."""
+    """Put the label before a message; quote several lines, so that none of them imitates a
+    label."""
     text = _BLANK_LINES.sub("\n\n", sanitize_text(message)).strip()
     text = _truncate(_WIDE_GAP.sub("   ", text), MAX_MESSAGE_CHARS)
     if "\n" not in text:
@@ -229,28 +233,27 @@ def _label_first_text(label: str, messages: Any) -> bool:
 
 
 def _check_size(value: Any, max_chars: int) -> None:
-    """Raise RemoteError for what is too large or too deep; the first that looks at a question, and
-    it stops early."""
+    """Raise RemoteError for a value that is too large or too deep. Runs first and stops early."""
     parts = 0
     chars = 0
     binary = 0
     level: list[tuple[str, Any]] = [("", value)]
     for _ in range(MAX_DEPTH):
         below: list[tuple[str, Any]] = []
-        for key, one in level:
-            if isinstance(one, dict | list):
-                parts += len(cast("list[Any]", one))
+        for key, node in level:
+            if isinstance(node, dict | list):
+                parts += len(cast("list[Any]", node))
                 if parts > MAX_VALUES:
                     raise _build_refusal(f"it has more than {MAX_VALUES:,} values")
-            if isinstance(one, dict):
-                chars += sum(map(len, cast(Raw, one)))
-                below += cast(Raw, one).items()
-            elif isinstance(one, list):
-                below += [(key, item) for item in cast("list[Any]", one)]
-            elif isinstance(one, str) and key in _BINARY_KEYS:
-                binary += len(one)
-            elif isinstance(one, str):
-                chars += len(one)
+            if isinstance(node, dict):
+                chars += sum(map(len, cast(Raw, node)))
+                below += cast(Raw, node).items()
+            elif isinstance(node, list):
+                below += [(key, item) for item in cast("list[Any]", node)]
+            elif isinstance(node, str) and key in _BINARY_KEYS:
+                binary += len(node)
+            elif isinstance(node, str):
+                chars += len(node)
         if chars > max_chars or binary > MAX_BINARY_CHARS:
             raise _build_refusal(f"it has more than {max_chars:,} characters")
         level = below
@@ -259,12 +262,11 @@ def _check_size(value: Any, max_chars: int) -> None:
 
 
 def _clean(value: Any, key: str = "") -> Any:
-    """A copy without hidden characters; raises RemoteError where they are in what must not be
-    changed."""
+    """Return a copy without hidden characters; raises RemoteError if an exact value has them."""
     if isinstance(value, dict):
-        return {_check_visible(name): _clean(one, name) for name, one in cast(Raw, value).items()}
+        return {_check_visible(name): _clean(item, name) for name, item in cast(Raw, value).items()}
     if isinstance(value, list):
-        return [_clean(one, key) for one in cast("list[Any]", value)]
+        return [_clean(item, key) for item in cast("list[Any]", value)]
     if not isinstance(value, str):
         return value
     if key in _BINARY_KEYS:
@@ -280,8 +282,8 @@ def _clean(value: Any, key: str = "") -> Any:
 
 
 def _check_visible(value: str) -> str:
-    seen = value.translate(_JOINERS)
-    if "\n" in seen or sanitize_text(seen) != seen:
+    text = value.translate(_JOINERS)
+    if "\n" in text or sanitize_text(text) != text:
         raise _build_refusal("a name or value in it has characters that cannot be seen")
     return value
 
@@ -293,7 +295,7 @@ def _check_base64(value: str) -> str:
 
 
 def _check_url(url: Any) -> tuple[str, str]:
-    """An address in ASCII, and its host; raises RemoteError for what is not plainly a web address."""
+    """Return a URL in ASCII and its host; raises RemoteError unless it is a plain web address."""
     if not isinstance(url, str) or len(url) > MAX_URL_CHARS:
         raise _build_refusal(f"it sends to no address of up to {MAX_URL_CHARS:,} characters")
     if "\\" in url or any(map(str.isspace, url)):

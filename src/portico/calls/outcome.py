@@ -1,4 +1,4 @@
-"""How a call ended, in a word: for the audit log, for whoever counts, and for traces. Pure."""
+"""Outcomes of calls as words, for the audit log, metrics and traces. Pure."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ TOOL_ERROR = "tool_error"
 INPUT_REQUIRED = "input_required"
 CANCELLED = "cancelled"
 INTERNAL = "internal"
-"""Else it is the kind of the error."""
+"""Other failures use the kind of their PorticoError."""
 SUCCESSFUL = (OK, INPUT_REQUIRED)
 
 
 def get_outcome(result: Mapping[str, Any]) -> str:
-    """How a call ended that has an answer."""
+    """Return the outcome of a call that returned a result."""
     if result.get("isError"):
         return TOOL_ERROR
     if result.get("resultType", "complete") == "complete":
@@ -25,7 +25,7 @@ def get_outcome(result: Mapping[str, Any]) -> str:
 
 
 def get_error_kind(error: BaseException) -> str:
-    """How a call ended that has none."""
+    """Return the outcome of a call that raised `error`."""
     if isinstance(error, asyncio.CancelledError):
         return CANCELLED
     if isinstance(error, PorticoError):

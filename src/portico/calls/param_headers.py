@@ -1,4 +1,4 @@
-"""`Mcp-Param-*`: arguments that a modern server wants mirrored into HTTP headers (`x-mcp-header` in its schema)."""
+"""`Mcp-Param-*` headers: arguments that a modern server wants mirrored (`x-mcp-header`)."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,7 +10,7 @@ _NO_HEADERS: Mapping[str, str] = {}
 
 
 def build_param_headers(tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-    """The headers this call needs; almost always none."""
+    """Return the headers for this call; empty for almost every tool."""
     if b'"x-mcp-header"' not in tool.blob:
         return _NO_HEADERS
     from mcp.shared.inbound import mcp_param_headers

@@ -1,11 +1,10 @@
-"""The one pipeline: every call of a tool, whoever makes it, goes this way and no other.
+"""The call pipeline: every tool call runs through it, in this order.
 
-The definition as it is now → arguments that fit, repaired where that is certain → cache → the
-server's limits → the server, once more where it was lost and the tool may run twice → is it what
-the tool declares → learn → record → the audit log, before anybody has the answer.
+Current definition → arguments, repaired if unambiguous → cache → limits of the server → the server,
+with retries where the tool may run twice → validation of the result → learned shapes → events →
+audit log, written before the result is returned.
 
-The answer is the upstream's result object, untouched; whatever there is to say of it is in its
-`_meta` (`marks`).
+The result is the upstream's object unchanged, except for marks in its `_meta` (`results.marks`).
 """
 
 import asyncio
@@ -61,11 +60,11 @@ _NO_LIMITS: Mapping[str, Limit] = {}
 _NO_RETRY_RULES: Mapping[str, RetryRule] = {}
 _NO_CLIENT_META: Mapping[str, tuple[str, ...]] = {}
 _MIN_TIMEOUT_S = 0.001
-"""A call that waited for its turn until its time was up still gets an answer that says so."""
+"""A call whose time was used up in the queue is still sent, and fails with a timeout error."""
 
 
 class _CallState:
-    """One call on its way."""
+    """Progress of one call."""
 
     __slots__ = (
         "arguments",
@@ -84,23 +83,22 @@ class _CallState:
     def __init__(self, tool: Tool, arguments: Any, initial_hash: str) -> None:
         self.tool = tool
         self.initial_hash = initial_hash
-        """The definition that the call was made by."""
+        """Hash of the definition that the call was made by."""
         self.arguments = arguments
-        """As they are sent; as they were given, as long as they do not fit."""
+        """Arguments as sent; as received until they are validated."""
         self.is_validated = False
-        """The arguments fit: from here on it is the tool's success or failure."""
+        """The arguments fit, so the outcome counts for the tool."""
         self.outcome = INTERNAL
         self.is_cached = False
         self.repair_notes: tuple[str, ...] = ()
         self.attempts = 1
         self.is_mismatched = False
         self.started_at = time.perf_counter()
-        """Since when the tool is at work: a server that has to be started first is no slower for
-        it."""
+        """Start of the tool's work; excludes the start of its server."""
         self.duration_s: float | None = None
 
     def prepare_arguments(self, arguments: Any) -> Raw:
-        """The arguments, repaired if need be; raises InvalidArguments."""
+        """Return valid arguments, repaired if necessary; raises InvalidArguments."""
         if isinstance(arguments, dict) and is_valid(self.tool, arguments):
             return arguments
         repair = repair_or_raise(self.tool, arguments)
@@ -113,14 +111,14 @@ class _CallState:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds, until now or until it was done."""
+        """Seconds until now, or until the call finished."""
         if self.duration_s is not None:
             return self.duration_s
         return time.perf_counter() - self.started_at
 
 
 class CallPipeline:
-    """Runs tools."""
+    """Runs tool calls and other requests to servers."""
 
     def __init__(
         self,
@@ -137,14 +135,14 @@ class CallPipeline:
         changes: DefinitionTracker | None = None,
         audit: AuditLog | None = None,
     ) -> None:
-        """`timeouts` are how long each server may be silent, `longest` how long any call may take in all.
+        """Create a pipeline; the optional collaborators may each be left out.
 
-        `cache` keeps answers, `shapes` learns what they look like, `limits` and `retries` are by server, as are the
-        keys of a client's `_meta` that go there too (`client_meta`); `changes` notices other
-        definitions, `audit` writes down every call; each is optional.
+        `timeouts` are seconds of silence allowed by server, `max_call_s` is the maximum duration of
+        any call. `limits`, `retries` and `client_meta` (keys of a client's `_meta` to forward) are
+        by server.
         """
         self.audit = audit
-        """May be replaced by another, or none, at any time."""
+        """May be replaced or removed at any time."""
         self._upstreams = upstreams
         self._timeouts = timeouts
         self._bus = bus
@@ -168,21 +166,22 @@ class CallPipeline:
         retries: Mapping[str, RetryRule],
         client_meta: Mapping[str, tuple[str, ...]] = _NO_CLIENT_META,
     ) -> None:
-        """Go by these from now on; who stands in a line whose limits stay keeps its place."""
+        """Apply new timeouts, limits and retry rules. Calls queued at an unchanged limiter stay
+        queued."""
         self._timeouts = timeouts
         self._retries = retries
         self._client_meta = client_meta
-        kept = {
-            server: gate
-            for server, gate in self._limiters.items()
+        unchanged = {
+            server: limiter
+            for server, limiter in self._limiters.items()
             if limits.get(server) == self._limits[server]
         }
-        made = {
+        created = {
             server: ServerLimiter(server, limit)
             for server, limit in limits.items()
             if not limit.is_unlimited
         }
-        self._limiters = {**made, **kept}
+        self._limiters = {**created, **unchanged}
         self._limits = limits
 
     async def call(self, tool: Tool, arguments: Any, context: CallContext = DEFAULT_CONTEXT) -> Raw:
@@ -191,42 +190,42 @@ class CallPipeline:
         Raises InvalidArguments, DefinitionChanged, BackendUnavailable (and its kinds), RemoteError.
         """
         with start_tool_span(tool.address, tool.hash, context.extra.get("_meta")) as span:
-            work = _CallState(
+            state = _CallState(
                 self._changes.get_current(tool) if self._changes else tool, arguments, tool.hash
             )
             try:
-                result = await self._execute(work, arguments, context)
-                work.outcome = get_outcome(result)
-                if work.outcome == TOOL_ERROR:
+                result = await self._execute(state, arguments, context)
+                state.outcome = get_outcome(result)
+                if state.outcome == TOOL_ERROR:
                     mark_failed(span, TOOL_ERROR)
             except BaseException as error:
-                work.outcome = get_error_kind(error)
+                state.outcome = get_error_kind(error)
                 raise
             finally:
                 set_call_attributes(
                     span,
-                    attempts=work.attempts,
-                    repaired=bool(work.repair_notes),
-                    mismatched=work.is_mismatched,
-                    cached=work.is_cached,
+                    attempts=state.attempts,
+                    repaired=bool(state.repair_notes),
+                    mismatched=state.is_mismatched,
+                    cached=state.is_cached,
                 )
-                self._record_outcome(work, context, span)
-                if self.audit is not None and self.audit.sync and work.outcome != CANCELLED:
+                self._record_outcome(state, context, span)
+                if self.audit is not None and self.audit.sync and state.outcome != CANCELLED:
                     await self.audit.wait_for_sync()
             return result
 
     async def _execute(self, state: _CallState, arguments: Any, context: CallContext) -> Raw:
-        given = self._prepare_arguments(state, arguments, context)
+        prepared = self._prepare_arguments(state, arguments, context)
         state.is_validated = True
         try:
             if self._cache is None or context.is_continuation:
-                result = await self._call_server(state, given, context)
+                result = await self._call_server(state, prepared, context)
             else:
                 result = await self._cache.get_or_call(
                     state.tool,
-                    given,
+                    prepared,
                     context.caller,
-                    lambda: self._call_server(state, given, context),
+                    lambda: self._call_server(state, prepared, context),
                 )
                 state.is_cached = get_cache_age(result) is not None
             state.finish()
@@ -245,7 +244,7 @@ class CallPipeline:
             raise
 
     def _record_outcome(self, state: _CallState, context: CallContext, span: Span) -> None:
-        """Tell everybody how it went; the audit log has it, too, when this returns."""
+        """Publish the event of a finished call and write its audit entry."""
         tool = state.tool
         outcome = state.outcome
         seconds = state.elapsed_s
@@ -291,8 +290,7 @@ class CallPipeline:
     async def record_refusal(
         self, name: str, arguments: Any, context: CallContext, error: BaseException
     ) -> None:
-        """Write down a call that came to nothing before there was a tool to run: there is none of
-        that name."""
+        """Write an audit entry for a call refused because no tool has that name."""
         if self.audit is not None:
             self.audit.write(
                 AuditEntry(
@@ -310,8 +308,7 @@ class CallPipeline:
     async def request(
         self, server: str, method: str, params: Raw | None, context: CallContext = DEFAULT_CONTEXT
     ) -> Raw:
-        """Any other request to one server: resources, prompts, completion, a tool that it does not
-        list."""
+        """Send any other request to a server: resources, prompts, completion, unlisted tools."""
         if self.audit is None:
             return await self._request_with_elicitation(server, method, params, context)
         audit = self.audit
@@ -353,25 +350,25 @@ class CallPipeline:
     ) -> Raw:
         upstream = self._get_upstream(server)
         if params:
-            named = params.get("name")
+            name = params.get("name")
         else:
-            named = None
+            name = None
         with start_upstream_span(
-            method, named if isinstance(named, str) else "", server, upstream.backend.kind
+            method, name if isinstance(name, str) else "", server, upstream.backend.kind
         ) as span:
             if params is not None:
                 sent = inject_meta(span, self._filter_params(server, params))
             else:
                 sent = None
-            ask = RequestOptions(
+            options = RequestOptions(
                 self._timeouts.get(server),
                 context.relay,
                 inject_headers(span, {}),
                 self._max_call_s,
             )
-            return await upstream.request(method, sent, ask, context.caller.instance_key)
+            return await upstream.request(method, sent, options, context.caller.instance_key)
 
-    # --- the way there
+    # --- sending a call
 
     def _prepare_arguments(self, state: _CallState, arguments: Any, context: CallContext) -> Raw:
         if self._changes is not None:
@@ -381,9 +378,9 @@ class CallPipeline:
         try:
             return state.prepare_arguments(arguments)
         except InvalidArguments as error:
-            if news := self._describe_change(state, context):
+            if change := self._describe_change(state, context):
                 raise InvalidArguments(
-                    error.message, problems=error.problems, advice=news
+                    error.message, problems=error.problems, advice=change
                 ) from error
             raise
 
@@ -391,39 +388,37 @@ class CallPipeline:
         server = state.tool.server
         context = context.label_elicitations(server)
         upstream = self._get_upstream(server)
-        waited = upstream.any_connection is None
+        was_stopped = upstream.any_connection is None
         await upstream.ensure_started(context.caller.instance_key)
-        if waited and self._changes is not None:
+        if was_stopped and self._changes is not None:
             await self._changes.wait_for_listing(server)
-        gate = self._limiters.get(server)
-        spent = context.queued_s
-        if gate is not None:
-            arrived = time.perf_counter()
-            with upstream.in_use(
-                context.caller.instance_key
-            ):  # its instance must not go for another's while it waits
-                await gate.acquire(
+        limiter = self._limiters.get(server)
+        spent_s = context.queued_s
+        if limiter is not None:
+            queued_at = time.perf_counter()
+            # In use, so that the instance is not evicted for another caller's while this waits.
+            with upstream.in_use(context.caller.instance_key):
+                await limiter.acquire(
                     _reduce_timeout(self._get_queue_timeout(server), context.queued_s),
                     context.caller.owner,
                 )
-            spent += time.perf_counter() - arrived
+            spent_s += time.perf_counter() - queued_at
         try:
-            if (waited or spent > _MIN_TIMEOUT_S) and self._changes is not None:
-                now = self._changes.get_current(state.tool)
-                if now is not state.tool:
-                    state.tool = now
+            if (was_stopped or spent_s > _MIN_TIMEOUT_S) and self._changes is not None:
+                current = self._changes.get_current(state.tool)
+                if current is not state.tool:
+                    state.tool = current
                     arguments = self._prepare_arguments(state, arguments, context)
             state.started_at = time.perf_counter()
 
             def send(extra: Mapping[str, Any]) -> Awaitable[Raw]:
                 if extra is context.extra:
-                    given = context
+                    sent_context = context
                 else:
-                    given = replace(context, extra=extra)
-                return self._send_with_retries(upstream, state, arguments, given, spent)
+                    sent_context = replace(context, extra=extra)
+                return self._send_with_retries(upstream, state, arguments, sent_context, spent_s)
 
-            # Between two rounds of questions nothing is asked of it, and it is still at work for
-            # this caller.
+            # Keeps the instance in use between two rounds of input requests, when nothing is sent.
             with upstream.in_use(context.caller.instance_key):
                 answer = await call_with_labelled_elicitation(
                     server,
@@ -434,8 +429,8 @@ class CallPipeline:
                 )
             result = strip_marks(answer)
         finally:
-            if gate is not None:
-                gate.release(context.caller.owner)
+            if limiter is not None:
+                limiter.release(context.caller.owner)
         if problems := find_mismatches(state.tool, result):
             state.is_mismatched = True
             result = add_marks(result, {MISMATCH: list(problems)})
@@ -455,37 +450,40 @@ class CallPipeline:
         extra = self._filter_params(tool.server, context.extra)
         params: Raw = {**extra, "name": tool.upstream_name, "arguments": arguments}
         headers = build_param_headers(tool, arguments)
-        silence = self._timeouts.get(tool.server)
-        longest = self._max_call_s
+        timeout_s = self._timeouts.get(tool.server)
+        max_call_s = self._max_call_s
         while True:
-            there = upstream.get_connection(context.caller.instance_key) is not None
+            was_connected = upstream.get_connection(context.caller.instance_key) is not None
             try:
                 with start_upstream_span(
                     "tools/call", tool.upstream_name, tool.server, upstream.backend.kind
                 ) as span:
-                    sent = inject_headers(span, headers)
-                    ask = RequestOptions(
-                        _reduce_timeout(silence, spent_s),
+                    sent_headers = inject_headers(span, headers)
+                    options = RequestOptions(
+                        _reduce_timeout(timeout_s, spent_s),
                         context.relay,
-                        sent,
-                        _reduce_timeout(longest, spent_s),
+                        sent_headers,
+                        _reduce_timeout(max_call_s, spent_s),
                     )
                     if span.is_recording():
                         span.set_attributes(_build_connection_attributes(upstream, context, state))
                     return await upstream.request(
-                        "tools/call", inject_meta(span, params), ask, context.caller.instance_key
+                        "tools/call",
+                        inject_meta(span, params),
+                        options,
+                        context.caller.instance_key,
                     )
             except BackendUnavailable as error:
                 rule = self._retries.get(tool.server, DEFAULT_RETRY_RULE)
                 if context.is_continuation or not should_retry(rule, tool, error, state.attempts):
-                    if there:
+                    if was_connected:
                         mark_possibly_executed(rule, tool, error)
                     raise
-                rest = compute_backoff(state.attempts)
-                spent_s += time.perf_counter() - state.started_at + rest
-                if longest is not None and spent_s >= longest:
+                backoff_s = compute_backoff(state.attempts)
+                spent_s += time.perf_counter() - state.started_at + backoff_s
+                if max_call_s is not None and spent_s >= max_call_s:
                     raise
-            await asyncio.sleep(rest)
+            await asyncio.sleep(backoff_s)
             state.attempts += 1
             upstream = self._get_upstream(tool.server)  # it may have been replaced
             await upstream.ensure_started(context.caller.instance_key)
@@ -510,10 +508,10 @@ class CallPipeline:
             return min(bounds)
         return None
 
-    # --- what there is to say
+    # --- marks and advice
 
     async def _refresh_definition(self, state: _CallState, changes: DefinitionTracker) -> None:
-        """The server refused as if its tool were another: perhaps it is."""
+        """List the server again after an error that looks like another definition."""
         await changes.relist_after_mismatch(state.tool)
         state.tool = changes.get_current(state.tool)
 
@@ -522,12 +520,15 @@ class CallPipeline:
         if state.repair_notes:
             marks[REPAIRED] = list(state.repair_notes)
         if self._changes is not None and (
-            was := self._changes.take_unseen_change(context.caller, state.tool)
+            old_hash := self._changes.take_unseen_change(context.caller, state.tool)
         ):
-            found = self._changes.compare_to_hash(was, state.tool)
+            difference = self._changes.compare_to_hash(old_hash, state.tool)
             marks[CHANGED] = {
-                "tool": state.tool.address, "hash": state.tool.hash, "was": was, "changes": list(found.notes)
-            }  # fmt: skip
+                "tool": state.tool.address,
+                "hash": state.tool.hash,
+                "was": old_hash,
+                "changes": list(difference.notes),
+            }
         if marks:
             return add_marks(result, marks)
         return result
@@ -541,15 +542,15 @@ class CallPipeline:
 def _build_connection_attributes(
     upstream: Upstream, context: CallContext, state: _CallState
 ) -> dict[str, str | int]:
-    talk = upstream.get_connection(context.caller.instance_key)
-    if talk:
-        hello = {
-            "mcp.protocol.version": talk.initialize_info.protocol_version,
-            "portico.era": talk.initialize_info.era,
+    connection = upstream.get_connection(context.caller.instance_key)
+    if connection:
+        attributes = {
+            "mcp.protocol.version": connection.initialize_info.protocol_version,
+            "portico.era": connection.initialize_info.era,
         }
     else:
-        hello = {}
-    return {**hello, "portico.attempt": state.attempts}
+        attributes = {}
+    return {**attributes, "portico.attempt": state.attempts}
 
 
 def _reduce_timeout(timeout_s: float | None, spent_s: float) -> float | None:

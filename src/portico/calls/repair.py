@@ -1,10 +1,9 @@
-"""Arguments that do not fit, made to fit where only one thing can have been meant. Pure.
+"""Repair of arguments that do not fit a schema, where only one reading is possible. Pure.
 
-A number or a yes in quotation marks, one value where a list is wanted, JSON text for what it says,
-the empty table of Lua for a list, another case of an enumerated word, `null` for what may be left
-out, a parameter in another spelling of its own name. Where two readings are possible nothing is
-done. What comes of it is held against the whole schema again, and the caller is told the problems
-that are left. Nothing of the caller's own is changed: a repair is a copy.
+Repaired are: numbers and booleans as text, a single value for a list, JSON text for the value it
+encodes, Lua's empty table for a list, another letter case of an enumerated word, `null` for an
+optional parameter, and a parameter name in another spelling. An ambiguous value is left as it is.
+The result is a copy, and the caller validates it again against the whole schema.
 """
 
 import re
@@ -20,20 +19,20 @@ MAX_NODES = 2_000
 MAX_DEPTH = 24
 MAX_NOTES = 12
 _ENTRIES_PER_NODE = 100
-"""Members, names and characters that take as long as one node."""
+"""Members, names and characters that cost as much as one node."""
 _COMPARE_COST = 10
-"""Times as long as it takes to copy an entry: to spell it and compare it with others."""
+"""Cost of normalising and comparing an entry, relative to copying it."""
 MAX_JSON_CHARS = 256 * 1024
-"""Of JSON text that is read."""
+"""Longest JSON text that is parsed."""
 _MAX_UNKNOWN_NAMES = 100
-"""Unknown names beyond which none is taken for another: so many are no slip."""
+"""With more unknown names than this none is matched: so many are not misspellings."""
 MAX_NAME_CHARS = 200
 MAX_EXACT_INTEGER = 2**53
-"""Beyond it a number may already have lost digits on its way, and no text of it is certain."""
+"""A larger number may already have lost digits, so its text is not certain."""
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?")
 _WORD_SEPARATOR = re.compile(r"(?<=[^\W\d_])[-_ ]+(?=[^\W_])|(?<=[^\W_])[-_ ]+(?=[^\W\d_])")
-"""What stands between words; a sign before a word, or between digits, is part of it."""
+"""Separators between words; a sign before a word or between digits belongs to it."""
 _LIST_SEPARATOR = re.compile(r"[,;\n|]")
 _JSON_TYPES = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
 _NULL_ONLY = frozenset({"null"})
@@ -44,35 +43,35 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Repair:
-    """Arguments as they must have been meant, and what was done to them."""
+    """Repaired arguments, and a note for each repair."""
 
     arguments: dict[str, Any]
     notes: tuple[str, ...]
 
 
 def repair_arguments(schema: Schema, arguments: Any) -> Repair | None:
-    """What must have been meant by arguments that do not fit, as far as that is certain; None where
-    nothing is.
+    """Repair arguments that do not fit `schema`, or return None if nothing could be repaired.
 
-    What comes of it need not fit either.
+    The repaired arguments may still not fit.
     """
-    work = _ArgumentRepairer(schema)
+    repairer = _ArgumentRepairer(schema)
     if isinstance(arguments, str):
-        arguments = work.parse_object(arguments, "the arguments")
+        arguments = repairer.parse_object(arguments, "the arguments")
     elif arguments == [] and isinstance(arguments, list):
-        work.add_note("the arguments", "an empty list read as an empty object")
+        repairer.add_note("the arguments", "an empty list read as an empty object")
         arguments = {}
     if not isinstance(arguments, dict):
         return None
     try:
-        meant = work.repair_value(schema, arguments, "", 0)
+        repaired = repairer.repair_value(schema, arguments, "", 0)
     except (_RepairTooCostly, RecursionError):
         return None
-    if not work.notes or not isinstance(meant, dict):
+    if not repairer.notes or not isinstance(repaired, dict):
         return None
-    left = len(work.notes) - MAX_NOTES
-    notes = [*work.notes[:MAX_NOTES], *([f"and {left} more"] if left > 0 else [])]
-    return Repair(cast("dict[str, Any]", meant), tuple(notes))
+    notes = repairer.notes[:MAX_NOTES]
+    if (omitted := len(repairer.notes) - MAX_NOTES) > 0:
+        notes.append(f"and {omitted} more")
+    return Repair(cast("dict[str, Any]", repaired), tuple(notes))
 
 
 class _RepairTooCostly(Exception):
@@ -81,19 +80,19 @@ class _RepairTooCostly(Exception):
 
 @dataclass(frozen=True)
 class _ValueRules:
-    """What a schema says of one value, its references and `allOf` taken together."""
+    """Rules of a schema for one value, with its references and `allOf` merged."""
 
     types: frozenset[str] | None = None
-    """The types it may have; None: any."""
+    """Allowed types; None for any."""
     allowed_values: tuple[Any, ...] | None = None
-    """The values it may have; None: any."""
+    """Allowed values; None for any."""
     properties: Mapping[str, Any] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     is_closed: bool = False
     additional: Any = None
     items: Any = None
     choices: tuple["_ValueRules", ...] = ()
-    """Of `anyOf` or `oneOf`: one of them applies too."""
+    """Branches of `anyOf` or `oneOf`, one of which applies too."""
 
 
 class _ArgumentRepairer:
@@ -101,11 +100,11 @@ class _ArgumentRepairer:
         self.notes: list[str] = []
         self._root = root
         self._left = MAX_NODES
-        # In that draft 5.0 is no integer; in all later ones it is.
+        # Draft 4 does not accept 5.0 as an integer; later drafts do.
         self._strict = "draft-04" in str(root.get("$schema", ""))
 
     def _spend(self, entries: int) -> None:
-        """Count what is copied or compared, entry by entry."""
+        """Charge for entries that are copied or compared; raise _RepairTooCostly at the limit."""
         self._left -= entries // _ENTRIES_PER_NODE
         if self._left <= 0:
             raise _RepairTooCostly
@@ -116,7 +115,7 @@ class _ArgumentRepairer:
     def repair_value(
         self, schema: Any, value: Any, path: str, depth: int, *, in_list: bool = False
     ) -> Any:
-        """A value as it must have been meant; `listed`: it stands in a list."""
+        """Return the repaired value; `in_list` marks an item of a list."""
         self._left -= 1
         if self._left <= 0 or depth > MAX_DEPTH:
             raise _RepairTooCostly
@@ -147,14 +146,14 @@ class _ArgumentRepairer:
         if isinstance(value, dict):
             return self._repair_object(rules, cast("dict[str, Any]", value), path, depth)
         if isinstance(value, list) and isinstance(rules.items, dict):
-            inside = cast("list[Any]", value)
+            items = cast("list[Any]", value)
             return [
                 self.repair_value(rules.items, item, f"{path}.{n}", depth + 1, in_list=True)
-                for n, item in enumerate(inside)
+                for n, item in enumerate(items)
             ]
         return value
 
-    # --- one value
+    # --- scalar values
 
     def _has_type(self, value: Any, types: frozenset[str]) -> bool:
         kind = _get_type(value)
@@ -201,39 +200,39 @@ class _ArgumentRepairer:
             return []
         if value == {}:
             return [[]]
-        # A list of lists may want one row or many, and a text with commas may be several values.
+        # A list of lists may mean one row or many, and text with commas may be several values.
         items = [rule.items for rule in (rules, *rules.choices) if isinstance(rule.items, dict)]
         if len(items) == 1:
-            inner = self._collect_rules(cast("Schema", items[0]))
+            item_rules = self._collect_rules(cast("Schema", items[0]))
         else:
-            inner = None
-        if inner:
-            of = _get_allowed(inner)[0]
+            item_rules = None
+        if item_rules:
+            item_types = _get_allowed(item_rules)[0]
         else:
-            of = None
-        if in_list or (of is not None and "array" in of):
+            item_types = None
+        if in_list or (item_types is not None and "array" in item_types):
             return []
         if isinstance(value, str) and _is_ambiguous(
-            value, allows_strings=of is None or "string" in of
+            value, allows_strings=item_types is None or "string" in item_types
         ):
             return []
         return [[value]]
 
     def parse_object(self, text: str, path: str) -> Any:
-        """JSON text as the object that it is."""
+        """Parse JSON text; adds a note if it is an object."""
         read = _parse_container(text)
         if isinstance(read, dict):
             self.add_note(path, "JSON text read as an object")
         return read
 
-    # --- an object
+    # --- objects
 
     def _repair_object(
         self, rules: _ValueRules, value: dict[str, Any], path: str, depth: int
     ) -> dict[str, Any]:
-        meant: dict[str, Any] = {}
+        repaired: dict[str, Any] = {}
         renamed = self._match_names(rules, value)
-        for name, one in value.items():
+        for name, member in value.items():
             if path:
                 place = f"{path}.{name}"
             else:
@@ -248,18 +247,18 @@ class _ArgumentRepairer:
             schema = rules.properties.get(own, rules.additional)
             place = place[:MAX_NAME_CHARS]
             if (
-                one is None
+                member is None
                 and own in rules.properties
                 and own not in rules.required
                 and self._is_null_forbidden(schema)
             ):
                 self.add_note(place, "null left out")
                 continue
-            meant[own] = self.repair_value(schema, one, place, depth + 1)
-        return meant
+            repaired[own] = self.repair_value(schema, member, place, depth + 1)
+        return repaired
 
     def _match_names(self, rules: _ValueRules, value: Mapping[str, Any]) -> dict[str, str]:
-        """Given names that are a parameter's own in another spelling."""
+        """Map unknown names to the parameters that they are another spelling of."""
         unknown = [name for name in value if name not in rules.properties]
         wanted = [
             name
@@ -271,12 +270,12 @@ class _ArgumentRepairer:
         by_spelling: dict[str, list[str]] = {}
         for name in wanted:
             by_spelling.setdefault(_normalize_spelling(name), []).append(name)
-        given: dict[str, list[str]] = {}
+        unknown_by_spelling: dict[str, list[str]] = {}
         for name in unknown:
-            given.setdefault(_normalize_spelling(name), []).append(name)
+            unknown_by_spelling.setdefault(_normalize_spelling(name), []).append(name)
         return {
             names[0]: by_spelling[key][0]
-            for key, names in given.items()
+            for key, names in unknown_by_spelling.items()
             if key and len(names) == 1 and len(by_spelling.get(key, ())) == 1
         }
 
@@ -288,16 +287,18 @@ class _ArgumentRepairer:
             words is not None and not _is_among(None, words)
         )
 
-    # --- what a schema says
+    # --- rules of a schema
 
     def _choose_branch(self, rules: _ValueRules, value: Any) -> _ValueRules:
-        """With the one choice that a container of this type can be; without any where several can."""
+        """Merge the only choice that allows the value's type; drop the choices if several do."""
         kind = _get_type(value)
-        able = [
-            one for one in rules.choices if (kinds := _get_allowed(one)[0]) is None or kind in kinds
+        possible = [
+            choice
+            for choice in rules.choices
+            if (kinds := _get_allowed(choice)[0]) is None or kind in kinds
         ]
-        if len(able) == 1 and not able[0].choices:
-            return _merge_rules(_drop_choices(rules), able[0])
+        if len(possible) == 1 and not possible[0].choices:
+            return _merge_rules(_drop_choices(rules), possible[0])
         return _drop_choices(rules)
 
     def _collect_rules(self, schema: Schema, depth: int = 0) -> _ValueRules:
@@ -314,24 +315,25 @@ class _ArgumentRepairer:
         branches = schema.get("anyOf", schema.get("oneOf"))
         if isinstance(branches, list):
             choices = tuple(
-                self._collect_rules(one, depth + 1) for one in branches if isinstance(one, dict)
+                self._collect_rules(branch, depth + 1)
+                for branch in branches
+                if isinstance(branch, dict)
             )
-            own = _merge_rules(
-                own,
-                _ValueRules(choices=choices if len(choices) == len(branches) else (_ValueRules(),)),
-            )
+            if len(choices) != len(branches):
+                choices = (_ValueRules(),)
+            own = _merge_rules(own, _ValueRules(choices=choices))
         return own
 
     def _list_subschemas(self, schema: Schema) -> list[Schema]:
-        every = schema.get("allOf")
-        if isinstance(every, list):
-            parts = [one for one in every if isinstance(one, dict)]
+        all_of = schema.get("allOf")
+        if isinstance(all_of, list):
+            parts = [part for part in all_of if isinstance(part, dict)]
         else:
             parts = []
         if isinstance(pointer := schema.get("$ref"), str) and isinstance(
-            to := resolve_pointer(pointer, self._root), dict
+            target := resolve_pointer(pointer, self._root), dict
         ):
-            parts.append(to)
+            parts.append(target)
         return cast("list[Schema]", parts)
 
 
@@ -344,24 +346,25 @@ def _read_own_rules(schema: Schema) -> _ValueRules:
     else:
         named = None
     if named:
-        kinds = frozenset(one for one in named if isinstance(one, str))
+        kinds = frozenset(name for name in named if isinstance(name, str))
     else:
         kinds = None
-    words = schema.get("enum")
+    allowed_values = None
+    if isinstance(words := schema.get("enum"), list):
+        allowed_values = tuple(words)
+    elif "const" in schema:
+        allowed_values = (schema["const"],)
     properties = schema.get("properties")
     required = schema.get("required")
+    required_names = frozenset[str]()
+    if isinstance(required, list):
+        required_names = frozenset(name for name in required if isinstance(name, str))
     others = schema.get("additionalProperties")
     return _ValueRules(
         kinds if kinds and kinds <= _JSON_TYPES else None,
-        tuple(words)
-        if isinstance(words, list)
-        else (schema["const"],)
-        if "const" in schema
-        else None,
+        allowed_values,
         properties if isinstance(properties, dict) else {},
-        frozenset(one for one in required if isinstance(one, str))
-        if isinstance(required, list)
-        else frozenset(),
+        required_names,
         others is False and "patternProperties" not in schema,
         others if isinstance(others, dict) else None,
         schema.get("items"),
@@ -373,6 +376,10 @@ def _merge_rules(one: _ValueRules, other: _ValueRules) -> _ValueRules:
         kinds = one.types & other.types
     else:
         kinds = one.types or other.types
+    if one.choices and other.choices:
+        choices = (_ValueRules(),)
+    else:
+        choices = one.choices or other.choices
     return _ValueRules(
         kinds,
         one.allowed_values if one.allowed_values is not None else other.allowed_values,
@@ -381,11 +388,7 @@ def _merge_rules(one: _ValueRules, other: _ValueRules) -> _ValueRules:
         one.is_closed or other.is_closed,
         one.additional if one.additional is not None else other.additional,
         one.items if one.items is not None else other.items,
-        one.choices
-        if not other.choices
-        else other.choices
-        if not one.choices
-        else (_ValueRules(),),
+        choices,
     )
 
 
@@ -402,27 +405,31 @@ def _drop_choices(rules: _ValueRules) -> _ValueRules:
 
 
 def _get_allowed(rules: _ValueRules) -> tuple[frozenset[str] | None, tuple[Any, ...] | None]:
-    """The types and the values that a value may have, whichever choice it is."""
+    """Return the types and values that any of the choices allows; None for any."""
     kinds = rules.types
     words = rules.allowed_values
     if rules.choices:
-        each = [_get_allowed(one) for one in rules.choices]
-        if all(one[0] is not None for one in each):
-            of_choices = frozenset[str]().union(*(one[0] or () for one in each))
+        by_choice = [_get_allowed(allowed) for allowed in rules.choices]
+        if all(allowed[0] is not None for allowed in by_choice):
+            choice_types = frozenset[str]().union(*(allowed[0] or () for allowed in by_choice))
             if kinds is None:
-                kinds = of_choices
+                kinds = choice_types
             else:
-                kinds = kinds & of_choices
-        if words is None and all(one[1] is not None or one[0] == _NULL_ONLY for one in each):
+                kinds = kinds & choice_types
+        if words is None and all(
+            allowed[1] is not None or allowed[0] == _NULL_ONLY for allowed in by_choice
+        ):
             words = tuple(
-                word for one in each for word in (one[1] if one[1] is not None else (None,))
+                word
+                for allowed in by_choice
+                for word in (allowed[1] if allowed[1] is not None else (None,))
             )
     if kinds is None and words:
         kinds = frozenset(_get_type(word) for word in words)
     return kinds, words
 
 
-# --- readings of one value
+# --- possible readings of one value
 
 
 def _get_type(value: Any) -> str:
@@ -443,13 +450,13 @@ def _get_type(value: Any) -> str:
 
 def _list_scalar_readings(value: Any, types: frozenset[str]) -> list[Any]:
     if isinstance(value, str):
-        said = value.strip()
-        if "boolean" in types and said.lower() in ("true", "false"):
-            return [said.lower() == "true"]
-        if types & {"integer", "number"} and _NUMBER.fullmatch(said):
-            number = float(said)
-            whole = number.is_integer() and abs(number) <= MAX_EXACT_INTEGER
-            if whole and (said.lstrip("-").isdigit() or "integer" in types):
+        text = value.strip()
+        if "boolean" in types and text.lower() in ("true", "false"):
+            return [text.lower() == "true"]
+        if types & {"integer", "number"} and _NUMBER.fullmatch(text):
+            number = float(text)
+            is_exact = number.is_integer() and abs(number) <= MAX_EXACT_INTEGER
+            if is_exact and (text.lstrip("-").isdigit() or "integer" in types):
                 return [int(number)]
             if "number" in types and abs(number) <= MAX_EXACT_INTEGER:
                 return [number]
@@ -472,7 +479,7 @@ def _list_scalar_readings(value: Any, types: frozenset[str]) -> list[Any]:
 
 
 def _is_among(value: Any, allowed_values: tuple[Any, ...]) -> bool:
-    # 1, 1.0 and true are equal in Python, and only the first two in JSON.
+    # In Python 1, 1.0 and true are equal; in JSON only the first two are.
     return any(
         value == word and isinstance(value, bool) == isinstance(word, bool)
         for word in allowed_values
@@ -480,23 +487,25 @@ def _is_among(value: Any, allowed_values: tuple[Any, ...]) -> bool:
 
 
 def _find_enum_value(allowed_values: tuple[Any, ...], value: Any) -> Any:
-    """The one enumerated value that this is in another spelling."""
+    """Return the only allowed value that `value` is another spelling of, else _ABSENT."""
     if isinstance(value, dict | list) or value is None:
         return _ABSENT
-    said = _normalize_spelling(value)
-    if said:
-        alike = [
-            one for one in allowed_values if one is not None and _normalize_spelling(one) == said
+    spelling = _normalize_spelling(value)
+    if spelling:
+        matches = [
+            candidate
+            for candidate in allowed_values
+            if candidate is not None and _normalize_spelling(candidate) == spelling
         ]
     else:
-        alike = ()
-    if len(alike) == 1:
-        return alike[0]
+        matches = ()
+    if len(matches) == 1:
+        return matches[0]
     return _ABSENT
 
 
 def _normalize_spelling(value: Any) -> str:
-    """A word without case and without what stands between its parts."""
+    """Return a word in lower case without separators; "" if it is too long."""
     if isinstance(value, str):
         text = value
     else:
@@ -516,8 +525,7 @@ def _parse_container(text: str) -> Any:
 
 
 def _is_ambiguous(text: str, *, allows_strings: bool) -> bool:
-    """Whether a text need not be the one value of a list: it may be several, none, or JSON of
-    something else."""
+    """Return whether text for a list may be several values, none, or JSON of another type."""
     if allows_strings and (
         _LIST_SEPARATOR.search(text) or text.strip().lower() in ("", "null", "none")
     ):

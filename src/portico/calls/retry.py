@@ -1,8 +1,8 @@
-"""Whether a call that failed is made again. Pure.
+"""Retry policy for failed calls. Pure.
 
-Only where the conversation with the server was lost, and only a tool that may run twice: one that
-says it is read-only or idempotent, or that the configuration names; any tool where the server
-cannot have begun. A server that is slow, busy or says no has answered.
+A call is retried only if the connection was lost, and only if the tool may run twice: it is
+annotated as read-only or idempotent, the configuration names it, or the server cannot have begun.
+Timeouts, busy servers and errors that the server returned are never retried.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,15 @@ MAX_BACKOFF_S = 2.0
 
 @dataclass(frozen=True)
 class RetryRule:
-    """How often calls of one server are made again."""
+    """Retry rule of one server."""
 
     times: int = 1
+    """Maximum number of retries; 0 disables them."""
     tools: tuple[str, ...] = ()
-    """Globs of tool names that may run twice, whatever they say."""
+    """Globs of tool names that may run twice, whatever their annotations say."""
 
     def can_run_twice(self, tool: Tool) -> bool:
-        """Whether a tool may run twice."""
+        """Return whether retries are enabled and the tool may run twice."""
         if self.times <= 0:
             return False
         hints: Mapping[str, Any] = tool.annotations
@@ -39,7 +40,7 @@ DEFAULT_RETRY_RULE = RetryRule()
 
 
 def should_retry(rule: RetryRule, tool: Tool, error: PorticoError, attempt: int) -> bool:
-    """Whether the call that failed at this attempt (1 is the first) is made again."""
+    """Return whether to retry after `error` at this attempt (1 is the first)."""
     if (
         attempt > rule.times
         or not error.retryable
@@ -52,8 +53,7 @@ def should_retry(rule: RetryRule, tool: Tool, error: PorticoError, attempt: int)
 
 
 def mark_possibly_executed(rule: RetryRule, tool: Tool, error: BackendUnavailable) -> None:
-    """Say of a failure that the tool may have run all the same, where running it twice is not
-    harmless."""
+    """Make the error non-retryable with advice, if a tool that must not run twice may have run."""
     if (
         isinstance(error, BackendBusy)
         or not (error.was_sent and error.may_have_begun)
@@ -62,12 +62,12 @@ def mark_possibly_executed(rule: RetryRule, tool: Tool, error: BackendUnavailabl
         return
     error.retryable = False
     if isinstance(error, BackendTimeout):
-        patient = " A longer wait is this server's timeouts.call_s."
+        timeout_hint = " A longer wait is this server's timeouts.call_s."
     else:
-        patient = ""
-    error.advice = f"It may have run: find out before you call it again.{patient}"
+        timeout_hint = ""
+    error.advice = f"It may have run: find out before you call it again.{timeout_hint}"
 
 
 def compute_backoff(attempt: int) -> float:
-    """Seconds before the next attempt."""
+    """Return the seconds to wait before the next attempt."""
     return min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** (attempt - 1))

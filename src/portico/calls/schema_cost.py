@@ -1,9 +1,9 @@
-"""Count the work of checking a value against a JSON Schema before it is done. Pure.
+"""Estimate of the work that validating a value against a JSON Schema takes. Pure.
 
 A validator holds the interpreter's lock until it has finished. A few lines of schema (nested
-`anyOf`, shared references, recursion) can apply to one value millions of times, and a schema may
-come from a hostile server as a value may come from a hostile client. The number of checks is at
-most the number of values times the *peak*: the most subschemas that apply to any one of them.
+`anyOf`, shared references, recursion) can apply to one value millions of times, and both schema and
+value may come from an attacker. The number of checks is at most the number of values times the
+*peak*: the maximum number of subschemas that apply to one of them.
 """
 
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ from typing import Any, cast
 from portico.catalog.schema_references import resolve_pointer
 
 MAX_PEAK = 10_000
-"""Where counting ends: a schema of that peak is not used."""
+"""Limit of counting: a schema with that peak is not used."""
 MAX_STEPS = 4_000
-"""Subschemas that are counted for one peak."""
+"""Maximum number of subschemas counted for one peak."""
 MAX_LEVELS = 64
-"""Levels of a value that a recursive schema is followed through."""
+"""Maximum nesting of a value that a recursive schema is followed through."""
 MAX_VALUES = 50_000
-"""Where the counting of values ends, which takes 0.2 µs each: a value of more is not checked."""
+"""Limit of counting values, at 0.2 µs each: a larger value is not checked."""
 
 _WORD_BITS = 64
 _LONG_CHECKS = 16
-"""Checks that a comparison of two integers beyond 64 bits takes as long as."""
+"""Cost of comparing two integers beyond 64 bits, in checks."""
 _FRACTION_CHECKS = 1_000
-"""Checks that a `multipleOf` with a fraction takes as long as: it computes with big rationals."""
+"""Cost of a fractional `multipleOf`, in checks: it computes with big rationals."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,7 @@ class ValueSize:
     """The size of a JSON value."""
 
     values: int
-    """Nodes; an integer beyond 64 bits counts as many as comparing it takes, with all others of
-    them too."""
+    """Nodes; an integer beyond 64 bits counts for the cost of comparing it with all others."""
     chars: int
     """Characters of its strings and keys."""
     levels: int
@@ -42,42 +41,42 @@ class ValueSize:
 
 
 def measure_value(value: Any, max_values: int = MAX_VALUES) -> ValueSize:
-    """Count a value's nodes, characters and levels, up to where there are more than `most` nodes."""
+    """Count a value's nodes, characters and levels; stops beyond `max_values` nodes."""
     values = 1
     chars = 0
     levels = 0
-    long = 0
+    long_integers = 0
     pending: list[Any] = [value]
     while pending and values <= max_values:
         level: list[Any] = []
-        for one in pending:
-            if isinstance(one, str):
-                chars += len(one)
-            elif isinstance(one, dict):
-                values += len(one)
+        for node in pending:
+            if isinstance(node, str):
+                chars += len(node)
+            elif isinstance(node, dict):
+                values += len(node)
                 if values > max_values:
                     break
-                chars += sum(map(len, cast("dict[str, Any]", one)))
-                level += one.values()
-            elif isinstance(one, list):
-                values += len(one)
+                chars += sum(map(len, cast("dict[str, Any]", node)))
+                level += node.values()
+            elif isinstance(node, list):
+                values += len(node)
                 if values > max_values:
                     break
-                level += one
-            elif isinstance(one, int) and (words := one.bit_length() // _WORD_BITS):
-                # `uniqueItems` has no hash of these, and compares each with all others.
-                long += 1
-                values += words * words + _LONG_CHECKS * long
+                level += node
+            elif isinstance(node, int) and (words := node.bit_length() // _WORD_BITS):
+                # `uniqueItems` cannot hash these, and compares each with all others.
+                long_integers += 1
+                values += words * words + _LONG_CHECKS * long_integers
         levels += bool(level)
         pending = level
     return ValueSize(values, chars, levels)
 
 
 class PeakCounter:
-    """Counts the most subschemas of a schema that apply to one value."""
+    """Counts the maximum number of subschemas that apply to one value."""
 
     def __init__(self, schema: dict[str, Any], *, patterns_only: bool = False) -> None:
-        """`patterns_only` counts the regular expressions and formats alone."""
+        """Create a counter; `patterns_only` counts regular expressions and formats alone."""
         self._root = schema
         self._patterns_only = patterns_only
         self._counts: dict[tuple[int, int], tuple[int, int] | None] = {}
@@ -85,11 +84,10 @@ class PeakCounter:
         self._recursive = False
         self._unlimited_peak: int | None = None
         self._peaks: dict[int, int] = {}
-        """Of a recursive schema, by levels: one that is too much to count is not counted with every
-        call."""
+        """Peaks of a recursive schema by levels, cached because counting may be expensive."""
 
     def count_peak(self, levels: int) -> int:
-        """The peak for values with so many levels; MAX_PEAK or more where it is too much to count."""
+        """Return the peak for values with so many levels; at least MAX_PEAK if it is too high."""
         if self._unlimited_peak is None and not self._recursive:
             try:
                 self._unlimited_peak = self._count(-1)
@@ -111,14 +109,14 @@ class PeakCounter:
             return MAX_PEAK
 
     def _count_node(self, node: Any, levels: int) -> tuple[int, int]:
-        """How many subschemas apply to the value itself, and at most to one value inside it."""
+        """Count the subschemas that apply to the value itself, and at most to one value in it."""
         if not isinstance(node, dict):
             return (0 if self._patterns_only else 1), 0
         key = (id(node), levels)
         if key in self._counts:
             known = self._counts[key]
             if known is None:
-                # Reached from itself: through children, it is recursive; in place, it never ends.
+                # Reached again through children it is recursive; in place it never ends.
                 raise _RecursiveSchemaError if levels < 0 else _TooCostlyError
             return known
         self._steps += 1
@@ -127,26 +125,26 @@ class PeakCounter:
         self._counts[key] = None
         try:
             schema = cast("dict[str, Any]", node)
-            here = self._count_own(schema)
-            below = 0
+            own_count = self._count_own(schema)
+            child_count = 0
             if not _CHILD_KEYWORDS.isdisjoint(schema):
-                below = self._count_children(schema, levels)
+                child_count = self._count_children(schema, levels)
             if not _IN_PLACE_KEYWORDS.isdisjoint(schema):
                 for part in _iter_in_place_subschemas(schema, self._root):
-                    part_here, part_below = self._count_node(part, levels)
-                    here += part_here
-                    below += part_below
+                    part_own, part_child = self._count_node(part, levels)
+                    own_count += part_own
+                    child_count += part_child
             if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
-                # These apply everything beside them once more.
-                here *= 2
-                below *= 2
+                # These apply the other keywords of their schema again.
+                own_count *= 2
+                child_count *= 2
         except BaseException:
             del self._counts[key]
             raise
-        if max(here, below) >= MAX_PEAK:
+        if max(own_count, child_count) >= MAX_PEAK:
             raise _TooCostlyError
-        self._counts[key] = here, below
-        return here, below
+        self._counts[key] = own_count, child_count
+        return own_count, child_count
 
     def _count_own(self, schema: dict[str, Any]) -> int:
         if self._patterns_only:
@@ -164,12 +162,14 @@ class PeakCounter:
             checks += len(properties) // 8
         for key in _QUOTED_KEYWORDS:
             if key in schema:
-                # An error has a copy of them; containers in `enum` are compared one after another.
+                # Errors contain a copy of them; containers in `enum` are compared one by one.
                 size = measure_value(schema[key])
                 checks += size.values // 8 + size.chars // 1_000
         if isinstance(choices := schema.get("enum"), list):
             checks += sum(
-                measure_value(one).values for one in choices if isinstance(one, dict | list)
+                measure_value(choice).values
+                for choice in choices
+                if isinstance(choice, dict | list)
             )
         if isinstance(divisor := schema.get("multipleOf"), float) and not divisor.is_integer():
             checks += _FRACTION_CHECKS
@@ -210,7 +210,7 @@ class _RecursiveSchemaError(Exception):
 
 
 class _TooCostlyError(Exception):
-    """The schema is too much to count, or would be too much to check."""
+    """The schema is too expensive to count or to check."""
 
 
 _OTHER_MEMBERS = ("additionalProperties", "unevaluatedProperties")
@@ -229,7 +229,7 @@ _QUOTED_KEYWORDS = ("enum", "const", "not")
 
 
 def _iter_in_place_subschemas(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[Any]:
-    """The subschemas that apply to the same value; raises where these cannot be told."""
+    """Yield the subschemas that apply to the same value; raises _TooCostlyError if unknown."""
     for key in _LIST_KEYWORDS:
         yield from _get_items(schema.get(key))
     yield from (schema[key] for key in _SINGLE_KEYWORDS if key in schema)
@@ -238,7 +238,7 @@ def _iter_in_place_subschemas(schema: dict[str, Any], root: dict[str, Any]) -> I
     if any(key in schema for key in _DYNAMIC_REFERENCES) or (
         schema is not root and "$id" in schema
     ):
-        raise _TooCostlyError  # what they refer to depends on where they are met
+        raise _TooCostlyError  # their target depends on where they are evaluated
     if isinstance(pointer := schema.get("$ref"), str):
         if pointer != "#" and not pointer.startswith("#/"):
             raise _TooCostlyError
@@ -260,7 +260,7 @@ def _get_items(node: Any) -> list[Any]:
 
 
 def find_patterns(schema: Any) -> Iterator[str]:
-    """Yield every regular expression of a schema, and what only looks like one."""
+    """Yield every regular expression of a schema; may yield other strings too."""
     pending: list[Any] = [schema]
     while pending:
         node = pending.pop()

@@ -1,10 +1,8 @@
-"""How many calls a server gets at once, and how many in a second; whoever is too many waits in
-line.
+"""Limits of a server: concurrent calls and calls per second; further calls are queued.
 
-Callers take turns, and each of them is served in the order of its calls: a script that calls a
-server two hundred times holds up nobody else by more than one call. A line that is too long turns
-callers away at once, and waiting takes from the time the call may take in all. A server without
-limits has no gate, and a gate with room lets a call through without waiting.
+The queue is fair between callers and first-in-first-out for each: a script that makes two hundred
+calls delays any other caller by one call at most. A full queue rejects at once, and queueing time
+is deducted from the call's timeout. A server without limits has no limiter.
 """
 
 import time
@@ -17,7 +15,7 @@ __all__ = ["Limit", "ServerLimiter"]
 
 
 class ServerLimiter:
-    """One server's. One event loop's own."""
+    """Limiter of one server; bound to one event loop."""
 
     def __init__(
         self, server: str, limit: Limit, *, clock: Callable[[], float] = time.monotonic
@@ -27,25 +25,26 @@ class ServerLimiter:
 
     @property
     def running(self) -> int:
-        """Calls that are inside."""
+        """Number of calls that hold a slot."""
         return self._limiter.running
 
     @property
     def waiting(self) -> int:
-        """Calls that stand in line."""
+        """Number of queued calls."""
         return self._limiter.waiting
 
     async def acquire(self, timeout_s: float | None, caller: str = "") -> None:
-        """Wait for a turn, but not longer; raises BackendBusy. Who came in must `leave`."""
+        """Acquire a slot within `timeout_s`, else raise BackendBusy. Pair with `release`."""
         try:
             await self._limiter.acquire(caller, timeout_s)
         except LimitExceeded as refused:
             raise BackendBusy(
                 f"{self._server} is busy: {refused.reason}",
-                advice=f"Nothing was sent. Try again in {refused.retry_after_s:g} s, or make fewer calls at once.",
+                advice=f"Nothing was sent. Try again in {refused.retry_after_s:g} s, "
+                "or make fewer calls at once.",
                 retry_after_s=refused.retry_after_s,
             ) from None
 
     def release(self, caller: str = "") -> None:
-        """A call is over."""
+        """Release the slot of a finished call."""
         self._limiter.release(caller)

@@ -1,4 +1,4 @@
-"""The pipeline of a gateway, put together from its configuration."""
+"""Construction and reconfiguration of a gateway's call pipeline."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from portico.upstream.lifecycle.supervisor import Upstream
 
 @dataclass(frozen=True)
 class CallServices:
-    """What calls go through, and what of it needs looking after."""
+    """The call pipeline with its result cache and learned shapes."""
 
     calls: CallPipeline
     cache: ResultCache
     shapes: LearnedShapes
     max_call_s: float
-    """Seconds that any call may take."""
+    """Maximum duration of any call, in seconds."""
 
     @classmethod
     def create(
@@ -41,7 +41,7 @@ class CallServices:
         max_call_s: float,
         audit: AuditLog | None = None,
     ) -> Self:
-        """A pipeline over these servers; those that are not configured have no limits."""
+        """Build the pipeline and subscribe its parts to the bus."""
         cache = ResultCache(_build_cache_rules(servers), _list_isolated(upstreams))
         changes = DefinitionTracker(catalog, syncs)
         shapes = LearnedShapes(store=store)
@@ -70,8 +70,8 @@ class CallServices:
         upstreams: Mapping[str, Upstream],
         replaced: Iterable[str],
     ) -> None:
-        """Go by what these servers' configuration says from now on; answers of those that were
-        replaced are dropped."""
+        """Apply a changed server configuration and invalidate cached results of replaced
+        servers."""
         for server in replaced:
             self.cache.invalidate(server)
         self.cache.configure(_build_cache_rules(servers), _list_isolated(upstreams))

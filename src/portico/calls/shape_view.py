@@ -1,7 +1,6 @@
-"""`view="shape"`: a tool is really called, and only the structure of what it answers is told.
+"""`view="shape"`: call a tool and return only the structure of its result.
 
-Looking at a structure must not change anything, so a tool that does not say it is read-only needs
-the caller's word.
+A tool that is not annotated as read-only needs the caller's confirmation.
 """
 
 import asyncio
@@ -36,12 +35,15 @@ async def call_for_shape(
     confirm: bool = False,
     count: Callable[[str], int],
 ) -> Raw:
-    """Call a tool and answer with the shape of its result; raises InvalidArguments and what a call
-    raises."""
+    """Call a tool and return the shape of its result.
+
+    Raises InvalidArguments without confirmation, and whatever a call raises.
+    """
     if not confirm and not is_read_only(tool):
         raise InvalidArguments(
             f'{tool.address} is not known to be read-only, and view="shape" really calls it',
-            advice="Pass confirm=true if the call may have its effects, or describe_tools for what is known of its "
+            advice="Pass confirm=true if the call may have its effects, "
+            "or describe_tools for what is known of its "
             "answers without calling it.",
         )
     result = await calls.call(tool, arguments, context)
@@ -49,15 +51,15 @@ async def call_for_shape(
         return result
     async with release_later(result):
         text = await asyncio.to_thread(describe_result, tool.address, result, count)
-    told: Raw = {"content": [build_text_block(text)]}
+    answer: Raw = {"content": [build_text_block(text)]}
     if marks := get_marks(result):
-        return add_marks(told, marks)
-    return told
+        return add_marks(answer, marks)
+    return answer
 
 
 def describe_result(address: str, result: Raw, count: Callable[[str], int]) -> str:
-    """What a result is made of, in at most 600 tokens. Blocks for as long as a large one takes to
-    be walked through."""
+    """Describe the structure of a result in at most SHAPE_TOKENS tokens. Blocks while it walks
+    through a large one."""
     value = _sample_value(result)
     content = result.get("content")
     if isinstance(content, list):
@@ -68,11 +70,8 @@ def describe_result(address: str, result: Raw, count: Callable[[str], int]) -> s
         {to_one_line(str(block.get("type")))[:20] for block in blocks if isinstance(block, dict)}
     )[:8]
     first = f"{to_one_line(address)[:120]} answers with {format_size(estimate_size(result, 2**40))}"
-    first += (
-        f" ({len(blocks)} blocks: {', '.join(kinds)})"
-        if len(blocks) > 1 or kinds not in ([], ["text"])
-        else ""
-    )
+    if len(blocks) > 1 or kinds not in ([], ["text"]):
+        first += f" ({len(blocks)} blocks: {', '.join(kinds)})"
     if value is None:
         return f"{first}."
     shape = infer_shape(value)
@@ -83,7 +82,7 @@ def describe_result(address: str, result: Raw, count: Callable[[str], int]) -> s
 
 
 def _sample_value(result: Raw) -> Any:
-    """The value, taken in parts where it is large."""
+    """Return the value of a result, sampled in parts if it is large."""
     if estimate_size(result, MAX_LEARNED_CHARS) < MAX_LEARNED_CHARS:
         return extract_value(result)
     structured = result.get("structuredContent")
@@ -101,9 +100,8 @@ def _sample_value(result: Raw) -> Any:
     try:
         if structured is None and len(texts) != 1:
             return extract_value(result)
-        for _ in sampler.watch(
-            to_parts(structured) if structured is not None else decode_parts(texts[0])
-        ):
+        parts = to_parts(structured) if structured is not None else decode_parts(texts[0])
+        for _ in sampler.watch(parts):
             pass
     except ValueError:
         return texts[0]

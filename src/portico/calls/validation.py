@@ -1,11 +1,9 @@
-"""Check arguments against a tool's schema, and answers against what it declares. Compiled once per
-definition.
+"""Validation of arguments and results against a tool's schemas, compiled once per definition.
 
-A schema that cannot be compiled (a broken `$ref`, an unknown draft) or is too large checks nothing:
-the upstream is then the judge, as it would be without a gateway. So it is for a value that would
-take too many checks, and for a
-`pattern` that would take too long or needs backtracking. What is wrong is explained as far as that is cheap. All of
-this is counted before it is done (`schema_cost`). Remote references are never fetched.
+Nothing is checked, and the upstream decides, where a schema cannot be compiled (a broken `$ref`, an
+unknown draft) or is too large, where a value would take too many checks, and for a `pattern` that
+would take too long or needs backtracking. Errors are explained as far as that is cheap. All of this
+is estimated beforehand (`schema_cost`). Remote references are never fetched.
 """
 
 from collections import OrderedDict
@@ -34,39 +32,38 @@ from portico.upstream.pattern_cost import MAX_COMPILE_US, estimate_compilation
 
 MAX_PROBLEMS = 5
 MAX_SCHEMA_BYTES = 128 * 1024
-"""Bytes of a definition whose schema is compiled."""
+"""Largest definition whose schema is compiled."""
 MAX_CACHE_BYTES = 8 * 1024**2
-"""Bytes of the definitions whose compiled schemas are kept."""
+"""Total size of the definitions whose compiled schemas are cached."""
 _ENTRY_BYTES = 500
 MAX_CHECKS = 500_000
-"""Checks of a value and what is in it: 20 to 40 ns each."""
+"""Checks of a value with everything in it: 20 to 40 ns each."""
 MAX_ERRORS = 1_000
-"""Errors that an explanation may have to make: some 15 µs each."""
+"""Errors that an explanation may produce: some 15 µs each."""
 MAX_COPIED_CHARS = 1_000_000
-"""Characters that these errors may have to copy."""
+"""Characters that these errors may copy."""
 MAX_PATTERN_STEPS = 2_500_000
 """Characters times states of a pattern: up to 8 ns each."""
 MAX_PROBLEM_CHARS = 400
-"""Of one problem: a wrong value may be a megabyte."""
+"""Limit for one problem: a wrong value may be a megabyte."""
 
 MAX_PATTERNS = 64
-"""Patterns of one schema that are compiled."""
+"""Maximum number of patterns in a schema that is compiled with them."""
 
 _PATTERN_STATES = {4 * 1024: 50, 32 * 1024: 400}
-"""How many states a compiled pattern of at most so many bytes has."""
+"""States of a compiled pattern, by the largest size in bytes."""
 _SHALLOW_KEYWORDS = frozenset(("required", "additionalProperties", "type"))
-"""Keywords whose verdict on a container does not depend on what is inside its members."""
+"""Keywords whose result for a container does not depend on the contents of its members."""
 
 
 def is_valid(tool: Tool, arguments: Any) -> bool:
-    """Whether the arguments fit. This is all that a call with the right ones pays."""
+    """Return whether the arguments fit, or cannot be checked. The only cost of a valid call."""
     checker = _find_validator(tool.hash, tool.blob, "inputSchema")
     return checker is None or checker.is_valid(arguments)
 
 
 def is_valid_for_schema(schema: Mapping[str, Any], value: Any) -> bool:
-    """Whether a value fits a part of a schema, or that cannot be told: not every part can be read
-    alone."""
+    """Return whether a value fits a part of a schema, or the part cannot be compiled alone."""
     blob = json_codec.dumps({"inputSchema": dict(schema)})
     checker = _find_validator("", blob, "inputSchema")
     return checker is None or checker.is_valid(value)
@@ -88,14 +85,13 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
 
 
 def repair_or_raise(tool: Tool, arguments: Any) -> Repair:
-    """What must have been meant by arguments that do not fit; raises InvalidArguments where that is
-    not certain."""
+    """Repair arguments that do not fit; raises InvalidArguments if they still do not."""
     try:
         repair = repair_arguments(tool.input_schema, arguments)
     except ValueError:
         repair = None
     if repair is not None:
-        # What could be repaired will be again: only the rest is its caller's to mend.
+        # Report only what could not be repaired; the next call is repaired again.
         check_arguments(tool, repair.arguments)
         return repair
     if not isinstance(arguments, dict):
@@ -108,8 +104,8 @@ def repair_or_raise(tool: Tool, arguments: Any) -> Repair:
 
 
 def find_mismatches(tool: Tool, result: Raw) -> tuple[str, ...]:
-    """How a result differs from what its tool declares to answer; nothing where that is not known,
-    or too large."""
+    """Return how a result differs from the output schema; empty if that is unknown or too
+    large."""
     checker = _find_validator(tool.hash, tool.blob, "outputSchema")
     if (
         checker is None
@@ -129,7 +125,7 @@ class _SchemaValidator:
     """One compiled schema."""
 
     def __init__(self, schema: dict[str, Any], blob: bytes) -> None:
-        """Compile a schema out of the definition `blob`; raises ValueError where it cannot be used."""
+        """Compile a schema of the definition `blob`; raises ValueError if it cannot be used."""
         patterns = blob.count(b'"pattern')
         self._schema = schema
         self._names_have_patterns = b'"patternProperties"' in blob
@@ -139,7 +135,7 @@ class _SchemaValidator:
             self._patterns = PeakCounter(schema, patterns_only=True)
         else:
             self._patterns = None
-        self._states = 1  # a format takes no longer than that
+        self._states = 1  # a format takes no longer than one state
         self._strict: Any = None
         self._lenient: Any = None
         if self._peaks.count_peak(0) >= MAX_PEAK:
@@ -163,20 +159,20 @@ class _SchemaValidator:
         self._lenient = self._compile_leniently()
 
     def is_valid(self, value: Any) -> bool:
-        """Whether a value fits, or would take too many checks to tell."""
+        """Return whether a value fits, or would take too many checks."""
         size = measure_value(value)
-        # Beyond that its characters and levels are not all counted.
+        # Beyond MAX_VALUES not all characters and levels are counted.
         peak = self._peaks.count_peak(size.levels)
         if size.values > MAX_VALUES or peak >= MAX_PEAK or size.values * peak > MAX_CHECKS:
             return True
         try:
             validator = self._choose_validator(size)
             return validator is None or validator.is_valid(value)
-        except ValueError:  # nested too deeply, or text that is none
+        except ValueError:  # nested too deeply, or invalid text
             return False
 
     def explain(self, value: Any) -> tuple[str, ...]:
-        """Say what is wrong with a value that does not fit, as far as that is cheap."""
+        """Describe the errors of an invalid value as far as that is cheap."""
         size = measure_value(value)
         peak = max(1, self._peaks.count_peak(size.levels))
         found: tuple[str, ...] = ()
@@ -197,7 +193,7 @@ class _SchemaValidator:
         return found or ("they do not fit its schema; they are too large, or it is, to say where",)
 
     def _choose_validator(self, size: ValueSize) -> Any | None:
-        """The validator with patterns and formats, or where these take too long one without, or
+        """Return the validator with patterns and formats, without them if they take too long, or
         None."""
         if self._patterns is not None:
             patterns = self._patterns.count_peak(size.levels)
@@ -210,7 +206,7 @@ class _SchemaValidator:
         return self._lenient
 
     def _compile_leniently(self) -> Any | None:
-        # What a schema says of other members depends on the patterns of their names.
+        # Rules for additional members depend on the patterns of their names.
         if self._names_have_patterns:
             return None
         return _compile_schema(
@@ -246,10 +242,9 @@ def _refuse_reference(uri: str) -> NoReturn:
 
 
 def _shrink(value: Any, values: int, chars: int) -> Any:
-    """Return the value, or a copy that is no larger than this: without the last items, members and
-    characters.
+    """Return the value, or a copy cut to at most so many values and characters.
 
-    What stays whole is the same object.
+    Parts that are not cut stay the same objects.
     """
     size = measure_value(value, values)
     if size.values <= values and size.chars <= chars:
@@ -267,23 +262,23 @@ def _shrink(value: Any, values: int, chars: int) -> Any:
         return part
     if isinstance(value, dict):
         members = list(islice(cast("dict[str, Any]", value).items(), max(0, values)))
-        kept: dict[str, Any] = {}
-        for left, (name, member) in zip(range(len(members), 0, -1), members, strict=True):
+        shrunk: dict[str, Any] = {}
+        for members_left, (name, member) in zip(range(len(members), 0, -1), members, strict=True):
             chars -= len(name)
             if chars <= 0:
                 break
-            kept[name] = _shrink(member, values // left, chars // left)
-            used = measure_value(kept[name], values)
+            shrunk[name] = _shrink(member, values // members_left, chars // members_left)
+            used = measure_value(shrunk[name], values)
             values -= used.values
             chars -= used.chars
-        return kept
+        return shrunk
     if isinstance(value, str):
         return value[:MAX_PROBLEM_CHARS]
     return 0
 
 
 def _is_certain(error: jsonschema_rs.ValidationError, value: Any, part: Any) -> bool:
-    """Whether an error of a part is one of the whole value: nothing that it is about was left out."""
+    """Return whether an error of the shrunk value is also one of the whole value."""
     for step in error.instance_path:
         value = value[step]
         part = part[step]
@@ -297,9 +292,8 @@ def _is_certain(error: jsonschema_rs.ValidationError, value: Any, part: Any) -> 
 def _format_problem(error: jsonschema_rs.ValidationError) -> str:
     path = ".".join(str(step) for step in error.instance_path)
     message = error.message
-    if (
-        len(message) > MAX_PROBLEM_CHARS
-    ):  # it quotes the value first and says what is wrong with it last
+    # The message begins with the value and ends with what is wrong with it.
+    if len(message) > MAX_PROBLEM_CHARS:
         message = f"{message[: MAX_PROBLEM_CHARS // 2]} … {message[-MAX_PROBLEM_CHARS // 2 :]}"
     if path:
         return f"{path}: {message}"
@@ -307,7 +301,7 @@ def _format_problem(error: jsonschema_rs.ValidationError) -> str:
 
 
 class _ValidatorCache:
-    """The compiled schemas that were used last: one takes 30 times as much memory as its text."""
+    """LRU cache of compiled schemas, each 30 times as large as its text. Thread-safe."""
 
     def __init__(self) -> None:
         self._validators: OrderedDict[tuple[str, bytes, str], _SchemaValidator | None] = (
@@ -317,24 +311,24 @@ class _ValidatorCache:
         self._lock = Lock()
 
     def find(self, key: str, blob: bytes, member: str) -> _SchemaValidator | None:
-        """Compile a member of the definition `blob`, or take what was compiled; None where it
-        cannot be used."""
+        """Return the validator of a member of the definition `blob`; None if it cannot be
+        used."""
         if len(blob) > MAX_SCHEMA_BYTES:
             return None
-        place = (key, blob, member)
+        cache_key = (key, blob, member)
         with self._lock:
-            if place in self._validators:
-                self._validators.move_to_end(place)
-                return self._validators[place]
-        made = _build_validator(blob, member)
+            if cache_key in self._validators:
+                self._validators.move_to_end(cache_key)
+                return self._validators[cache_key]
+        validator = _build_validator(blob, member)
         with self._lock:
-            if place not in self._validators:
-                self._validators[place] = made
+            if cache_key not in self._validators:
+                self._validators[cache_key] = validator
                 self._bytes += len(blob) + _ENTRY_BYTES
             while self._bytes > MAX_CACHE_BYTES:
                 (_, old, _), _ = self._validators.popitem(last=False)
                 self._bytes -= len(old) + _ENTRY_BYTES
-        return made
+        return validator
 
 
 _find_validator = _ValidatorCache().find

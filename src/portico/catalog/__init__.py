@@ -1,8 +1,12 @@
-"""Catalog: what exists. One immutable snapshot of every server's offer, replaced whole, read
-without a lock.
+"""Catalog of every server's tools, resources and prompts, held in one immutable snapshot.
 
-tool (immutable, hashed) · listing (asking a server for all it offers, saving what can be saved) ·
-address (names people and models write, resolved forgivingly) · snapshot (what is known now) · sync
-(keeping it so) · schema, references, constraints, visible (what an input schema says, and what of
-it can be seen) · documents (what search sees) uri_template (can an address be one of a server's?)
+The snapshot is replaced as a whole and read without a lock.
+
+tool: an immutable, hashed definition · listing: fetches everything a server offers
+entries: conversions between listing, manifest and catalog entry · snapshot: the catalog at one time
+sync: keeps the snapshot current · replication: shares listings with other gateways
+address, packed_names: names and their lenient resolution · uri_template: matches resource URIs
+schema_outline, schema_references, constraints, visible_text: render input schemas as safe text
+categories, classifier, taxonomy: subjects that tools are browsed by
+search_documents, embeddings: input of the search index · heap: returns freed memory
 """

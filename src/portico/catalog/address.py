@@ -1,9 +1,8 @@
-"""Names: `server.tool`, identifiers for scripts, flat names for the full exposure, and a forgiving
-resolver. Pure.
+"""Tool addresses (`server.tool`), script identifiers, flat names and lenient name resolution. Pure.
 
-The server is the key in the config and has no dot, so the first dot splits. Every place that takes
-a name also takes the identifier form, `::`, `:`, `/` and `__` as separators, a client's `mcp__`
-prefix, another case, and a bare tool name while it is unique.
+A server name is a config key without a dot, so the first dot splits an address. Every place that
+takes a name also accepts the identifier form, `::`, `:`, `/` and `__` as separators, a client's
+`mcp__` prefix, different case, and a bare tool name while it is unique.
 """
 
 import hashlib
@@ -20,10 +19,10 @@ from portico.lazy import lazy_property
 
 FLAT_NAME_CHARS = 64
 MAX_NAME_CHARS = 512
-"""Longer text is no name, and nothing is guessed about it."""
+"""Longer text is not a name, and no suggestions are made for it."""
 MAX_GUESSES = 3
 MAX_COMPARED = 20_000
-"""Names that a wrong one is compared with: some 10 ms."""
+"""Maximum number of names compared with an unknown one; takes about 10 ms."""
 _COMPARE_BATCH = 1_000
 _SEPARATORS = (".", "::", ":", "/", "__")
 _CLIENT_PREFIXES = tuple(
@@ -33,24 +32,30 @@ _CLIENT_PREFIXES = tuple(
 
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]")
 _NOT_FLAT = re.compile(r"[^A-Za-z0-9_-]")
-_LUA = "and break do else elseif end false for function goto if in local nil not or repeat return then true until while"
+_LUA = (
+    "and break do else elseif end false for function goto if in local nil not or repeat return"
+    " then true until while"
+)
 _JAVASCRIPT = (
-    "await break case catch class const continue debugger default delete do else enum export extends false finally for"
-    " function if implements import in instanceof interface let new null package private protected public return static"
-    " super switch this throw true try typeof undefined var void while with yield"
+    "await break case catch class const continue debugger default delete do else enum export"
+    " extends false finally for function if implements import in instanceof interface let new null"
+    " package private protected public return static super switch this throw true try typeof"
+    " undefined var void while with yield"
 )
 SCRIPT_BUILTINS = frozenset(
     {"result", "store", "load", "print", "search_tools", "describe_tools", "call_tool"}
 )
-"""What scripts find of ours: no server goes by these names there."""
+"""Built-in functions of scripts; a server must not shadow them."""
 RESERVED_WORDS = frozenset(
     {*keyword.kwlist, *keyword.softkwlist, *_LUA.split(), *_JAVASCRIPT.split()}
 )
 
 
 def to_identifier(name: str) -> str:
-    """A name as a legal identifier in every script language: `data-server` → `data_server`, `while`
-    → `_while`."""
+    """Convert a name to an identifier that is legal in every script language.
+
+    `data-server` becomes `data_server`, `while` becomes `_while`.
+    """
     word = _NOT_WORD.sub("_", name) or "_"
     if word[0].isdigit() or word in RESERVED_WORDS:
         return f"_{word}"
@@ -58,22 +63,25 @@ def to_identifier(name: str) -> str:
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a name is one already."""
+    """Return whether a name already is a legal identifier in every script language."""
     return name.isascii() and name.isidentifier() and name not in RESERVED_WORDS
 
 
 def assign_identifiers(names: Iterable[str], reserved: Collection[str] = ()) -> dict[str, str]:
-    """Identifier → name, collision-free and independent of the order given; `ours` are words that
-    are taken."""
-    every = set(names)
-    words = sorted(name for name in every if is_identifier(name))
+    """Map collision-free identifiers to names, independent of input order.
+
+    `reserved` are words that must not be used.
+    """
+    unique_names = set(names)
+    words = sorted(name for name in unique_names if is_identifier(name))
     taken = {word: word for word in words if word not in reserved}
-    for name in (*(word for word in words if word in reserved), *sorted(every.difference(words))):
+    for name in (
+        *(word for word in words if word in reserved),
+        *sorted(unique_names.difference(words)),
+    ):
         word = to_identifier(name)
         if word in reserved:
             word = f"_{word}"
-        else:
-            word = word
         while word in taken:
             word = f"{word}_{_hash_name(name)}"
         taken[word] = name
@@ -81,7 +89,7 @@ def assign_identifiers(names: Iterable[str], reserved: Collection[str] = ()) -> 
 
 
 def make_flat_name(server: str, tool: str) -> str:
-    """`server__tool` in at most 64 characters of `[A-Za-z0-9_-]`; what does not fit ends in a hash."""
+    """Return `server__tool` in up to 64 characters of `[A-Za-z0-9_-]`, hashed if changed."""
     name = f"{server}__{tool}"
     legal = _NOT_FLAT.sub("_", name)
     if legal == name and len(name) <= FLAT_NAME_CHARS:
@@ -90,8 +98,10 @@ def make_flat_name(server: str, tool: str) -> str:
 
 
 def assign_flat_names(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Flat name → server and name, collision-free: `a` with `b__c` and `a__b` with `c` are two
-    tools."""
+    """Map collision-free flat names to (server, name) pairs.
+
+    `a` with `b__c` and `a__b` with `c` are two different tools.
+    """
     taken: dict[str, tuple[str, str]] = {}
     for server, name in pairs:
         flat = make_flat_name(server, name)
@@ -113,10 +123,12 @@ def _hash_name(name: str) -> str:
 
 
 def find_nearest_names(name: str, names: Iterable[str], limit: int = 5) -> tuple[str, ...]:
-    """The names most like a wrong one."""
+    """Return up to `limit` known names most similar to an unknown one."""
     known = list(islice(names, MAX_COMPARED))
     if known:
-        folded = PackedNames.pack_folded([each[:MAX_NAME_CHARS] for each in known]).unpack()
+        folded = PackedNames.pack_folded(
+            [candidate[:MAX_NAME_CHARS] for candidate in known]
+        ).unpack()
     else:
         folded = []
     return _rank_nearest([(name, folded, 1.0)], known, limit)
@@ -125,59 +137,61 @@ def find_nearest_names(name: str, names: Iterable[str], limit: int = 5) -> tuple
 def _rank_nearest(
     guesses: Iterable[tuple[str, Sequence[str], float]], names: Sequence[str], limit: int
 ) -> tuple[str, ...]:
-    """The best over several guesses: what was written, every name folded for comparison, and how
-    much that counts."""
-    from rapidfuzz import fuzz, process  # only a wrong name needs it
+    """Return the most similar names over several guesses.
+
+    A guess is the text as written, every name folded for comparison, and a weight.
+    """
+    from rapidfuzz import fuzz, process  # imported late: only an unknown name needs it
 
     likeness: dict[str, float] = {}
-    for written, folded, weight in guesses:
-        wrong = fold(written[:MAX_NAME_CHARS])
+    for text, folded, weight in guesses:
+        folded_text = fold(text[:MAX_NAME_CHARS])
         found: list[tuple[float, int]] = []
-        # Some at a time: while they are compared, no other thread runs.
-        for start in range(0, len(folded) if wrong else 0, _COMPARE_BATCH):
-            some = folded[start : start + _COMPARE_BATCH]
-            best = process.extract(wrong, some, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=60)
-            found += ((-points, start + place) for _, points, place in best)
-        for points, place in sorted(found)[: 4 * limit]:
-            known = names[place]
+        # In batches, because the comparison holds the GIL.
+        for start in range(0, len(folded) if folded_text else 0, _COMPARE_BATCH):
+            batch = folded[start : start + _COMPARE_BATCH]
+            best = process.extract(
+                folded_text, batch, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=60
+            )
+            found += ((-points, start + position) for _, points, position in best)
+        for points, position in sorted(found)[: 4 * limit]:
+            known = names[position]
             likeness[known] = max(likeness.get(known, 0.0), -points * weight)
     return tuple(sorted(likeness, key=lambda known: (-likeness[known], known))[:limit])
 
 
 @dataclass(frozen=True)
 class AddressResolver:
-    """Finds the address a name means."""
+    """Resolves a name to a tool address."""
 
     addresses: Mapping[str, object]
-    """Every `server.tool` there is."""
+    """Every known `server.tool`."""
 
     def resolve(self, name: str) -> str:
-        """The one address `name` means; raises UnknownName with the nearest."""
-        several = self.find(name)
-        if len(several) == 1:
-            return several[0]
-        if several:
+        """Return the only address that `name` can mean.
+
+        Raises UnknownName with the nearest names if there is none or more than one.
+        """
+        candidates = self.find(name)
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            shown = candidates[:8]
+            ellipsis = " …" if len(candidates) > 8 else ""
             raise UnknownName(
-                f"{quote_text(name)} can mean {len(several)} tools",
-                nearest=several[:8],
-                advice="Say which one: "
-                + ", ".join(map(sanitize_text, several[:8]))
-                + (" …" if len(several) > 8 else ""),
+                f"{quote_text(name)} can mean {len(candidates)} tools",
+                nearest=shown,
+                advice=f"Say which one: {', '.join(map(sanitize_text, shown))}{ellipsis}",
             )
-        if len(name) <= MAX_NAME_CHARS:
-            near = self._find_nearest(name)
+        near = self._find_nearest(name) if len(name) <= MAX_NAME_CHARS else ()
+        if near:
+            advice = f"Did you mean {', '.join(map(sanitize_text, near))}?"
         else:
-            near = ()
-        raise UnknownName(
-            f"there is no tool {quote_text(name)} here",
-            nearest=near,
-            advice=f"Did you mean {', '.join(map(sanitize_text, near))}?"
-            if near
-            else "Use search_tools to find one.",
-        )
+            advice = "Use search_tools to find one."
+        raise UnknownName(f"there is no tool {quote_text(name)} here", nearest=near, advice=advice)
 
     def find(self, name: str) -> tuple[str, ...]:
-        """Every address that `name` can mean."""
+        """Return every address that `name` can mean."""
         if name in self.addresses:
             return (name,)
         if len(name) <= MAX_NAME_CHARS:
@@ -185,16 +199,16 @@ class AddressResolver:
         return ()
 
     def _find_nearest(self, name: str) -> tuple[str, ...]:
-        wholes = self._folded_addresses.unpack()
+        addresses = self._folded_addresses.unpack()
         tools = self._folded_tool_names.unpack()
-        # The right tool of a wrong server is worth less than a tool that is nearly spelt so.
+        # The right tool name under a wrong server ranks below a nearly correct spelling.
         parts = [(tool, tools, 0.9) for _, tool in split_name(name)][:MAX_GUESSES]
         return _rank_nearest(
-            [(name, wholes, 1.0), *(parts or [(name, tools, 1.0)])], self._names, 5
+            [(name, addresses, 1.0), *(parts or [(name, tools, 1.0)])], self._names, 5
         )
 
     def _interpret(self, name: str) -> tuple[str, ...]:
-        """What a name can mean: the first reading that finds anything, the most literal first."""
+        """Return the addresses of the first interpretation with a match, the most literal first."""
         spellings = tuple(_strip_client_prefixes(name))
         pairs = [pair for spelling in spellings for pair in split_name(spelling)]
         literal = (f"{server}.{tool}" for server, tool in pairs)
@@ -211,9 +225,9 @@ class AddressResolver:
         return next((tuple(sorted(meant)) for reading in readings if (meant := list(reading))), ())
 
     def _find_line(self, packed: PackedNames, line: str) -> Iterator[str]:
-        """The addresses in whose places the line stands."""
-        found = (self._names[place] for place in packed.find_positions(line))
-        # A tool whose name has no letter is found by that name only, not by its server's.
+        """Return the addresses whose packed name equals `line`."""
+        found = (self._names[position] for position in packed.find_positions(line))
+        # A tool name without letters or digits folds to nothing and must match literally.
         return (
             address
             for address in found
@@ -221,20 +235,14 @@ class AddressResolver:
         )
 
     def _find_in_server(self, server: str, tool: str) -> Iterator[str]:
-        """The addresses of a tool in the servers of a name, both folded."""
-        if tool:
-            named = self._folded_servers.get(server, ())
-        else:
-            named = ()
-        if named:
-            places = self._folded_tool_names.find_positions(tool)
-        else:
-            places = ()
-        found = (self._names[place] for place in places)
+        """Return the addresses of a tool name within the servers of a name, both folded."""
+        named = self._folded_servers.get(server, ()) if tool else ()
+        places = self._folded_tool_names.find_positions(tool) if named else ()
+        found = (self._names[position] for position in places)
         return (address for address in found if address.partition(".")[0] in named)
 
     def _find_by_identifiers(self, server: str, tool: str) -> str:
-        """The address that scripts know by these identifiers; empty if there is none."""
+        """Return the address with these script identifiers, or an empty string."""
         name = self._server_identifiers.get(server)
         if name is None:
             return ""
@@ -246,12 +254,12 @@ class AddressResolver:
         return ""
 
     def _list_tools(self, server: str) -> list[str]:
-        start = f"{server}."
-        return [address[len(start) :] for address in self._names if address.startswith(start)]
+        prefix = f"{server}."
+        return [address[len(prefix) :] for address in self._names if address.startswith(prefix)]
 
     @lazy_property
     def _tool_identifiers(self) -> dict[str, dict[str, str]]:
-        """The tools of a server by their identifiers, for servers that were asked for by these."""
+        """Tools by identifier, per server; filled when a server is first looked up."""
         return {}
 
     @lazy_property
@@ -264,7 +272,7 @@ class AddressResolver:
 
     @lazy_property
     def _folded_servers(self) -> dict[str, list[str]]:
-        """The servers by their folded names."""
+        """Servers by folded name."""
         found: dict[str, list[str]] = {}
         for server in self._server_identifiers.values():
             found.setdefault(fold(server), []).append(server)
@@ -284,7 +292,7 @@ class AddressResolver:
 
 
 def split_name(name: str) -> Iterator[tuple[str, str]]:
-    """Every way to read a name as server and tool."""
+    """Yield every way to split a name into server and tool."""
     for separator in _SEPARATORS if len(name) <= MAX_NAME_CHARS else ():
         at = name.find(separator)
         while at >= 0:
@@ -296,7 +304,7 @@ def split_name(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _strip_client_prefixes(name: str) -> Iterator[str]:
-    """A name, and what is left of it without what clients put in front of a gateway's tools."""
+    """Yield the name, then the name without each prefix that clients put before tools."""
     yield name
     for prefix in _CLIENT_PREFIXES:
         if found := prefix.match(name):

@@ -1,7 +1,6 @@
-"""Which category each tool is in: what the config says, else what the server's tags say, else what
-the words say. Pure.
+"""Assigns a category to each tool: from the config, else from server tags, else by its words. Pure.
 
-Nothing depends on the order of the tools, nor on anything outside the server.
+Depends neither on the order of tools nor on anything outside the server.
 """
 
 import re
@@ -30,7 +29,7 @@ __all__ = [
 
 MAX_KEY = 40
 _MAX_SUGGESTED = 40
-"""Categories that are named where none is near."""
+"""Maximum number of categories named in an error without a near match."""
 
 _BY_KEY = {category.key: category for category in TAXONOMY}
 _BY_NAME = {
@@ -41,77 +40,76 @@ _NOT_SLUG = re.compile(r"[^\w]+|_+")
 
 
 def assign_categories(entry: ServerEntry) -> Mapping[str, str]:
-    """The category of each tool of a server."""
-    whole = _normalize_category(entry.category) or _get_tag_category(entry.tags)
-    moved = {
+    """Return the category of each tool of a server."""
+    server_category = _normalize_category(entry.category) or _get_tag_category(entry.tags)
+    configured = {
         name: key
         for name in entry.tools
         if (key := _get_configured_category(name, entry.categories))
     }
-    if whole or len(moved) == len(entry.tools):
-        return {name: moved.get(name, whole) for name in entry.tools}
+    if server_category or len(configured) == len(entry.tools):
+        return {name: configured.get(name, server_category) for name in entry.tools}
     names = sorted(entry.tools)
     texts = [(name, entry.tools[name].title, entry.tools[name].description) for name in names]
-    kinds = classify_tools(load_shipped_weights(), entry.name, compose_introduction(entry), texts)
-    return {**dict(zip(names, kinds, strict=True)), **moved}
+    classified = classify_tools(
+        load_shipped_weights(), entry.name, compose_introduction(entry), texts
+    )
+    return {**dict(zip(names, classified, strict=True)), **configured}
 
 
 def find_main_category(entry: ServerEntry, assigned: Mapping[str, str]) -> str:
-    """The category most of a server's tools are in; empty for a server without tools."""
+    """Return the category of most tools of a server; empty for a server without tools."""
     return find_most_common(Counter(assigned[name] for name in entry.tools))
 
 
 def collect_classification_inputs(entry: ServerEntry) -> tuple[str, ...]:
-    """Everything but the texts of tools that the categories of a server follow from, for hashes."""
-    moves = (part for move in entry.categories.items() for part in move)
-    return (VERSION, compose_introduction(entry), entry.category, *moves)
+    """Return every input to classification except tool texts, for hashes."""
+    overrides = (part for override in entry.categories.items() for part in override)
+    return (VERSION, compose_introduction(entry), entry.category, *overrides)
 
 
 def to_category(key: str) -> Category:
-    """One of ours, or the user's own with a title made from its key."""
+    """Return a built-in category, or a custom one with a title derived from its key."""
     return _BY_KEY.get(key) or Category(key, key.replace("-", " ").capitalize(), "")
 
 
 def resolve_category(name: str, known_keys: Iterable[str]) -> str:
-    """The known category a name means, by key, title or synonym; raises UnknownName with the
-    nearest."""
+    """Return the known category that a name means, by key, title or synonym.
+
+    Raises UnknownName with the nearest.
+    """
     keys = list(known_keys)
     if name in keys:
         return name
     folded = fold(name)
-    here = {
+    by_name = {
         **{fold(to_category(key).title): key for key in keys},
         **{fold(key): key for key in keys},
     }
-    if folded and (found := here.get(folded)):
+    if folded and (found := by_name.get(folded)):
         return found
-    if (ours := _BY_SYNONYM.get(folded)) and ours in keys:
-        return ours
+    if (synonym := _BY_SYNONYM.get(folded)) and synonym in keys:
+        return synonym
     near = find_nearest_names(name.strip(), keys)
-    raise UnknownName(
-        f"there is no category {quote_text(name)} here",
-        nearest=near,
-        advice=f"Did you mean {', '.join(near)}?"
-        if near
-        else f"Categories here: {', '.join(sorted(keys)[:_MAX_SUGGESTED])}.",
-    )
+    if near:
+        advice = f"Did you mean {', '.join(near)}?"
+    else:
+        advice = f"Categories here: {', '.join(sorted(keys)[:_MAX_SUGGESTED])}."
+    raise UnknownName(f"there is no category {quote_text(name)} here", nearest=near, advice=advice)
 
 
 def compose_introduction(entry: ServerEntry) -> str:
-    """How a server presents itself, beside its name: what the config says of it, then what it says
-    itself."""
-    said = entry.initialize_info
-    if said:
+    """Return the config's title and description of a server, then the server's own introduction."""
+    own = ""
+    if info := entry.initialize_info:
         own = extract_introduction(
-            {"serverInfo": said.server_info, "instructions": said.instructions}
+            {"serverInfo": info.server_info, "instructions": info.instructions}
         )
-    else:
-        own = ""
     return " ".join(filter(None, (entry.title, entry.description, own)))[:MAX_INTRODUCTION]
 
 
 def extract_introduction(initialize_result: Mapping[str, Any]) -> str:
-    """How a server presents itself in its answer to `initialize`."""
+    """Return the names, description and instructions from an `initialize` result."""
     info = initialize_result.get("serverInfo")
     if isinstance(info, Mapping):
         parts = [info.get(key) for key in ("name", "title", "description")]
@@ -122,7 +120,7 @@ def extract_introduction(initialize_result: Mapping[str, Any]) -> str:
 
 
 def _get_configured_category(tool: str, moves: Mapping[str, str]) -> str:
-    """What the config says of one tool: its name before any pattern, patterns in their order."""
+    """Return a tool's configured category: exact name first, then patterns in order."""
     if tool in moves:
         return _normalize_category(moves[tool])
     return next(
@@ -136,14 +134,14 @@ def _get_configured_category(tool: str, moves: Mapping[str, str]) -> str:
 
 
 def _normalize_category(name: str) -> str:
-    """A category from the config: one of ours by key or title, else the user's own."""
+    """Normalize a configured category: a built-in one by key or title, else a slug."""
     return _BY_NAME.get(fold(name)) or _to_slug(name)
 
 
 def _get_tag_category(tags: Sequence[str]) -> str:
-    """The first tag that means one of our categories, else the first tag."""
-    ours = (_BY_SYNONYM.get(fold(tag)) for tag in tags)
-    return next(filter(None, ours), "") or next(filter(None, map(_to_slug, tags)), "")
+    """Return the first tag that names a built-in category, else the first tag."""
+    built_in = (_BY_SYNONYM.get(fold(tag)) for tag in tags)
+    return next(filter(None, built_in), "") or next(filter(None, map(_to_slug, tags)), "")
 
 
 def _to_slug(name: str) -> str:

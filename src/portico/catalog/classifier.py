@@ -1,11 +1,10 @@
-"""Which category a server's tools are in by their words. Pure; the weights of words are data of the
-package.
+"""Classifies a server's tools by their words. Pure; the word weights are package data.
 
-A server's tools usually belong together, so a tool is judged by its server (name, introduction, all
-its tools), by the tools whose names begin as its own, and by its own words; it stands apart only
-where these speak clearly. Each is a softmax over weighted words, made by `training/categories` from
-labelled tools and from words chosen by hand. There is no encoder in it, so the answer is the same
-whether one is installed, still loading or missing.
+A server's tools usually belong together, so a tool is scored by its server (name, introduction, all
+its tools), by the tools with the same name prefix, and by its own words; it differs from its server
+only where these are clear. Each score is a softmax over weighted words, trained by
+`training/categories` on labelled tools and hand-picked words. No encoder is involved, so the result
+is the same whether one is installed, still loading or missing.
 """
 
 import math
@@ -24,73 +23,76 @@ from portico.search.lexical.tokens import extract_word_terms, extract_words, spl
 
 FloatArray = NDArray[np.float32]
 SparseVector = tuple[NDArray[np.intp], FloatArray]
-"""Numbers of words and how much each counts."""
+"""Word numbers and their weights."""
 ToolText = tuple[str, str, str]
 """Name, title and description of a tool."""
 WeightedTexts = Sequence[tuple[str, int]]
-"""Texts, and how many times each counts."""
+"""Texts and how many times each counts."""
 
 WEIGHTS_FILE = "taxonomy.json"
 MAX_DESCRIPTION = 600
-"""What a tool is for stands at the beginning; the rest is arguments and cautions, and speaks for
-nothing."""
+"""A tool's purpose is stated first; the rest is arguments and cautions, which mislead."""
 MAX_INTRODUCTION = 1_000
 _NAME_WEIGHT = 2
 _SERVER_NAME_WEIGHT = 3
 _INTRODUCTION_WEIGHT = 0.7
-"""What a server's introduction counts beside the mean of its tools."""
+"""Weight of a server's introduction relative to the mean of its tools."""
 _FAMILY_WEIGHT = 0.8
 _TOOL_WEIGHT = 0.4
-"""What the words of a tool's family and its own count beside its server's."""
+"""Weights of a tool's name family and of its own words relative to its server's."""
 _SERVER_FLOOR = -4.0
 _FLOOR = -8.0
-"""How much, at most, a server speaks against a category, and a family or tool does: a server that
-is all about one thing may still have a few tools for another."""
+"""Lower bounds of the log-probability of a server's vote, and of a family's or tool's.
+
+A server about one subject may still have a few tools for another.
+"""
 _MIN_PROBABILITY = 0.3
-"""Below this probability nobody should rely on the answer."""
+"""A less probable category is reported as `other`."""
 _MIN_FAMILY_SIZE = 3
 _CACHE_SIZE = 32_768
 _TOOL_VERBS = """
-    add archive cancel check clear close configure convert copy count create delete describe disable download edit
-    enable execute export fetch find generate get import insert list manage modify move open patch post put query read
-    remove rename reset resolve run save search send set show start stop submit update upload validate view write
+    add archive cancel check clear close configure convert copy count create delete describe
+    disable download edit enable execute export fetch find generate get import insert list manage
+    modify move open patch post put query read remove rename reset resolve run save search send
+    set show start stop submit update upload validate view write
 """
 _VERBS = frozenset(map(stem, _TOOL_VERBS.split()))
-"""What tools of every kind begin with: no family's name."""
+"""Verbs that tools of every kind begin with; none of them names a family."""
 _KEYS = tuple(category.key for category in TAXONOMY)
 _FIRST = 35
 _ZERO = 80
-"""Weights are printable characters: from `#` (-45) over `P` (0) to `}` (+45), without the two that
+"""Weights are printable characters, `#` (-45) through `P` (0) to `}` (+45), without the two that
 JSON escapes."""
 
 
 @dataclass(frozen=True, eq=False)
 class WordWeights:
-    """Every word with its rarity and what it says about each category."""
+    """Rarity of every word and its weight for each category."""
 
     word_numbers: Mapping[str, int]
     rarity: FloatArray
     weights: FloatArray
-    """One row a word, one column a category."""
+    """One row per word, one column per category."""
 
     def build_vector(self, texts: WeightedTexts) -> SparseVector:
-        """Texts as the numbers of their known words and how much each counts, of length 1."""
+        """Return the known words of texts with their weights, normalized to length 1."""
         counts: Counter[int] = Counter()
         for text, times in texts:
             numbers = chain.from_iterable(map(self._find_numbers, extract_words(text)))
             counts.update(chain.from_iterable(repeat(tuple(numbers), times)))
-        at = np.fromiter(counts, dtype=np.intp, count=len(counts))
-        worth = (
+        numbers_found = np.fromiter(counts, dtype=np.intp, count=len(counts))
+        values = (
             np.array([1 + math.log(count) for count in counts.values()], dtype=np.float32)
-            * self.rarity[at]
+            * self.rarity[numbers_found]
         )
-        length = float(np.sqrt(worth @ worth))
-        return at, worth / length if length else worth
+        length = float(np.sqrt(values @ values))
+        if length:
+            values = values / length
+        return numbers_found, values
 
     @cached_property
     def _find_numbers(self) -> Callable[[str], tuple[int, ...]]:
-        """The numbers of a word's terms, as far as they are known; remembered, because catalogs
-        repeat themselves."""
+        """Find the known numbers of a word's terms; cached, because words repeat."""
 
         def find_numbers(word: str) -> tuple[int, ...]:
             return tuple(
@@ -102,63 +104,78 @@ class WordWeights:
         return lru_cache(maxsize=_CACHE_SIZE)(find_numbers)
 
     def score_categories(self, vector: FloatArray) -> FloatArray:
-        """The log-probability of each category for a dense vector of words."""
+        """Return the log-probability of each category for a dense word vector."""
         return log_softmax(vector @ self.weights)
 
 
 def classify_tools(
     weights: WordWeights, server: str, introduction: str, tools: Sequence[ToolText]
 ) -> list[str]:
-    """The category of each tool by its words, its family's and its server's."""
+    """Return the category of each tool by its words, its family's and its server's."""
     if not tools:
         return []
-    whole, own = build_vectors(weights, server, introduction, tools)
-    of_server = weights.score_categories(whole)
+    server_vector, tool_vectors = build_vectors(weights, server, introduction, tools)
+    of_server = weights.score_categories(server_vector)
     of_families = np.zeros((len(tools), len(_KEYS)), dtype=np.float32)
     for members in group_name_families([name for name, _, _ in tools]):
-        together = _normalize(_add_vectors((own[at] for at in members), len(weights.word_numbers)))
-        of_families[members] = weights.score_categories(together.astype(np.float32))
-    of_tools = log_softmax(np.stack([weights.weights[at].T @ worth for at, worth in own]))
+        family_vector = _normalize(
+            _add_vectors(
+                (tool_vectors[position] for position in members), len(weights.word_numbers)
+            )
+        )
+        of_families[members] = weights.score_categories(family_vector.astype(np.float32))
+    of_tools = log_softmax(
+        np.stack([weights.weights[position].T @ values for position, values in tool_vectors])
+    )
     scores = np.maximum(of_server, _SERVER_FLOOR) + _FAMILY_WEIGHT * np.maximum(of_families, _FLOOR)
     scores = log_softmax((scores + _TOOL_WEIGHT * np.maximum(of_tools, _FLOOR)).astype(np.float32))
     best = scores.argmax(axis=1).tolist()
     sure = scores.max(axis=1) >= np.log(_MIN_PROBABILITY)
-    return [_KEYS[at] if enough else OTHER for at, enough in zip(best, sure.tolist(), strict=True)]
+    return [
+        _KEYS[position] if is_sure else OTHER
+        for position, is_sure in zip(best, sure.tolist(), strict=True)
+    ]
 
 
 def group_name_families(names: Sequence[str]) -> list[list[int]]:
-    """The places of names that begin alike, after what all begin with: `jira_…` and `confluence_…`
-    of one server."""
+    """Group positions of names with the same first word after the prefix common to all.
+
+    For example `jira_…` and `confluence_…` of one server.
+    """
     parts = [
         [part for word in extract_words(name) for part in split_word(word).parts] for name in names
     ]
     shared = 0
     while len(parts) > 1 and all(
-        len(it) > shared + 1 and it[shared] == parts[0][shared] for it in parts
+        len(words) > shared + 1 and words[shared] == parts[0][shared] for words in parts
     ):
         shared += 1
-    found: dict[str, list[int]] = {}
-    for place, it in enumerate(parts):
-        if len(it) > shared and it[shared] not in _VERBS:
-            found.setdefault(it[shared], []).append(place)
-    return [places for places in found.values() if _MIN_FAMILY_SIZE <= len(places) < len(names)]
+    families: dict[str, list[int]] = {}
+    for position, words in enumerate(parts):
+        if len(words) > shared and words[shared] not in _VERBS:
+            families.setdefault(words[shared], []).append(position)
+    return [
+        positions
+        for positions in families.values()
+        if _MIN_FAMILY_SIZE <= len(positions) < len(names)
+    ]
 
 
 def build_vectors(
     weights: WordWeights, server: str, introduction: str, tools: Sequence[ToolText]
 ) -> tuple[FloatArray, list[SparseVector]]:
-    """The words of a server with all its tools as one vector, and those of each tool."""
-    own = [weights.build_vector(_weigh_tool_texts(*tool)) for tool in tools]
-    whole = _normalize(_add_vectors(own, len(weights.word_numbers)))
-    at, worth = weights.build_vector(_weigh_server_texts(server, introduction))
-    whole[at] += _INTRODUCTION_WEIGHT * worth
-    return _normalize(whole).astype(np.float32), own
+    """Return one vector for a server with all its tools, and one for each tool."""
+    tool_vectors = [weights.build_vector(_weigh_tool_texts(*tool)) for tool in tools]
+    server_vector = _normalize(_add_vectors(tool_vectors, len(weights.word_numbers)))
+    numbers, values = weights.build_vector(_weigh_server_texts(server, introduction))
+    server_vector[numbers] += _INTRODUCTION_WEIGHT * values
+    return _normalize(server_vector).astype(np.float32), tool_vectors
 
 
 def _add_vectors(vectors: Iterable[SparseVector], width: int) -> NDArray[np.float64]:
     total = np.zeros(width, dtype=np.float64)
-    for at, worth in vectors:
-        total[at] += worth
+    for numbers, values in vectors:
+        total[numbers] += values
     return total
 
 
@@ -170,12 +187,12 @@ def _normalize(vector: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def count_tool_terms(name: str, title: str, description: str) -> Counter[str]:
-    """The terms of a tool, those of its name counted more."""
+    """Count the terms of a tool, those of its name weighted more."""
     return _count_terms(_weigh_tool_texts(name, title, description))
 
 
 def count_server_terms(name: str, introduction: str) -> Counter[str]:
-    """The terms a server presents itself with, those of its name counted more."""
+    """Count the terms a server presents itself with, those of its name weighted more."""
     return _count_terms(_weigh_server_texts(name, introduction))
 
 
@@ -197,21 +214,21 @@ def _count_terms(texts: WeightedTexts) -> Counter[str]:
 
 
 def log_softmax(scores: FloatArray) -> FloatArray:
-    """Scores as log-probabilities."""
+    """Convert scores to log-probabilities."""
     shifted = scores - scores.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 def pack_weights(weights: FloatArray, scale: float) -> str:
-    """One word's weights as one character a category."""
+    """Encode one word's weights as one character per category."""
     levels = np.clip(np.rint(weights / scale), -_ZERO + _FIRST + 1, 125 - _ZERO).astype(int)
     return "".join(chr(_ZERO + level).replace("\\", "[") for level in levels.tolist())
 
 
 @cache
 def load_shipped_weights() -> WordWeights:
-    """The words that come with the package; read when the first text is sorted."""
-    from importlib import resources  # slow to import, and most starts know every server already
+    """Load the packaged word weights, once, when a text is first classified."""
+    from importlib import resources  # slow to import, and rarely needed at a start
 
     data = orjson.loads(resources.files("portico.catalog").joinpath(WEIGHTS_FILE).read_bytes())
     rows: Mapping[str, list[object]] = data["words"]

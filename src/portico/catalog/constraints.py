@@ -1,4 +1,4 @@
-"""What a schema demands of a value, each demand in a few characters. Pure."""
+"""Describes the constraints of a schema, each in a few characters. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
@@ -6,7 +6,7 @@ from typing import Any, cast
 from portico.catalog.visible_text import sanitize_text, to_literal
 
 _SAFE_INTEGER = 2**53 - 1
-"""The bound that schema generators write for "any integer"; it tells a caller nothing."""
+"""The bound that schema generators write for any integer; it carries no information."""
 
 _RANGES = (
     (("integer", "number", "any"), "minimum", "maximum", ""),
@@ -20,7 +20,7 @@ _RAW = ("not", "contains", "dependentRequired", "dependentSchemas", "dependencie
 
 
 def describe_constraints(schema: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """Formats, ranges, patterns and rules of a schema of this kind."""
+    """Yield formats, ranges, patterns and rules of a schema of this kind."""
     for key in ("format", "contentEncoding", "contentMediaType"):
         if isinstance(schema.get(key), str):
             yield sanitize_text(schema[key])
@@ -29,23 +29,20 @@ def describe_constraints(schema: Mapping[str, Any], kind: str) -> Iterator[str]:
         high = schema.get(high_key)
         if low == -_SAFE_INTEGER:
             low = None
-        else:
-            low = low
         if high == _SAFE_INTEGER:
             high = None
+        if kind not in kinds or (low is None and high is None):
+            continue
+        if high is None:
+            yield f"≥{to_literal(low)}{unit}"
+        elif low is None:
+            yield f"≤{to_literal(high)}{unit}"
+        elif low == high:
+            yield f"{to_literal(low)}{unit}"
         else:
-            high = high
-        if kind in kinds and (low is not None or high is not None):
-            if low is None or high is None:
-                yield f"≥{to_literal(low)}{unit}" if high is None else f"≤{to_literal(high)}{unit}"
-            else:
-                yield (
-                    f"{to_literal(low)}..{to_literal(high)}{unit}"
-                    if low != high
-                    else f"{to_literal(low)}{unit}"
-                )
+            yield f"{to_literal(low)}..{to_literal(high)}{unit}"
     for key, form in _LABELLED.items():
-        # Draft 4 wrote a bound's exclusiveness as a flag beside it.
+        # In draft 4 exclusiveness is a flag beside the bound.
         if schema.get(key) is True:
             value = schema.get(key[9:].lower())
         else:

@@ -1,7 +1,6 @@
-"""Brings every tool its vector: from the file where one is kept, else from the encoder, in the
-background.
+"""Provides a vector for every tool: from the vector file, else from the encoder, in the background.
 
-Search works all the while: a tool without a vector is found by its words.
+Search works meanwhile: a tool without a vector is found by its words.
 """
 
 import os
@@ -17,11 +16,11 @@ from portico.search import Encoder, EncoderUnavailable, Index, Vector, compute_t
 from portico.storage.vector_file import VectorFile
 
 _BATCH = 64
-"""Documents encoded between two looks at what changed meanwhile: half a second."""
+"""Documents encoded between two checks for changes: about half a second."""
 
 
 class Embeddings:
-    """The encoder, and the vectors that need not be encoded again."""
+    """The encoder and the stored vectors."""
 
     def __init__(self, encoder: Encoder, vector_file: VectorFile) -> None:
         self.encoder = encoder
@@ -29,18 +28,17 @@ class Embeddings:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Bring no more: whoever is at it ends within a document or two, and keeps what is done."""
+        """Stop encoding; a running batch ends within a document or two and is saved."""
         self._stopped.set()
 
     def count_missing(self, snapshot: Snapshot) -> int:
-        """How many tools have no vector yet; 0 where none will be made."""
+        """Return how many tools have no vector yet; 0 where none will be made."""
         if self.encoder.problem or self._stopped.is_set():
             return 0
         return snapshot.index.unencoded_count
 
     def generate_vectors(self, snapshot: Snapshot) -> Iterator[Mapping[str, Vector]]:
-        """Vectors of tools that have none, by address, a batch at a time: first all that are kept.
-        Blocks."""
+        """Yield missing vectors by address in batches, stored ones first. Blocks."""
         texts = {
             name: {
                 address: compose_tool_text(tool)
@@ -50,15 +48,15 @@ class Embeddings:
         }
         keys = {
             address: compute_text_key(text)
-            for mine in texts.values()
-            for address, text in mine.items()
+            for server_texts in texts.values()
+            for address, text in server_texts.items()
         }
-        kept = self._vector_file.find(set(keys.values()))
-        if kept:
-            yield {address: kept[key] for address, key in keys.items() if key in kept}
+        stored = self._vector_file.find(set(keys.values()))
+        if stored:
+            yield {address: stored[key] for address, key in keys.items() if key in stored}
         missing = _interleave_servers(
-            {it: text for it, text in mine.items() if keys[it] not in kept}
-            for mine in texts.values()
+            {it: text for it, text in server_texts.items() if keys[it] not in stored}
+            for server_texts in texts.values()
         )
         with suppress(EncoderUnavailable):
             for start in range(0, len(missing), _BATCH):
@@ -69,43 +67,45 @@ class Embeddings:
     def _encode_batch(
         self, texts: Mapping[str, str], keys: Mapping[str, str]
     ) -> Mapping[str, Vector]:
-        """A batch, or what there was time for; all that was done is kept, also if the encoder fails
-        at the next."""
+        """Encode a batch, or part of it when stopped; saves finished vectors even on error."""
         threads = max(1, (os.cpu_count() or 2) // 2)
         vectors: dict[str, Vector] = {}
         try:
-            with closing(self.encoder.encode_documents(texts.values(), threads)) as coming:
+            with closing(self.encoder.encode_documents(texts.values(), threads)) as encoded:
                 for address in texts:
                     if self._stopped.is_set():
                         break
-                    vectors[address] = next(coming)
+                    vectors[address] = next(encoded)
         finally:
             self._vector_file.add({keys[address]: vector for address, vector in vectors.items()})
         return vectors
 
 
 def gather_batches(batches: Iterator[Mapping[str, Vector]], seconds: float) -> Mapping[str, Vector]:
-    """What is brought from now until `wait` seconds have passed, at least one batch; nothing at the
-    end. Blocks."""
+    """Collect batches for `seconds`, at least one; empty when there are no more. Blocks."""
     vectors: dict[str, Vector] = {}
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     for batch in batches:
         vectors.update(batch)
-        if time.monotonic() >= until:
+        if time.monotonic() >= deadline:
             break
     return vectors
 
 
 def add_vectors(current: Snapshot, earlier: Snapshot, vectors: Mapping[str, Vector]) -> Index:
-    """The index of a snapshot, with vectors that were made for an earlier one."""
-    # A server that was listed anew meanwhile may say something else under the same name.
+    """Return the snapshot's index with vectors that were made for an earlier snapshot."""
+    # A tool may have changed under the same name in the meantime.
     return current.index.with_vectors(
-        {it: row for it, row in vectors.items() if _has_unchanged_tool(current, earlier.tools[it])}
+        {
+            address: vector
+            for address, vector in vectors.items()
+            if _has_unchanged_tool(current, earlier.tools[address])
+        }
     )
 
 
 def _has_unchanged_tool(snapshot: Snapshot, tool: Tool) -> bool:
-    """Whether the tool is there and says what it said."""
+    """Return whether the tool still exists with the same definition."""
     entry = snapshot.servers.get(tool.server)
     return (
         entry is not None and tool.name in entry.tools and entry.tools[tool.name].hash == tool.hash
@@ -113,14 +113,13 @@ def _has_unchanged_tool(snapshot: Snapshot, tool: Tool) -> bool:
 
 
 def _interleave_servers(servers: Iterable[Mapping[str, str]]) -> list[tuple[str, str]]:
-    """Everybody's first, then everybody's second: a server of thousands does not make the others
-    wait."""
-    turns = [
-        (turn, item)
+    """Take one text per server in turn, so that a server of thousands does not delay the others."""
+    ranked = [
+        (rank, item)
         for texts in sorted(servers, key=len)
-        for turn, item in enumerate(texts.items())
+        for rank, item in enumerate(texts.items())
     ]
-    return [item for _, item in sorted(turns, key=lambda it: it[0])]
+    return [item for _, item in sorted(ranked, key=lambda it: it[0])]
 
 
 def _select_tools(entry: ServerEntry, ids: Sequence[str]) -> Iterator[tuple[str, Tool]]:

@@ -1,5 +1,4 @@
-"""What a server offers in its three forms: a fresh listing, a manifest on disk, an entry of the
-catalog. Pure."""
+"""Converts a server's offer between fresh listing, stored manifest and catalog entry. Pure."""
 
 import logging
 import time
@@ -22,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ServerSource:
-    """What the configuration says about a server, as far as its offer is concerned."""
+    """The part of a server's configuration that affects its catalog entry."""
 
     name: str
     fingerprint: str
@@ -34,7 +33,7 @@ class ServerSource:
 
 
 def create_unlisted_entry(source: ServerSource) -> ServerEntry:
-    """A server that was never listed."""
+    """Create the entry of a server that was never listed."""
     return ServerEntry(
         source.name,
         source.title,
@@ -46,20 +45,19 @@ def create_unlisted_entry(source: ServerSource) -> ServerEntry:
 
 
 def build_manifest(source: ServerSource, listing: ServerListing) -> Manifest:
-    """What is kept of a listing."""
+    """Build the manifest to store for a listing."""
     rows = tuple(
-        # A copy, because it is kept: the encoder of JSON leaves its buffer four times as large as
-        # what it wrote.
+        # Copied, because the JSON encoder's buffer is up to four times as large as its content.
         ToolRow(entry.name, compute_hash(entry.blob), bytes(memoryview(entry.blob)), entry.warnings)
         for entry in listing.tools
     )
-    hello = {**vars(listing.initialize_info), "warnings": listing.warnings}
+    initialize_info = {**vars(listing.initialize_info), "warnings": listing.warnings}
     try:
-        head = encode_json(hello)
+        head = encode_json(initialize_info)
         offers = encode_json(vars(listing.offers))
     except ValueError as error:
-        # Its tools are as good as any; only the next start has to ask for them again.
-        logger.warning("what %s says about itself cannot be kept: %s", source.name, error)
+        # The tools are usable; only the next start has to list the server again.
+        logger.warning("the listing of %s cannot be kept: %s", source.name, error)
         head = offers = b""
     return Manifest(
         source.name,
@@ -73,7 +71,7 @@ def build_manifest(source: ServerSource, listing: ServerListing) -> Manifest:
 
 
 def build_entry(source: ServerSource, listing: ServerListing, manifest: Manifest) -> ServerEntry:
-    """A server as it was just listed."""
+    """Build the entry of a server from a fresh listing."""
     return replace(
         create_unlisted_entry(source),
         initialize_info=listing.initialize_info,
@@ -85,7 +83,7 @@ def build_entry(source: ServerSource, listing: ServerListing, manifest: Manifest
 
 
 def restore_entry(source: ServerSource, manifest: Manifest | None) -> ServerEntry:
-    """A server as it was when its manifest was made."""
+    """Build the entry of a server from its manifest, unlisted if there is none or it is damaged."""
     if manifest is None:
         return create_unlisted_entry(source)
     try:
@@ -114,17 +112,16 @@ def _parse_manifest(source: ServerSource, manifest: Manifest) -> ServerEntry:
 
 
 def _build_tools(source: ServerSource, rows: Iterable[ToolRow]) -> dict[str, Tool]:
-    kept = {row.name: row for row in rows if source.rules.permits(row.name)}
-    names = _assign_names({name: source.rules.get_exposed_name(name) for name in kept})
+    permitted = {row.name: row for row in rows if source.rules.permits(row.name)}
+    names = _assign_names({name: source.rules.get_exposed_name(name) for name in permitted})
     tools: dict[str, Tool] = {}
     for upstream_name, name in names.items():
-        row = kept[upstream_name]
+        row = permitted[upstream_name]
         wanted = source.rules.get_exposed_name(upstream_name)
-        if name == wanted:
-            refused = ()
-        else:
-            refused = (f"it cannot be renamed {wanted!r}: another tool has that name",)
-        warnings = (*row.warnings, *refused)
+        conflict = ()
+        if name != wanted:
+            conflict = (f"it cannot be renamed {wanted!r}: another tool has that name",)
+        warnings = (*row.warnings, *conflict)
         tools[name] = Tool(
             source.name, name, upstream_name, row.definition, row.hash, warnings, source.tags
         )
@@ -132,17 +129,19 @@ def _build_tools(source: ServerSource, rows: Iterable[ToolRow]) -> dict[str, Too
 
 
 def _assign_names(wanted: Mapping[str, str]) -> dict[str, str]:
-    """Upstream name → name here. A new name that is somebody's already is not given: no tool may
-    hide another."""
+    """Map upstream names to exposed names; a rename that collides is not applied."""
     names = dict(wanted)
     while len(set(names.values())) < len(names):
-        taken = Counter(names.values())
-        names = {own: own if taken[name] > 1 else name for own, name in names.items()}
+        uses = Counter(names.values())
+        names = {
+            upstream_name: upstream_name if uses[name] > 1 else name
+            for upstream_name, name in names.items()
+        }
     return names
 
 
 def compare_entries(before: ServerEntry, after: ServerEntry) -> CatalogChanged:
-    """What changed about a server's offer."""
+    """Return what changed between two entries of a server."""
     old = before.tools
     new = after.tools
     address: Callable[[str], str] = lambda name: f"{after.name}.{name}"  # noqa: E731

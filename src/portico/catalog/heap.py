@@ -1,5 +1,7 @@
-"""Gives memory back after large work: what Python freed, the C library keeps for itself unless it
-is asked."""
+"""Returns freed memory to the operating system after large work.
+
+The C library otherwise keeps what Python has freed.
+"""
 
 import ctypes
 import sys
@@ -8,8 +10,7 @@ from functools import cache
 
 
 def trim_heap() -> None:
-    """Return what is free to the system, where there is a way to (Linux with glibc); takes
-    milliseconds. Blocks."""
+    """Release free heap memory (Linux with glibc only). Blocks for milliseconds."""
     if (trim := _find_malloc_trim()) is not None:
         trim(0)
 
@@ -20,5 +21,5 @@ def _find_malloc_trim() -> Callable[[int], int] | None:
         return None
     try:
         return ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):  # another C library
+    except (OSError, AttributeError):  # not glibc
         return None

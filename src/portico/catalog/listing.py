@@ -1,7 +1,7 @@
-"""Asks a server for everything it offers, page by page, and saves what can be saved.
+"""Fetches everything a server offers, page by page, and salvages what is usable.
 
-One malformed entry never costs its siblings: it is kept with a warning when it can still be named,
-dropped with a warning when it cannot.
+One malformed entry never affects the others: it is kept with a warning if it has a name, dropped
+with a warning if not.
 """
 
 import asyncio
@@ -17,38 +17,36 @@ from portico.upstream.backend import Connection, InitializeInfo, Raw, RequestOpt
 
 MAX_PAGES = 1_000
 MAX_ITEMS = 10_000
-"""Of one list; the largest of 243 real servers has 353 tools."""
+"""Per list; the largest of 243 real servers has 353 tools."""
 MAX_LIST_CHARS = 16 * 1024**2
-"""Characters of one list: beyond it no further page is asked for, and no further entry kept."""
+"""Characters per list; beyond this no further page is fetched and no further entry kept."""
 MAX_WARNINGS = 50
 MAX_PART_BYTES = 128 * 1024
-"""Bytes of one part of a definition (a schema, annotations); the largest schema of 5,700 real tools
-has 76 kB."""
+"""Bytes of one part of a definition (a schema, annotations); the largest of 5,700 has 76 kB."""
 MAX_DESCRIPTION = 32 * 1024
 """Characters of a description; the longest real one has 18,000."""
 MAX_NAME = 1_024
 MAX_LIST_TIME_FACTOR = 10
-"""How often the time of one page a whole list may take: a server can answer each of a thousand
-pages in time."""
+"""Maximum time for a whole list, as a multiple of the timeout of one page."""
 LARGE_LISTING_ITEMS = 500
-"""Entries that take longer to look through than the event loop may stand still."""
+"""Number of entries above which processing leaves the event loop for a thread."""
 LARGE_LISTING_BYTES = 256 * 1024
-"""The same of their definitions."""
+"""Bytes of definitions above which processing leaves the event loop for a thread."""
 
 
 @dataclass(frozen=True)
 class ListedTool:
-    """One listed tool and what is wrong with it."""
+    """One listed tool with its warnings."""
 
     name: str
     blob: bytes
-    """The definition as JSON; as values, thousands of definitions would take long to free."""
+    """The definition as JSON; thousands of decoded definitions would take long to free."""
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ServerOffers:
-    """What a server offers beside tools, raw."""
+    """Raw resources, resource templates and prompts of a server."""
 
     resources: tuple[Raw, ...] = ()
     templates: tuple[Raw, ...] = ()
@@ -57,7 +55,7 @@ class ServerOffers:
 
 @dataclass(frozen=True)
 class ServerListing:
-    """Everything a server offered at one moment."""
+    """Everything a server offered at one time."""
 
     initialize_info: InitializeInfo
     tools: tuple[ListedTool, ...] = ()
@@ -66,7 +64,7 @@ class ServerListing:
 
     @property
     def is_large(self) -> bool:
-        """Whether it takes longer to take in than the event loop may stand still."""
+        """Return whether processing it would block the event loop for too long."""
         offers = self.offers
         entries = (
             len(self.tools) + len(offers.resources) + len(offers.templates) + len(offers.prompts)
@@ -78,42 +76,49 @@ class ServerListing:
 
 
 async def fetch_listing(connection: Connection, timeout: float) -> ServerListing:
-    """List a server whole. Raises when its tools cannot be listed; the lesser lists only leave a
-    warning."""
-    hello = connection.initialize_info
+    """List everything a server offers.
+
+    Raises when its tools cannot be listed; a failure of the other lists only leaves a warning.
+    """
+    info = connection.initialize_info
     warnings: list[str] = []
-    # Tools are asked for even when undeclared: some servers forget to declare them.
+    # Tools are requested even when undeclared: some servers forget to declare them.
     listed = await _fetch_pages(
-        connection, "tools/list", "tools", timeout, required="tools" in hello.capabilities
+        connection, "tools/list", "tools", timeout, required="tools" in info.capabilities
     )
-    tools, notes = await asyncio.to_thread(_salvage_and_free, listed)
-    warnings += notes
-    lesser: dict[str, tuple[Raw, ...]] = {"resources": (), "resourceTemplates": (), "prompts": ()}
+    tools, new_warnings = await asyncio.to_thread(_salvage_and_free, listed)
+    warnings += new_warnings
+    other_lists: dict[str, tuple[Raw, ...]] = {
+        "resources": (),
+        "resourceTemplates": (),
+        "prompts": (),
+    }
     for capability, method, key in (
         ("resources", "resources/list", "resources"),
         ("resources", "resources/templates/list", "resourceTemplates"),
         ("prompts", "prompts/list", "prompts"),
     ):
-        if capability not in hello.capabilities:
+        if capability not in info.capabilities:
             continue
         try:
             found = await _fetch_pages(connection, method, key, timeout, required=True)
         except RemoteError as error:
-            # Most servers with resources have no templates and say so this way.
+            # Most servers with resources have no templates and answer with an error.
             if key != "resourceTemplates":
                 warnings.append(f"declares {capability} but answers {method} with: {error.message}")
             continue
         identity = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}[key]
-        lesser[key], notes = await asyncio.to_thread(_salvage_items, found, identity, method)
-        warnings += notes
-    offers = ServerOffers(lesser["resources"], lesser["resourceTemplates"], lesser["prompts"])
-    more = len(warnings) - MAX_WARNINGS
-    return ServerListing(
-        hello,
-        tools,
-        offers,
-        (*warnings[:MAX_WARNINGS], *((f"and {more} more",) if more > 0 else ())),
+        other_lists[key], new_warnings = await asyncio.to_thread(
+            _salvage_items, found, identity, method
+        )
+        warnings += new_warnings
+    offers = ServerOffers(
+        other_lists["resources"], other_lists["resourceTemplates"], other_lists["prompts"]
     )
+    omitted = len(warnings) - MAX_WARNINGS
+    if omitted > 0:
+        warnings = [*warnings[:MAX_WARNINGS], f"and {omitted} more"]
+    return ServerListing(info, tools, offers, tuple(warnings))
 
 
 async def _fetch_pages(
@@ -123,7 +128,7 @@ async def _fetch_pages(
     size = 0
     seen: set[str] = set()
     cursor: str | None = None
-    until = time.monotonic() + MAX_LIST_TIME_FACTOR * timeout
+    deadline = time.monotonic() + MAX_LIST_TIME_FACTOR * timeout
     for _ in range(MAX_PAGES):
         try:
             page = await connection.request(
@@ -134,17 +139,18 @@ async def _fetch_pages(
                 raise
             return []
         found = page.get(key)
-        items += cast("list[Any]", found) if isinstance(found, list) else []
+        if isinstance(found, list):
+            items += cast("list[Any]", found)
         size += await asyncio.to_thread(estimate_size, found, MAX_LIST_CHARS)
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str) or not cursor:
             break
-        # A server whose cursors never end, or go round, gives us what it gave so far.
+        # Endless or circular cursors end the listing; what arrived so far is used.
         if (
             cursor in seen
             or len(items) >= MAX_ITEMS
             or size >= MAX_LIST_CHARS
-            or time.monotonic() > until
+            or time.monotonic() > deadline
         ):
             break
         seen.add(cursor)
@@ -152,7 +158,7 @@ async def _fetch_pages(
 
 
 def _salvage_and_free(items: list[Any]) -> tuple[tuple[ListedTool, ...], tuple[str, ...]]:
-    """The same, and free the items: each by itself, because thousands at once stop everybody."""
+    """Run `salvage_tools` and free items one by one: thousands at once block the GIL."""
     found = salvage_tools(_drain(items))
     while items:
         del items[-LARGE_LISTING_ITEMS:]
@@ -166,20 +172,18 @@ def _drain(items: list[Any]) -> Iterator[Any]:
 
 
 def salvage_tools(items: Iterable[Any]) -> tuple[tuple[ListedTool, ...], tuple[str, ...]]:
-    """The tools that can be named, each with its own warnings, and warnings about the rest."""
+    """Return the tools that have a name, each with its warnings, and warnings about the rest."""
     kept: dict[str, ListedTool] = {}
     dropped: list[str] = []
     size = 0
     for position, item in enumerate(items):
         if len(kept) >= MAX_ITEMS or size >= MAX_LIST_CHARS:
             dropped.append(
-                f"tools from the {position + 1}th on were left out: there are too many, or too large ones"
+                f"tools from the {position + 1}th on were left out:"
+                " there are too many, or too large ones"
             )
             break
-        if isinstance(item, Mapping):
-            name = item.get("name")
-        else:
-            name = None
+        name = item.get("name") if isinstance(item, Mapping) else None
         if not isinstance(name, str) or not name.strip():
             dropped.append(f"tool {position + 1} has no name and was left out")
         elif len(name) > MAX_NAME:
@@ -197,7 +201,7 @@ def salvage_tools(items: Iterable[Any]) -> tuple[tuple[ListedTool, ...], tuple[s
 
 
 def _build_listed_tool(definition: Raw) -> ListedTool:
-    """A tool with every part of its definition that can be kept."""
+    """Build a listed tool from every part of its definition that can be stored."""
     definition, notes = _shorten_description(definition)
     try:
         return ListedTool(
@@ -205,12 +209,14 @@ def _build_listed_tool(definition: Raw) -> ListedTool:
         )
     except ValueError:
         pass
-    lost = {
+    dropped = {
         key: reason for key, value in definition.items() if (reason := _find_problem({key: value}))
     }
-    rest = {key: value for key, value in definition.items() if key not in lost}
-    notes += tuple(f"{key[:MAX_NAME]!r} was left out: {reason}" for key, reason in lost.items())
-    return ListedTool(rest["name"], encode_json(rest), (*notes[:MAX_WARNINGS], *_list_flaws(rest)))
+    remaining = {key: value for key, value in definition.items() if key not in dropped}
+    notes += tuple(f"{key[:MAX_NAME]!r} was left out: {reason}" for key, reason in dropped.items())
+    return ListedTool(
+        remaining["name"], encode_json(remaining), (*notes[:MAX_WARNINGS], *_list_flaws(remaining))
+    )
 
 
 def _shorten_description(definition: Raw) -> tuple[Raw, tuple[str, ...]]:
@@ -222,7 +228,7 @@ def _shorten_description(definition: Raw) -> tuple[Raw, tuple[str, ...]]:
 
 
 def _find_problem(value: Any) -> str:
-    """Why a value cannot be kept as JSON; empty when it can."""
+    """Return why a value cannot be stored as JSON; empty when it can."""
     try:
         _encode_part(value)
     except ValueError as error:
@@ -231,8 +237,8 @@ def _find_problem(value: Any) -> str:
 
 
 def _encode_part(value: Any) -> bytes:
-    """Encode what is not too large; raises ValueError, with the reason, for what cannot be kept."""
-    # Counted first: encoding megabytes holds up everybody.
+    """Encode a value; raises ValueError with the reason if it is too large or not encodable."""
+    # Estimated first, because encoding megabytes would hold the GIL.
     if estimate_size(value, 2 * MAX_PART_BYTES) < 2 * MAX_PART_BYTES:
         blob = encode_json(value)
         if len(blob) <= MAX_PART_BYTES:
@@ -255,14 +261,15 @@ def _list_flaws(definition: Raw) -> tuple[str, ...]:
 def _salvage_items(
     items: Iterable[Any], identity: str, method: str
 ) -> tuple[tuple[Raw, ...], list[str]]:
-    """The entries of a lesser list that can be named and kept, and warnings about the others."""
+    """Return the entries that have an identity and can be stored, and warnings about the others."""
     kept: list[Raw] = []
     dropped: list[str] = []
     size = 0
     for position, item in enumerate(items):
         if len(kept) >= MAX_ITEMS or size >= MAX_LIST_CHARS:
             dropped.append(
-                f"{method}: entries from the {position + 1}th on were left out, as too many or too large"
+                f"{method}: entries from the {position + 1}th on were left out,"
+                " as too many or too large"
             )
             break
         if not isinstance(item, dict) or not isinstance(item.get(identity), str):

@@ -1,5 +1,4 @@
-"""Names without case and punctuation, thousands of them as one text: small, soon made, searched by
-line. Pure."""
+"""Packs thousands of folded names into one string that is searched by line. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,63 +15,58 @@ _ASCII = {
 
 
 def fold(name: str) -> str:
-    """A name as it is shown, with case, separators and punctuation taken away."""
+    """Return a name as shown, lower-cased and without separators and punctuation."""
     return _NOT_ALNUM.sub("", sanitize_text(name)).lower()
 
 
 @dataclass(frozen=True, slots=True)
 class PackedNames:
-    """Texts by position. One string holds them all: a table of a hundred thousand would be thirty
-    times as large."""
+    """Texts by position in one string; a large dict would take thirty times the memory."""
 
     text: str
-    """Every line begins after a line end and ends before one."""
+    """Every line follows a line break and is followed by one."""
 
     @classmethod
     def pack(cls, names: Sequence[str]) -> "PackedNames":
-        """These texts; one that is no single line is left blank."""
+        """Pack texts; one with a line break is left blank."""
         return cls("\n".join(["", *("" if "\n" in text else text for text in names), ""]))
 
     @classmethod
     def pack_folded(cls, names: Sequence[str]) -> "PackedNames":
-        """These names, folded."""
-        # What begins with an escape may be a sequence that is not shown, letters and all.
-        odd = {
-            place: fold(name)
-            for place, name in enumerate(names)
+        """Pack names after folding them."""
+        # Escape sequences are not shown, including their letters, so these need the full `fold`.
+        special = {
+            position: fold(name)
+            for position, name in enumerate(names)
             if not name.isascii() or "\x1b" in name or "\n" in name
         }
-        if odd:
-            plain = [name if place not in odd else "" for place, name in enumerate(names)]
-        else:
-            plain = names
-        # Some at a time: while they are translated, no other thread runs.
-        pieces = (
+        plain = names
+        if special:
+            plain = ["" if position in special else name for position, name in enumerate(names)]
+        # In batches, because translation holds the GIL.
+        batches = (
             plain[start : start + _FOLD_BATCH]
             for start in range(0, max(1, len(plain)), _FOLD_BATCH)
         )
         lines = [
-            line for piece in pieces for line in "\n".join(piece).translate(_ASCII).split("\n")
+            line for batch in batches for line in "\n".join(batch).translate(_ASCII).split("\n")
         ]
-        for place, line in odd.items():
-            lines[place] = line
+        for position, line in special.items():
+            lines[position] = line
         return cls("\n".join(["", *lines, ""]))
 
     def find_positions(self, line: str) -> Iterator[int]:
-        """Where the line stands; a blank one stands nowhere."""
-        sought = f"\n{line}\n"
-        place = 0
+        """Yield the positions of a line; a blank line has none."""
+        needle = f"\n{line}\n"
+        position = 0
         counted = 0
-        if line and "\n" not in line:
-            at = self.text.find(sought)
-        else:
-            at = -1
+        at = self.text.find(needle) if line and "\n" not in line else -1
         while at >= 0:
-            place += self.text.count("\n", counted, at)
+            position += self.text.count("\n", counted, at)
             counted = at
-            yield place
-            at = self.text.find(sought, at + 1)
+            yield position
+            at = self.text.find(needle, at + 1)
 
     def unpack(self) -> list[str]:
-        """Each line."""
+        """Return every line."""
         return self.text[1:-1].split("\n")

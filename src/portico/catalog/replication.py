@@ -1,8 +1,7 @@
-"""Shares what is known of servers with other gateways: what one lists is on record, and the others
-adopt it.
+"""Shares listings with other gateways through the store: one writes, the others adopt.
 
-Nobody waits for the record: listings show here first, and are written by a task of their own. A
-record that cannot be reached costs only the sharing.
+Nothing waits for the store: listings are published locally first and written by a separate task. A
+store that cannot be reached only stops the sharing.
 """
 
 import asyncio
@@ -22,21 +21,20 @@ from portico.storage.rows import ChangeNotification, KnownServer, KnownTool
 logger = logging.getLogger(__name__)
 
 RETRY_S = 5.0
-"""How long after a failure the record is tried again."""
+"""Seconds after a failure before the store is tried again."""
 CATCH_UP_BATCH = 16
-"""Servers whose manifests are read from disk again at a time, to be put on record: all at once
-would be as much memory as everything that is known."""
+"""Servers whose manifests are read from disk at a time; all at once would take too much memory."""
 FINAL_WRITE_TIMEOUT_S = 3.0
-"""How long the last write may take."""
+"""Seconds that the last write may take."""
 
 
 class CatalogReplication:
-    """One gateway's part in what all know."""
+    """Writes this gateway's listings to the store and adopts those of others."""
 
     def __init__(
         self, catalog: Catalog, local: ManifestStore, store: GatewayStore, *, origin: str
     ) -> None:
-        """`origin` tells our own news from others'."""
+        """`origin` identifies this gateway's own change notifications."""
         self._catalog = catalog
         self._local = local
         self._store = store
@@ -45,16 +43,16 @@ class CatalogReplication:
         self._changed_servers: set[str] = set()
         self._wake = asyncio.Event()
         self.caught_up = asyncio.Event()
-        """What others know is known here, or cannot be had now."""
+        """Set once the listings of others are adopted, or the store cannot be reached."""
         self.on_adopted: Callable[[str], None] | None = None
         self.on_tiers_changed: Callable[[], object] | None = None
-        """Another gateway computed the tiers anew."""
+        """Called when another gateway has recomputed the tiers."""
         catalog.on_listed = self._on_listed
 
     async def run(self) -> None:
-        """Catch up, then share until cancelled."""
+        """Catch up, then synchronize until cancelled."""
         following = asyncio.create_task(
-            self._retry_until_done(self._follow), name="follow the record"
+            self._retry_until_done(self._follow), name="follow the store"
         )
         try:
             await self._retry_until_done(self._catch_up)
@@ -68,20 +66,20 @@ class CatalogReplication:
             await asyncio.wait({following})
 
     async def flush(self) -> None:
-        """Write what is still waiting to be written, but not for long."""
+        """Write pending manifests, within `FINAL_WRITE_TIMEOUT_S`."""
         with contextlib.suppress(StoreUnavailable, TimeoutError):
             await asyncio.wait_for(self._write_pending(), FINAL_WRITE_TIMEOUT_S)
 
     async def _retry_until_done(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Try until it is done."""
+        """Repeat `work` every `RETRY_S` seconds until it succeeds."""
         while True:
             try:
                 await work()
                 return
             except StoreUnavailable as error:
-                logger.debug("what is known cannot be shared now: %s", error.message)
-            except Exception:  # whatever a database says, the gateway goes on
-                logger.exception("what is known could not be shared")
+                logger.debug("the catalog cannot be shared now: %s", error.message)
+            except Exception:  # a database error must not end the task
+                logger.exception("the catalog could not be shared")
             self.caught_up.set()
             await asyncio.sleep(RETRY_S)
 
@@ -103,42 +101,42 @@ class CatalogReplication:
     async def _catch_up(self) -> None:
         fingerprints = self._catalog.fingerprints
         await self._adopt_servers(fingerprints)
-        # What was listed before anybody could be told: the record leaves alone what it has.
+        # Listings from before the store was open; `save_servers` skips what is unchanged.
         servers = list(fingerprints.items())
-        saved = False
-        for at in range(0, len(servers), CATCH_UP_BATCH):
-            kept = await asyncio.to_thread(
-                self._local.load, dict(servers[at : at + CATCH_UP_BATCH])
+        is_any_saved = False
+        for start in range(0, len(servers), CATCH_UP_BATCH):
+            stored = await asyncio.to_thread(
+                self._local.load, dict(servers[start : start + CATCH_UP_BATCH])
             )
             new = [
-                manifest for name, manifest in kept.items() if name not in self._pending_manifests
+                manifest for name, manifest in stored.items() if name not in self._pending_manifests
             ]
             await self._save_manifests(new)
-            saved = saved or bool(new)
-        if saved:
+            is_any_saved = is_any_saved or bool(new)
+        if is_any_saved:
             await self._save_categories()
         await self._write_pending()
         await asyncio.to_thread(trim_heap)
 
     async def _synchronize(self) -> None:
         await self._write_pending()
-        news = self._changed_servers
+        changed = self._changed_servers
         self._changed_servers = set()
         try:
-            await self._adopt_servers(news)
+            await self._adopt_servers(changed)
         except BaseException:
-            self._changed_servers |= news
+            self._changed_servers |= changed
             raise
 
     async def _write_pending(self) -> None:
-        waiting = self._pending_manifests
+        pending = self._pending_manifests
         self._pending_manifests = {}
         try:
-            if waiting:
-                await self._save_manifests(list(waiting.values()))
+            if pending:
+                await self._save_manifests(list(pending.values()))
                 await self._save_categories()
         except BaseException:
-            self._pending_manifests = {**waiting, **self._pending_manifests}
+            self._pending_manifests = {**pending, **self._pending_manifests}
             raise
 
     async def _save_manifests(self, manifests: Sequence[Manifest]) -> None:
@@ -154,8 +152,8 @@ class CatalogReplication:
     async def _adopt_servers(self, servers: Iterable[str]) -> None:
         known = self._catalog.snapshot.servers
         wanted = {
-            name: print_
-            for name, print_ in self._catalog.fingerprints.items()
+            name: fingerprint
+            for name, fingerprint in self._catalog.fingerprints.items()
             if name in set(servers)
         }
         if not wanted:
@@ -163,20 +161,18 @@ class CatalogReplication:
         found = await self._store.load_manifests(
             wanted, {name: known[name].listed_at for name in wanted}
         )
-        # Together: one after the other, each would have the whole index built anew.
-        async with asyncio.TaskGroup() as adopting:
+        # Concurrently, because each alone would rebuild the whole index.
+        async with asyncio.TaskGroup() as group:
             for manifest in found.values():
-                adopting.create_task(
-                    self._adopt_manifest(manifest), name=f"adopt {manifest.server}"
-                )
+                group.create_task(self._adopt_manifest(manifest), name=f"adopt {manifest.server}")
                 await asyncio.sleep(0)
 
     async def _adopt_manifest(self, manifest: Manifest) -> None:
         try:
             if await self._catalog.adopt_manifest(manifest) and self.on_adopted is not None:
                 self.on_adopted(manifest.server)
-        except Exception:  # what is wrong with one costs no other
-            logger.exception("what another gateway listed of %s cannot be used", manifest.server)
+        except Exception:  # one bad manifest must not affect the others
+            logger.exception("the stored listing of %s cannot be used", manifest.server)
 
 
 def _build_known_servers(manifests: Iterable[Manifest], snapshot: Snapshot) -> list[KnownServer]:

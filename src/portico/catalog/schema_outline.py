@@ -1,8 +1,8 @@
-"""Reads a raw JSON Schema into a tree of parameters that can be shown.
+"""Parses a raw JSON Schema into a tree of parameters for display.
 
-Pure functions that never raise and always end, whatever the schema holds: a reference is read once
-and then named, unions and merges are unfolded, and a keyword that has no short form is kept as its
-raw JSON. Validating arguments is not done here: the raw schema does that.
+Pure functions that never raise and always terminate, whatever the schema holds: a reference is
+expanded once and then named, unions and merges are unfolded, and a keyword without a short form is
+kept as raw JSON. Arguments are not validated here; the raw schema does that.
 """
 
 import re
@@ -24,9 +24,9 @@ from portico.catalog.tool import Tool
 from portico.catalog.visible_text import sanitize_text, to_literal
 
 _MAX_DEPTH = 48
-"""Levels that are read; what lies deeper is shown as its bare type."""
+"""Levels that are parsed; anything deeper is shown as its bare type."""
 _MAX_NODES = 3_000
-"""Schemas that are read of one listing: a few hundred bytes of `allOf` can unfold into millions."""
+"""Nodes parsed per schema: a few hundred bytes of `allOf` can unfold into millions."""
 _NOT_A_WORD = re.compile(r"[\W_]+")
 
 _SCALARS = frozenset(("string", "integer", "number", "boolean", "null"))
@@ -34,8 +34,14 @@ _ANNOTATION_KEYS = frozenset(
     ("title", "description", "default", "examples", "example", "enum", "const", "deprecated")
 )
 _JSON_TYPES = {
-    str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null"
-}  # fmt: skip
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
 _TYPE_HINTS = {
     "object": {"properties", "patternProperties", "additionalProperties", "required"},
     "array": {"items", "prefixItems"},
@@ -59,39 +65,38 @@ class SchemaParameter:
     examples: tuple[Any, ...] = ()
     constraints: tuple[str, ...] = ()
     source: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
-    """The schema this was read from, merged."""
+    """The merged schema this was parsed from."""
     children: tuple["SchemaParameter", ...] = ()
     """An object's properties, then its patterns."""
     items: "SchemaParameter | None" = None
     prefix: tuple["SchemaParameter", ...] = ()
-    """The leading items of a tuple, one by one."""
+    """The leading items of a tuple."""
     variants: tuple["SchemaParameter", ...] = ()
     ref: str = ""
-    """What describes this one instead: a key of `Outline.types`, or `typeof a.b` for another
-    parameter."""
+    """Type used instead: a key of `SchemaOutline.types`, or `typeof a.b` for another parameter."""
     is_pattern: bool = False
-    """`name` stands for every key that fits it (`[key]`, `[/^x-/]`)."""
+    """`name` stands for every matching key (`[key]`, `[/^x-/]`)."""
 
 
 _TRUNCATED = SchemaParameter("…", constraints=("more names: see full",), is_pattern=True)
-"""Stands for the properties that are no longer read."""
+"""Placeholder for properties beyond the node limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaOutline:
-    """A whole schema: its root, and the types it names in the order of their first use."""
+    """A schema's root and its named types in order of first use."""
 
     root: SchemaParameter
     types: Mapping[str, SchemaParameter]
 
     @property
     def parameters(self) -> tuple[SchemaParameter, ...]:
-        """The top-level parameters: the required ones first, else in the schema's order."""
+        """Top-level parameters, required ones first, otherwise in the schema's order."""
         return tuple(sorted(self.root.children, key=lambda param: not param.required))
 
 
 def build_outline(schema: Any) -> SchemaOutline:
-    """The tree of a schema as it was listed, which may be anything."""
+    """Build the tree of a listed schema, which may be any value."""
     reader = _SchemaReader(schema)
     root = reader.read_parameter(
         reader.flatten(schema) if isinstance(schema, dict) else schema, "", True, 0
@@ -102,13 +107,12 @@ def build_outline(schema: Any) -> SchemaOutline:
 
 @lru_cache(maxsize=8)
 def get_input_outline(tool: Tool) -> SchemaOutline:
-    """The tree of a tool's input schema; one answer reads it several times."""
+    """Return the outline of a tool's input schema; cached, as one answer reads it several times."""
     return build_outline(tool.definition.get("inputSchema"))
 
 
 def summarize_parameters(schema: Any) -> Iterator[tuple[str, bool, str]]:
-    """Top-level parameters as (name, required, short type), the required ones first; reads no
-    deeper than that."""
+    """Yield top-level parameters as (name, required, short type), the required ones first."""
     if not isinstance(schema, dict):
         return
     top = _SchemaReader(schema).flatten(schema)
@@ -124,12 +128,12 @@ def summarize_parameters(schema: Any) -> Iterator[tuple[str, bool, str]]:
 
 
 def get_json_type(value: Any) -> str:
-    """The JSON type of a value; `any` for what is not JSON."""
+    """Return the JSON type of a value; `any` for what is not JSON."""
     return _JSON_TYPES.get(type(value), "any")
 
 
 class _SchemaReader:
-    """One reading of one schema: the types named so far, and what is left of the budget."""
+    """One pass over one schema: the types named so far and the remaining node budget."""
 
     def __init__(self, root: Any) -> None:
         self.types: dict[str, SchemaParameter] = {}
@@ -160,17 +164,16 @@ class _SchemaReader:
                 self._read_structure(param, schema, depth), schema, branches, depth
             )
         if kind == "union":
-            shape = {key: value for key, value in schema.items() if key not in _ANNOTATION_KEYS}
+            structure = {key: value for key, value in schema.items() if key not in _ANNOTATION_KEYS}
             variants = [
-                self.read_parameter({**shape, "type": one}, "", True, depth + 1)
-                for one in _list_types(schema)
+                self.read_parameter({**structure, "type": type_name}, "", True, depth + 1)
+                for type_name in _list_types(schema)
             ]
             return replace(param, variants=tuple(variants))
         return self._read_structure(param, schema, depth)
 
     def read_pending(self) -> None:
-        """Read the types that were named on the way, each from its own root, so that no chain of
-        them is too deep."""
+        """Parse the types that were named on the way, each from its own root to limit the depth."""
         while self._pending:
             label, schema = self._pending.pop(0)
             self.types[label] = self.read_parameter(schema, "", True, 0)
@@ -178,8 +181,7 @@ class _SchemaReader:
     def flatten(
         self, schema: Mapping[str, Any], seen: tuple[str, ...] = (), depth: int = 0
     ) -> dict[str, Any]:
-        """The schema with its `$ref` and `allOf` merged in; its own keys win, and `if`s stay in
-        `allOf`."""
+        """Merge `$ref` and `allOf` into a schema; its own keys win, `if` rules stay."""
         self._nodes_left -= 1
         ref = schema.get("$ref")
         parts = _to_list(schema.get("allOf"))
@@ -209,8 +211,8 @@ class _SchemaReader:
         if not isinstance(target, dict):
             param = self.read_parameter(own, name, required, depth + 1)
             return replace(param, constraints=(*param.constraints, f"$ref {_to_one_line(ref)}"))
-        place = to_parameter_path(ref)
-        if not self._is_shown_by_name(ref, target, place):
+        path = to_parameter_path(ref)
+        if not self._is_shown_by_name(ref, target, path):
             self._open_references.append(ref)
             param = self.read_parameter({**target, **own}, name, required, depth + 1)
             self._open_references.pop()
@@ -220,8 +222,8 @@ class _SchemaReader:
                     param.description, sanitize_text(target.get("description"))
                 ),
             )
-        if place:
-            label = f"typeof {place}"
+        if path:
+            label = f"typeof {path}"
         else:
             label = self._assign_label(ref, target)
         kind, nullable = _detect_type(target)
@@ -241,8 +243,7 @@ class _SchemaReader:
         )
 
     def _is_shown_by_name(self, ref: str, target: Mapping[str, Any], parameter_path: str) -> bool:
-        """Whether a reference is shown by name: it repeats or contains itself, and is more than a
-        bare type."""
+        """Return whether a reference is named: repeated or recursive, and not a plain type."""
         if ref in self._open_references:
             return True
         if self._reference_counts is None:
@@ -279,10 +280,7 @@ class _SchemaReader:
         nullable = param.nullable
         variants = list[SchemaParameter]()
         needs = list[str]()
-        if "type" in schema:
-            base = {"type": schema["type"]}
-        else:
-            base = {}
+        base = {"type": schema["type"]} if "type" in schema else {}
         for branch in branches:
             if (
                 isinstance(branch, dict)
@@ -302,20 +300,20 @@ class _SchemaReader:
                         ),
                     )
             else:
-                if isinstance(branch, dict):
-                    whole = {**base, **branch}
-                else:
-                    whole = branch
-                variants.append(self.read_parameter(whole, "", True, depth + 1))
+                merged = {**base, **branch} if isinstance(branch, dict) else branch
+                variants.append(self.read_parameter(merged, "", True, depth + 1))
         if needs:
             param = replace(param, constraints=(*param.constraints, "needs " + " or ".join(needs)))
         if not variants:
             return replace(param, nullable=nullable)
         if (
-            all(one.enum and not (one.description or one.nullable) for one in variants)
+            all(
+                variant.enum and not (variant.description or variant.nullable)
+                for variant in variants
+            )
             and not param.children
         ):
-            values = tuple(value for one in variants for value in one.enum)
+            values = tuple(value for variant in variants for value in variant.enum)
             return replace(param, type=variants[0].type, nullable=nullable, enum=values)
         if len(variants) > 1 or param.children:
             return replace(param, type="union", nullable=nullable, variants=tuple(variants))
@@ -373,8 +371,7 @@ class _SchemaReader:
         if rest is True or isinstance(rest, dict):
             only = self.read_parameter(keys, "", True, depth + 1)
             limits = "|".join(map(to_literal, only.enum)) or ", ".join(only.constraints)
-            # An object that says nothing but "any keys" is shown as `object`; beside named keys it
-            # is worth a line.
+            # An object with arbitrary keys is shown as `object`; beside named keys it gets a line.
             if properties or limits or rest not in (True, {}):
                 if limits:
                     name = f"[key: {limits}]"
@@ -387,7 +384,7 @@ _SchemaFacts = tuple[str, tuple[Any, ...], Any, tuple[Any, ...], tuple[str, ...]
 
 
 def _extract_facts(schema: Mapping[str, Any], name: str, kind: str) -> _SchemaFacts:
-    """From `description` to `source`, in the order of Param's fields."""
+    """Return `description` to `source`, in the order of SchemaParameter's fields."""
     description = sanitize_text(schema.get("description")).strip()
     title = schema.get("title")
     if (
@@ -409,7 +406,7 @@ def _extract_facts(schema: Mapping[str, Any], name: str, kind: str) -> _SchemaFa
 
 
 def _detect_type(schema: Mapping[str, Any]) -> tuple[str, bool]:
-    """The kind of a schema, and whether it also takes null."""
+    """Return the type of a schema, and whether it also accepts null."""
     declared = schema.get("type")
     listed = _list_types(schema)
     nullable = schema.get("nullable") is True or (
@@ -431,7 +428,7 @@ def _detect_type(schema: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def _list_types(schema: Mapping[str, Any]) -> list[str]:
-    """The declared types; null only where it is the only one."""
+    """Return the declared types; null only if it is the only one."""
     declared = schema.get("type")
     if isinstance(declared, str):
         return [declared if declared.isidentifier() else _to_one_line(declared)]
@@ -440,7 +437,7 @@ def _list_types(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _summarize_type(schema: Any, root: Any, hops: int) -> str:
-    """A type in a word or two, for a line that shows nothing else."""
+    """Return a type in a word or two, for a one-line summary."""
     if not isinstance(schema, dict) or hops > 6:
         return "any"
     if isinstance(schema.get("$ref"), str):
@@ -456,11 +453,11 @@ def _summarize_type(schema: Any, root: Any, hops: int) -> str:
         return "enum"
     parts = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
     if isinstance(parts, list) and parts and "properties" not in schema:
-        found = dict.fromkeys(
+        types = dict.fromkeys(
             _summarize_type(part, root, hops + 1) for part in parts if part != {"type": "null"}
         )
-        if len(found) <= 3 and "any" not in found:
-            return "|".join(found)
+        if len(types) <= 3 and "any" not in types:
+            return "|".join(types)
         return "any"
     kind = _detect_type(schema)[0]
     if kind == "array":
@@ -476,7 +473,7 @@ def _summarize_type(schema: Any, root: Any, hops: int) -> str:
 
 
 def _unwrap_reference(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A reference wrapped in `allOf` only to describe it keeps its name: it may be recursive."""
+    """Return a reference wrapped in `allOf` to describe it; it keeps its name."""
     parts = _to_list(schema.get("allOf"))
     if (
         len(parts) != 1
@@ -489,7 +486,7 @@ def _unwrap_reference(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_plain(schema: Mapping[str, Any]) -> bool:
-    """A scalar, or a list of scalars: shorter than a name for it."""
+    """Return whether it is a scalar or an array of scalars, which is shorter than a type name."""
     items = schema.get("items")
     if isinstance(items, dict) and schema.get("type") == "array":
         schema = items
@@ -505,17 +502,15 @@ def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in other.items():
         if key == "properties" and isinstance(value, dict) and isinstance(into.get(key), dict):
             into[key] = {**into[key], **value}
+        elif key in ("required", "allOf"):
+            into[key] = [*_to_list(into.get(key)), *_to_list(value)]
         else:
-            into[key] = (
-                [*_to_list(into.get(key)), *_to_list(value)]
-                if key in ("required", "allOf")
-                else value
-            )
+            into[key] = value
     return into
 
 
 def _join_descriptions(first: str, second: str) -> str:
-    """Two descriptions of one thing."""
+    """Join two descriptions of one parameter."""
     if second.strip() in first:
         return first
     if first:

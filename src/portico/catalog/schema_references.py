@@ -1,4 +1,4 @@
-"""`$ref`: what a pointer points to, how often it is used, and how to say it to a reader. Pure."""
+"""JSON Schema references: resolves, counts and renders `$ref` pointers. Pure."""
 
 import re
 from typing import Any, Final
@@ -7,7 +7,7 @@ from urllib.parse import unquote
 from portico.catalog.visible_text import sanitize_text
 
 ABSENT: Final = object()
-"""No default was given; `None` is a default like any other."""
+"""Marks a missing default, as `None` is a valid one."""
 
 _STEP_IN_PLACE = re.compile(
     r"/properties/([^/]*)|/(items|additionalProperties)(?=/|$)|/(?:any|one|all)Of/\d+"
@@ -15,7 +15,7 @@ _STEP_IN_PLACE = re.compile(
 
 
 def resolve_pointer(pointer: str, root: Any) -> Any:
-    """What `#/a/b` points to in `root`, or ABSENT."""
+    """Return what `#/a/b` points to in `root`, or ABSENT."""
     if pointer != "#" and not pointer.startswith("#/"):
         return ABSENT
     node = root
@@ -31,23 +31,26 @@ def resolve_pointer(pointer: str, root: Any) -> Any:
 
 
 def to_parameter_path(pointer: str) -> str:
-    """A pointer into the parameters themselves as a path people read (`filter.items[].name`); ""
-    for any other."""
-    path = _STEP_IN_PLACE.sub(
-        lambda m: f".{unescape_step(m[1])}" if m[1] else "[]" if m[2] else "", pointer[1:]
-    )
+    """Render a pointer into the parameters as a path (`filter.items[].name`); "" for any other."""
+    path = _STEP_IN_PLACE.sub(_render_step, pointer[1:])
     if "/" in path:
         return ""
     return " ".join(sanitize_text(path).split()).lstrip(".") or "root"
 
 
+def _render_step(match: re.Match[str]) -> str:
+    if match[1]:
+        return f".{unescape_step(match[1])}"
+    return "[]" if match[2] else ""
+
+
 def unescape_step(step: str) -> str:
-    """One step of a pointer as the key it stands for."""
+    """Decode one step of a pointer to its key."""
     return unquote(step).replace("~1", "/").replace("~0", "~")
 
 
 def count_references(root: Any) -> dict[str, int]:
-    """How often each pointer is used."""
+    """Count how often each pointer is used."""
     counts: dict[str, int] = {}
     stack = [root]
     while stack:

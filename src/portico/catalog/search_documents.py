@@ -1,4 +1,4 @@
-"""What search sees of a tool. Pure."""
+"""Builds search documents from tools. Pure."""
 
 from collections.abc import Iterator
 
@@ -11,27 +11,27 @@ MAX_INSTRUCTIONS = 1_000
 
 
 def build_documents(entry: ServerEntry) -> Iterator[SearchDocument]:
-    """One document per tool of a server."""
+    """Build one document per tool of a server."""
     server_text = _compose_server_text(entry)
-    made_from = _compute_server_fingerprint(entry)
-    kinds = assign_categories(entry)
+    fingerprint = _compute_server_fingerprint(entry)
+    categories = assign_categories(entry)
     return (
-        _build_document(tool, entry, server_text, made_from, kinds[name])
+        _build_document(tool, entry, server_text, fingerprint, categories[name])
         for name, tool in entry.tools.items()
     )
 
 
 def compute_document_hashes(entry: ServerEntry) -> dict[str, str]:
-    """What `Index.holds` compares: id → hash, without reading a single definition."""
-    made_from = _compute_server_fingerprint(entry)
+    """Map document ids to hashes for `Index.has_group`, without parsing a definition."""
+    fingerprint = _compute_server_fingerprint(entry)
     return {
-        tool.address: compute_fingerprint(tool.address, tool.hash, made_from)
+        tool.address: compute_fingerprint(tool.address, tool.hash, fingerprint)
         for tool in entry.tools.values()
     }
 
 
 def compose_tool_text(tool: Tool) -> str:
-    """What the encoder reads of a tool: `text_of` its document, without making one."""
+    """Return the text the encoder reads of a tool, as `compose_document_text` would."""
     return compose_text(tool.server, tool.name, tool.description, tool.title)
 
 
@@ -44,10 +44,9 @@ def _compose_server_text(entry: ServerEntry) -> str:
 
 
 def _compute_server_fingerprint(entry: ServerEntry) -> str:
-    """The identity of everything but the tool itself that its document is made from.
+    """Return the identity of all inputs of a document except the tool itself.
 
-    The category also follows from the server's other tools, but they are replaced together with it
-    anyway.
+    The category also depends on the server's other tools, but these are replaced together with it.
     """
     return compute_fingerprint(
         _compose_server_text(entry), *entry.tags, "", *collect_classification_inputs(entry)

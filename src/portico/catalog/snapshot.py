@@ -1,8 +1,8 @@
-"""What is known now: every server, every tool, and the index over them, as one immutable value.
+"""Snapshot: every server, every tool and the search index as one immutable value.
 
-A query reads one snapshot from beginning to end. Lookups that few queries need are made on first
-use and kept; where there are many tools, whoever is on the event loop has them made in a thread
-(`look_through`, `find_tool`, `load_flat`).
+A query reads one snapshot from beginning to end. Lookups that few queries need are computed on
+first use and cached; for a large snapshot they are computed in a thread (`run_scan`, `find_tool`,
+`load_flat_names`).
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from portico.search import Index
 from portico.upstream.backend import InitializeInfo, Raw
 
 ScanResult = TypeVar("ScanResult")
-_PREPARED_LOOKUPS = frozenset({"words", "offers_version", "flat_prompts"})
+_PREPARED_LOOKUPS = frozenset({"server_identifiers", "offers_version", "flat_prompts"})
 
 
 @dataclass(frozen=True)
@@ -45,24 +45,24 @@ class ServerEntry:
     description: str = ""
     tags: tuple[str, ...] = ()
     category: str = ""
-    """What the config says all its tools are; else its tags or its words decide."""
+    """Category the config sets for all its tools; otherwise its tags or words decide."""
     categories: Mapping[str, str] = field(default_factory=dict)
-    """What the config says of single tools: name or pattern → category."""
+    """Categories the config sets for single tools, by name or pattern."""
     initialize_info: InitializeInfo | None = None
     tools: Mapping[str, Tool] = field(default_factory=dict)
     offers: ServerOffers = field(default_factory=ServerOffers)
     warnings: tuple[str, ...] = ()
     listed_at: float = 0.0
-    """When it was last listed; 0 means never."""
+    """Unix time of the last listing; 0 means never."""
 
     @property
     def is_listed(self) -> bool:
-        """Whether its offer is known at all."""
+        """Whether the server was ever listed."""
         return self.listed_at > 0
 
     @lazy_property
     def digest(self) -> str:
-        """Changes exactly when a tool comes, goes or changes."""
+        """Changes exactly when a tool is added, removed or changed."""
         digest = hashlib.blake2b(self.name.encode(), digest_size=8)
         for name, tool in self.tools.items():
             digest.update(f"\0{name}\0{tool.hash}".encode())
@@ -70,22 +70,21 @@ class ServerEntry:
 
     @lazy_property
     def tool_identifiers(self) -> Mapping[str, str]:
-        """The identifiers that scripts know its tools by, with their names."""
+        """Map script identifiers to the server's tool names."""
         return assign_identifiers(self.tools)
 
     @lazy_property
     def resource_uris(self) -> frozenset[str]:
-        """The addresses of its listed resources."""
+        """URIs of the server's listed resources."""
         return frozenset(resource["uri"] for resource in self.offers.resources)
 
     @lazy_property
     def uri_templates(self) -> tuple[UriTemplate, ...]:
-        """Its listed templates, taken apart."""
+        """Parsed templates of the server's listed resource templates."""
         return parse_templates(template["uriTemplate"] for template in self.offers.templates)
 
     def has_resource(self, uri: str) -> bool:
-        """Whether an address is listed, percent-encoded or not, or can be made from a listed
-        template."""
+        """Return whether a URI is listed, percent-encoded or not, or matches a listed template."""
         if uri in self.resource_uris:
             return True
         if len(uri) > MAX_URI_CHARS:
@@ -94,14 +93,13 @@ class ServerEntry:
 
 
 def find_most_common(counts: Mapping[str, int]) -> str:
-    """The category with most tools, the first of the alphabet where several have; empty where there
-    is none."""
+    """Return the category with most tools, alphabetically first on a tie, or "" if none."""
     return min(counts, key=lambda key: (-counts[key], key), default="")
 
 
 @dataclass(frozen=True)
 class ToolNames:
-    """Every tool's address and flat name."""
+    """Looks up tools by address or flat name."""
 
     tools: Mapping[str, Tool]
 
@@ -111,16 +109,15 @@ class ToolNames:
         )
 
     def find_flat_tool(self, name: str) -> Tool | None:
-        """The tool of a flat name."""
-        # Not worth a table of all for what can be none.
+        """Return the tool of a flat name."""
+        # Avoids building the table for text that cannot be a flat name.
         if self.can_be_flat(name):
             return self.tools_by_flat_name.get(name)
         return None
 
     @staticmethod
     def can_be_flat(name: str) -> bool:
-        """Whether it is written like one: a whole one has both parts, one that was cut the full
-        length."""
+        """Return whether a name looks like a flat name: a separator, or the full length."""
         return "__" in name or len(name) == FLAT_NAME_CHARS
 
     @lazy_property
@@ -132,7 +129,7 @@ class ToolNames:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that is known at one moment."""
+    """Everything known about all servers at one time."""
 
     servers: Mapping[str, ServerEntry] = field(default_factory=dict)
     index: Index = field(default_factory=lambda: Index.build(()))
@@ -140,7 +137,7 @@ class Snapshot:
 
     @lazy_property
     def is_large(self) -> bool:
-        """Whether to look through all of it takes longer than the event loop may stand still."""
+        """Whether a scan of the whole snapshot would block the event loop for too long."""
         entries = 0
         for server in self.servers.values():
             offers = server.offers
@@ -153,48 +150,46 @@ class Snapshot:
         return entries > LARGE_LISTING_ITEMS
 
     async def run_scan(self, work: Callable[..., ScanResult], *args: Any) -> ScanResult:
-        """What `work` answers, which looks through all of this snapshot: from a thread, where that
-        is much."""
+        """Run `work`, which scans this snapshot, in a thread if the snapshot is large."""
         if self.is_large:
             return await asyncio.to_thread(work, *args)
         return work(*args)
 
     async def find_tool(self, name: str) -> Tool:
-        """The tool a name means, as `tool` finds it; raises UnknownName with the nearest."""
+        """Return the tool that a name means, as `resolve_tool` finds it; raises UnknownName."""
         found = self.tools.get(name)
         if found is not None:
             return found
         return await self.run_scan(self.resolve_tool, name)
 
     async def find_by_flat_name(self, name: str) -> Tool | None:
-        """The tool of a flat name; None where there is none."""
+        """Return the tool of a flat name, or None."""
         if ToolNames.can_be_flat(name):
             await self.load_flat_names()
         return self.tool_names.find_flat_tool(name)
 
     async def load_lookup(self, lookup: Literal["flat_prompts", "offers_version"]) -> None:
-        """Have a lookup made, where it is not there yet."""
+        """Compute a lookup unless it is cached."""
         if lookup not in vars(self):
             await self.run_scan(getattr, self, lookup)
 
     async def load_flat_names(self) -> None:
-        """Have `flat` made, where it is not there yet."""
-        if "flat" not in vars(self.tool_names):
+        """Compute `tools_by_flat_name` unless it is cached."""
+        if "tools_by_flat_name" not in vars(self.tool_names):
             await self.run_scan(lambda: self.tools_by_flat_name)
 
     def prepare(self, previous: "Snapshot") -> None:
-        """Work out what nearly every question asks for, and what was asked of the snapshot before.
-        Takes a while."""
+        """Compute common lookups and those the previous snapshot was asked for. Takes a while."""
         for name in {"tools", "version", "main_categories"} | (
             _PREPARED_LOOKUPS & vars(previous).keys()
         ):
             getattr(self, name)
-        if "flat" in vars(previous.tool_names):
-            self.tool_names.tools_by_flat_name  # noqa: B018 - it is kept
+        if "tools_by_flat_name" in vars(previous.tool_names):
+            self.tool_names.tools_by_flat_name  # noqa: B018 - computed to be cached
 
     @lazy_property
     def version(self) -> str:
-        """Identifies the set of tools: cursors and the stored index are only good for one."""
+        """Identifies the set of tools; cursors and the stored index are valid for one version."""
         digest = hashlib.blake2b(digest_size=8)
         for name in sorted(self.servers):
             digest.update(self.servers[name].digest.encode())
@@ -202,7 +197,7 @@ class Snapshot:
 
     @lazy_property
     def offers_version(self) -> str:
-        """The same for resources, resource templates and prompts."""
+        """Identifies the set of resources, resource templates and prompts."""
         digest = hashlib.blake2b(digest_size=8)
         for name in sorted(self.servers):
             offers = self.servers[name].offers
@@ -229,22 +224,22 @@ class Snapshot:
 
     @lazy_property
     def unlisted_servers(self) -> tuple[str, ...]:
-        """The servers whose offer is not known, in alphabetical order."""
+        """Names of servers whose offer is not known, in alphabetical order."""
         return tuple(sorted(name for name, entry in self.servers.items() if not entry.is_listed))
 
     @lazy_property
     def tool_names(self) -> ToolNames:
-        """Every tool's address and flat name."""
+        """Lookup of tools by address or flat name."""
         return ToolNames(self.tools)
 
     @lazy_property
     def resolver(self) -> AddressResolver:
-        """Finds the address a name means."""
+        """Resolver of tool names."""
         return AddressResolver(self.tools)
 
     @lazy_property
     def server_identifiers(self) -> Mapping[str, str]:
-        """The identifiers that scripts know the servers by, with their names."""
+        """Map script identifiers to server names."""
         return assign_identifiers(self.servers, SCRIPT_BUILTINS)
 
     @property
@@ -254,7 +249,7 @@ class Snapshot:
 
     @lazy_property
     def flat_prompts(self) -> dict[str, tuple[str, Raw]]:
-        """Every prompt with its server by its flat name, `server__prompt`."""
+        """Every prompt with its server, by flat name `server__prompt`."""
         prompts: dict[tuple[str, str], Raw] = {}
         for server in sorted(self.servers):
             for prompt in self.servers[server].offers.prompts:
@@ -265,14 +260,14 @@ class Snapshot:
         }
 
     def find_addresses(self, name: str) -> tuple[str, ...]:
-        """The addresses that a name can mean; none is guessed for a wrong one."""
+        """Return the addresses that a name can mean, without suggestions for an unknown one."""
         flat = self.tool_names.find_flat_tool(name)
         if flat is not None:
             return (flat.address,)
         return self.resolver.find(name)
 
     def resolve_tool(self, name: str) -> Tool:
-        """The tool a name means; raises UnknownName with the nearest."""
+        """Return the tool that a name means; raises UnknownName with the nearest."""
         return (
             self.tools.get(name)
             or self.tool_names.find_flat_tool(name)
@@ -280,31 +275,32 @@ class Snapshot:
         )
 
     def resolve_server(self, name: str) -> ServerEntry:
-        """A server by name, forgiving case and separators; raises UnknownName with the nearest."""
+        """Return a server by name, ignoring case and separators; raises UnknownName."""
         if entry := self.servers.get(name):
             return entry
         spelled = name.strip()
         folded = fold(name)
-        meant = [key for key in self.servers if folded and fold(key) == folded]
-        if found := self.server_identifiers.get(spelled) or (meant[0] if len(meant) == 1 else None):
+        matches = [key for key in self.servers if folded and fold(key) == folded]
+        if found := self.server_identifiers.get(spelled) or (
+            matches[0] if len(matches) == 1 else None
+        ):
             return self.servers[found]
-        near = tuple(meant) or find_nearest_names(spelled, self.servers)
+        near = tuple(matches) or find_nearest_names(spelled, self.servers)
+        if near:
+            advice = f"Did you mean {', '.join(near)}?"
+        else:
+            advice = "browse_tools without arguments lists them."
         raise UnknownName(
-            f"there is no server {quote_text(name)} here",
-            nearest=near,
-            advice=f"Did you mean {', '.join(near)}?"
-            if near
-            else "browse_tools without arguments lists them.",
+            f"there is no server {quote_text(name)} here", nearest=near, advice=advice
         )
 
     def get_category(self, address: str) -> str:
-        """The category of a tool, as it was read into the index."""
+        """Return the category of a tool, as stored in the index."""
         return self.index.get_category(address)
 
     @lazy_property
     def tools_by_category(self) -> Mapping[str, Mapping[str, Sequence[Tool]]]:
-        """The tools of each category, by server. The one walk through all tools that categories
-        take."""
+        """Tools of each category, by server; the only pass over all tools for categories."""
         found: dict[str, dict[str, list[Tool]]] = {}
         for name in sorted(self.servers):
             for tool in self.servers[name].tools.values():
@@ -320,7 +316,7 @@ class Snapshot:
 
     @lazy_property
     def main_categories(self) -> Mapping[str, str]:
-        """The category that most of each server's tools are in; empty for a server that has none."""
+        """Category of most tools of each server; empty for a server without tools."""
         counts: dict[str, Counter[str]] = {name: Counter() for name in self.servers}
         for category, servers in self.tools_by_category.items():
             for name, tools in servers.items():
@@ -328,16 +324,14 @@ class Snapshot:
         return {name: find_most_common(count) for name, count in counts.items()}
 
     def with_index(self, index: Index) -> "Snapshot":
-        """The same servers with another index over them; what was worked out about the servers is
-        kept."""
+        """Return the same servers with another index; cached lookups are kept."""
         other = replace(self, index=index)
-        # Of the index, no cached property above reads anything but categories, which come with the
-        # tools.
+        # Cached properties read only categories from the index, and these depend on the tools.
         other.__dict__.update({**self.__dict__, "index": index})
         return other
 
     def restrict_to(self, scope: Scope) -> "Snapshot":
-        """The same moment as a scope sees it."""
+        """Return this snapshot restricted to what a scope may see."""
         if scope.is_unrestricted:
             return self
         servers = {
@@ -358,9 +352,9 @@ class Snapshot:
 
 def _filter_offers(server: str, offers: ServerOffers, scope: Scope) -> ServerOffers:
     return ServerOffers(
-        tuple(one for one in offers.resources if scope.can_see_resource(server, one["uri"])),
+        tuple(item for item in offers.resources if scope.can_see_resource(server, item["uri"])),
         tuple(
-            one for one in offers.templates if scope.can_see_resource(server, one["uriTemplate"])
+            item for item in offers.templates if scope.can_see_resource(server, item["uriTemplate"])
         ),
-        tuple(one for one in offers.prompts if scope.can_see_prompt(server, one["name"])),
+        tuple(item for item in offers.prompts if scope.can_see_prompt(server, item["name"])),
     )

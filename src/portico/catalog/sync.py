@@ -1,8 +1,7 @@
-"""Keeps the snapshot true: from disk at once, from each server when it connects, says so, or was
-not asked for long.
+"""Keeps the snapshot current: from disk at start, from servers on connect, change and expiry.
 
-A new listing is compared with the old one by hash. Only if something differs is a new snapshot
-built, off the event loop, swapped in whole, and told as `CatalogChanged`. Listings that arrive
+A new listing is compared with the old one by hash. Only if it differs is a new snapshot built, off
+the event loop, swapped in as a whole and published as `CatalogChanged`. Listings that arrive
 together are built together.
 """
 
@@ -45,12 +44,12 @@ logger = logging.getLogger(__name__)
 
 DEBOUNCE_S = 0.05
 LONGEST_DEBOUNCE_S = 0.4
-"""A burst of list changes is one listing. A server that goes on is listed at longer and longer
-intervals."""
+"""A burst of list changes causes one listing; a server that keeps changing is listed at doubling
+intervals up to this limit."""
 CALM_PERIOD_S = 2.0
-"""After so long without a listing, the next change is listed soon again."""
+"""Seconds without a listing after which the debounce interval is reset."""
 ENCODE_FLUSH_S = 1.0
-"""Vectors that come within this time are put into the index together."""
+"""Seconds over which new vectors are collected before the index is updated."""
 _ANNOUNCEMENTS = {
     f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")
 }
@@ -58,16 +57,16 @@ _ANNOUNCEMENTS = {
 
 @dataclass(frozen=True)
 class _PendingEntry:
-    """A server's offer on its way into the snapshot."""
+    """A server entry waiting to be published in the snapshot."""
 
     entry: ServerEntry
     manifest: Manifest
     is_listed_here: bool = True
-    """We listed it ourselves: others do not know it yet."""
+    """Listed by this gateway, so other gateways do not know it yet."""
 
 
 class Catalog:
-    """Holds the snapshot, and the only one who replaces it."""
+    """Holds the snapshot and is the only writer of it."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class Catalog:
         index_file: IndexFile | None = None,
         embeddings: Embeddings | None = None,
     ) -> None:
-        """`index_file` keeps the search index from start to start; without `meanings`, words alone are searched."""
+        """`index_file` stores the search index; without `embeddings`, search is by words only."""
         self._sources = {source.name: source for source in sources}
         self._manifests = manifests
         self._bus = bus
@@ -93,7 +92,7 @@ class Catalog:
         self._failed_entries: dict[str, Exception] = {}
         self.eras: dict[str, str] = {}
         self.on_listed: Callable[[Sequence[Manifest]], None] | None = None
-        """Told what was listed here, when the snapshot shows it."""
+        """Called with the manifests listed by this gateway, once the snapshot contains them."""
         self.snapshot = Snapshot(
             {name: create_unlisted_entry(source) for name, source in self._sources.items()}
         )
@@ -101,18 +100,18 @@ class Catalog:
 
     @property
     def unencoded_count(self) -> int:
-        """How many tools cannot be searched by meaning yet."""
+        """Number of tools without a vector."""
         if self._embeddings:
             return self._embeddings.count_missing(self.snapshot)
         return 0
 
     @property
     def fingerprints(self) -> Mapping[str, str]:
-        """Every server with the fingerprint of its configuration."""
+        """Configuration fingerprint of every server."""
         return {name: source.fingerprint for name, source in self._sources.items()}
 
     def load(self) -> None:
-        """Take what is on disk; no server is asked."""
+        """Load stored manifests and the stored index; contacts no server."""
         found = self._manifests.load(dict(self.fingerprints))
         servers = {
             name: restore_entry(source, found.get(name)) for name, source in self._sources.items()
@@ -122,21 +121,18 @@ class Catalog:
         self.snapshot = _build_snapshot(servers, self._saved_index)
 
     async def configure(self, sources: Iterable[ServerSource]) -> None:
-        """Know these servers from now on, and no others; what is known of those that stay is kept.
+        """Replace the set of servers; entries of unchanged servers are kept.
 
-        One that is reached otherwise than before shows what it offered until it has been listed
-        again.
+        A server with a changed backend shows its earlier offer until it has been listed again.
         """
         async with self._change_lock:
             before = self.snapshot
             old = self._sources
             new = {source.name: source for source in sources}
-            wanted = [
-                {name: one.fingerprint for name, one in known.items()} for known in (old, new)
-            ]
-            earlier, found = [
-                await asyncio.to_thread(self._manifests.load, prints) for prints in wanted
-            ]
+            old_prints = {name: source.fingerprint for name, source in old.items()}
+            new_prints = {name: source.fingerprint for name, source in new.items()}
+            earlier = await asyncio.to_thread(self._manifests.load, old_prints)
+            found = await asyncio.to_thread(self._manifests.load, new_prints)
             servers = {
                 name: before.servers[name]
                 if old.get(name) == source
@@ -144,7 +140,7 @@ class Catalog:
                 for name, source in new.items()
             }
             snapshot = await asyncio.to_thread(_prepare_snapshot, servers, before)
-            gone = {
+            removed = {
                 name: replace(before.servers[name], tools={}, offers=ServerOffers())
                 for name in old
                 if name not in new
@@ -153,10 +149,9 @@ class Catalog:
                 (before.servers.get(name) or create_unlisted_entry(new[name]), servers[name])
                 for name in servers
             ]
-            pairs += [(before.servers[name], entry) for name, entry in gone.items()]
+            pairs += [(before.servers[name], entry) for name, entry in removed.items()]
             changes = await asyncio.to_thread(_compare_all, pairs)
-            # From here on nothing is awaited: whoever configures the catalog goes on with what
-            # hangs on it.
+            # No await from here on: callers update dependent state in the same step.
             self._sources = new
             self.snapshot = snapshot
             self.eras = {name: era for name, era in self.eras.items() if name in new} | {
@@ -168,27 +163,27 @@ class Catalog:
                 self._bus.publish(change)
 
     async def accept_listing(self, server: str, listing: ServerListing) -> None:
-        """Take a fresh listing; returns when the snapshot shows it."""
+        """Publish a fresh listing; returns when the snapshot contains it."""
         source = self._sources.get(server)
         if source is None:
-            return  # it was taken away while it was listed
+            return  # removed while it was being listed
         if not listing.is_large:
-            arrived = _build_pending_entry(source, listing)
+            pending = _build_pending_entry(source, listing)
         else:
-            arrived = await asyncio.to_thread(_build_pending_entry, source, listing)
+            pending = await asyncio.to_thread(_build_pending_entry, source, listing)
             if self._sources.get(server) is not source:
-                return  # it was taken away, or configured otherwise, meanwhile
+                return  # removed or reconfigured in the meantime
         self.eras[server] = listing.initialize_info.era
-        await self._enqueue(arrived)
+        await self._enqueue(pending)
 
     async def adopt_manifest(self, manifest: Manifest) -> bool:
-        """Take what another gateway listed, if it is news here; returns when the snapshot shows it."""
+        """Publish another gateway's newer listing; returns when the snapshot contains it."""
         source = self._sources.get(manifest.server)
         if source is None or source.fingerprint != manifest.fingerprint:
             return False
         entry = await asyncio.to_thread(restore_entry, source, manifest)
         if self._sources.get(source.name) is not source:
-            return False  # it was taken away, or configured otherwise, meanwhile
+            return False  # removed or reconfigured in the meantime
         if entry.listed_at <= self.snapshot.servers[source.name].listed_at:
             return False
         self.eras.setdefault(source.name, manifest.era)
@@ -207,17 +202,16 @@ class Catalog:
             raise error
 
     async def close(self) -> None:
-        """Finish what is being published, and stop encoding."""
+        """Finish publishing, and stop encoding."""
         if self._embeddings is not None and self._encode_task is not None:
-            # Not cancelled: that would leave its thread at work.
+            # Not cancelled, because its thread would keep running.
             self._embeddings.stop()
             await asyncio.wait({self._encode_task}, timeout=10)
         if self._publish_task is not None and not self._publish_task.done():
             await asyncio.wait({self._publish_task}, timeout=10)
 
     def start_encoding(self) -> asyncio.Task[None] | None:
-        """See to it that every tool gets its vector; the task ends when all have, or none can be
-        made."""
+        """Start encoding missing vectors; the task ends when nothing is left to encode."""
         if self._embeddings is None:
             return None
         if self._encode_task is None or self._encode_task.done():
@@ -230,7 +224,7 @@ class Catalog:
         try:
             await self._add_missing_vectors(embeddings)
             self._bus.publish(EmbeddingsComputed())
-        except Exception as error:  # words still work, and the next listing tries again
+        except Exception as error:  # search by words still works, and the next listing tries again
             reason = f"{type(error).__name__}: {error}"
             if reason != self._encode_error:
                 logger.exception(
@@ -240,21 +234,21 @@ class Catalog:
 
     async def _add_missing_vectors(self, embeddings: Embeddings) -> None:
         while embeddings.count_missing(snapshot := self.snapshot):
-            brought = embeddings.generate_vectors(snapshot)
-            came = False
-            wait = 0.0  # what was kept is there at once
-            while vectors := await asyncio.to_thread(gather_batches, brought, wait):
-                came = True
+            batches = embeddings.generate_vectors(snapshot)
+            is_any_added = False
+            wait = 0.0  # stored vectors are available at once
+            while vectors := await asyncio.to_thread(gather_batches, batches, wait):
+                is_any_added = True
                 wait = ENCODE_FLUSH_S
                 async with self._change_lock:
-                    now = self.snapshot
-                    self.snapshot = now.with_index(
-                        await asyncio.to_thread(add_vectors, now, snapshot, vectors)
+                    current = self.snapshot
+                    self.snapshot = current.with_index(
+                        await asyncio.to_thread(add_vectors, current, snapshot, vectors)
                     )
-            if not came:
+            if not is_any_added:
                 return
             if not embeddings.count_missing(self.snapshot):
-                # Whatever is listed meanwhile is looked for once more: nobody else would.
+                # Checked again: tools listed in the meantime have no other trigger.
                 await asyncio.to_thread(self._save_index)
                 await asyncio.to_thread(trim_heap)
 
@@ -264,25 +258,26 @@ class Catalog:
             self._pending_entries = {}
             try:
                 await self._apply_batch(batch)
-            except (
-                Exception
-            ):  # one of them is no good: each alone, so that only that one is left out
-                for name, arrived in batch.items():
+            except Exception:  # retried one by one, so that only the faulty entry is left out
+                for name, pending in batch.items():
                     try:
-                        await self._apply_batch({name: arrived})
+                        await self._apply_batch({name: pending})
                     except Exception as error:
                         self._failed_entries[name] = error
 
     async def _apply_batch(self, batch: Mapping[str, _PendingEntry]) -> None:
-        # One change at a time, or one would undo the other.
+        # Serialised, so that one change does not undo another.
         async with self._change_lock:
             before = self.snapshot
-            # Whoever was configured otherwise, or away, since it was listed is listed again, or not
-            # at all.
-            batch = {name: one for name, one in batch.items() if self._is_expected(one.manifest)}
-            servers = {**before.servers, **{name: one.entry for name, one in batch.items()}}
+            # Servers reconfigured or removed since the listing are skipped.
+            batch = {
+                name: pending
+                for name, pending in batch.items()
+                if self._is_expected(pending.manifest)
+            }
+            servers = {**before.servers, **{name: pending.entry for name, pending in batch.items()}}
             snapshot = await asyncio.to_thread(_prepare_snapshot, servers, before)
-            pairs = [(before.servers[name], one.entry) for name, one in batch.items()]
+            pairs = [(before.servers[name], pending.entry) for name, pending in batch.items()]
             changes = await asyncio.to_thread(_compare_all, pairs)
             self.snapshot = snapshot
         self.start_encoding()
@@ -291,13 +286,16 @@ class Catalog:
                 self._bus.publish(change)
         try:
             await asyncio.to_thread(
-                self._save_manifests, [one.manifest for one in batch.values() if one.manifest.hello]
+                self._save_manifests,
+                [pending.manifest for pending in batch.values() if pending.manifest.hello],
             )
-        except (
-            Exception
-        ):  # what cannot be kept is still known; only the next start has to ask again
-            logger.exception("what was listed cannot be kept")
-        own = [one.manifest for one in batch.values() if one.is_listed_here and one.manifest.hello]
+        except Exception:  # the listing is still in use; only the next start has to repeat it
+            logger.exception("listings cannot be kept")
+        own = [
+            pending.manifest
+            for pending in batch.values()
+            if pending.is_listed_here and pending.manifest.hello
+        ]
         if own and self.on_listed is not None:
             self.on_listed(own)
 
@@ -308,12 +306,12 @@ class Catalog:
     def _save_manifests(self, manifests: list[Manifest]) -> None:
         for manifest in manifests:
             self._manifests.save(manifest)
-        # Saved once for all that come in together: whoever waits is built next.
+        # Saved once per burst: entries still pending save it again.
         if not self._pending_entries:
             self._save_index()
 
     def _save_index(self) -> None:
-        # One at a time, or an older index could be written over a newer one.
+        # Serialised, so that an older index is never written over a newer one.
         with self._save_lock:
             index = self.snapshot.index
             if index is not self._saved_index:
@@ -322,7 +320,7 @@ class Catalog:
 
 
 class ServerSync:
-    """Lists one server whenever there is reason to."""
+    """Lists one server on connect, on change notifications, and when its listing expires."""
 
     def __init__(
         self, upstream: Upstream, catalog: Catalog, bus: EventBus, *, timeout: float, ttl: float
@@ -341,13 +339,12 @@ class ServerSync:
         upstream.on_notification = self._on_notification
 
     def configure(self, timeout: float, ttl: float) -> None:
-        """How long a listing may take, and how long it is trusted."""
+        """Set the timeout of a listing and its time to live, in seconds."""
         self._timeout = timeout
         self._ttl = ttl
 
     async def refresh(self) -> None:
-        """List now, starting the server if need be; whoever asks meanwhile waits for the same
-        listing."""
+        """List now, starting the server if needed; concurrent callers share one listing."""
         if self._upstream.any_connection is None:
             await self._upstream.connect()
         if self._listing_task is None or self._listing_task.done():
@@ -356,13 +353,13 @@ class ServerSync:
         await asyncio.shield(self._listing_task)
 
     async def wait_for_listing(self, timeout: float) -> None:
-        """Wait for a listing that is under way, but not longer; whoever gives up does not stop it."""
+        """Wait up to `timeout` seconds for a running listing, without cancelling it."""
         listing = self._listing_task
         if listing is not None and not listing.done():
             await asyncio.wait({listing}, timeout=timeout)
 
     def request_listing(self) -> None:
-        """List soon."""
+        """Schedule a listing."""
         self._is_listing_wanted = True
         if self._listing_task is None or self._listing_task.done():
             self._listing_task = asyncio.create_task(
@@ -370,8 +367,7 @@ class ServerSync:
             )
 
     def refresh_if_expired(self) -> None:
-        """List again if the server is up and its listing is old; one that is being listed is not
-        asked for another."""
+        """List again if the server is up, its listing has expired and none is running."""
         if self._listing_task is not None and not self._listing_task.done():
             return
         entry = self._catalog.snapshot.servers[self._upstream.name]
@@ -410,14 +406,14 @@ class ServerSync:
     async def _run_listings(self) -> None:
         while self._is_listing_wanted:
             await asyncio.sleep(self._compute_debounce())
-            # From here on whatever changes wants another listing; what was said before, this one
-            # shows.
+            # A change announced after this point requests another listing; earlier ones are
+            # covered.
             self._is_listing_wanted = False
             announced = self._announced_lists
             self._announced_lists = set()
             connection = self._upstream.any_connection
             if connection is None:
-                return  # it has gone meanwhile; whoever starts it again has it listed
+                return  # disconnected; the next connect requests a listing
             try:
                 listing = await fetch_listing(connection, self._timeout)
                 self._listed_at = time.monotonic()
@@ -427,9 +423,7 @@ class ServerSync:
                 self._upstream.degrade(f"it could not be listed: {error.message}")
                 logger.warning("%s could not be listed: %s", self._upstream.name, error.message)
                 continue
-            except (
-                Exception
-            ) as error:  # a listing is anyone's: whatever is wrong with it, the others stay listed
+            except Exception as error:  # input from a server must not break this task
                 self._upstream.degrade(f"it could not be listed: {type(error).__name__}: {error}")
                 logger.exception("%s could not be listed", self._upstream.name)
                 continue
@@ -447,8 +441,7 @@ def _compare_all(pairs: Iterable[tuple[ServerEntry, ServerEntry]]) -> list[Catal
 
 
 def _prepare_snapshot(servers: Mapping[str, ServerEntry], before: Snapshot) -> Snapshot:
-    """The snapshot that comes after another one, with what nearly every question asks of it worked
-    out already."""
+    """Build the next snapshot with its common lookups computed."""
     snapshot = _build_snapshot(servers, before.index, before.servers)
     snapshot.prepare(before)
     return snapshot
@@ -459,9 +452,9 @@ def _build_snapshot(
     index: Index,
     before: Mapping[str, ServerEntry] | None = None,
 ) -> Snapshot:
-    """A snapshot whose index is brought up to date: only servers that differ are read again.
+    """Build a snapshot with an updated index; only servers that differ are indexed again.
 
-    `before` is what the index was made from: whoever is the same there is not even compared.
+    `before` are the entries the index was made from; identical ones are not compared.
     """
     known = before or {}
     changed = {
@@ -475,16 +468,12 @@ def _build_snapshot(
 
 
 def _load_index(file: IndexFile, embeddings: Embeddings | None) -> Index:
-    if embeddings:
-        encoder = embeddings.encoder
-    else:
-        encoder = None
-    body = file.load()
-    if body is not None:
-        with contextlib.suppress(ValueError):  # by another version, or damaged
-            index = Index.load(body, encoder=encoder)
-            release_memory(
-                body
-            )  # its checksum was worked out: most of it is not looked at again soon
+    encoder = embeddings.encoder if embeddings else None
+    content = file.load()
+    if content is not None:
+        with contextlib.suppress(ValueError):  # written by another version, or damaged
+            index = Index.load(content, encoder=encoder)
+            # Verifying the checksum has read all of it; most is not needed again soon.
+            release_memory(content)
             return index
     return Index.build((), encoder=encoder)

@@ -1,15 +1,15 @@
-"""The categories tools are sorted into, and the other names people give them. Data only."""
+"""The built-in categories and their synonyms. Data only."""
 
 from dataclasses import dataclass
 
 VERSION = "1-dd38c7f9"
-"""Changes whenever the same text may get another category: the second part is the digest of the
-weights of words."""
+"""Changes whenever the same text may get another category; the second part is the digest of the
+word weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A kind of tools."""
+    """A subject that tools are browsed by."""
 
     key: str
     title: str
@@ -108,37 +108,49 @@ TAXONOMY = (
 _SYNONYMS_BY_KEY = {
     "ai-models": "agents ai artificial-intelligence llm llms machine-learning ml mlops models",
     "browser-automation": "browser browsers mobile-automation ui-automation web-automation",
-    "business": "ads advertising cms commerce crm e-commerce ecommerce erp hr marketing sales seo shopping",
+    "business": (
+        "ads advertising cms commerce crm e-commerce ecommerce erp hr marketing sales seo shopping"
+    ),
     "cloud": (
-        "aws azure cloud-computing cloud-infrastructure cloud-platforms containers deployment docker gcp hosting "
-        "infrastructure k8s kubernetes messaging-queues"
+        "aws azure cloud-computing cloud-infrastructure cloud-platforms containers deployment"
+        " docker gcp hosting infrastructure k8s kubernetes messaging-queues"
     ),
     "communication": "chat email mail messages messaging sms social social-media",
     "data-analysis": (
-        "analytics bi business-intelligence charts data data-science data-visualization statistics visualization"
+        "analytics bi business-intelligence charts data data-science data-visualization statistics"
+        " visualization"
     ),
     "databases": "caches data-storage database db nosql sql storage vector-databases",
     "developer-docs": "api-docs docs documentation reference",
     "developer-tools": (
-        "ci ci-cd code code-execution coding dev development devops devtools ide packages programming shell "
-        "software-development terminal testing"
+        "ci ci-cd code code-execution coding dev development devops devtools ide packages"
+        " programming shell software-development terminal testing"
     ),
     "devices": "hardware home home-and-devices home-automation iot robotics smart-home",
     "documents": (
-        "document-processing excel file file-storage file-system file-systems files filesystem office pdf spreadsheets"
+        "document-processing excel file file-storage file-system file-systems files filesystem"
+        " office pdf spreadsheets"
     ),
     "finance": "accounting banking billing blockchain crypto fintech money payments stocks trading",
-    "maps-and-travel": "geo geography gis location location-services maps maps-and-weather navigation travel weather",
-    "media": "3d art audio design image image-generation images media-generation multimedia music video",
+    "maps-and-travel": (
+        "geo geography gis location location-services maps maps-and-weather navigation travel"
+        " weather"
+    ),
+    "media": (
+        "3d art audio design image image-generation images media-generation multimedia music video"
+    ),
     "monitoring": "alerting incidents logging logs metrics observability sre",
     "notes-and-memory": (
-        "knowledge knowledge-base knowledge-management memory memory-and-knowledge note-taking notes wiki"
+        "knowledge knowledge-base knowledge-management memory memory-and-knowledge note-taking"
+        " notes wiki"
     ),
     "project-management": (
-        "calendar calendar-and-tasks calendars issue-tracking issues productivity project-tracking projects task- "
-        "management tasks todo"
+        "calendar calendar-and-tasks calendars issue-tracking issues productivity project-tracking"
+        " projects task- management tasks todo"
     ),
-    "research": "academic biology biomedical health health-and-science healthcare medicine papers science",
+    "research": (
+        "academic biology biomedical health health-and-science healthcare medicine papers science"
+    ),
     "security": "auth iam identity reverse-engineering",
     "utilities": "calculator math time tools utility",
     "version-control": "code-hosting git github gitlab repositories source-control vcs",
@@ -148,4 +160,4 @@ _SYNONYMS_BY_KEY = {
 }
 
 SYNONYMS = {name: key for key, names in _SYNONYMS_BY_KEY.items() for name in names.split()}
-"""What else people call them, as slugs."""
+"""Categories by synonym slug."""

@@ -1,9 +1,8 @@
-"""A tool as its server described it: immutable, hashed, untouched.
+"""A tool definition as its server sent it: immutable, hashed, unmodified.
 
-The definition is kept as the bytes it was listed with and parsed when it is used, the latest few of
-all tools being remembered: a catalog of thousands costs its text and no more, however much of it is
-looked at. `name` is the name people use (after renames), `upstream_name` the one its server answers
-to.
+The definition is stored as the bytes it was listed with and parsed on use; a small cache holds the
+latest parsed ones, so that a catalog of thousands costs only its text. `name` is the exposed name
+(after renames), `upstream_name` the server's own.
 """
 
 import hashlib
@@ -15,21 +14,17 @@ from typing import Any
 from portico.json_text import json_codec
 
 MAX_DEPTH = 100
-"""Real definitions nest 26 levels. Clients give up on a whole list at 64 to 200, so one definition
-may not go there."""
+"""Real definitions nest up to 26 levels; clients reject a whole list at 64 to 200."""
 
 _CACHE_SIZE = 256
-"""Parsed definitions: a page of search results looks at each of its own several times, and at no
-others."""
+"""Parsed definitions; a page of search results reads each of its own several times."""
 
 
 def encode_json(value: Any) -> bytes:
-    """JSON that can be kept, read back and shown; raises ValueError, with the reason, for what
-    cannot."""
+    """Encode JSON that can be decoded again; raises ValueError with the reason if impossible."""
     try:
         blob = json_codec.dumps(value)
-        # As many brackets as levels, at least: nearly every definition has too few to be looked at
-        # more closely.
+        # There are at least as many brackets as levels; nearly every definition has too few.
         if blob.count(b"{") + blob.count(b"[") > MAX_DEPTH and _is_nested_beyond(MAX_DEPTH, value):
             raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
         if b"\\ud" in blob:
@@ -57,7 +52,7 @@ def _list_children(value: Any) -> Iterable[Any]:
 
 
 def compute_hash(blob: bytes) -> str:
-    """The identity of a definition: 16 hex characters of its BLAKE2 digest."""
+    """Return the identity of a definition: 16 hex characters of its BLAKE2 digest."""
     return hashlib.blake2b(blob, digest_size=8).hexdigest()
 
 
@@ -76,12 +71,12 @@ class Tool:
 
     @property
     def address(self) -> str:
-        """`server.tool`: the server has no dot, so the first dot splits."""
+        """`server.tool`; a server name has no dot, so the first dot splits."""
         return f"{self.server}.{self.name}"
 
     @property
     def definition(self) -> Mapping[str, Any]:
-        """The raw definition, every field the upstream sent."""
+        """The raw definition with every field the server sent."""
         found = _parse_definition(self.blob)
         if found is not None:
             return found
@@ -121,8 +116,7 @@ class Tool:
 
     @property
     def is_destructive(self) -> bool:
-        """Whether it says of itself that it destroys. Most say nothing, and are not parsed to know
-        that."""
+        """Whether the tool is annotated as destructive. Checked without parsing where possible."""
         return b'"destructiveHint"' in self.blob and self.annotations.get("destructiveHint") is True
 
     def __eq__(self, other: object) -> bool:
@@ -140,7 +134,7 @@ class Tool:
 def _parse_definition(blob: bytes) -> Mapping[str, Any] | None:
     try:
         found = json_codec.loads(blob)
-    except ValueError:  # it was read from a damaged file; the next listing mends it
+    except ValueError:  # read from a damaged file; the next listing replaces it
         return None
     if isinstance(found, dict):
         return found
@@ -155,7 +149,7 @@ def make_tool(
     warnings: tuple[str, ...] = (),
     tags: tuple[str, ...] = (),
 ) -> Tool:
-    """A tool from a definition that has a usable name."""
+    """Create a tool from a definition that has a usable name."""
     blob = json_codec.dumps(definition)
     upstream_name = definition["name"]
     return Tool(

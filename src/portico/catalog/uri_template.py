@@ -1,8 +1,7 @@
-"""URI templates (RFC 6570) as far as a gateway needs them: can an address be one of a template's?
-Pure and bounded.
+"""URI templates (RFC 6570): decides whether a URI can match a template. Pure and bounded.
 
-An address is walked once for each part of a template, so that the work is at most its length times
-the parts; how much that may be in all is counted before it is done.
+A URI is scanned once for each part of a template, so the work is at most its length times the
+parts; the total is checked before it is spent.
 """
 
 import re
@@ -12,31 +11,31 @@ from dataclasses import dataclass
 from portico.access import MAX_URI_CHARS, has_parent_segment
 
 MAX_TEMPLATES = 1_000
-"""Templates of one server that are looked at."""
+"""Templates per server that are considered."""
 MAX_TEMPLATE_CHARS = 2_048
 MAX_PARTS = 32
 MAX_STEPS = 100_000
-"""Characters that are looked at to answer for one address; what would take more is no match."""
+"""Characters scanned to match one URI; beyond this it does not match."""
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]*)\}")
 _ANY_CHARACTER = frozenset({"+", "#", "/"})
 
 
 @dataclass(frozen=True)
 class TemplateVariable:
-    """An expression of a template, and the characters that end its value."""
+    """An expression of a template, with the characters that end its value."""
 
     stop_characters: str
 
 
 @dataclass(frozen=True)
 class UriTemplate:
-    """A template taken apart: literal texts, and variables between them."""
+    """A parsed template: literal texts and the variables between them."""
 
     parts: tuple[str | TemplateVariable, ...]
 
     @classmethod
     def parse(cls, text: str) -> "UriTemplate | None":
-        """Take a template apart; None for one that is too long to be matched."""
+        """Parse a template; None for one too long to be matched."""
         if len(text) > MAX_TEMPLATE_CHARS or text.count("{") > MAX_PARTS:
             return None
         parts: list[str | TemplateVariable] = []
@@ -45,13 +44,13 @@ class UriTemplate:
             parts += [text[reached : found.start()], _parse_variable(found[1], found[2])]
             reached = found.end()
         parts.append(text[reached:])
-        kept = tuple(part for part in parts if part != "")
-        if len(kept) <= MAX_PARTS:
-            return cls(kept)
+        non_empty = tuple(part for part in parts if part != "")
+        if len(non_empty) <= MAX_PARTS:
+            return cls(non_empty)
         return None
 
     def can_match(self, uri: str) -> bool:
-        """Whether the ends of an address are those of the template: the cheap part of `matches`."""
+        """Return whether prefix and suffix fit: the cheap part of `matches`."""
         first = self.parts[0]
         last = self.parts[-1]
         return not (isinstance(first, str) and not uri.startswith(first)) and not (
@@ -59,20 +58,22 @@ class UriTemplate:
         )
 
     def matches(self, uri: str) -> bool:
-        """Whether an address can be made from the template."""
-        reached = {0}
+        """Return whether a URI can be generated from the template."""
+        positions = {0}
         for part in self.parts:
             if isinstance(part, str):
-                reached = {start + len(part) for start in reached if uri.startswith(part, start)}
+                positions = {
+                    start + len(part) for start in positions if uri.startswith(part, start)
+                }
             else:
-                reached = _find_end_positions(uri, reached, part.stop_characters)
-            if not reached:
+                positions = _find_end_positions(uri, positions, part.stop_characters)
+            if not positions:
                 return False
-        return len(uri) in reached
+        return len(uri) in positions
 
 
 def parse_templates(texts: Iterable[str]) -> tuple[UriTemplate, ...]:
-    """Take the first templates of a server apart; those that cannot be matched are left out."""
+    """Parse the first templates of a server; those that cannot be matched are left out."""
     found: list[UriTemplate] = []
     for text, _ in zip(texts, range(MAX_TEMPLATES), strict=False):
         template = UriTemplate.parse(text)
@@ -82,8 +83,7 @@ def parse_templates(texts: Iterable[str]) -> tuple[UriTemplate, ...]:
 
 
 def matches_any(templates: Iterable[UriTemplate], uri: str) -> bool:
-    """Whether an address can be made from one of the templates; one that climbs (`..`) is made from
-    none."""
+    """Return whether a URI matches one of the templates; one with a `..` segment never does."""
     if len(uri) > MAX_URI_CHARS or has_parent_segment(uri):
         return False
     steps = 0
@@ -107,13 +107,13 @@ def _parse_variable(operator: str, names: str) -> TemplateVariable:
 
 
 def _find_end_positions(uri: str, starts: set[int], stop_characters: str) -> set[int]:
-    """The places that a value which begins at one of these can end at; it may be empty."""
-    reached: set[int] = set()
+    """Return the positions where a value starting at one of `starts` can end; it may be empty."""
+    ends: set[int] = set()
     inside = False
-    for place in range(min(starts), len(uri) + 1):
-        inside = inside or place in starts
+    for position in range(min(starts), len(uri) + 1):
+        inside = inside or position in starts
         if inside:
-            reached.add(place)
-        if place < len(uri) and uri[place] in stop_characters:
+            ends.add(position)
+        if position < len(uri) and uri[position] in stop_characters:
             inside = False
-    return reached
+    return ends

@@ -1,10 +1,13 @@
 """The command `portico`.
 
-main → command_table, report_commands, client_commands   every command and option
-commands/      what each command does, one module each
-doctor/        `portico doctor`
-setup          flags, environment and files → a configuration, and a gateway over it
-config_watcher, gateway_client, signals, garbage_collector, span_export   a running gateway
-screen, columns, usage_format, exit, options, logs, log_renderer   output, exit codes, log lines
-tool_arguments, tier_costs, adoption_report
+main                              entry point; `stdio` and `serve` skip the option parser
+command_table                     every command and option → report_commands, client_commands
+options                           options and a runner that commands share
+commands/, doctor/                what each command does
+setup                             flags, environment and files → a configuration and a gateway
+config_watcher, garbage_collector, signals, span_export   services of a running gateway
+gateway_client                    REST client for a gateway that is already running
+screen, columns, usage_format, exit   output and exit codes
+logs, log_renderer                log lines
+tool_arguments, tier_costs, adoption_report   parts of `call`, `tokens` and `adopt`
 """

@@ -1,4 +1,4 @@
-"""How `portico adopt` tells what it found and what it did."""
+"""Output of `portico adopt`: what it found and what it did."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _MAX_REASON_CHARS = 160
 
 @dataclass(frozen=True)
 class AdoptionOutcome:
-    """Everything there is to tell."""
+    """The facts that the report shows."""
 
     scan: DiscoveredServers
     existing: ExistingConfig
@@ -49,59 +49,66 @@ class AdoptionOutcome:
     written: bool = False
     backup: Path | None = None
     needs_manual_edit: bool = False
-    """What is there could not be added to safely."""
+    """The existing file could not be extended safely."""
 
     @property
     def counted_servers(self) -> tuple[AdoptionCandidate, ...]:
-        """Those whose cost counts: what is in the configuration once what was chosen is, else all
-        that can be used."""
+        """Servers whose cost counts: the configured and chosen ones, or all usable ones before a
+        choice.
+        """
         if self.chosen:
             left_out = ("unusable", "new")
         else:
             left_out = ("unusable",)
         return tuple(
-            one for one in self.candidates if one.status not in left_out or one in self.chosen
+            candidate
+            for candidate in self.candidates
+            if candidate.status not in left_out or candidate in self.chosen
         )
 
     @property
     def direct_tokens(self) -> int:
         if self.costs:
-            return self.costs.sum_direct_tokens({one.key for one in self.counted_servers})
+            return self.costs.sum_direct_tokens(
+                {candidate.key for candidate in self.counted_servers}
+            )
         return 0
 
     @property
     def clients(self) -> list[str]:
         """Clients whose servers are in the configuration now."""
-        origins = [origin for one in self.counted_servers for origin in one.found_server.origins]
+        origins = [
+            origin
+            for candidate in self.counted_servers
+            for origin in candidate.found_server.origins
+        ]
         return list(dict.fromkeys(origin.client for origin in origins if origin.client))
 
 
 def show_nothing_found(screen: Screen, outcome: AdoptionOutcome, sources: Sequence[str]) -> int:
-    """Say that there is nothing to adopt, and why that may be."""
+    """Report that there is nothing to adopt, with the likely reason."""
     if screen.as_json:
         screen.write_json(_to_data(outcome))
     _print_findings(outcome)
     if sources:
         where = ", ".join(sources)
-    else:
-        where = "Claude, Cursor, VS Code, Windsurf, Codex, Gemini, Zed and Cline"
-    if sources:
         advice = ""
     else:
+        where = "Claude, Cursor, VS Code, Windsurf, Codex, Gemini, Zed and Cline"
         advice = "`portico adopt --from FILE` reads any other file; `portico demo` needs none."
     print_error(PorticoError(f"No MCP servers were found in {where}.", advice=advice))
     return EXIT_FAILED
 
 
 def show_candidates(screen: Screen, outcome: AdoptionOutcome) -> None:
-    """The table, and below it whatever is odd."""
-    found = outcome.candidates
-    looked = outcome.scan
-    doubles = sum(len(one.found_server.origins) - 1 for one in found)
-    told = f"{format_count(len(found), 'server')} in {format_count(len(looked.files), 'file')}"
-    screen.write_text(
-        told + (f" ({format_count(doubles, 'duplicate')} merged)" if doubles > 0 else "") + ":"
-    )
+    """Show the table of candidates, and the warnings below it."""
+    candidates = outcome.candidates
+    duplicates = sum(len(candidate.found_server.origins) - 1 for candidate in candidates)
+    files = format_count(len(outcome.scan.files), "file")
+    summary = f"{format_count(len(candidates), 'server')} in {files}"
+    if duplicates > 0:
+        summary += f" ({format_count(duplicates, 'duplicate')} merged)"
+    screen.write_text(f"{summary}:")
     screen.write_text("")
     columns = (
         Column("", align_right=True, style="dim"),
@@ -122,19 +129,19 @@ def show_candidates(screen: Screen, outcome: AdoptionOutcome) -> None:
 
 def _build_rows(outcome: AdoptionOutcome) -> Iterator[tuple[str, ...]]:
     number = 0
-    for one in outcome.candidates:
-        number += one.status == "new"
-        if outcome.costs and one.status != "unusable":
-            bill = outcome.costs.servers.get(one.key)
+    for candidate in outcome.candidates:
+        number += candidate.status == "new"
+        if outcome.costs and candidate.status != "unusable":
+            cost = outcome.costs.servers.get(candidate.key)
         else:
-            bill = None
+            cost = None
         yield (
-            str(number) if one.status == "new" else "",
-            sanitize_text(one.name),
-            f"{bill.tools:,}" if bill else "?",
-            f"{bill.tokens:,}" if bill else "?",
-            sanitize_text(describe_origins(one.found_server)),
-            sanitize_text(_render_remark(one)),
+            str(number) if candidate.status == "new" else "",
+            sanitize_text(candidate.name),
+            f"{cost.tools:,}" if cost else "?",
+            f"{cost.tokens:,}" if cost else "?",
+            sanitize_text(describe_origins(candidate.found_server)),
+            sanitize_text(_render_remark(candidate)),
         )
 
 
@@ -143,7 +150,10 @@ def _render_remark(one: AdoptionCandidate) -> str:
         case "present":
             return "already in the configuration"
         case "differs":
-            return "already in the configuration, with other secrets: they stay (change them in its env_file)"
+            return (
+                "already in the configuration, with other secrets: they stay (change them in "
+                "its env_file)"
+            )
         case "unusable":
             return "cannot be used"
         case "new":
@@ -156,17 +166,17 @@ def _render_remark(one: AdoptionCandidate) -> str:
 
 
 def _render_cost_line(outcome: AdoptionOutcome) -> str:
-    bills = outcome.costs
-    if bills is None or not outcome.direct_tokens:
+    costs = outcome.costs
+    if costs is None or not outcome.direct_tokens:
         return ""
-    saved = compute_saved_share(outcome.direct_tokens, bills.gateway_tokens)
-    if bills.counter == "o200k_base":
-        how = ""
+    saved = compute_saved_share(outcome.direct_tokens, costs.gateway_tokens)
+    if costs.counter == "o200k_base":
+        method = ""
     else:
-        how = " (estimated)"
+        method = " (estimated)"
     line = (
-        f"Connected directly they cost a client {outcome.direct_tokens:,} tokens{how} before its first word, "
-        f"through Portico {bills.gateway_tokens:,}"
+        f"Connected directly they cost a client {outcome.direct_tokens:,} tokens{method} before "
+        f"its first word, through Portico {costs.gateway_tokens:,}"
     )
     if saved <= 0:
         return f"{line}: so few tools are better listed, with `exposure: full`."
@@ -174,47 +184,55 @@ def _render_cost_line(outcome: AdoptionOutcome) -> str:
 
 
 def _collect_remarks(outcome: AdoptionOutcome) -> Iterator[str]:
-    bills = outcome.costs
-    for one in outcome.candidates:
-        at = one.found_server.origins[0]
-        if one.status == "unusable":
-            yield f"{one.name} cannot be adopted: {one.problem} ({at.file}{f':{at.line}' if at.line else ''})"
-        elif one.found_server.required_variables and one.status == "new":
+    costs = outcome.costs
+    for candidate in outcome.candidates:
+        origin = candidate.found_server.origins[0]
+        if candidate.status == "unusable":
+            line = f":{origin.line}" if origin.line else ""
+            yield f"{candidate.name} cannot be adopted: {candidate.problem} ({origin.file}{line})"
+        elif candidate.found_server.required_variables and candidate.status == "new":
             continue
-        elif one.problem:
-            yield f"{one.name} lacks something: {one.problem}"
-        elif bills is not None and one.key in bills.failures:
-            if one.status == "new":
+        elif candidate.problem:
+            yield f"{candidate.name} lacks something: {candidate.problem}"
+        elif costs is not None and candidate.key in costs.failures:
+            if candidate.status == "new":
                 anyway = "; it can be adopted all the same"
             else:
                 anyway = ""
-            yield f"{one.name} did not start: {_shorten(bills.failures[one.key])}{anyway}."
-    late = [
-        one.name
-        for one in outcome.candidates
-        if one.is_from_project
-        and one.status == "new"
+            yield (
+                f"{candidate.name} did not start: "
+                f"{_shorten(costs.failures[candidate.key])}{anyway}."
+            )
+    not_started = [
+        candidate.name
+        for candidate in outcome.candidates
+        if candidate.is_from_project
+        and candidate.status == "new"
         and not outcome.chosen
-        and bills
-        and one.key not in bills.servers
+        and costs
+        and candidate.key not in costs.servers
+        and candidate.name not in costs.failures
     ]
-    late = [name for name in late if bills is None or name not in bills.failures]
-    if late:
-        yield f"Not started before you choose, because this folder brought them: {', '.join(late)}"
+    if not_started:
+        names = ", ".join(not_started)
+        yield f"Not started before you choose, because this folder brought them: {names}"
     if inherited := sorted(
         {
             name
-            for one in outcome.candidates
-            if one.status == "new"
-            for name in list_environment_variables(one)
+            for candidate in outcome.candidates
+            if candidate.status == "new"
+            for name in list_environment_variables(candidate)
         }
     ):
         names = ", ".join(f"${{{name}}}" for name in inherited)
         yield f"Still read from the environment, which a client may not pass on: {names}"
-    for one in outcome.candidates:
-        for name, text in one.found_server.required_variables.items():
-            if one.status == "new":
-                yield f"{one.name}: its client asks for {text}; nobody can be asked here, so it is ${{{name}}} now."
+    for candidate in outcome.candidates:
+        for name, text in candidate.found_server.required_variables.items():
+            if candidate.status == "new":
+                yield (
+                    f"{candidate.name}: its client asks for {text}; nobody can be asked here, "
+                    f"so it is ${{{name}}} now."
+                )
 
 
 def _shorten(text: str) -> str:
@@ -230,7 +248,7 @@ def _print_findings(outcome: AdoptionOutcome) -> None:
 
 
 def show_outcome(screen: Screen, outcome: AdoptionOutcome, *, dry_run: bool = False) -> None:
-    """What was done, and what comes next."""
+    """Show what was done and the next command."""
     if screen.as_json:
         screen.write_json(_to_data(outcome))
         return
@@ -238,15 +256,15 @@ def show_outcome(screen: Screen, outcome: AdoptionOutcome, *, dry_run: bool = Fa
     path = outcome.existing.path
     if outcome.needs_manual_edit and files is not None:
         if files.env is not None:
-            kept = f"Its secrets are in {files.env_path}. "
+            secrets_note = f"Its secrets are in {files.env_path}. "
         else:
-            kept = ""
-        advice = f"It was left as it is. {kept}Add this to it:"
+            secrets_note = ""
+        advice = f"It was left as it is. {secrets_note}Add this to it:"
         print_error(PorticoError(f"{path} cannot be added to without rewriting it.", advice=advice))
         screen.write_text(files.manual_addition)
         return
     if not outcome.chosen:
-        if all(one.status == "unusable" for one in outcome.candidates):
+        if all(candidate.status == "unusable" for candidate in outcome.candidates):
             screen.write_text("Nothing new is to be had there.")
         elif not _has_new_servers(outcome):
             screen.write_text(f"Nothing to do: {path} has them already.")
@@ -260,22 +278,19 @@ def show_outcome(screen: Screen, outcome: AdoptionOutcome, *, dry_run: bool = Fa
         )
     elif outcome.written:
         _show_written(screen, outcome)
-    for line in (
-        _render_next_step(outcome)
-        if outcome.written or (outcome.counted_servers and not _has_new_servers(outcome))
-        else ()
-    ):
-        screen.write_text(line)
+    if outcome.written or (outcome.counted_servers and not _has_new_servers(outcome)):
+        for line in _render_next_step(outcome):
+            screen.write_text(line)
 
 
 def _has_new_servers(outcome: AdoptionOutcome) -> bool:
-    return any(one.status == "new" for one in outcome.candidates)
+    return any(candidate.status == "new" for candidate in outcome.candidates)
 
 
 def _show_written(screen: Screen, outcome: AdoptionOutcome) -> None:
     files = outcome.files
     path = outcome.existing.path
-    names = sanitize_text(", ".join(one.name for one in outcome.chosen))
+    names = sanitize_text(", ".join(candidate.name for candidate in outcome.chosen))
     screen.write_text(
         "", Text(f"Adopted {format_count(len(outcome.chosen), 'server')}: {names}", style="green")
     )
@@ -284,18 +299,23 @@ def _show_written(screen: Screen, outcome: AdoptionOutcome) -> None:
         screen.write_text(f"  secrets        {files.env_path}  (only you can read it)")
     if outcome.backup is not None:
         screen.write_text(f"  backup         {outcome.backup}")
-    wanted = [name for one in outcome.chosen for name in one.found_server.required_variables]
-    if wanted and files is not None:
+    required_variables = [
+        name for candidate in outcome.chosen for name in candidate.found_server.required_variables
+    ]
+    if required_variables and files is not None:
         screen.write_text(
-            Text(f"Fill in {', '.join(dict.fromkeys(wanted))} there.", style="yellow")
+            Text(f"Fill in {', '.join(dict.fromkeys(required_variables))} there.", style="yellow")
         )
     if (
         outcome.costs is not None
         and (saved := outcome.direct_tokens - outcome.costs.gateway_tokens) > 0
     ):
         share = compute_saved_share(outcome.direct_tokens, outcome.costs.gateway_tokens)
-        told = f"Saved at the start of every conversation: {saved:,} of {outcome.direct_tokens:,} tokens ({share:.1%})."
-        screen.write_text(Text(told, style="bold"))
+        summary = (
+            f"Saved at the start of every conversation: {saved:,} of "
+            f"{outcome.direct_tokens:,} tokens ({share:.1%})."
+        )
+        screen.write_text(Text(summary, style="bold"))
 
 
 def _render_next_step(outcome: AdoptionOutcome) -> list[str]:
@@ -320,50 +340,51 @@ def _list_install_commands(outcome: AdoptionOutcome) -> list[str]:
 
 def _to_data(outcome: AdoptionOutcome) -> dict[str, Any]:
     files = outcome.files
-    bills = outcome.costs
-    counts = bills is not None and outcome.direct_tokens
+    costs = outcome.costs
+    tokens = None
+    if costs is not None and outcome.direct_tokens:
+        tokens = {
+            "direct": outcome.direct_tokens,
+            "portico": costs.gateway_tokens,
+            "saved": round(compute_saved_share(outcome.direct_tokens, costs.gateway_tokens), 4),
+        }
+    addition = None
+    if files is not None and outcome.needs_manual_edit:
+        addition = files.manual_addition
     return {
         "config": str(outcome.existing.path),
         "env_file": str(files.env_path) if files is not None and files.env is not None else None,
         "written": outcome.written,
         "backup": str(outcome.backup) if outcome.backup else None,
-        "counter": bills.counter if bills is not None else None,
-        "servers": [_to_server_data(one, outcome) for one in outcome.candidates],
-        "tokens": {
-            "direct": outcome.direct_tokens,
-            "portico": bills.gateway_tokens,
-            "saved": round(compute_saved_share(outcome.direct_tokens, bills.gateway_tokens), 4),
-        }
-        if bills is not None and counts
-        else None,
+        "counter": costs.counter if costs is not None else None,
+        "servers": [_to_server_data(candidate, outcome) for candidate in outcome.candidates],
+        "tokens": tokens,
         "findings": [to_error_data(finding.to_error()) for finding in outcome.scan.findings],
-        "addition": files.manual_addition
-        if files is not None and outcome.needs_manual_edit
-        else None,
+        "addition": addition,
         "next": _list_install_commands(outcome) if outcome.written else [],
     }
 
 
 def _to_server_data(one: AdoptionCandidate, outcome: AdoptionOutcome) -> dict[str, Any]:
-    bills = outcome.costs
-    if bills is not None and one.status != "unusable":
-        bill = bills.servers.get(one.key)
+    costs = outcome.costs
+    if costs is not None and one.status != "unusable":
+        cost = costs.servers.get(one.key)
     else:
-        bill = None
-    if bills is not None:
-        failure = bills.failures.get(one.key, "")
+        cost = None
+    if costs is not None:
+        failure = costs.failures.get(one.key, "")
     else:
         failure = ""
     return {
         "name": one.name,
         "from": [
-            {"client": at.client, "file": at.file, "line": at.line}
-            for at in one.found_server.origins
+            {"client": origin.client, "file": origin.file, "line": origin.line}
+            for origin in one.found_server.origins
         ],
         "standing": one.status,
         "chosen": one in outcome.chosen,
-        "tools": bill.tools if bill else None,
-        "tokens": bill.tokens if bill else None,
+        "tools": cost.tools if cost else None,
+        "tokens": cost.tokens if cost else None,
         "secrets": list(one.secrets),
         "wanted": list(one.found_server.required_variables),
         "problem": one.problem or _shorten(failure),

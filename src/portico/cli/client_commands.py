@@ -1,5 +1,4 @@
-"""The commands that move servers behind Portico and clients in front of it, as a person sees them:
-adopt, install."""
+"""Command-line definitions of `adopt`, `install` and `uninstall`."""
 
 from typing import Annotated, Literal
 
@@ -12,7 +11,10 @@ from portico.config import Exposure
 ScopeOption = Annotated[
     Literal["user", "project", "local"] | None,
     Parameter(
-        help="Which file of the client: for every folder, or of this one. Default: user, where it has one."
+        help=(
+            "Which file of the client: for every folder, or of this one. Default: user, where "
+            "it has one."
+        )
     ),
 ]
 ClientFileOption = Annotated[
@@ -68,13 +70,13 @@ def adopt(
 
     def start_adopt() -> int:
         from portico.cli.commands.adopt import AdoptCommandOptions
-        from portico.cli.commands.adopt import adopt as adopted
+        from portico.cli.commands.adopt import adopt as run_adopt
         from portico.cli.screen import Screen
 
-        asked = AdoptCommandOptions(
+        options = AdoptCommandOptions(
             source or (), output, only or (), without or (), yes, dry_run, not no_start
         )
-        return adopted(asked, Screen(as_json=json))
+        return run_adopt(options, Screen(as_json=json))
 
     return run_to_exit_code(start_adopt, as_json=json)
 
@@ -109,10 +111,10 @@ def install(
     """Point a client at Portico; shows what would change unless --write is given."""
 
     def start_install() -> int:
-        from portico.cli.commands import install as installing
+        from portico.cli.commands import install as install_command
         from portico.cli.screen import Screen
 
-        return installing.install(
+        return install_command.install(
             client,
             config=config or (),
             scope=scope,
@@ -141,10 +143,10 @@ def uninstall(
     """Give a client its file back as it was before `portico install`."""
 
     def start_uninstall() -> int:
-        from portico.cli.commands import install as installing
+        from portico.cli.commands import install as install_command
         from portico.cli.screen import Screen
 
-        return installing.uninstall(
+        return install_command.uninstall(
             client, scope=scope, file=file, write=not dry_run, screen=Screen(as_json=json)
         )
 

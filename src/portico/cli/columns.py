@@ -1,4 +1,4 @@
-"""Rows in columns: a table for people, lines with the same columns for programs."""
+"""Rows in columns: a table for people, aligned lines for programs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,25 +13,24 @@ _GAP = "  "
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, and how it stands."""
+    """A column: its name and format."""
 
     name: str
     align_right: bool = False
     style: str = ""
     no_wrap: bool = False
-    """Never broken into lines: what would be copied."""
+    """Never wrapped, for text that is copied."""
 
 
 def show_rows(
     screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str]], indent: int = 0
 ) -> None:
-    """Rows under the names of their columns; what does not fit a terminal is wrapped, to a program
-    nothing is."""
+    """Show rows under their column names; a table wraps on a terminal, other output never does."""
     if screen.is_stdout_terminal:
         screen.write_text(_build_table(columns, rows))
         return
     lines = [[column.name for column in columns], *rows]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
     for line in lines:
         cells = (
             cell.rjust(width) if column.align_right else cell.ljust(width)

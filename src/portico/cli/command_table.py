@@ -1,4 +1,4 @@
-"""Every command and option as a person sees them. What they do is imported when it is wanted."""
+"""Definitions of every command and option. Implementations are imported when they run."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from portico.cli.setup import Setup
 
 _HELP = (
-    "One MCP endpoint in front of all your MCP servers: agents see a few small tools and search for the rest.\n\n"
-    "Without a configuration everything runs on embedded demo servers, so every command can be tried at once."
+    "One MCP endpoint in front of all your MCP servers: agents see a few small tools and "
+    "search for the rest.\n\n"
+    "Without a configuration everything runs on embedded demo servers, so every command can "
+    "be tried at once."
 )
 _EXAMPLES = """Examples:
   portico demo                          see search, describe and call at work
@@ -56,7 +58,7 @@ app.register_install_completion_command(
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Parse a command line and run it."""
+    """Parse a command line, run it and return the exit code."""
     try:
         code = app(arguments, exit_on_error=False, print_error=True, result_action="return_value")
     except CycloptsError:
@@ -83,7 +85,10 @@ def serve(
     token: Annotated[
         str | None,
         Parameter(
-            help="Bearer token that clients must send; PORTICO_TOKEN keeps it out of the process list."
+            help=(
+                "Bearer token that clients must send; PORTICO_TOKEN keeps it out of the "
+                "process list."
+            )
         ),
     ] = None,
     exposure: Annotated[
@@ -96,7 +101,7 @@ def serve(
     ] = None,
 ) -> int:
     """Serve every server as one, over HTTP."""
-    from portico.cli.commands import serve as serving
+    from portico.cli.commands import serve as serve_command
 
     flags = {
         "gateway.host": host,
@@ -104,7 +109,7 @@ def serve(
         "gateway.token": token,
         "exposure": exposure,
     }
-    return serving.run_serve(config or (), flags, profile or ())
+    return serve_command.run_serve(config or (), flags, profile or ())
 
 
 @app.command(group=_RUN_GROUP, help_epilogue="", sort_key=2)
@@ -118,9 +123,9 @@ def stdio(
     ] = None,
 ) -> int:
     """Serve one client on stdin and stdout, for clients that start their servers themselves."""
-    from portico.cli.commands import stdio as serving
+    from portico.cli.commands import stdio as stdio_command
 
-    return serving.run_stdio(config or (), profile, exposure)
+    return stdio_command.run_stdio(config or (), profile, exposure)
 
 
 @app.command(group=_RUN_GROUP, help_epilogue="", sort_key=3)
@@ -128,10 +133,10 @@ def demo(*, json: JsonOption = False) -> int:
     """Show search, describe and call on the demo servers, with what each costs in tokens."""
 
     def start_demo() -> int:
-        from portico.cli.commands import demo as walk
+        from portico.cli.commands import demo as demo_command
         from portico.cli.screen import Screen
 
-        return asyncio.run(walk.run_demo(Screen(as_json=json)))
+        return asyncio.run(demo_command.run_demo(Screen(as_json=json)))
 
     return run_to_exit_code(start_demo, as_json=json)
 
@@ -147,11 +152,11 @@ def restart(
     """Start a server of the running gateway anew, also one that is in quarantine."""
 
     def start_restart() -> int:
-        from portico.cli.commands import restart as restarting
+        from portico.cli.commands import restart as restart_command
         from portico.cli.screen import Screen
         from portico.cli.setup import load_setup
 
-        return restarting.restart(load_setup(config or ()), Screen(as_json=json), name)
+        return restart_command.restart(load_setup(config or ()), Screen(as_json=json), name)
 
     return run_to_exit_code(start_restart, as_json=json)
 
@@ -207,7 +212,10 @@ def search(
     forget: Annotated[
         bool,
         Parameter(
-            help="Forget what searches and calls have taught; with --server or --profile, only that one's.",
+            help=(
+                "Forget what searches and calls have taught; with --server or --profile, only "
+                "that one's."
+            ),
             show_default=False,
         ),
     ] = False,
@@ -217,46 +225,52 @@ def search(
     json: JsonOption = False,
 ) -> int:
     """Find tools by what they do."""
-    given = CommonOptions(config, profile, json)
-    wanted = " ".join(query)
-    if forget == bool(query):
+    options = CommonOptions(config, profile, json)
+    if forget and query:
         return refuse_command_line(
-            "--forget takes no query" if forget else "search needs a QUERY",
-            "Narrow it with --server or --profile."
-            if forget
-            else 'Say what you want to do: portico search "send a mail".',
+            "--forget takes no query", "Narrow it with --server or --profile."
+        )
+    if not forget and not query:
+        return refuse_command_line(
+            "search needs a QUERY", 'Say what you want to do: portico search "send a mail".'
         )
     if forget:
         from portico.cli.commands import search_forget
 
         return run_async_command(
-            given, lambda setup, screen: search_forget.forget_learning(setup, screen, server)
+            options, lambda setup, screen: search_forget.forget_learning(setup, screen, server)
         )
 
     def start_search(setup: "Setup", screen: "Screen") -> Coroutine[Any, Any, int]:
-        from portico.cli.commands import search as searching
+        from portico.cli.commands import search as search_command
         from portico.meta_tools.no_match import MAX_UNLIKELY
         from portico.meta_tools.search_request import DEFAULT_LIMIT, SearchRequest
 
-        narrowed = (server, tuple(tag or ()), max_latency_ms, min_success_rate)
-        question = SearchRequest(
-            wanted, *narrowed, limit=limit or DEFAULT_LIMIT, detail=detail, category=category
+        request = SearchRequest(
+            " ".join(query),
+            server,
+            tuple(tag or ()),
+            max_latency_ms,
+            min_success_rate,
+            limit=limit or DEFAULT_LIMIT,
+            detail=detail,
+            category=category,
         )
-        # Whoever says how many gets as many.
+        # An explicit --limit applies to unlikely matches too.
         if limit is None:
-            unlikely = MAX_UNLIKELY
+            weak_limit = MAX_UNLIKELY
         else:
-            unlikely = None
-        named = tuple(tool or ())
-        return searching.search(
+            weak_limit = None
+        explained_tools = tuple(tool or ())
+        return search_command.search(
             setup,
             screen,
-            searching.SearchCommandOptions(
-                question, unlikely, explain or bool(named), named, offline
+            search_command.SearchCommandOptions(
+                request, weak_limit, explain or bool(explained_tools), explained_tools, offline
             ),
         )
 
-    return run_async_command(given, start_search)
+    return run_async_command(options, start_search)
 
 
 @app.command(group=_LOOK_GROUP, help_epilogue="", sort_key=2)
@@ -273,11 +287,11 @@ def browse(
     json: JsonOption = False,
 ) -> int:
     """List the servers and categories, or the tools of one."""
-    from portico.cli.commands import browse as discover
+    from portico.cli.commands import browse as browse_command
 
     return run_async_command(
         CommonOptions(config, profile, json),
-        lambda setup, screen: discover.browse(setup, screen, server, category, offline),
+        lambda setup, screen: browse_command.browse(setup, screen, server, category, offline),
     )
 
 
@@ -295,11 +309,11 @@ def describe(
     json: JsonOption = False,
 ) -> int:
     """Show what tools take and do."""
-    from portico.cli.commands import browse as discover
+    from portico.cli.commands import browse as browse_command
 
     return run_async_command(
         CommonOptions(config, profile, json),
-        lambda setup, screen: discover.describe(setup, screen, (name, *names), detail),
+        lambda setup, screen: browse_command.describe(setup, screen, (name, *names), detail),
     )
 
 
@@ -311,7 +325,10 @@ def call(
         str,
         Parameter(
             allow_leading_hyphen=True,
-            help="key=value (read by the tool's types), key:=JSON, one JSON object, or - to read that from stdin.",
+            help=(
+                "key=value (read by the tool's types), key:=JSON, one JSON object, or - to "
+                "read that from stdin."
+            ),
         ),
     ],
     config: FilesOption = None,
@@ -319,19 +336,19 @@ def call(
     json: JsonOption = False,
 ) -> int:
     """Run a tool and show its result."""
-    from portico.cli.commands import call as calling
+    from portico.cli.commands import call as call_command
 
     return run_async_command(
         CommonOptions(config, profile, json),
-        lambda setup, screen: calling.call(setup, screen, name, arguments),
+        lambda setup, screen: call_command.call(setup, screen, name, arguments),
     )
 
 
-for _place, _command in enumerate(
+for _sort_key, _command in enumerate(
     (report_commands.status, report_commands.tokens, report_commands.usage, report_commands.tiers),
     5,
 ):
-    app.command(_command, group=_LOOK_GROUP, help_epilogue="", sort_key=_place)
+    app.command(_command, group=_LOOK_GROUP, help_epilogue="", sort_key=_sort_key)
 
 
 @app.command(group=_LOOK_GROUP, help_epilogue="", sort_key=9)
@@ -365,28 +382,36 @@ def audit(
     """Show the latest calls of the audit log: who called what, and how it ended."""
 
     def start_audit() -> int:
-        from portico.cli.commands import audit as log
+        from portico.cli.commands import audit as audit_command
         from portico.cli.screen import Screen
         from portico.cli.setup import load_setup
 
         setup = load_setup(config or ())
         screen = Screen(as_json=json)
         if verify:
-            return log.verify_audit_log(setup, screen)
-        return log.show_audit_log(
-            setup, screen, log.AuditCommandOptions(tail, tool, client, failed)
+            return audit_command.verify_audit_log(setup, screen)
+        return audit_command.show_audit_log(
+            setup, screen, audit_command.AuditCommandOptions(tail, tool, client, failed)
         )
 
     return run_to_exit_code(start_audit, as_json=json)
 
 
-for _place, _command in enumerate(
+for _sort_key, _command in enumerate(
     (client_commands.adopt, client_commands.install, client_commands.uninstall), -3
 ):
-    app.command(_command, group=_SETUP_GROUP, help_epilogue="", sort_key=_place)
+    app.command(_command, group=_SETUP_GROUP, help_epilogue="", sort_key=_sort_key)
 
 
-@app.command(group=_SETUP_GROUP, help_epilogue="", sort_key=0)
+@app.command(
+    group=_SETUP_GROUP,
+    help_epilogue="",
+    sort_key=0,
+    help=(
+        "Find what is wrong with the configuration, the servers and this machine, "
+        "and how to mend it."
+    ),
+)
 def doctor(
     *,
     server: Annotated[
@@ -403,16 +428,13 @@ def doctor(
     config: FilesOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Find what is wrong with the configuration, the servers and this machine, and how to mend it."""
-
     def start_doctor() -> int:
         from portico.cli.doctor.examination import DoctorOptions
-        from portico.cli.doctor.report import run_doctor as examined
+        from portico.cli.doctor.report import run_doctor
         from portico.cli.screen import Screen
 
-        return asyncio.run(
-            examined(DoctorOptions(config or (), server or (), offline), Screen(as_json=json))
-        )
+        options = DoctorOptions(config or (), server or (), offline)
+        return asyncio.run(run_doctor(options, Screen(as_json=json)))
 
     return run_to_exit_code(start_doctor, as_json=json)
 
@@ -429,11 +451,11 @@ def show_config(
     """Show the effective configuration, secrets masked."""
 
     def start_show_config() -> int:
-        from portico.cli.commands import config as effective
+        from portico.cli.commands import config as config_command
         from portico.cli.screen import Screen
         from portico.cli.setup import load_setup
 
-        return effective.show_config(load_setup(config or ()), Screen(as_json=json), sources)
+        return config_command.show_config(load_setup(config or ()), Screen(as_json=json), sources)
 
     return run_to_exit_code(start_show_config, as_json=json)
 
@@ -443,5 +465,5 @@ def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="For which shell.")], /
 ) -> int:
     """Print the shell's completion script."""
-    print(app.generate_completion(shell=shell))  # noqa: T201 - this is the answer
+    print(app.generate_completion(shell=shell))  # noqa: T201 - this is the output
     return EXIT_OK

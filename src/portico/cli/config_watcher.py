@@ -1,9 +1,8 @@
-"""Keeps a running gateway true to its configuration file: what changed there is taken over, what is
-broken refused.
+"""Applies changes of the configuration files, and restart requests, to a running gateway.
 
-Looks at the files once a second instead of being told by the system: that costs microseconds, needs
-nothing beyond the file system, and sees every way a file is replaced (an editor's rename, a mounted
-folder, a link that points elsewhere).
+A broken configuration is rejected and the running one stays. Files are polled once a second: that
+costs microseconds, needs nothing beyond the file system, and sees every way a file is replaced (an
+editor's rename, a mounted folder, a link that points elsewhere).
 """
 
 import asyncio
@@ -21,14 +20,15 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 1.0
 UNCHANGED_S = 0.5
-"""How long files must have been left alone: an editor may be in the middle of writing them."""
+"""How long files must be unchanged before they are read: an editor may still be writing them."""
 
 
 @asynccontextmanager
 async def watch_changes(gateway: GatewayRuntime, setup: Setup) -> AsyncGenerator[None]:
-    """While the gateway runs: go by its files as they are, unless `watch: false` says otherwise,
-    and hear marks."""
-    tasks = {asyncio.create_task(watch_restart_marks(gateway), name="heed marks")}
+    """Watch restart requests and, unless `watch: false`, the configuration files in the
+    background.
+    """
+    tasks = {asyncio.create_task(watch_restart_marks(gateway), name="watch restart requests")}
     if setup.config.watch and setup.loaded.files:
         tasks.add(
             asyncio.create_task(watch_config_files(gateway, setup), name="follow the configuration")
@@ -42,16 +42,16 @@ async def watch_changes(gateway: GatewayRuntime, setup: Setup) -> AsyncGenerator
 
 
 async def watch_restart_marks(gateway: GatewayRuntime) -> None:
-    """Start servers anew that `portico restart` has marked, until cancelled."""
+    """Restart servers that `portico restart` has requested, until cancelled."""
     folder = gateway.config.data_dir / restart_requests.FOLDER
     seen = restart_requests.list_restart_requests(folder, 0)
     while True:
         await asyncio.sleep(POLL_S)
-        marked = restart_requests.list_restart_requests(folder, 0)
-        # Each by itself: a clock that was wrong once must not make us deaf to the others.
-        anew = {name: at for name, at in marked.items() if seen.get(name) != at}
-        seen = marked
-        await asyncio.gather(*(_restart_server(gateway, name, at) for name, at in anew.items()))
+        requested = restart_requests.list_restart_requests(folder, 0)
+        # Compared per server: a wrong clock at one request must not hide later ones.
+        changed = {name: at for name, at in requested.items() if seen.get(name) != at}
+        seen = requested
+        await asyncio.gather(*(_restart_server(gateway, name, at) for name, at in changed.items()))
 
 
 async def _restart_server(gateway: GatewayRuntime, name: str, requested_at: float) -> None:
@@ -59,11 +59,11 @@ async def _restart_server(gateway: GatewayRuntime, name: str, requested_at: floa
         try:
             await upstream.restart(requested_at=requested_at)
         except PorticoError as error:
-            logger.warning("%s was to be started anew, and could not: %s", name, error.message)
+            logger.warning("%s could not be restarted: %s", name, error.message)
 
 
 async def watch_config_files(gateway: GatewayRuntime, setup: Setup) -> None:
-    """Follow the files of a configuration until cancelled."""
+    """Apply changes of the configuration files until cancelled."""
     files = setup.loaded.files
     seen = setup.signature
     while True:
@@ -71,11 +71,11 @@ async def watch_config_files(gateway: GatewayRuntime, setup: Setup) -> None:
         if compute_signature(files) == seen:
             continue
         seen = await _wait_until_unchanged(files)
-        now = await _apply_changes(gateway, setup)
-        if now is not None and now != files:
-            # Of files that were not followed yet, nobody knows whether they have changed since they
-            # were read.
-            files = now
+        new_files = await _apply_changes(gateway, setup)
+        if new_files is not None and new_files != files:
+            # Newly added files may have changed since they were read, so their signature is
+            # unknown.
+            files = new_files
             seen = ()
 
 
@@ -89,8 +89,7 @@ async def _wait_until_unchanged(files: Iterable[Path]) -> Signature:
 
 
 def _reload_setup(setup: Setup) -> Setup:
-    """Everything as it is now; raises ConfigError, also where a file is gone or empty: nobody means
-    that by nothing."""
+    """Load the configuration again; raises ConfigError, also if a file is missing or empty."""
     for file in setup.loaded.files:
         if not file.exists():
             raise ConfigError(f"{file} is gone", advice="Put it back; what runs goes on meanwhile.")
@@ -102,28 +101,30 @@ def _reload_setup(setup: Setup) -> Setup:
 
 
 async def _apply_changes(gateway: GatewayRuntime, setup: Setup) -> tuple[Path, ...] | None:
-    """Go by the files as they are now; answers which files those are, if they can be used."""
+    """Apply the files as they are now; return their paths, or None if the configuration is
+    rejected.
+    """
     try:
-        again = await asyncio.to_thread(_reload_setup, setup)
+        new_setup = await asyncio.to_thread(_reload_setup, setup)
         before = gateway.config
-        # First: the servers that it starts may log what was not secret before.
-        reconfigure_logging(again.config, before)
-        refused = gateway.config_problem
-        change = await gateway.apply(again.config)
+        # Logging first, because servers that now start may log values that were not secret before.
+        reconfigure_logging(new_setup.config, before)
+        previous_problem = gateway.config_problem
+        change = await gateway.apply(new_setup.config)
     except PorticoError as error:
         gateway.reject_config(str(error))
         logger.error("the changed configuration is refused, and the running one stays:\n%s", error)
         return None
-    except Exception as error:  # whatever is wrong with a file, the gateway must not end of it
+    except Exception as error:  # Any error in a file must leave the gateway running.
         gateway.reject_config(f"it could not be taken over: {type(error).__name__}")
         logger.exception(
             "the changed configuration could not be taken over, and the running one stays"
         )
         return None
-    for warning in again.loaded.warnings:
+    for warning in new_setup.loaded.warnings:
         logger.warning("%s", warning)
     if change:
         logger.warning("took over the changed configuration: %s", change)
-    elif refused:
+    elif previous_problem:
         logger.warning("the configuration is again the one that runs")
-    return again.loaded.files
+    return new_setup.loaded.files

@@ -1,8 +1,6 @@
-"""How a command ends: an exit code, and whatever went wrong said on stderr as advice, never as a
-traceback.
+"""How a command ends: an exit code, and errors on stderr as advice instead of a traceback.
 
-0 done · 1 failed · 2 the configuration or the command line cannot be used · 130 interrupted · 141
-nobody reads stdout.
+0 done · 1 failed · 2 unusable configuration or command line · 130 interrupted · 141 stdout closed.
 """
 
 import contextlib
@@ -33,20 +31,19 @@ CLI_ADVICE = {
     "Use search_tools to find one.": "`portico search` finds one.",
     "browse_tools without arguments lists them.": "`portico browse` lists them.",
 }
-"""What agents are advised → what a person can do."""
+"""Advice for agents → advice for people."""
 
 
 def run_to_exit_code(job: Callable[[], int], *, as_json: bool = False) -> int:
-    """Run a command to its exit code."""
+    """Run a command and return its exit code."""
     try:
         code = job()
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except (
-        Exception
-    ) as error:  # the outermost edge: people get a sentence, PORTICO_DEBUG=1 the traceback
+    # The outermost boundary: people read a sentence, PORTICO_DEBUG=1 shows the traceback.
+    except Exception as error:
         cause = _unwrap_group(error)
         if isinstance(cause, BrokenPipeError):
             _discard_stdout()
@@ -55,7 +52,7 @@ def run_to_exit_code(job: Callable[[], int], *, as_json: bool = False) -> int:
 
 
 def report_failure(cause: Exception, *, as_json: bool = False) -> int:
-    """Say what went wrong; the exit code for it."""
+    """Print an error and return its exit code."""
     if isinstance(cause, PorticoError):
         error = cause
     else:
@@ -73,23 +70,24 @@ def report_failure(cause: Exception, *, as_json: bool = False) -> int:
 
 
 def print_error(error: PorticoError) -> None:
-    """An error on stderr: what happened in red, what to do about it below."""
+    """Print an error on stderr: the message in red, the advice below."""
     message = _sanitize_message(error, str(error).removesuffix(f"\n{error.advice}"))
     advice = _get_cli_advice(error)
-    red, plain = ("\x1b[31m", "\x1b[0m") if can_color_stderr() else ("", "")
+    color, reset = ("\x1b[31m", "\x1b[0m") if can_color_stderr() else ("", "")
+    lines = [f"{color}Error: {message}{reset}", *filter(None, [advice])]
     with contextlib.suppress(OSError):
-        print(f"{red}Error: {message}{plain}", *filter(None, [advice]), sep="\n", file=sys.stderr)  # noqa: T201
+        print(*lines, sep="\n", file=sys.stderr)  # noqa: T201
 
 
 def print_note(text: str) -> None:
-    """A remark on stderr."""
+    """Print a dimmed note on stderr."""
     dim, plain = ("\x1b[2m", "\x1b[0m") if can_color_stderr() else ("", "")
     with contextlib.suppress(OSError):
         print(f"{dim}{text}{plain}", file=sys.stderr)  # noqa: T201
 
 
 def to_error_data(error: PorticoError) -> dict[str, Any]:
-    """An error as `--json` shows it."""
+    """Convert an error for `--json`."""
     data: dict[str, Any] = {
         "kind": error.kind,
         "message": _sanitize_message(error, error.message),
@@ -105,14 +103,14 @@ def to_error_data(error: PorticoError) -> dict[str, Any]:
 
 
 def can_color_stderr() -> bool:
-    """Whether stderr is a terminal that may be coloured."""
+    """Return whether stderr is a terminal that supports colours."""
     return (
         sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     )
 
 
 def _unwrap_group(error: Exception) -> Exception:
-    """What a group of failed tasks failed of."""
+    """Return the first cause in nested exception groups."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -126,19 +124,19 @@ def _wrap_unexpected(error: Exception) -> PorticoError:
 
 
 def sanitize_server_text(text: str) -> str:
-    """What a server wrote on stderr or answered, without secrets and without what would steer a
-    terminal."""
+    """Mask secrets and control characters in text that a server wrote."""
     from portico.catalog.visible_text import sanitize_text
-    from portico.config_file.mask import (
-        mask_text,  # its patterns cost start-up, and broken servers are rare
-    )
+
+    # Imported late, because compiling its patterns slows down every start.
+    from portico.config_file.mask import mask_text
 
     return mask_text(sanitize_text(text))
 
 
 def sanitize_reason(state: str, text: str) -> str:
-    """Why a server is in a state. Where the configuration is why, the words are ours, and name no
-    values."""
+    """Sanitize the reason of a server's state; texts about the configuration are ours and not
+    masked.
+    """
     from portico.catalog.visible_text import sanitize_text
 
     if state == "disabled":
@@ -147,7 +145,7 @@ def sanitize_reason(state: str, text: str) -> str:
 
 
 def _sanitize_message(error: PorticoError, text: str) -> str:
-    # Our own words are ours; these kinds repeat a server's.
+    # Only these kinds of error repeat a server's text.
     if isinstance(error, BackendUnavailable | RemoteError):
         return sanitize_server_text(text)
     return text
@@ -158,8 +156,8 @@ def _get_cli_advice(error: PorticoError) -> str:
 
 
 def _discard_stdout() -> None:
-    # Otherwise the interpreter flushes into the closed pipe on its way out and complains.
+    # Otherwise the interpreter fails when it flushes into the closed pipe at exit.
     with contextlib.suppress(OSError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)

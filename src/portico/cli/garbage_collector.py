@@ -1,10 +1,9 @@
-"""Garbage collection of `portico serve` and `portico stdio`: the only place that sets the
-collector.
+"""Garbage collection of `portico serve` and `portico stdio`: the only module that configures it.
 
-A full collection walks through every container with the interpreter's lock held, for half a second
-where a large answer is alive. The interpreter therefore starts none; it goes on collecting young
-objects, half a millisecond at a time. `collect_garbage` does the full ones, at moments when no
-large value is alive. The library does not touch the collector: it belongs to the embedding program.
+A full collection walks every container while holding the interpreter's lock, for half a second
+where a large answer is alive. Automatic full collections are therefore off; young objects are still
+collected, half a millisecond at a time. `collect_garbage` does the full ones when no large value is
+alive. The library does not touch the collector: it belongs to the embedding program.
 """
 
 import asyncio
@@ -17,11 +16,13 @@ from contextlib import contextmanager
 EVERY_S = 5.0
 POLL_S = 0.05
 LONGEST_S = 120.0
-"""How long a stream of large values puts off a collection: from then on, memory matters more."""
+"""Maximum delay of a collection while large values are alive."""
 SHARE = 0.001
-"""Of the time, for collections: one that took long is followed by a longer break."""
-LARGE_BLOCKS = 200_000
-"""Allocations beyond the fewest since the last collection that mean a large value is alive."""
+"""Share of time for collections: a long one is followed by a longer pause."""
+LARGE_BLOCKS = 50_000
+"""Allocations above the minimum that indicate a large live value."""
+MODULE_BLOCKS = 1_000
+"""Maximum allocations of a module."""
 _PROMOTIONS = 10
 """Collections of the middle generation that make a full one due, as in the interpreter."""
 _NEVER = 10**9
@@ -29,7 +30,7 @@ _NEVER = 10**9
 
 @contextmanager
 def defer_full_collections() -> Generator[None]:
-    """Collect nothing until `collect_garbage` runs, and restore the settings in the end."""
+    """Disable collection until `collect_garbage` runs, and restore the settings at exit."""
     young, middle, old = gc.get_threshold()
     gc.disable()
     gc.set_threshold(young, middle, _NEVER)
@@ -41,22 +42,24 @@ def defer_full_collections() -> Generator[None]:
 
 
 async def collect_garbage() -> None:
-    """Collect everything now and then; runs until it is cancelled."""
+    """Run full collections from time to time, until cancelled."""
     gc.freeze()
     gc.enable()
-    least = sys.getallocatedblocks()
+    min_blocks = sys.getallocatedblocks()
     while True:
-        least = await _collect_until_modules_are_loaded(least)
-        # Code stays as long as the process: no full collection needs to walk through it.
+        modules = len(sys.modules)
+        min_blocks = await _collect_until_modules_are_loaded(min_blocks)
+        # A large value may be what they were loaded for, so the current number is not used.
+        min_blocks += MODULE_BLOCKS * (len(sys.modules) - modules)
+        # Modules live as long as the process, so full collections need not walk through them.
         gc.collect(1)
         gc.freeze()
 
 
 async def _collect_until_modules_are_loaded(least: int) -> int:
-    """Given the fewest allocations since the last collection; returns them as they are then.
+    """Collect until new modules are loaded.
 
-    The work on a large value may be what loads modules: the allocations of that moment tell
-    nothing.
+    `least` is the minimum of allocated blocks; returns the new minimum.
     """
     modules = len(sys.modules)
     pause = EVERY_S
@@ -74,7 +77,8 @@ async def _collect_until_modules_are_loaded(least: int) -> int:
         else:
             began = time.perf_counter()
             gc.collect()
+            if waited >= LONGEST_S:
+                least = sys.getallocatedblocks()
             pause = max(EVERY_S, (time.perf_counter() - began) / SHARE)
             waited = 0.0
-            least = sys.getallocatedblocks()
     return least

@@ -1,5 +1,4 @@
-"""Asks the gateway that runs beside this command, by REST at the configured address; there may be
-none."""
+"""REST client for the gateway that runs at the configured address, if there is one."""
 
 import http.client
 import json
@@ -17,14 +16,14 @@ MAX_PAGES = 10
 
 @dataclass(frozen=True)
 class GatewayResponse:
-    """What it answered."""
+    """Status and JSON body of a response."""
 
     status: int
     body: dict[str, Any]
 
 
 def build_gateway_url(config: Config) -> str:
-    """Where it would be; empty where nobody can know."""
+    """Return the address of a running gateway; empty if it cannot be known."""
     settings = config.gateway
     if not settings.port or not settings.api:
         return ""
@@ -36,10 +35,12 @@ def build_gateway_url(config: Config) -> str:
 
 
 def send_request(config: Config, method: str, path: str, timeout: float) -> GatewayResponse | None:
-    """Its answer; None where nobody is there. Raises PorticoError where somebody is, who does not
-    answer in REST."""
-    there = build_gateway_url(config)
-    if not there:
+    """Send a request; None if nothing listens.
+
+    Raises PorticoError if what listens does not answer like a gateway.
+    """
+    url = build_gateway_url(config)
+    if not url:
         return None
     token = config.gateway.token
     if token:
@@ -47,9 +48,10 @@ def send_request(config: Config, method: str, path: str, timeout: float) -> Gate
     else:
         headers = {}
     if method != "GET":
-        headers["Content-Type"] = "application/json"  # no page could send this without leave
+        # A web page cannot send this without permission (CORS).
+        headers["Content-Type"] = "application/json"
     connection = http.client.HTTPConnection(
-        there.removeprefix("http://"), timeout=min(LOOKUP_TIMEOUT_S, timeout)
+        url.removeprefix("http://"), timeout=min(LOOKUP_TIMEOUT_S, timeout)
     )
     try:
         connection.connect()
@@ -59,16 +61,16 @@ def send_request(config: Config, method: str, path: str, timeout: float) -> Gate
         connection.sock.settimeout(timeout)
         connection.request(method, path, headers=headers)
         reply = connection.getresponse()
-        read = reply.read(MAX_BYTES)
-        return GatewayResponse(reply.status, _parse_object(read))
+        data = reply.read(MAX_BYTES)
+        return GatewayResponse(reply.status, _parse_object(data))
     except TimeoutError:
         raise PorticoError(
-            f"the gateway at {there} did not answer within {timeout:g} s",
+            f"the gateway at {url} did not answer within {timeout:g} s",
             advice="See its log, or ask again.",
         ) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise PorticoError(
-            f"what listens at {there} does not answer as a gateway does: {error}",
+            f"what listens at {url} does not answer as a gateway does: {error}",
             advice="Is it another program? gateway.port says where the gateway is.",
         ) from None
     finally:
@@ -76,8 +78,7 @@ def send_request(config: Config, method: str, path: str, timeout: float) -> Gate
 
 
 def fetch_servers(config: Config) -> dict[str, dict[str, Any]]:
-    """The servers of the gateway that runs, as it shows them; none where there is none, or it does
-    not tell."""
+    """Return the servers of the running gateway; empty if there is none or it refuses."""
     found: dict[str, dict[str, Any]] = {}
     path: str | None = "/api/v1/servers?page_size=100&max_tokens=20000"
     try:

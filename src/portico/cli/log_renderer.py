@@ -1,5 +1,4 @@
-"""One log record → the text of its line, with nothing secret in it and nothing that could pass for
-another line."""
+"""Renders a log record as one entry, without secrets and without forgeable lines."""
 
 import json
 import logging
@@ -16,36 +15,36 @@ from portico.config_file.mask import mask_text
 from portico.config_file.secret_values import SecretMask
 
 MAX_TEXT_CHARS = 16_384
-"""Characters of one text in a line; a server may say anything of any length."""
+"""Maximum characters of one text in an entry; servers may log text of any length."""
 _MAX_MASKED_CHARS = 4 * MAX_TEXT_CHARS
-"""Characters that are masked before a text is cut: a secret must not be cut in half first."""
+"""Characters that are masked before a text is cut, so that no secret is cut in half first."""
 _MAX_FRAMES = 50
 _MAX_CAUSES = 10
 _TRACEBACK_PREFIX = "  | "
-"""Before each line of a traceback: none of them can be taken for the beginning of another entry."""
+"""Prefix of traceback lines, so that none can be taken for the start of another entry."""
 _INVISIBLE = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-    r"\U000e0000-\U000e0fff]"
+    r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class LogRecordRenderer:
-    """Writes records without these secrets."""
+    """Renders records with these secrets masked."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._mask = SecretMask(secrets)
 
     def render_text(self, record: logging.LogRecord) -> str:
-        """For people: a line, and a traceback under it where there is one."""
-        moment = time.strftime("%H:%M:%S", time.localtime(record.created))
-        head = f"{moment} {record.levelname} {escape_invisible(record.name)}: {self._clean(record.getMessage())}"
-        parts = [head, *self._render_traceback(record)]
-        return "\n".join(parts)
+        """Render a record for people: a line, and a traceback below it if there is one."""
+        time_text = time.strftime("%H:%M:%S", time.localtime(record.created))
+        name = escape_invisible(record.name)
+        head = f"{time_text} {record.levelname} {name}: {self._clean(record.getMessage())}"
+        return "\n".join([head, *self._render_traceback(record)])
 
     def render_json(self, record: logging.LogRecord) -> str:
-        """For programs: an object in one line."""
-        said: dict[str, Any] = {
+        """Render a record for programs: a JSON object on one line."""
+        data: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -53,25 +52,26 @@ class LogRecordRenderer:
             **_get_trace_ids(),
         }
         if (error := _get_exception(record)) is not None:
-            said["exception"] = [self._to_exception_data(one) for one in _collect_chain(error)]
+            data["exception"] = [self._to_exception_data(cause) for cause in _collect_chain(error)]
         if record.stack_info:
-            said["stack"] = [
+            data["stack"] = [
                 self._clean(line) for line in record.stack_info.splitlines()[:_MAX_FRAMES]
             ]
-        # ASCII, so that no reader's idea of a line or a letter matters.
-        return json.dumps(said, separators=(",", ":"))
+        # ASCII, so that readers agree on line ends and encoding.
+        return json.dumps(data, separators=(",", ":"))
 
     def _render_traceback(self, record: logging.LogRecord) -> Iterator[str]:
-        # Not as Python writes it: that sets in and breaks up what errors say, and a secret in it is
-        # no longer found.
-        for place, one in enumerate(
-            _collect_chain(error) if (error := _get_exception(record)) is not None else ()
-        ):
-            yield f"{_TRACEBACK_PREFIX}{'Beneath it:' if place else 'Traceback (most recent call last):'}"
-            for text in traceback.format_list(_extract_frames(one.__traceback__)):
+        # Not Python's own format: it indents and splits messages, so that secrets are not found.
+        error = _get_exception(record)
+        for index, cause in enumerate(_collect_chain(error) if error is not None else ()):
+            heading = "Beneath it:" if index else "Traceback (most recent call last):"
+            yield f"{_TRACEBACK_PREFIX}{heading}"
+            for text in traceback.format_list(_extract_frames(cause.__traceback__)):
                 yield from (_TRACEBACK_PREFIX + self._clean(line) for line in text.splitlines())
-            yield f"{_TRACEBACK_PREFIX}{type(one).__qualname__}: {self._clean(_get_message(one))}"
-            yield from (_TRACEBACK_PREFIX + note for note in self._clean_notes(one))
+            yield (
+                f"{_TRACEBACK_PREFIX}{type(cause).__qualname__}: {self._clean(_get_message(cause))}"
+            )
+            yield from (_TRACEBACK_PREFIX + note for note in self._clean_notes(cause))
         for line in (record.stack_info or "").splitlines()[:_MAX_FRAMES]:
             yield _TRACEBACK_PREFIX + self._clean(line)
 
@@ -83,7 +83,8 @@ class LogRecordRenderer:
             "message": self._clean(_get_message(error)),
             **({"notes": notes} if notes else {}),
             "frames": [
-                {"file": one.filename, "line": one.lineno, "function": one.name} for one in frames
+                {"file": frame.filename, "line": frame.lineno, "function": frame.name}
+                for frame in frames
             ],
         }
 
@@ -94,17 +95,17 @@ class LogRecordRenderer:
         return escape_invisible(self._mask_and_cut(text))
 
     def _mask_and_cut(self, text: str) -> str:
-        told = mask_text(self._mask.apply(text[:_MAX_MASKED_CHARS]))
+        masked = mask_text(self._mask.apply(text[:_MAX_MASKED_CHARS]))
         if len(text) > _MAX_MASKED_CHARS:
-            told = told[: -self._mask.longest_form]  # where it was cut, half a secret may be left
-        if len(told) <= MAX_TEXT_CHARS:
-            return told
-        return f"{told[:MAX_TEXT_CHARS]}… ({len(text):,} characters)"
+            # The cut may have left a part of a secret at the end.
+            masked = masked[: -self._mask.longest_form]
+        if len(masked) <= MAX_TEXT_CHARS:
+            return masked
+        return f"{masked[:MAX_TEXT_CHARS]}… ({len(text):,} characters)"
 
 
 def escape_invisible(text: str) -> str:
-    """Text of one line, in which everything that cannot be seen, or would end the line, is written
-    out."""
+    """Escape invisible characters and line ends."""
     if text.isascii() and text.isprintable():
         return text
     return _INVISIBLE.sub(
@@ -130,35 +131,37 @@ def _get_exception(record: logging.LogRecord) -> BaseException | None:
 def _get_message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # whatever somebody's exception does when it is read
+    except Exception:  # User-defined exceptions may raise anything here.
         return "(it cannot be told)"
 
 
 def _collect_chain(error: BaseException) -> list[BaseException]:
-    """An error, what it came from, and what is grouped in it; each once, and not for ever."""
+    """Return an error, its causes and its group members, each once and at most ten."""
     found: list[BaseException] = []
-    left: list[BaseException | None] = [error]
-    while left and len(found) < _MAX_CAUSES:
-        one = left.pop(0)
-        if one is None or any(one is known for known in found):
+    remaining: list[BaseException | None] = [error]
+    while remaining and len(found) < _MAX_CAUSES:
+        current = remaining.pop(0)
+        if current is None or any(current is known for known in found):
             continue
-        found.append(one)
-        left.append(one.__cause__ or (None if one.__suppress_context__ else one.__context__))
-        if isinstance(one, BaseExceptionGroup):
-            left += one.exceptions  # pyright: ignore[reportUnknownMemberType]
+        found.append(current)
+        remaining.append(
+            current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+        )
+        if isinstance(current, BaseExceptionGroup):
+            remaining += current.exceptions  # pyright: ignore[reportUnknownMemberType]
     return found
 
 
 def _extract_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
-    """Where it happened, innermost last; without the values of variables."""
+    """Return the frames, innermost last, without values of variables."""
     return traceback.StackSummary.extract(
         traceback.walk_tb(trace), limit=-_MAX_FRAMES, lookup_lines=False
     )
 
 
 def _get_trace_ids() -> dict[str, str]:
-    """The trace that this belongs to, while somebody records one."""
-    tracing: Any = sys.modules.get("opentelemetry.trace")  # a log line is no reason to load it
+    """Return the ids of the current span, if one is recorded."""
+    tracing: Any = sys.modules.get("opentelemetry.trace")  # Not imported only for a log line.
     if tracing is None:
         return {}
     span = tracing.get_current_span()

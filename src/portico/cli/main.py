@@ -1,5 +1,4 @@
-"""The way in. What serves clients skips what only people need: `stdio` is waited for, and `serve`
-runs for months."""
+"""Entry point. `stdio` and `serve` skip the option parser, to start fast and use less memory."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ _SERVE_OPTIONS = {**_STDIO_OPTIONS, "--host": "host", "--port": "port", "--token
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the answer is the exit code."""
+    """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["stdio"] and (options := parse_stdio_options(arguments[1:])) is not None:
         from portico.cli.commands import stdio
@@ -40,13 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse_stdio_options(arguments: Sequence[str]) -> dict[str, list[str]] | None:
-    """The options of `stdio`, or None where anything needs more than a glance: help, or a mistake
-    to explain."""
+    """Parse the options of `stdio`; None if they need the full parser, for help or an error."""
     return _parse_plain_options(arguments, _STDIO_OPTIONS)
 
 
 def parse_serve_options(arguments: Sequence[str]) -> dict[str, list[str]] | None:
-    """The same for `serve`."""
+    """Parse the options of `serve`; None if they need the full parser."""
     from typing import get_args
 
     from portico.config import Exposure
@@ -54,8 +52,8 @@ def parse_serve_options(arguments: Sequence[str]) -> dict[str, list[str]] | None
     found = _parse_plain_options(arguments, _SERVE_OPTIONS)
     if found is None:
         return None
-    usable = all(port.isascii() and port.isdigit() for port in found["port"])
-    if usable and set(found["exposure"]) <= set(get_args(Exposure)):
+    has_valid_ports = all(port.isascii() and port.isdigit() for port in found["port"])
+    if has_valid_ports and set(found["exposure"]) <= set(get_args(Exposure)):
         return found
     return None
 

@@ -1,4 +1,4 @@
-"""Options that commands have in common, and how a command that asks one question is run."""
+"""Options that commands share, and a runner for commands that open a gateway."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -37,7 +37,7 @@ LimitOption = Annotated[
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """What nearly every command is given."""
+    """Options of nearly every command."""
 
     config_files: list[str] | None
     profile: str | None
@@ -47,7 +47,7 @@ class CommonOptions:
 def run_async_command(
     options: CommonOptions, job: "Callable[[Setup, Screen], Coroutine[Any, Any, int]]"
 ) -> int:
-    """Run one question against a gateway that exists for it alone."""
+    """Run one job with its own configuration and screen."""
 
     def run_job() -> int:
         from portico.cli.screen import Screen
@@ -61,6 +61,6 @@ def run_async_command(
 
 
 def refuse_command_line(message: str, advice: str) -> int:
-    """Refuse a command line, with what to write instead."""
+    """Print an error for an invalid command line and return the exit code."""
     print_error(PorticoError(message, advice=advice))
     return EXIT_INVALID

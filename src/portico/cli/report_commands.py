@@ -1,5 +1,4 @@
-"""The commands that show how things stand, in figures, as a person sees them: status, tokens,
-usage, tiers."""
+"""Command-line definitions of `status`, `tokens`, `usage` and `tiers`."""
 
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,11 +28,11 @@ def status(
     json: JsonOption = False,
 ) -> int:
     """Connect to every server and show how it does."""
-    from portico.cli.commands import status as standing
+    from portico.cli.commands import status as status_command
 
     return run_async_command(
         CommonOptions(config, None, json),
-        lambda setup, screen: standing.show_status(setup, screen, offline),
+        lambda setup, screen: status_command.show_status(setup, screen, offline),
     )
 
 
@@ -51,9 +50,9 @@ def tokens(
     """Show what the tools cost in tokens: directly, through Portico, and each tier."""
 
     def start_tokens(setup: "Setup", screen: "Screen") -> Coroutine[Any, Any, int]:
-        from portico.cli.commands import tokens as counting
+        from portico.cli.commands import tokens as tokens_command
 
-        return counting.show_tokens(setup, screen, offline=offline, verify=verify)
+        return tokens_command.show_tokens(setup, screen, offline=offline, verify=verify)
 
     return run_async_command(CommonOptions(config, profile, json), start_tokens)
 
@@ -87,7 +86,7 @@ def usage(
     json: JsonOption = False,
 ) -> int:
     """Show how the tools' calls went: how many, how well, how fast."""
-    given = CommonOptions(config, profile, json)
+    options = CommonOptions(config, profile, json)
     if name is not None and server is not None:
         return refuse_command_line("NAME and --server are both given", "Keep one.")
     if forget and (name is not None or calls or days is not None or profile is not None):
@@ -96,14 +95,16 @@ def usage(
         )
 
     def start_usage(setup: "Setup", screen: "Screen") -> Coroutine[Any, Any, int]:
-        from portico.cli.commands import usage as using
+        from portico.cli.commands import usage as usage_command
 
         if forget:
-            return using.forget_usage(setup, screen, server)
-        asked = using.UsageCommandOptions(name or server, days, limit)
-        return (using.show_calls if calls else using.show_usage)(setup, screen, asked)
+            return usage_command.forget_usage(setup, screen, server)
+        usage_options = usage_command.UsageCommandOptions(name or server, days, limit)
+        if calls:
+            return usage_command.show_calls(setup, screen, usage_options)
+        return usage_command.show_usage(setup, screen, usage_options)
 
-    return run_async_command(given, start_usage)
+    return run_async_command(options, start_usage)
 
 
 def tiers(
@@ -120,8 +121,10 @@ def tiers(
     """Show which tools matter most here, by their use."""
 
     def start_tiers(setup: "Setup", screen: "Screen") -> Coroutine[Any, Any, int]:
-        from portico.cli.commands import tiers as standing
+        from portico.cli.commands import tiers as tiers_command
 
-        return standing.show_tiers(setup, screen, recompute=recompute, limit=limit, offline=offline)
+        return tiers_command.show_tiers(
+            setup, screen, recompute=recompute, limit=limit, offline=offline
+        )
 
     return run_async_command(CommonOptions(config, profile, json), start_tiers)

@@ -1,5 +1,6 @@
-"""Where a command writes: answers to stdout, as text or with --json as JSON; progress to stderr, on
-a terminal only."""
+"""Output of a command: answers on stdout as text or JSON, progress on stderr if it is a
+terminal.
+"""
 
 import json
 import os
@@ -16,41 +17,40 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _FORCE_TERMINAL_VARIABLES = ("FORCE_COLOR", "TTY_COMPATIBLE")
-"""What makes a terminal of what is none, where the environment has it."""
+"""Environment variables that make rich treat any stream as a terminal."""
 
 
 class Screen:
-    """The two streams of one command. What lays text out is loaded when somebody looks: a service
-    is no such."""
+    """The two output streams of one command. rich is imported only if something is formatted."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
         if hasattr(sys.stdout, "reconfigure"):
-            # A terminal that cannot show a character shows a question mark, not a failure.
+            # A character that the terminal cannot show becomes a question mark instead of an error.
             sys.stdout.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
 
     @cached_property
     def out(self) -> "Console":
-        """Where answers go."""
+        """The console of stdout."""
         return _make_console(stderr=False)
 
     @cached_property
     def err(self) -> "Console":
-        """Where everything else goes."""
+        """The console of stderr."""
         return _make_console(stderr=True)
 
     @property
     def is_stdout_terminal(self) -> bool:
-        """Whether stdout is a terminal: then answers are laid out, else they are one line a thing."""
+        """Whether stdout is a terminal; then output is formatted."""
         return _may_be_terminal(sys.stdout) and self.out.is_terminal
 
     @property
     def is_stderr_terminal(self) -> bool:
-        """Whether stderr is a terminal: then progress is shown."""
+        """Whether stderr is a terminal; then progress is shown."""
         return _may_be_terminal(sys.stderr) and self.err.is_terminal
 
     def write_json(self, value: Any) -> None:
-        """The answer as JSON: indented for people, one line for programs."""
+        """Write JSON: indented on a terminal, else on one line."""
         sys.stdout.flush()
         if self.is_stdout_terminal:
             sys.stdout.buffer.write(json.dumps(value, indent=2).encode() + b"\n")
@@ -59,7 +59,7 @@ class Screen:
         sys.stdout.buffer.flush()
 
     def write_text(self, *parts: "RenderableType") -> None:
-        """The answer as text: laid out for people, to a program as it is."""
+        """Write text: formatted on a terminal, else plain."""
         for part in parts:
             if self.is_stdout_terminal:
                 plain = None
@@ -72,7 +72,7 @@ class Screen:
 
     @contextmanager
     def show_start_progress(self, names: Sequence[str]) -> Generator[Callable[[str], None]]:
-        """Progress while servers start; the function given is told each one that is done."""
+        """Show progress while servers start; the yielded function marks one as done."""
         if not self.is_stderr_terminal:
             yield lambda name: None
             return
@@ -92,19 +92,19 @@ class Screen:
             MofNCompleteColumn(),
         )
         with Progress(*columns, TimeElapsedColumn(), console=self.err, transient=True) as progress:
-            left = list(dict.fromkeys(names))
-            task = progress.add_task(_render_start_progress(left), total=len(left))
+            pending = list(dict.fromkeys(names))
+            task = progress.add_task(_render_start_progress(pending), total=len(pending))
 
             def mark_started(name: str) -> None:
-                if name in left:
-                    left.remove(name)
-                    progress.update(task, advance=1, description=_render_start_progress(left))
+                if name in pending:
+                    pending.remove(name)
+                    progress.update(task, advance=1, description=_render_start_progress(pending))
 
             yield mark_started
 
     @contextmanager
     def show_spinner(self, text: str) -> Generator[None]:
-        """A spinner while one thing is waited for."""
+        """Show a spinner."""
         if not self.is_stderr_terminal:
             yield
             return
@@ -115,7 +115,7 @@ class Screen:
 
     @contextmanager
     def show_spinner_or_note(self, text: str) -> Generator[None]:
-        """The same for what takes so long that a program's log should say it, too."""
+        """Show a spinner; without a terminal, print the text as a note."""
         if not self.is_stderr_terminal:
             print_note(text)
         with self.show_spinner(text):
@@ -129,7 +129,7 @@ def _make_console(*, stderr: bool) -> "Console":
 
 
 def _may_be_terminal(stream: TextIO) -> bool:
-    """A cheap look: what says no is right."""
+    """Return False if the stream is certainly no terminal, without importing rich."""
     return (
         any(os.environ.get(name) for name in _FORCE_TERMINAL_VARIABLES)
         or stream.closed
@@ -138,7 +138,7 @@ def _may_be_terminal(stream: TextIO) -> bool:
 
 
 def _to_plain_text(part: "RenderableType") -> str | None:
-    """What a text says, without how it looks; None for what is no text."""
+    """Return the plain text of a string or `Text`, None for other renderables."""
     if isinstance(part, str):
         return part
     from rich.text import Text
@@ -149,7 +149,7 @@ def _to_plain_text(part: "RenderableType") -> str | None:
 
 
 def _render_start_progress(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:3])
-    if names:
-        return f"Starting {shown}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
-    return "Ready"
+    if not names:
+        return "Ready"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"Starting {', '.join(names[:3])}{more}"

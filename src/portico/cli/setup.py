@@ -1,4 +1,4 @@
-"""Flags, environment and files → a configuration, and a gateway over it."""
+"""Flags, environment and files → a configuration, and a gateway for it."""
 
 import asyncio
 import os
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a command works with."""
+    """The loaded configuration of a command."""
 
     config: Config
     loaded: LoadedConfig
     profile: str | None
     demo: bool
-    """No configuration was found: the servers are the embedded ones."""
+    """No configuration was found, so the servers are the embedded ones."""
     signature: "Signature"
-    """The files as they were when they were read."""
+    """Signature of the files when they were read."""
     reload: "Callable[[], Setup]"
-    """Read everything anew, as it is now."""
+    """Load everything again."""
 
 
 def load_setup(
@@ -42,22 +42,24 @@ def load_setup(
     flags: Mapping[str, Any] | None = None,
     short_lived: bool = True,
 ) -> Setup:
-    """The effective configuration; `passing` commands answer and end, and their answer says what
-    servers are down."""
+    """Load the configuration and set up logging.
+
+    Commands that are `short_lived` report broken servers in their output, so those are not logged.
+    """
     setup = read_setup(files, profile, flags)
     config = setup.config
-    answered = short_lived and setup.loaded.sources["log_level"].kind == "default"
-    if answered:
-        quiet = ("portico.upstream", "portico.catalog")
+    is_quiet = short_lived and setup.loaded.sources["log_level"].kind == "default"
+    if is_quiet:
+        quiet_loggers = ("portico.upstream", "portico.catalog")
     else:
-        quiet = ()
+        quiet_loggers = ()
     logs.configure_logging(
-        config.log_level, quiet, config.log_format, lambda: _collect_secrets(config)
+        config.log_level, quiet_loggers, config.log_format, lambda: _collect_secrets(config)
     )
     if setup.demo:
         print_note(
-            f"No configuration found: using the embedded demo servers ({', '.join(config.servers)}). "
-            "Write a portico.yaml, or name a file with --config."
+            "No configuration found: using the embedded demo servers "
+            f"({', '.join(config.servers)}). Write a portico.yaml, or name a file with --config."
         )
     for warning in setup.loaded.warnings:
         print_note(f"Warning: {warning}")
@@ -67,7 +69,7 @@ def load_setup(
 def read_setup(
     files: Sequence[str] = (), profile: str | None = None, flags: Mapping[str, Any] | None = None
 ) -> Setup:
-    """The configuration that files, environment and flags make now; raises ConfigError."""
+    """Load the configuration of files, environment and flags; raises ConfigError."""
     loaded = load(list(files) or None, flags)
     config = loaded.config
     demo = loaded.path is None and not config.servers
@@ -75,10 +77,10 @@ def read_setup(
         from portico.demo import make_demo_servers
 
         config = config.model_copy(update={"servers": make_demo_servers()})
-    config.resolve_profile(profile)  # an unknown profile is refused before anything starts
+    config.resolve_profile(profile)  # Refuses an unknown profile before anything starts.
     exposure = (flags or {}).get("exposure")
     if profile is not None and exposure is not None:
-        # A flag wins over the file, and the profile's own exposure is in the file.
+        # A flag overrides the file, including the exposure of the profile.
         own = config.profiles[profile].model_copy(update={"exposure": config.exposure})
         config = config.model_copy(update={"profiles": {**config.profiles, profile: own}})
     return Setup(
@@ -95,7 +97,7 @@ Signature = tuple[tuple[int, ...] | None, ...]
 
 
 def compute_signature(files: Iterable[Path]) -> Signature:
-    """What tells whether any of these files is another than it was."""
+    """Return a value that changes when one of these files changes."""
     return tuple(map(_stat_file, files))
 
 
@@ -104,12 +106,12 @@ def _stat_file(file: Path) -> tuple[int, ...] | None:
         found = os.stat(file)
     except OSError:
         return None
-    # Mode and owner too: a file that others can write is refused, and taken once that is corrected.
+    # With mode and owner: a file that others can write is rejected until its mode is corrected.
     return found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode, found.st_uid
 
 
 def reconfigure_logging(config: Config, previous: Config) -> None:
-    """Log as a configuration that was taken over says; what was secret before still is."""
+    """Apply the log settings of a changed configuration; previous secrets stay masked."""
     logs.configure_logging(
         config.log_level,
         (),
@@ -119,19 +121,17 @@ def reconfigure_logging(config: Config, previous: Config) -> None:
 
 
 def _collect_secrets(config: Config) -> frozenset[str]:
-    from portico.config_file.secret_values import (
-        collect_secret_values,  # many a gateway never logs a line
-    )
+    # Imported late, because many gateways never log a line.
+    from portico.config_file.secret_values import collect_secret_values
 
     return collect_secret_values(config)
 
 
 LISTING_WAIT_S = 3.0
-"""How long a command that only looks waits for the next server to be heard, before it answers
-without the rest."""
+"""How long a read-only command waits for the next server to be listed before it answers."""
 
 ServerSelector = Callable[[GatewayRuntime], Iterable[str]]
-"""Which servers to ask before a command answers."""
+"""Selects the servers to list before a command answers."""
 
 
 @asynccontextmanager
@@ -141,7 +141,7 @@ async def open_gateway(
     select_servers: ServerSelector,
     idle_timeout: float | None = None,
 ) -> AsyncGenerator[GatewayRuntime]:
-    """A gateway for one answer: asks these servers, shows progress, and leaves nothing behind."""
+    """Open a gateway for one command, list the selected servers with progress, and close it."""
     gateway = GatewayRuntime(setup.config)
     try:
         await list_servers(gateway, screen, select_servers(gateway), idle_timeout)
@@ -156,27 +156,28 @@ async def list_servers(
     names: Iterable[str],
     idle_timeout: float | None = None,
 ) -> None:
-    """Start and list these servers; with patience, until none of them has been heard for so many
-    seconds."""
-    waiting = list(names)
-    if not waiting:
+    """Start and list these servers; stop waiting after `idle_timeout` seconds without any
+    listing.
+    """
+    server_names = list(names)
+    if not server_names:
         return
-    with screen.show_start_progress(waiting) as show:
+    with screen.show_start_progress(server_names) as show:
         try:
             async with asyncio.timeout(idle_timeout) as waited:
 
-                def heard(name: str) -> None:
+                def on_listed(name: str) -> None:
                     show(name)
                     if idle_timeout is not None and not waited.expired():
                         waited.reschedule(asyncio.get_running_loop().time() + idle_timeout)
 
-                await gateway.refresh(waiting, heard)
+                await gateway.refresh(server_names, on_listed)
         except TimeoutError:
-            return  # those that are still starting are named with the answer
+            return  # Servers that are still starting are named with the answer.
 
 
 async def load_record_or_raise(gateway: GatewayRuntime) -> None:
-    """Know what is on record, for commands that are nothing without it."""
+    """Load the usage record; raises PorticoError if it cannot be read."""
     try:
         await gateway.store.open()
     except StoreUnavailable as error:
@@ -192,15 +193,16 @@ async def load_record_or_raise(gateway: GatewayRuntime) -> None:
 
 
 def find_starting_servers(gateway: GatewayRuntime) -> list[str]:
-    """Servers that were waited for in vain."""
+    """Return the servers that are still starting."""
     return sorted(
         name for name, upstream in gateway.upstreams.items() if upstream.state == "starting"
     )
 
 
 def select_unlisted_servers(gateway: GatewayRuntime) -> list[str]:
-    """Servers whose offer is not known; functions always, because asking them costs nothing and
-    code changes."""
+    """Select servers without a known listing, and all of kind `functions`, which are cheap to
+    list.
+    """
     servers = gateway.catalog.snapshot.servers
     return [
         name
@@ -211,10 +213,10 @@ def select_unlisted_servers(gateway: GatewayRuntime) -> list[str]:
 
 
 def select_enabled_servers(gateway: GatewayRuntime) -> list[str]:
-    """Every server that may be started."""
+    """Select every server that may be started."""
     return [name for name, upstream in gateway.upstreams.items() if upstream.state != "disabled"]
 
 
 def select_no_servers(gateway: GatewayRuntime) -> list[str]:
-    """No server: what is known from last time must do."""
+    """Select no server; only stored listings are used."""
     return []

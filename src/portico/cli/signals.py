@@ -1,5 +1,4 @@
-"""How long a command lasts: until its work is done, its client has gone, or a signal asks it to
-stop."""
+"""Lifetime of a command: until its work is done, its client is gone, or a signal stops it."""
 
 import asyncio
 import contextlib
@@ -13,7 +12,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def exit_cleanly_on_signal() -> Generator[None]:
-    """A signal ends the command with exit code 0 even before there is a loop to handle it."""
+    """End the command with exit code 0 on a signal, even before an event loop handles it."""
     with contextlib.suppress(KeyboardInterrupt):
         before = signal.signal(signal.SIGTERM, _raise_system_exit)
         try:
@@ -28,7 +27,7 @@ def _raise_system_exit(number: int, frame: object) -> NoReturn:
 
 @contextlib.contextmanager
 def handle_stop_signals(stop: Callable[[], object]) -> Generator[None]:
-    """Inside a running loop: call `stop` on SIGINT and SIGTERM."""
+    """Call `stop` on SIGINT and SIGTERM while the running loop is in this context."""
     loop = asyncio.get_running_loop()
     if sys.platform == "win32":
         before = {
@@ -53,10 +52,9 @@ def handle_stop_signals(stop: Callable[[], object]) -> Generator[None]:
 async def run_until_stopped(
     work: Coroutine[Any, Any, None], drain: Callable[[], Awaitable[None]]
 ) -> None:
-    """Do the work until it is done or a signal ends it; what it raises is raised, being stopped is
-    no failure.
+    """Run `work` until it ends or a signal stops it; raise its error unless it was stopped.
 
-    A signal lets what is under way end first (`drain`); a second one does not.
+    The first signal drains running requests first; a second one does not wait.
     """
     task = asyncio.ensure_future(work)
     stop = GracefulStop(drain, task.cancel)
@@ -68,7 +66,7 @@ async def run_until_stopped(
 
 
 class GracefulStop:
-    """What a signal does: the first one drains, then ends; another ends at once."""
+    """Signal handler: the first signal drains and then stops, another stops at once."""
 
     def __init__(
         self, drain: Callable[[], Awaitable[None]], stop_now: Callable[[], object]
@@ -79,7 +77,7 @@ class GracefulStop:
 
     @property
     def is_requested(self) -> bool:
-        """Whether there was a signal."""
+        """Whether a signal was received."""
         return self._drain_task is not None
 
     def __call__(self) -> None:
@@ -89,7 +87,7 @@ class GracefulStop:
             self._stop_now()
 
     async def cancel_drain(self) -> None:
-        """Leave nothing behind."""
+        """Cancel the drain task and wait for it."""
         if self._drain_task is not None:
             self._drain_task.cancel()
             await asyncio.wait({self._drain_task})
@@ -102,7 +100,7 @@ class GracefulStop:
 
 
 def run_with_uvloop(work: Coroutine[Any, Any, int]) -> int:
-    """Run on uvloop where there is one."""
+    """Run on uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:

@@ -1,8 +1,8 @@
-"""Spans to a collector, where the environment asks for it as OpenTelemetry says it is asked for.
+"""Export of spans to a collector, if OpenTelemetry's environment variables ask for it.
 
-`OTEL_EXPORTER_OTLP_ENDPOINT` (or its `_TRACES_` kind) or `OTEL_TRACES_EXPORTER` turns it on; `OTEL_SDK_DISABLED=true`
-and `OTEL_TRACES_EXPORTER=none` turn it off. Everything else that the SDK reads from the environment
-(headers, sampler, service name, batches) holds as ever. Without one of these, nothing is imported.
+`OTEL_EXPORTER_OTLP_ENDPOINT` (or its `_TRACES_` variant) or `OTEL_TRACES_EXPORTER` enables it;
+`OTEL_SDK_DISABLED=true` and `OTEL_TRACES_EXPORTER=none` disable it. The SDK reads its other
+variables (headers, sampler, service name, batches) itself. When disabled, nothing is imported.
 """
 
 import importlib
@@ -18,14 +18,14 @@ from portico import __version__
 logger = logging.getLogger(__name__)
 
 FLUSH_S = 3.0
-"""How long the end waits for spans that are on their way."""
+"""How long shutdown waits for unsent spans, in seconds."""
 _ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _EXPORTER_VARIABLE = "OTEL_TRACES_EXPORTER"
 _INSTALL_COMMAND = "pip install 'portico-mcp[otel]'"
 
 
 def select_exporter(environment: Mapping[str, str]) -> str:
-    """Which exporter the environment asks for: `otlp`, `console` or another's name; empty for none."""
+    """Return the exporter that the environment selects, such as `otlp`; empty for none."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return ""
     chosen = environment.get(_EXPORTER_VARIABLE, "").strip().lower()
@@ -40,8 +40,7 @@ def select_exporter(environment: Mapping[str, str]) -> str:
 
 @contextmanager
 def export_spans() -> Generator[None]:
-    """While this lasts, spans go where the environment says; at the end what is left is sent,
-    within a few seconds."""
+    """Export spans within this context; at exit, send the remaining ones within `FLUSH_S`."""
     if name := select_exporter(os.environ):
         provider = _install_provider(name)
     else:
@@ -50,20 +49,20 @@ def export_spans() -> Generator[None]:
         yield
     finally:
         if provider is not None:
-            # In a thread, since a collector that takes no notice holds the SDK up for longer than
-            # anybody waits.
-            ending = threading.Thread(target=provider.shutdown, name="last spans", daemon=True)
-            ending.start()
-            ending.join(FLUSH_S)
-            if ending.is_alive():
+            # In a thread, because the SDK may block for long on a collector that does not answer.
+            shutdown_thread = threading.Thread(
+                target=provider.shutdown, name="last spans", daemon=True
+            )
+            shutdown_thread.start()
+            shutdown_thread.join(FLUSH_S)
+            if shutdown_thread.is_alive():
                 logger.warning(
                     "the last spans could not be sent within %g s, and are lost", FLUSH_S
                 )
 
 
 def _install_provider(name: str) -> Any:
-    """A provider that exports, installed for the process; None, with the reason logged, where there
-    can be none."""
+    """Install an exporting tracer provider; return None, with the reason logged, if impossible."""
     if name != "otlp":
         logger.error(
             "%s=%s is not known here, no spans are exported: use otlp, or none",
@@ -92,20 +91,22 @@ def _install_provider(name: str) -> Any:
         return None
     from opentelemetry import trace
 
-    given: dict[str, str] = {"service.version": __version__}
+    attributes: dict[str, str] = {"service.version": __version__}
     if not os.environ.get("OTEL_SERVICE_NAME") and "service.name=" not in os.environ.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     ):
-        given["service.name"] = "portico"
-    # It would shut itself down once more when the process ends, and wait for as long as it likes.
-    provider = sdk.TracerProvider(resource=resources.Resource.create(given), shutdown_on_exit=False)
+        attributes["service.name"] = "portico"
+    # At exit it would shut down once more, without a time limit.
+    provider = sdk.TracerProvider(
+        resource=resources.Resource.create(attributes), shutdown_on_exit=False
+    )
     provider.add_span_processor(batches.BatchSpanProcessor(exporters.OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
     return provider
 
 
 def _read_protocol(environment: Mapping[str, str]) -> str:
-    given = environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environment.get(
+    protocol = environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environment.get(
         "OTEL_EXPORTER_OTLP_PROTOCOL"
     )
-    return (given or "http/protobuf").strip().lower()
+    return (protocol or "http/protobuf").strip().lower()

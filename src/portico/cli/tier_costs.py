@@ -1,8 +1,8 @@
-"""The four tiers as clients are served them: the answers themselves, at their largest.
+"""Measures the four tiers as clients receive them: the largest answers of each channel.
 
-T0 is the hot list, T1 the categories, T2 a page of summaries, T3 schemas. Meta-tools give T0 and T1
-in one answer; resources and the side door give each its own. The worst is asked for: the category
-whose first page costs most, and the tools whose schemas do.
+T0 is the hot list, T1 the categories, T2 a page of summaries, T3 schemas. Meta-tools return T0 and
+T1 in one answer; resources and the REST API have one each. The worst case is measured: the category
+whose first page costs most, and the tools with the largest schemas.
 """
 
 import heapq
@@ -30,12 +30,12 @@ from portico.storage.gateway_store import GatewayStore
 
 _NEXT_CURSOR = re.compile(r'browse_tools\(cursor="([^"]+)"\)')
 _CANDIDATES = 100
-"""Tools with the largest definitions, among which the largest schemas are looked for."""
+"""Number of largest definitions among which the largest schemas are searched."""
 
 
 @dataclass(frozen=True)
 class TierChannel:
-    """One way to be served the tiers."""
+    """A channel through which clients receive the tiers, with their sizes."""
 
     name: str
     sizes: tuple[TierSize, ...]
@@ -44,7 +44,7 @@ class TierChannel:
 async def measure_channels(
     view: ProfileView, store: GatewayStore, counter: TokenCounter, costs: DefinitionCosts
 ) -> tuple[TierChannel, ...]:
-    """Every way that this view has, with what it serves at worst; none where there is no tool."""
+    """Measure the worst case of every channel of this view; empty if there is no tool."""
     if not view.snapshot.tools:
         return ()
     largest = find_largest_tools(list(view.snapshot.tools.values()), counter, costs)
@@ -61,7 +61,7 @@ async def measure_channels(
 def find_largest_tools(
     tools: Sequence[Tool], counter: TokenCounter, costs: DefinitionCosts
 ) -> list[Tool]:
-    """The tools whose schemas cost most, as many as one answer may describe."""
+    """Return the tools with the most expensive schemas, as many as one answer may describe."""
     candidates = heapq.nlargest(_CANDIDATES, tools, key=costs.measure)
     return heapq.nlargest(
         tool_definitions.MAX_NAMES, candidates, key=lambda tool: counter.count(render_schema(tool))
@@ -89,27 +89,32 @@ async def _measure_meta_tools(
         view, tool_definitions.DESCRIBE_TOOLS, {"names": [tool.address for tool in largest]}
     )
     if schemas is not None:
-        asked = f"describe_tools of the {len(largest)} largest, {largest[0].address} first"
-        served.append(TierResponse("T3", asked, counter.count(schemas)))
+        request = f"describe_tools of the {len(largest)} largest, {largest[0].address} first"
+        served.append(TierResponse("T3", request, counter.count(schemas)))
     return served
 
 
 async def _measure_categories(
     view: ProfileView, counter: TokenCounter, overview: str
 ) -> TierResponse:
-    """T1: in the same answer as T0, and where not all categories fit there, in the one that goes
-    on."""
-    onwards = _NEXT_CURSOR.search(overview)
-    if onwards is None or all(f"\n{name} (" in overview for name in view.ranked_catalog.categories):
+    """Measure T1: part of the answer with T0, or its continuation if not all categories fit."""
+    next_cursor = _NEXT_CURSOR.search(overview)
+    if next_cursor is None or all(
+        f"\n{name} (" in overview for name in view.ranked_catalog.categories
+    ):
         return TierResponse("T1", "the same answer", 0)
-    more = await _call_meta_tool(view, tool_definitions.BROWSE_TOOLS, {"cursor": onwards[1]})
-    return TierResponse("T1", "browse_tools(cursor=…), which goes on", counter.count(more or ""))
+    continuation = await _call_meta_tool(
+        view, tool_definitions.BROWSE_TOOLS, {"cursor": next_cursor[1]}
+    )
+    return TierResponse(
+        "T1", "browse_tools(cursor=…), which goes on", counter.count(continuation or "")
+    )
 
 
 async def _measure_resources(
     view: ProfileView, counter: TokenCounter, largest: Sequence[Tool]
 ) -> list[TierResponse]:
-    asked: Mapping[TierName, Sequence[str]] = {
+    uris: Mapping[TierName, Sequence[str]] = {
         "T0": ("portico://hot",),
         "T1": ("portico://categories",),
         "T2": tuple(
@@ -117,13 +122,13 @@ async def _measure_resources(
         ),
         "T3": tuple(f"portico://tool/{quote(tool.address, safe='.')}" for tool in largest),
     }
-    return await _measure_worst(asked, lambda uri: _read_resource(view, uri), counter)
+    return await _measure_worst(uris, lambda uri: _read_resource(view, uri), counter)
 
 
 async def _measure_rest_api(
     view: ProfileView, store: GatewayStore, counter: TokenCounter, largest: Sequence[Tool]
 ) -> list[TierResponse]:
-    # What speaks HTTP takes half a second to load, and only this wants it.
+    # Loading an HTTP client takes half a second, and only this needs it.
     from httpx2 import ASGITransport, AsyncClient
 
     from portico.api.app import make_api
@@ -131,7 +136,7 @@ async def _measure_rest_api(
     from portico.api.params import MAX_PAGE_SIZE
     from portico.api.tiers import V1, build_tool_path
 
-    asked: Mapping[TierName, Sequence[str]] = {
+    paths: Mapping[TierName, Sequence[str]] = {
         "T0": (f"{V1}/tools/hot",),
         "T1": (f"{V1}/tools/categories",),
         "T2": tuple(
@@ -140,16 +145,16 @@ async def _measure_rest_api(
         ),
         "T3": tuple(map(build_tool_path, largest)),
     }
-    inside = ASGITransport(make_api(view.profile_state, view.search_service, store))
-    async with AsyncClient(transport=inside, base_url="http://portico") as client:
+    transport = ASGITransport(make_api(view.profile_state, view.search_service, store))
+    async with AsyncClient(transport=transport, base_url="http://portico") as client:
 
-        async def got(path: str) -> str | None:
+        async def fetch(path: str) -> str | None:
             response = await client.get(path)
             if response.is_success:
                 return response.text
             return None
 
-        return await _measure_worst(asked, got, counter)
+        return await _measure_worst(paths, fetch, counter)
 
 
 async def _measure_worst(
@@ -157,7 +162,7 @@ async def _measure_worst(
     read: Callable[[str], Awaitable[str | None]],
     counter: TokenCounter,
 ) -> list[TierResponse]:
-    """Of each tier, the address that costs most; a tier that nothing answers for is left out."""
+    """Measure the most expensive address of each tier; tiers without an answer are left out."""
     served = list[TierResponse]()
     for tier, addresses in addresses_by_tier.items():
         costs = {
@@ -170,7 +175,7 @@ async def _measure_worst(
 
 
 async def _call_meta_tool(view: ProfileView, name: str, arguments: Mapping[str, Any]) -> str | None:
-    """What a meta-tool answers; None where it is switched off."""
+    """Return the answer of a meta-tool; None if it is switched off."""
     try:
         result = await view.handle(
             "tools/call", {"name": name, "arguments": dict(arguments)}, DEFAULT_CONTEXT, "modern"
@@ -183,7 +188,7 @@ async def _call_meta_tool(view: ProfileView, name: str, arguments: Mapping[str, 
 
 
 async def _read_resource(view: ProfileView, uri: str) -> str | None:
-    """What a resource says; None where this view has none of that name."""
+    """Return the text of a resource; None if this view does not have it."""
     try:
         result = await view.handle("resources/read", {"uri": uri}, DEFAULT_CONTEXT, "modern")
     except PorticoError:

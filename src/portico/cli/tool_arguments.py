@@ -1,8 +1,8 @@
-"""What was typed after a tool's name → its arguments, read by the types of its schema. Pure.
+"""Parses the words after a tool's name into arguments, using the types of its schema. Pure.
 
-`{"a": 1}` is taken as it is. `a=1 name=x tags=red,blue filter.year=2024` is read key by key: a number where the schema
-wants one, a list from commas or a repeated key, an object from dotted keys; `key:=JSON` says
-exactly what is meant.
+`{"a": 1}` is used as it is. `a=1 name=x tags=red,blue filter.year=2024` is read key by key: a
+number where the schema wants one, a list from commas or a repeated key, an object from dotted
+keys; `key:=JSON` gives an exact value.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,15 +14,20 @@ from portico.json_text import json_codec
 Schema = Mapping[str, Any]
 
 _TYPES: Mapping[type, tuple[str, ...]] = {
-    bool: ("boolean",), int: ("integer", "number"), float: ("number",), str: ("string",), list: ("array",),
-    dict: ("object",), type(None): ("null",),
-}  # fmt: skip
+    bool: ("boolean",),
+    int: ("integer", "number"),
+    float: ("number",),
+    str: ("string",),
+    list: ("array",),
+    dict: ("object",),
+    type(None): ("null",),
+}
 _UNION_KEYS = ("anyOf", "oneOf", "allOf")
 _MAX_DEPTH = 8
 
 
 def parse_arguments(words: Sequence[str], schema: Schema) -> dict[str, Any]:
-    """The arguments these words mean; raises InvalidArguments."""
+    """Parse words into arguments; raises InvalidArguments."""
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         return parse_object(words[0])
     pairs: dict[str, list[str]] = {}
@@ -32,23 +37,26 @@ def parse_arguments(words: Sequence[str], schema: Schema) -> dict[str, Any]:
         if not sign or not key:
             raise InvalidArguments(
                 f"{word!r} is no argument",
-                advice="Write key=value, key:=JSON, one JSON object in quotes, or - to read JSON from stdin.",
+                advice=(
+                    "Write key=value, key:=JSON, one JSON object in quotes, or - to read JSON "
+                    "from stdin."
+                ),
             )
         if key.endswith(":"):
             exact[key[:-1]] = _parse_json(value, key[:-1])
         else:
             pairs.setdefault(key, []).append(value)
-    read: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for key, values in pairs.items():
         path, inner = _locate_key(key, schema)
-        _set_at_path(read, path, _parse_values(values, inner, schema))
+        _set_at_path(arguments, path, _parse_values(values, inner, schema))
     for key, value in exact.items():
-        _set_at_path(read, _locate_key(key, schema)[0], value)
-    return read
+        _set_at_path(arguments, _locate_key(key, schema)[0], value)
+    return arguments
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:
-    """A JSON object of arguments."""
+    """Parse a JSON object of arguments; raises InvalidArguments."""
     try:
         value = json_codec.loads(text.encode() if isinstance(text, str) else text)
     except ValueError as error:
@@ -72,7 +80,7 @@ def _parse_json(text: str, key: str) -> Any:
 
 
 def _locate_key(key: str, schema: Schema) -> tuple[list[str], Schema]:
-    """Where a key leads: itself if the schema has it, else along its dots as far as objects go."""
+    """Return the path of a key and its schema, splitting at dots where the schema has objects."""
     properties = _collect_properties(schema, schema)
     if key in properties:
         return [key], properties[key]
@@ -84,7 +92,7 @@ def _locate_key(key: str, schema: Schema) -> tuple[list[str], Schema]:
 
 
 class _SubSchema(dict[str, Any]):
-    """A part of a schema that still knows the whole it refers to."""
+    """A part of a schema with a reference to its root."""
 
     def __init__(self, part: Schema, root: Schema) -> None:
         super().__init__(part)
@@ -96,8 +104,8 @@ class _SubSchema(dict[str, Any]):
 
 def _collect_properties(part: Schema, root: Schema) -> dict[str, Schema]:
     found: dict[str, Schema] = {}
-    for one in _iterate_variants(part, root):
-        properties = one.get("properties")
+    for variant in _iterate_variants(part, root):
+        properties = variant.get("properties")
         if isinstance(properties, dict):
             for name, inner in cast("dict[str, Any]", properties).items():
                 found.setdefault(name, inner if isinstance(inner, dict) else {})
@@ -105,7 +113,7 @@ def _collect_properties(part: Schema, root: Schema) -> dict[str, Schema]:
 
 
 def _iterate_variants(part: Schema, root: Schema, depth: int = 0) -> Iterator[Schema]:
-    """A schema and everything it may stand for: the target of its reference, each of its branches."""
+    """Yield a schema, the target of its reference, and each of its branches, recursively."""
     yield part
     if depth >= _MAX_DEPTH:
         return
@@ -137,18 +145,18 @@ def _resolve_reference(reference: Any, root: Schema) -> Schema | None:
 
 
 def _collect_types(part: Schema, root: Schema) -> set[str]:
-    """The types a schema allows; empty where it says nothing."""
+    """Return the types a schema allows; empty if it does not say."""
     types: set[str] = set()
-    for one in _iterate_variants(part, root):
-        declared = one.get("type")
-        types |= (
-            {declared}
-            if isinstance(declared, str)
-            else set(declared)
-            if isinstance(declared, list)
-            else set()
-        )
-        for value in [*_to_list(one.get("enum")), *([one["const"]] if "const" in one else [])]:
+    for variant in _iterate_variants(part, root):
+        declared = variant.get("type")
+        if isinstance(declared, str):
+            types.add(declared)
+        elif isinstance(declared, list):
+            types.update(cast("list[str]", declared))
+        for value in [
+            *_to_list(variant.get("enum")),
+            *([variant["const"]] if "const" in variant else []),
+        ]:
             types.update(_TYPES.get(type(value), ()))
     return types
 
@@ -166,23 +174,22 @@ def _parse_values(values: list[str], part: Schema, root: Schema) -> Any:
             return _parse_scalar(values[0], types)
         items = next(
             (
-                one["items"]
-                for one in _iterate_variants(part, root)
-                if isinstance(one.get("items"), dict)
+                variant["items"]
+                for variant in _iterate_variants(part, root)
+                if isinstance(variant.get("items"), dict)
             ),
             {},
         )
         if len(values) == 1:
-            single = [item.strip() for item in values[0].split(",") if item.strip()]
+            texts = [item.strip() for item in values[0].split(",") if item.strip()]
         else:
-            single = values
-        return [_parse_scalar(item, _collect_types(items, root)) for item in single]
+            texts = values
+        return [_parse_scalar(item, _collect_types(items, root)) for item in texts]
     return _parse_scalar(values[-1], types)
 
 
 def _parse_scalar(text: str, types: set[str]) -> Any:
-    """Text as the first of its types that it fits; text that fits none stays text, for the
-    validation to judge."""
+    """Parse text as one of the types; text that fits none stays text, for validation to reject."""
     if types == {"string"}:
         return text
     if "boolean" in types and text.lower() in ("true", "false"):
@@ -193,7 +200,7 @@ def _parse_scalar(text: str, types: set[str]) -> Any:
         return text
     if not types:
         return value
-    # A string type takes what is typed literally, unless something nearer to it is allowed as well.
+    # A string type takes text literally, unless a more specific type fits.
     if types & {*_TYPES.get(type(value), ())} and not isinstance(value, str):
         return value
     return text

@@ -1,16 +1,16 @@
-"""How figures of use are worded for people."""
+"""Formats usage statistics for people."""
 
 from portico.profiles import cards
 from portico.usage.statistics import Statistics
 
 
 def format_time_ago(at: float) -> str:
-    """`3 min ago`."""
+    """Format a time like `3 min ago`."""
     return f"{cards.format_age(at)} ago"
 
 
 def format_latency(value: float, statistics: Statistics) -> str:
-    """A latency; nothing where no call went well, because there is none then."""
+    """Format a latency; empty if no call succeeded."""
     if not statistics.successes:
         return ""
     if value >= 10_000:
@@ -21,7 +21,7 @@ def format_latency(value: float, statistics: Statistics) -> str:
 
 
 def format_success_rate(statistics: Statistics) -> str:
-    """How many of the calls went well; never all, where one did not."""
+    """Format the success rate, rounded down, so that 100% means every call."""
     if not statistics.calls:
         return ""
     return f"{min(int(statistics.success_rate * 100), 100)}%"

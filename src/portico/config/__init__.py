@@ -1,10 +1,11 @@
-"""One tree of frozen models: everything that can be configured, each field with its help text.
+"""Configuration models: one tree of frozen pydantic models, each field with its help text.
 
-Knows nothing of files, environments or flags (`config_file` does); a `Config` built in Python is as
-good as a loaded one. The key in a file is the field's name.
+Knows nothing of files, environments or flags (`config_file` does); a `Config` built in Python is
+equivalent to a loaded one. The key in a file is the field's name.
 
-tree (the whole) → backend (one server) → command_tool (a program as a tool) → command_words,
-command_code; limits, keeping → section (what every part has in common)
+root: the whole tree, profiles · backend: one server · command_tool, command_words,
+command_injection: a program as a tool · limits, retention: limits and stored data
+section: the common base class
 """
 
 from portico.config.backend import (

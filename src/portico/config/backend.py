@@ -1,5 +1,4 @@
-"""One server behind the gateway: how it is reached, which of its tools are kept, how long it is
-waited for."""
+"""Configuration of one server: how it is reached, which tools are kept, timeouts and limits."""
 
 import hashlib
 import json
@@ -31,11 +30,11 @@ KIND_SPELLINGS: Mapping[str, BackendKind] = {
     "httpstream": "http",
     "remote": "http",
 }
-"""What clients write for `type`, lower case and without `-`, `_` and spaces."""
+"""Values clients write for `type`, in lower case and without `-`, `_` and spaces."""
 
 
 class ToolRules(Section):
-    """Which of a server's tools exist here, and under which names."""
+    """Which of a server's tools are exposed, and under which names."""
 
     allow: tuple[str, ...] = Field(
         default=("*",), description="Globs of tool names to keep; the default keeps all."
@@ -44,15 +43,16 @@ class ToolRules(Section):
         default=(), description="Globs of tool names to drop; wins over `allow`."
     )
     rename: dict[str, str] = Field(
-        default={}, description="The server's own tool name → the name it has here."
+        default={}, description="The server's own tool name → the name exposed by the gateway."
     )
     destructive: tuple[str, ...] = Field(
         default=(),
-        description="Globs of tool names that a workflow asks about first, beside those that call themselves so.",
+        description="Globs of tool names that need approval in a workflow, beside those annotated"
+        " as destructive.",
     )
     categories: dict[str, str] = Field(
         default={},
-        description="Globs of tool names → the category those tools are in; the first that matches counts.",
+        description="Globs of tool names → the category of those tools; the first match counts.",
     )
 
     @field_validator("rename")
@@ -68,11 +68,11 @@ class ToolRules(Section):
         return value
 
     def get_exposed_name(self, upstream_name: str) -> str:
-        """The name a tool has here."""
+        """Return the exposed name of a tool."""
         return self.rename.get(upstream_name, upstream_name)
 
     def permits(self, upstream_name: str) -> bool:
-        """Whether a tool exists here. Globs match the server's own name as well as the new one."""
+        """Return whether a tool is exposed. Globs match its own and its exposed name."""
         names = {upstream_name, self.get_exposed_name(upstream_name)}
         return any(fnmatchcase(name, glob) for glob in self.allow for name in names) and not any(
             fnmatchcase(name, glob) for glob in self.deny for name in names
@@ -80,134 +80,133 @@ class ToolRules(Section):
 
 
 class PromptRules(Section):
-    """Which of a server's prompts exist here."""
+    """Which of a server's prompts are exposed."""
 
     allow: tuple[str, ...] | None = Field(
         default=None,
-        description="Globs of those to keep. Not given: all, or none where `tools` leaves some out.",
+        description="Globs to keep. Not given: all, or none where `tools` leaves some out.",
     )
-    deny: tuple[str, ...] = Field(
-        default=(), description="Globs of those to drop; wins over `allow`."
-    )
+    deny: tuple[str, ...] = Field(default=(), description="Globs to drop; wins over `allow`.")
 
 
 class ResourceRules(PromptRules):
-    """Which of a server's resources and resource templates exist here; globs are of the server's
-    own URIs."""
+    """Which resources and resource templates are exposed; globs match the server's URIs."""
 
     unlisted: bool = Field(
         default=False,
-        description="Pass on addresses that it neither lists nor has a listed template for. Links in its tools' "
-        "results can be read by who got them in any case.",
+        description="Pass on URIs that it neither lists nor has a listed template for. Links in its"
+        " tools' results can be read by the client that received them in any case.",
     )
 
 
 class CacheConfig(Section):
-    """How long answers of a server's tools are kept and given again, marked as such."""
+    """Caching of a server's tool results; cached results are marked as such."""
 
     ttl_s: float = Field(
-        default=0, ge=0, description="Seconds, for tools that say they are read-only; 0 keeps none."
+        default=0, ge=0, description="Seconds, for tools annotated as read-only; 0 disables it."
     )
     tools: dict[str, float] = Field(
         default={},
-        description="Globs of tool names → seconds; the first that matches counts, whatever the tool says.",
+        description="Globs of tool names → seconds; the first match counts, whatever the"
+        " annotations.",
     )
 
 
 class Timeouts(Section):
-    """How long one server is waited for, in seconds."""
+    """Timeouts of one server, in seconds."""
 
     start_s: float = Field(
-        default=30, gt=0, description="Until the server has been started and has introduced itself."
+        default=30, gt=0, description="Time to start the server and complete its handshake."
     )
     call_s: float = Field(
-        default=120, gt=0, description="Until a call is answered; `limits.call_s` is the most."
+        default=120, gt=0, description="Time for a call; `limits.call_s` is the upper limit."
     )
     list_s: float = Field(
-        default=30, gt=0, description="Until a listing (tools, resources, prompts) is answered."
+        default=30, gt=0, description="Time for a listing (tools, resources, prompts)."
     )
 
 
 class ServerLimits(Section):
-    """How much one server is asked to do at once; whoever is too many waits, first come, first
-    served."""
+    """Concurrency and rate limits of one server; calls beyond them are queued in order."""
 
     concurrency: int = Field(
-        default=64, ge=0, description="Calls at the same time; 0 is any number."
+        default=64, ge=0, description="Maximum number of concurrent calls; 0 is unlimited."
     )
     rate_per_s: float = Field(
-        default=0, ge=0, description="Calls that begin in a second; 0 is any number."
+        default=0, ge=0, description="Maximum number of calls started per second; 0 is unlimited."
     )
     burst: int = Field(
         default=1,
         ge=1,
-        description="Calls that may begin at once after a pause, with `rate_per_s`.",
+        description="Calls that may start at once after a pause, with `rate_per_s`.",
     )
     queue: int = Field(
         default=1_000,
         ge=0,
-        description="Calls that may wait; more are turned away at once. Waiting is call time.",
+        description="Maximum number of queued calls; more are rejected. Queueing is call time.",
     )
 
 
 class RetryConfig(Section):
-    """Calls that are made again when the conversation with the server was lost."""
+    """Retries of calls whose connection to the server was lost."""
 
     times: int = Field(
         default=1,
         ge=0,
         le=5,
-        description="How often, for tools that say they are read-only or idempotent; 0 is never.",
+        description="Number of retries for tools annotated as read-only or idempotent; 0 is none.",
     )
     tools: tuple[str, ...] = Field(
-        default=(), description="Globs of tool names that may run twice too, whatever they say."
+        default=(), description="Globs of tool names that are safe to retry too."
     )
 
 
 class HealthConfig(Section):
-    """How it is found out that a server which is up no longer answers."""
+    """Health checks of a running server."""
 
     every_s: float = Field(
         default=30,
         ge=0,
-        description="Ask it so often whether it is there, while nothing else is heard of it; 0 never.",
+        description="Seconds between health checks while nothing else is received; 0 disables"
+        " them.",
     )
-    timeout_s: float = Field(default=10, gt=0, description="How long it may take to say so.")
+    timeout_s: float = Field(default=10, gt=0, description="Seconds to answer a health check.")
     failures: int = Field(
         default=3,
         ge=1,
-        description="Questions in a row without an answer after which it is started anew.",
+        description="Failed health checks in a row after which it is restarted.",
     )
 
 
 class RestartConfig(Section):
-    """What happens to a server that fails: it is tried again, later and later, and then left alone."""
+    """Restarts of a server that fails: with increasing delays, then quarantine."""
 
     pause_s: float = Field(
-        default=1, gt=0, description="The wait after the first failure; it doubles with each."
+        default=1, gt=0, description="Delay after the first failure; it doubles with each."
     )
-    longest_s: float = Field(default=60, gt=0, description="The longest wait.")
+    longest_s: float = Field(default=60, gt=0, description="Maximum delay.")
     tries: int = Field(
         default=5,
         ge=1,
-        description="Failures of a command within `window_s` after which it is put in quarantine.",
+        description="Failures of a command within `window_s` after which it is quarantined.",
     )
-    window_s: float = Field(default=600, gt=0, description="The time in which those count.")
+    window_s: float = Field(default=600, gt=0, description="Seconds over which failures count.")
     quarantine_s: float = Field(
         default=1_800,
         ge=0,
-        description="How long it stays there before one more try; 0 is until `portico restart`, or a change of its "
-        "configuration, which end it at once.",
+        description="Seconds in quarantine before one more attempt; 0 is until `portico restart`,"
+        " or a change of its configuration, which end it at once.",
     )
     memory: ByteSize = Field(
         default=ByteSize(4 * 1024**3),
         ge=0,
-        description="Memory of a command with its children over which it is started anew; 0 is any amount.",
+        description="Memory of a command and its children above which it is restarted; 0 is"
+        " unlimited.",
     )
     drain_s: float = Field(
         default=30,
         ge=0,
-        description="How long calls under way may still take when it is replaced by a new one.",
+        description="Seconds that running calls may still take when it is replaced.",
     )
 
 
@@ -220,44 +219,46 @@ class BackendConfig(Section):
 
     type: BackendKind = Field(
         default="stdio",
-        description="How it is reached. Inferred: `command` is stdio, `url` is http (sse where the path ends in /sse), "
-        "the others are named after their own key. Clients' spellings (`streamable-http`, `local` …) are understood.",
+        description="How it is reached. Inferred: `command` is stdio, `url` is http (sse where the"
+        " path ends in /sse), the others are named after their own key. Clients' spellings"
+        " (`streamable-http`, `local` …) are understood.",
     )
     title: str = Field(
         default="",
-        description="A name for people; the key as it was written where that had to be changed.",
+        description="Display name; the key as written where that had to be changed.",
     )
     description: str = Field(
-        default="", description="What the server is for, in a sentence; helps search."
+        default="", description="What the server is for, in a sentence; improves search."
     )
     category: str = Field(
-        default="", description="The category its tools are in; else its tags say, or its texts."
+        default="", description="Category of its tools; else derived from its tags or texts."
     )
     tags: tuple[str, ...] = Field(
         default=(),
-        description="Words to find it by; the first that names a category is the one of its tools.",
+        description="Search words; the first that names a category is the category of its tools.",
     )
     disabled: bool = Field(default=False, description="Keep the entry, ignore the server.")
 
     command: str | None = Field(
-        default=None, description="stdio: the program to run. No shell reads it."
+        default=None, description="stdio: the program to run, without a shell."
     )
     args: tuple[str, ...] = Field(default=(), description="stdio: its arguments.", repr=False)
     env: dict[str, str] = Field(
         default={},
-        description="stdio, commands: environment variables it gets. A key without a value passes ours through.",
+        description="stdio, commands: its environment variables. A key without a value passes the"
+        " gateway's own.",
         repr=False,
     )
     env_file: str | None = Field(
         default=None, description="stdio, commands: a file of KEY=VALUE lines; `env` wins over it."
     )
     inherit_env: tuple[str, ...] = Field(
-        default=(), description="stdio, commands: our variables it gets beside the harmless ones."
+        default=(), description="stdio, commands: inherited variables beside the harmless ones."
     )
     cwd: str | None = Field(
         default=None,
-        description="stdio, commands: its working directory; functions: where they are imported from. Relative to "
-        "the file.",
+        description="stdio, commands: its working directory; functions: the import directory."
+        " Relative to the file.",
     )
 
     url: str | None = Field(default=None, description="http, sse: the endpoint.", repr=False)
@@ -267,92 +268,95 @@ class BackendConfig(Section):
 
     openapi: str | None = Field(
         default=None,
-        description="openapi: a description of an HTTP API, URL or file; its operations are the tools.",
+        description="openapi: a description of an HTTP API, URL or file; its operations are the"
+        " tools.",
     )
     base_url: str | None = Field(
         default=None,
-        description="openapi: where the API is, if not where its description says.",
+        description="openapi: base URL of the API, if not the one in its description.",
         repr=False,
     )
     query: dict[str, str] = Field(
         default={},
-        description="openapi: parameters sent in the address of every request.",
+        description="openapi: query parameters sent with every request.",
         repr=False,
     )
 
     commands: dict[str, CommandTool] = Field(
-        default={}, description="commands: command-line programs, each a tool, by the tool's name."
+        default={}, description="commands: command-line programs as tools, by tool name."
     )
 
     functions: str | None = Field(
         default=None,
-        description="functions: `package.module:attribute`, a module, mapping or list of Python callables.",
+        description="functions: `package.module:attribute`, a module, mapping or list of Python"
+        " callables.",
     )
     recorded: Path | None = Field(
         default=None,
-        description="recorded: a listing on disk, .json or one line of a .jsonl(.gz) (`file.jsonl.gz#slug`).",
+        description="recorded: a listing on disk, .json or one line of a .jsonl(.gz)"
+        " (`file.jsonl.gz#slug`).",
     )
     recorded_slug: str | None = Field(
-        default=None, description="recorded: the `slug` of the line that is this server."
+        default=None, description="recorded: the `slug` of this server's line."
     )
 
     tools: ToolRules = Field(
-        default=ToolRules(), description="Which of its tools are kept, and renames."
+        default=ToolRules(), description="Which of its tools are exposed, and renames."
     )
     resources: ResourceRules = Field(
-        default=ResourceRules(), description="Which of its resources are kept."
+        default=ResourceRules(), description="Which of its resources are exposed."
     )
     prompts: PromptRules = Field(
-        default=PromptRules(), description="Which of its prompts are kept."
+        default=PromptRules(), description="Which of its prompts are exposed."
     )
     client_meta: tuple[str, ...] = Field(
         default=(),
-        description="Globs of keys in a client's `_meta` that it gets beside those the protocol defines for servers "
-        "(progress, trace, log level, capabilities, related task); never who the client is.",
+        description="Globs of keys in a client's `_meta` that are passed on beside those the"
+        " protocol defines for servers (progress, trace, log level, capabilities, related task);"
+        " never the client's identity.",
     )
-    timeouts: Timeouts = Field(default=Timeouts(), description="How long it is waited for.")
-    cache: CacheConfig = Field(default=CacheConfig(), description="How long its answers are kept.")
+    timeouts: Timeouts = Field(default=Timeouts(), description="Its timeouts.")
+    cache: CacheConfig = Field(default=CacheConfig(), description="Caching of its results.")
     limits: ServerLimits = Field(
-        default=ServerLimits(), description="How much it is asked to do at once."
+        default=ServerLimits(), description="Its concurrency and rate limits."
     )
     retry: RetryConfig = Field(
-        default=RetryConfig(), description="Which calls are made again when it was lost."
+        default=RetryConfig(), description="Retries of calls whose connection was lost."
     )
-    health: HealthConfig = Field(
-        default=HealthConfig(), description="How it is found out that it no longer answers."
-    )
-    restart: RestartConfig = Field(
-        default=RestartConfig(), description="What happens when it fails."
-    )
+    health: HealthConfig = Field(default=HealthConfig(), description="Its health checks.")
+    restart: RestartConfig = Field(default=RestartConfig(), description="Restarts after failures.")
     start: Literal["lazy", "boot"] = Field(
         default="lazy", description="Start it on its first call, or with the gateway."
     )
     idle_s: float = Field(
         default=900,
         ge=0,
-        description="Stop it after so many seconds without a call, each instance by itself; 0 keeps it.",
+        description="Seconds without a call after which it is stopped, each instance separately; 0"
+        " keeps it running.",
     )
     ttl_s: float = Field(
         default=3600,
         ge=0,
-        description="How long a listing is trusted before the server is asked again.",
+        description="Seconds after which a listing is refreshed.",
     )
     isolation: Literal["shared", "session"] = Field(
         default="shared",
-        description="One conversation for everybody, or one for each client: by its session, its stdio connection, or "
-        "the handle that its first answer says.",
+        description="One connection for all clients, or an instance for each: by its session, its"
+        " stdio connection, or the state handle in its first answer.",
     )
     max_instances: int = Field(
         default=64,
         ge=1,
-        description="With `isolation: session`: how many run at most; for one more, the longest unused goes.",
+        description="With `isolation: session`: maximum number of instances; beyond it the least"
+        " recently used is stopped.",
     )
     protocol: Literal["auto", "legacy", "modern"] = Field(
         default="auto",
-        description="The protocol era it speaks: found out, the initialize handshake, or 2026-07-28.",
+        description="Protocol era: detected, the initialize handshake, or 2026-07-28.",
     )
     roots: tuple[str, ...] = Field(
-        default=(), description="Folders (paths, file:// URIs) told to a server that asks."
+        default=(),
+        description="Folders (paths, file:// URIs) sent to a server that asks for roots.",
     )
 
     written: dict[str, str] = Field(
@@ -367,30 +371,29 @@ class BackendConfig(Section):
     def _infer_type(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
-        given = dict(cast("Mapping[str, Any]", data))
+        values = dict(cast("Mapping[str, Any]", data))
         if (
-            isinstance(given.get("recorded"), str)
-            and "#" in given["recorded"]
-            and not given.get("recorded_slug")
+            isinstance(values.get("recorded"), str)
+            and "#" in values["recorded"]
+            and not values.get("recorded_slug")
         ):
-            given["recorded"], _, given["recorded_slug"] = given["recorded"].rpartition("#")
-        if given.get("type") is not None:
-            given["type"] = parse_kind(given["type"]) or given["type"]
+            values["recorded"], _, values["recorded_slug"] = values["recorded"].rpartition("#")
+        if values.get("type") is not None:
+            values["type"] = parse_kind(values["type"]) or values["type"]
         else:
-            given["type"] = next(
-                (kinds[0] for key, kinds in TARGETS.items() if given.get(key)), "stdio"
+            values["type"] = next(
+                (kinds[0] for key, kinds in TARGETS.items() if values.get(key)), "stdio"
             )
-            if given["type"] == "http" and urlsplit(str(given["url"])).path.rstrip("/").endswith(
+            if values["type"] == "http" and urlsplit(str(values["url"])).path.rstrip("/").endswith(
                 "/sse"
             ):
-                given["type"] = "sse"
-        return given
+                values["type"] = "sse"
+        return values
 
     @field_validator("url")
     @classmethod
     def _check_url(cls, value: str | None, info: ValidationInfo) -> str | None:
-        # A server with a problem is kept to be shown; its address may be a placeholder that could
-        # not be filled in.
+        # A server with a problem is kept to be shown; its URL may be an unfilled placeholder.
         if (
             value is not None
             and info.data.get("problem") is None
@@ -401,41 +404,41 @@ class BackendConfig(Section):
 
     @model_validator(mode="after")
     def _check_single_target(self) -> Self:
-        given = [key for key in TARGETS if getattr(self, key)]
+        targets = [key for key in TARGETS if getattr(self, key)]
         if self.problem is not None:
             return self
-        if not given:
+        if not targets:
             raise ValueError(f"say how to reach it: one of {', '.join(TARGETS)}")
-        if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} are both given: keep one")
-        if self.type not in TARGETS[given[0]]:
+        if len(targets) > 1:
+            raise ValueError(f"{' and '.join(targets)} are both given: keep one")
+        if self.type not in TARGETS[targets[0]]:
             wanted = next(key for key, kinds in TARGETS.items() if self.type in kinds)
-            raise ValueError(f"type {self.type} needs `{wanted}`, not `{given[0]}`")
+            raise ValueError(f"type {self.type} needs `{wanted}`, not `{targets[0]}`")
         return self
 
     @property
     def kind(self) -> BackendKind:
-        """How it is reached."""
+        """Kind of backend."""
         return self.type
 
     @property
     def is_usable(self) -> bool:
-        """Whether it may be started: neither switched off nor broken."""
+        """Whether it may be started: neither disabled nor faulty."""
         return not self.disabled and self.problem is None
 
 
 def parse_kind(text: object) -> BackendKind | None:
-    """The kind a client means by what it wrote for `type`."""
+    """Return the kind that a client means by its `type`."""
     if isinstance(text, str):
         return KIND_SPELLINGS.get(re.sub(r"[-_ ]", "", text).lower())
     return None
 
 
 def compute_fingerprint(backend: BackendConfig) -> str:
-    """Identity of what decides which tools a server offers; the key of its manifest.
+    """Identify what decides which tools a server offers; the key of its manifest.
 
-    Header and query values are left out (a renewed token is the same server); a recording and a
-    description change with their files.
+    Header and query values are left out (a renewed token is the same server); recordings and API
+    descriptions are identified by file time and size.
     """
     parts: dict[str, Any] = {
         key: getattr(backend, key)

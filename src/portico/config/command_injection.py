@@ -1,4 +1,4 @@
-"""Programs that read a word as a program: arguments of a caller's in there would be run. Pure."""
+"""Finds command arguments that a shell or interpreter would run as code. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from portico.config.command_words import WordTemplate, get_program_name
 
 _SHELLS = re.compile(r"(?:ba|da|z|k|mk|a|c|tc|fi)?sh")
 _FIRST_IS_CODE = re.compile(r"[gmn]?awk|g?sed")
-"""Take their first word for a program, where no option names one."""
+"""Programs that take their first word as code, unless an option names it."""
 _WINDOWS_SHELLS = ("cmd", "powershell", "pwsh")
 _INTERPRETERS: Sequence[tuple[re.Pattern[str], re.Pattern[str]]] = (
     (_SHELLS, re.compile(r"-[A-Za-z]*c|--command")),
@@ -22,7 +22,7 @@ _INTERPRETERS: Sequence[tuple[re.Pattern[str], re.Pattern[str]]] = (
     (_FIRST_IS_CODE, re.compile(r"-n?e|--expression|--source")),
     (re.compile(r"su|runuser"), re.compile(r"-c|--command")),
 )
-"""Program → the option whose value it runs as code."""
+"""Programs and the option whose value they run as code."""
 _ATTACHED_CODE = re.compile(r"-[ceE]|--(?:eval|print|command|expression|source)=")
 _OPTIONS_WITH_VALUE = frozenset(
     {
@@ -40,7 +40,7 @@ _OPTIONS_WITH_VALUE = frozenset(
         "--init-file",
     }
 )
-"""Options of theirs that are followed by a word which is no script."""
+"""Options that are followed by a word which is not a script."""
 _USER_PROGRAMS = ("su", "runuser")
 _JOINING_PROGRAMS = {
     "ssh": "BbcDEeFIiJLlmOopQRSWw",
@@ -48,52 +48,53 @@ _JOINING_PROGRAMS = {
     "rsh": "l",
     "watch": "nq",
 }
-"""Programs that join their words and have a shell read them, at the other end or here; their
-options with a value."""
+"""Programs that join their words for a shell, remote or local, with their options that take a
+value."""
 _WRAPPER_PROGRAMS = frozenset(
     {"sudo", "doas", "env", "nohup", "nice", "timeout", "sshpass", "setsid", "stdbuf"}
 )
-"""Programs that run another. Elsewhere such a word is more likely one that is looked for."""
+"""Programs that run another program. Elsewhere such a word is more likely a search term."""
 _FILE_TYPE_OPTIONS = frozenset({"-t", "--type", "-l", "--lang", "--language"})
-"""After these `sh` and `py` are kinds of files."""
+"""Options after which `sh` and `py` are file types."""
 
 
 @dataclass(frozen=True, slots=True)
 class InjectedCode:
-    """An argument of the caller's in a text that is run."""
+    """A caller's argument within text that is run as code."""
 
     program: str
     argument: str
     is_whole_word: bool
-    """The argument is the whole of it: whoever wrote that meant to run what a caller writes."""
+    """The argument is the whole code, so running it is the intent of whoever configured it."""
     is_shell_joined: bool = False
-    """A shell reads all words together, so that a word of its own is no help."""
+    """A shell reads all words joined, so that a separate word does not help."""
 
 
 def find_injected_code(words: Sequence[WordTemplate]) -> Iterable[InjectedCode]:
-    """Arguments that a shell or an interpreter would read as code, wherever in the command it
-    stands."""
-    for position, one in enumerate(words):
-        program = get_program_name(one.literal_text or "")
+    """Yield arguments that a shell or interpreter would read as code."""
+    for position, word in enumerate(words):
+        program = get_program_name(word.literal_text or "")
         rest = words[position + 1 :]
         if position and words[position - 1].literal_text in _FILE_TYPE_OPTIONS:
             continue
         if program in _WINDOWS_SHELLS:
-            # Whatever follows is joined and read.
+            # All following words are joined and interpreted.
             yield from (
-                InjectedCode(program, name, bool(each.sole_argument))
-                for each in rest
-                for name in each.names
+                InjectedCode(program, name, bool(following.sole_argument))
+                for following in rest
+                for name in following.names
             )
             return
         if program in _JOINING_PROGRAMS and (
             not position or get_program_name(words[0].literal_text or "") in _WRAPPER_PROGRAMS
         ):
-            read = _find_shell_words(program, rest)
+            shell_words = _find_shell_words(program, rest)
             yield from (
-                InjectedCode(program, name, len(read) == 1 and bool(one.sole_argument), True)
-                for one in read
-                for name in one.names
+                InjectedCode(
+                    program, name, len(shell_words) == 1 and bool(word.sole_argument), True
+                )
+                for word in shell_words
+                for name in word.names
             )
         for programs, options in _INTERPRETERS:
             if programs.fullmatch(program):
@@ -101,8 +102,7 @@ def find_injected_code(words: Sequence[WordTemplate]) -> Iterable[InjectedCode]:
 
 
 def _find_shell_words(program: str, rest: Sequence[WordTemplate]) -> Sequence[WordTemplate]:
-    """The words that a shell will read: those behind the options and, of a program that goes
-    elsewhere, its host."""
+    """Return the words a shell will read: those after the options and, if remote, the host."""
     at = 0
     while (
         at < len(rest) and str(rest[at].pieces[0]).startswith("-") and rest[at].literal_text != "--"
@@ -116,25 +116,25 @@ def _find_shell_words(program: str, rest: Sequence[WordTemplate]) -> Sequence[Wo
 def _find_after_option(
     program: str, options: re.Pattern[str], rest: Sequence[WordTemplate]
 ) -> Iterable[InjectedCode]:
-    before = ""
-    for each in rest:
-        first = each.pieces[0]
-        if options.fullmatch(before) or (
-            each.names and isinstance(first, str) and _ATTACHED_CODE.match(first)
+    previous = ""
+    for word in rest:
+        first = word.pieces[0]
+        if options.fullmatch(previous) or (
+            word.names and isinstance(first, str) and _ATTACHED_CODE.match(first)
         ):
             yield from (
-                InjectedCode(program, name, bool(each.sole_argument)) for name in each.names
+                InjectedCode(program, name, bool(word.sole_argument)) for name in word.names
             )
             return
-        read_on = (
-            before in _OPTIONS_WITH_VALUE
-            or options.fullmatch(each.literal_text or "")
+        can_follow = (
+            previous in _OPTIONS_WITH_VALUE
+            or options.fullmatch(word.literal_text or "")
             or program in _USER_PROGRAMS
         )
-        if not read_on and not (isinstance(first, str) and first.startswith("-")):
+        if not can_follow and not (isinstance(first, str) and first.startswith("-")):
             if _FIRST_IS_CODE.fullmatch(program):
                 yield from (
-                    InjectedCode(program, name, bool(each.sole_argument)) for name in each.names
+                    InjectedCode(program, name, bool(word.sole_argument)) for name in word.names
                 )
-            return  # a script: what follows is its own
-        before = each.literal_text or ""
+            return  # a script; the words after it are its own arguments
+        previous = word.literal_text or ""

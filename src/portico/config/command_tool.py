@@ -15,42 +15,42 @@ _NUMBERS = ("integer", "number")
 
 
 class CommandArgument(Section):
-    """One argument of a command that is a tool. A type alone (`count: integer`) is the short form."""
+    """One argument of a command tool. A type alone (`count: integer`) is the short form."""
 
     type: Literal["string", "integer", "number", "boolean", "array"] = Field(
-        default="string", description="What it is; of an array, each item is a word of its own."
+        default="string", description="Its type; each item of an array is a separate word."
     )
     description: str = Field(default="", description="What it is for, in a sentence.")
-    default: Any = Field(default=None, description="Its value when none is given.")
+    default: Any = Field(default=None, description="Its value if none is given.")
     required: bool = Field(default=False, description="Whether a call must give it.")
     choices: tuple[Scalar, ...] = Field(
-        default=(), description="The only values it, or an item of it, may have."
+        default=(), description="The only values allowed for it, or for an item of it."
     )
     pattern: str = Field(
         default="",
-        description="A regular expression its text, or each item's, must match from end to end.",
+        description="A regular expression that the whole text, or each item's, must match.",
     )
     minimum: float | None = Field(
         default=None,
-        description="The least it may be; of text its characters, of an array its items.",
+        description="Minimum value; of text its characters, of an array its items.",
     )
     maximum: float | None = Field(
         default=None,
-        description="The most it may be; of text its characters, of an array its items.",
+        description="Maximum value; of text its characters, of an array its items.",
     )
     items: Literal["string", "integer", "number"] = Field(
-        default="string", description="What an array holds."
+        default="string", description="Type of an array's items."
     )
     flag: str = Field(
         default="",
-        description="The option before its value: `--author` becomes `--author=value`, `-n` becomes `-n` and the value "
-        "as the next word, and `{}` says where else (`--author {}`, `-I{}`); of a boolean, the word that stands for "
-        "true. Of an array it is repeated.",
+        description="The option before its value: `--author` becomes `--author=value`, `-n` becomes"
+        " `-n` and the value as the next word, and `{}` sets another position (`--author {}`,"
+        " `-I{}`); of a boolean, the word for true. Of an array it is repeated.",
     )
     options: bool = Field(
         default=False,
-        description="Its value may begin with `-`, though the program might take it for an option. Else that is "
-        "refused unless `--` or a part of the word stands before it.",
+        description="Its value may begin with `-`, though the program might take it for an option."
+        " Otherwise that is refused unless `--` or a part of the word stands before it.",
     )
 
     @model_validator(mode="before")
@@ -66,7 +66,7 @@ class CommandArgument(Section):
     @classmethod
     def _check_pattern(cls, value: str) -> str:
         if value:
-            import regex  # it costs start-up time, and few commands have a pattern
+            import regex  # imported late: few commands have a pattern
 
             try:
                 regex.compile(value)
@@ -96,11 +96,11 @@ class CommandArgument(Section):
             )
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
             raise ValueError("its minimum is over its maximum")
-        # A scalar of a file may be text where a number is meant, and the other way round.
+        # A scalar in a file may be text where a number is meant, and vice versa.
         object.__setattr__(
             self,
             "choices",
-            tuple(convert_value(one, self.item_type, "a choice") for one in self.choices),
+            tuple(convert_value(choice, self.item_type, "a choice") for choice in self.choices),
         )
         if self.default is not None:
             object.__setattr__(self, "default", self._convert_default())
@@ -112,60 +112,56 @@ class CommandArgument(Section):
             if self.choices and value not in self.choices:
                 raise ValueError("the default is none of its choices")
             return value
-        if isinstance(self.default, list | tuple):
-            given = cast("list[Any]", self.default)
-        else:
-            given = [self.default]
-        return [convert_value(one, self.items, "the default") for one in given]
+        values = self.default if isinstance(self.default, list | tuple) else [self.default]
+        items = cast("list[Any]", values)
+        return [convert_value(item, self.items, "the default") for item in items]
 
     @property
     def is_free_text(self) -> bool:
-        """Whether it may be any text at all."""
+        """Whether it may be any text."""
         return self.item_type == "string" and not self.choices and not self.pattern
 
     @property
     def item_type(self) -> str:
-        """The type of its value, or of each of its values."""
+        """Type of its value, or of each item."""
         if self.type == "array":
             return self.items
         return self.type
 
 
 class CommandTool(Section):
-    """A command-line program as a tool. No shell reads it: each argument stays one word, whatever
-    it says.
+    """A command-line program as a tool. No shell is involved: each argument stays one word.
 
     A command alone (`uptime: uptime -p`) is the short form.
     """
 
     command: tuple[str, ...] = Field(
         min_length=1,
-        description="The program and its words, as a list or in one line; `{name}` in a word is that argument, `{{` "
-        "and `}}` are braces. A word whose argument is not given is left out. Arguments that no word names follow at "
-        "the end, those with a flag before a `--`. Without `arguments`, each name is a required text.",
+        description="The program and its words, as a list or in one line; `{name}` in a word is"
+        " that argument, `{{` and `}}` are braces. A word whose argument is not given is left out."
+        " Arguments that no word names follow at the end, those with a flag before a `--`. Without"
+        " `arguments`, each name is a required text.",
     )
-    description: str = Field(
-        default="", description="What it does: what search finds and the agent reads."
-    )
+    description: str = Field(default="", description="What it does, for search and for the agent.")
     arguments: dict[str, CommandArgument] = Field(default={}, description="Its arguments by name.")
     stdin: str = Field(
         default="",
-        description="Text it is given to read; `{name}` is an argument, as in `command`.",
+        description="Text for its standard input; `{name}` is an argument, as in `command`.",
     )
-    output: Literal["text", "json"] = Field(default="text", description="What it prints.")
-    success: tuple[int, ...] = Field(default=(0,), description="Exit codes that are no failure.")
+    output: Literal["text", "json"] = Field(default="text", description="Format of its output.")
+    success: tuple[int, ...] = Field(default=(0,), description="Exit codes that mean success.")
     read_only: bool = Field(
         default=False, description="It changes nothing: it may be cached and repeated."
     )
     destructive: bool | None = Field(
         default=None,
-        description="It destroys: a workflow asks before it runs. Not said, nobody knows.",
+        description="It is destructive: a workflow needs approval for it. Not given: unknown.",
     )
     idempotent: bool = Field(
-        default=False, description="To run it twice does no more than to run it once."
+        default=False, description="Running it twice has the same effect as running it once."
     )
     open_world: bool | None = Field(
-        default=None, description="It reaches beyond this machine. Not said, nobody knows."
+        default=None, description="It reaches beyond this machine. Not given: unknown."
     )
 
     @model_validator(mode="before")
@@ -175,10 +171,10 @@ class CommandTool(Section):
             data = {"command": data}
         if not isinstance(data, Mapping):
             return data
-        given = dict(cast("Mapping[str, Any]", data))
-        if given.get("arguments") is None:
-            given.pop("arguments", None)
-        return given
+        values = dict(cast("Mapping[str, Any]", data))
+        if values.get("arguments") is None:
+            values.pop("arguments", None)
+        return values
 
     @field_validator("command", mode="before")
     @classmethod
@@ -186,7 +182,7 @@ class CommandTool(Section):
         if isinstance(value, str):
             return split_command_line(value)
         if isinstance(value, list | tuple):
-            return [_restore_braces(one) for one in cast("list[Any]", value)]
+            return [_restore_braces(item) for item in cast("list[Any]", value)]
         return value
 
     @model_validator(mode="after")
@@ -199,7 +195,9 @@ class CommandTool(Section):
             )
         if not (program.literal_text or "").strip():
             raise ValueError("the first word is the program, and it is empty")
-        used = tuple(dict.fromkeys(name for one in (*words, self.stdin_word) for name in one.names))
+        used = tuple(
+            dict.fromkeys(name for word in (*words, self.stdin_word) for name in word.names)
+        )
         if not self.arguments and used:
             implied = {name: CommandArgument(required=True) for name in used}
             object.__setattr__(self, "arguments", implied)
@@ -212,11 +210,10 @@ class CommandTool(Section):
                 raise ValueError(
                     f"{{{name}}} is none of its arguments ({known}); {{{{{name}}}}} is that text"
                 )
-        for one in words:
-            self._check_word(one)
-        from portico.config.command_injection import (
-            find_injected_code,  # it costs start-up time, and many installations have none
-        )
+        for word in words:
+            self._check_word(word)
+        # Imported late: many installations have no commands.
+        from portico.config.command_injection import find_injected_code
 
         for code in find_injected_code(words):
             if not code.is_whole_word and self.arguments[code.argument].is_free_text:
@@ -224,19 +221,20 @@ class CommandTool(Section):
                     instead = "give it a pattern or choices that leave nothing to a shell"
                 else:
                     instead = (
-                        "name the program itself, or hand the value over as a word of its own behind the code, which "
-                        "has it as $1 (a shell) or sys.argv[1] (Python)"
+                        "name the program itself, or hand the value over as a word of its own"
+                        " behind the code, which has it as $1 (a shell) or sys.argv[1] (Python)"
                     )
                 raise ValueError(
-                    f"{code.program} would run what a caller writes for {{{code.argument}}} as code: {instead}"
+                    f"{code.program} would run what a caller writes for {{{code.argument}}} as"
+                    f" code: {instead}"
                 )
         return self
 
     def _check_word(self, one: WordTemplate) -> None:
-        several = [name for name in one.names if self.arguments[name].type == "array"]
-        if len(several) > 1:
+        arrays = [name for name in one.names if self.arguments[name].type == "array"]
+        if len(arrays) > 1:
             raise ValueError(
-                f"one word names two arrays ({', '.join(several)}): which values belong together?"
+                f"one word names two arrays ({', '.join(arrays)}): which values belong together?"
             )
         for name in () if one.sole_argument else one.names:
             if self.arguments[name].flag:
@@ -246,17 +244,17 @@ class CommandTool(Section):
 
     @cached_property
     def words(self) -> tuple[WordTemplate, ...]:
-        """The command, read."""
+        """The parsed command."""
         return tuple(parse_word(text) for text in self.command)
 
     @cached_property
     def stdin_word(self) -> WordTemplate:
-        """What it is given to read, read."""
+        """The parsed standard input."""
         return parse_word(self.stdin)
 
 
 def convert_value(value: Any, kind: str, what: str) -> Any:
-    """A value of a file as the type that its argument has; ValueError where it is none."""
+    """Convert a value from a file to its argument's type; raises ValueError."""
     try:
         if kind == "boolean":
             found = {"true": True, "yes": True, "false": False, "no": False}.get(str(value).lower())
@@ -281,7 +279,7 @@ def convert_value(value: Any, kind: str, what: str) -> Any:
 
 
 def _restore_braces(item: Any) -> Any:
-    """YAML reads `[cat, {path}]` as a mapping; what is meant is plain."""
+    """Restore `{path}` in a YAML list such as `[cat, {path}]`, which YAML reads as a mapping."""
     if isinstance(item, Mapping) and len(entries := cast("Mapping[Any, Any]", item)) == 1:
         (name, nothing), *_ = entries.items()
         if nothing is None and isinstance(name, str) and ARGUMENT_NAME.fullmatch(name):

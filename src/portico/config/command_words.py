@@ -1,8 +1,7 @@
-"""The words of a command that is a tool: what is fixed in them, and which arguments they name.
-Pure.
+"""Words of a command tool: literal text and the arguments in it. Pure.
 
-`{name}` is an argument, `{{` and `}}` are braces. A word is what a program gets as one argument: no shell ever splits,
-joins or reads it.
+`{name}` is an argument, `{{` and `}}` are braces. A word is what a program gets as one argument: no
+shell ever splits, joins or reads it.
 """
 
 import os
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 ARGUMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 END_OF_OPTIONS = "--"
-"""By custom no word after this one is an option."""
+"""By convention no word after this one is an option."""
 _PIECE = re.compile(rf"\{{\{{|\}}\}}|\{{({ARGUMENT_NAME.pattern})\}}|[{{}}]")
 _SHELL_OPERATORS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "&>"})
 
@@ -32,26 +31,26 @@ class WordTemplate:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The arguments in it."""
+        """Names of the arguments in it."""
         return tuple(piece.name for piece in self.pieces if isinstance(piece, ArgumentSlot))
 
     @property
     def sole_argument(self) -> str:
-        """The argument that is all of it; empty where there is more, or less."""
+        """The argument, if the word consists of nothing else; otherwise empty."""
         if len(self.pieces) == 1 and self.names:
             return self.names[0]
         return ""
 
     @property
     def literal_text(self) -> str | None:
-        """Its text, where no argument is in it."""
+        """The text, if the word contains no argument."""
         if self.names:
             return None
         return "".join(str(piece) for piece in self.pieces)
 
 
 def parse_word(text: str) -> WordTemplate:
-    """Read one word; ValueError where a brace is neither doubled nor around a name."""
+    """Parse one word; raises ValueError for a brace that is neither doubled nor around a name."""
     pieces: list[str | ArgumentSlot] = []
     plain = ""
     end = 0
@@ -65,42 +64,41 @@ def parse_word(text: str) -> WordTemplate:
             plain += found[0][0]
         else:
             raise ValueError(
-                "a brace stands neither around an argument's name nor twice: write {name} for an argument, {{ and }} "
-                "for braces"
+                "a brace stands neither around an argument's name nor twice: write {name} for an"
+                " argument, {{ and }} for braces"
             )
     plain += text[end:]
     return WordTemplate((*pieces, plain) if plain or not pieces else tuple(pieces))
 
 
 def split_command_line(line: str) -> tuple[str, ...]:
-    """A command in one line → its words, as a shell would quote them; ValueError for what only a
-    shell could do."""
-    reading = shlex.shlex(line, posix=True)
-    reading.whitespace_split = True
-    reading.commenters = ""
+    """Split a command line into words with shell quoting; raises ValueError for shell operators."""
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
     if os.name == "nt":
-        reading.escape = ""  # it separates folders there
+        lexer.escape = ""  # it separates folders there
     try:
-        words = tuple(reading)
+        words = tuple(lexer)
     except ValueError as error:
         raise ValueError(f"it cannot be split into words ({str(error).lower()})") from None
-    if sign := next(
+    if operator := next(
         (
-            one
-            for one in words
-            if one in _SHELL_OPERATORS or one[:1] in (">", "<") or one[-1:] == ";"
+            word
+            for word in words
+            if word in _SHELL_OPERATORS or word[:1] in (">", "<") or word[-1:] == ";"
         ),
         "",
     ):
         raise ValueError(
-            f"no shell reads this, and {sign} would be a word like any other: give the one program to run, or write "
-            "the words as a list if that is meant"
+            f"no shell reads this, and {operator} would be a word like any other: give the one"
+            " program to run, or write the words as a list if that is meant"
         )
     return words
 
 
 def get_program_name(text: str) -> str:
-    """`/usr/bin/bash`, `C:\\…\\cmd.exe` → `bash`, `cmd`."""
+    """Return the program's name: `/usr/bin/bash` → `bash`, `cmd.exe` → `cmd`."""
     return re.sub(
         r"\.(?:exe|cmd|bat|com)$", "", re.split(r"[/\\]", text)[-1], flags=re.IGNORECASE
     ).lower()

@@ -1,4 +1,4 @@
-"""What is kept of what happened: what was learnt, large results, use, and the audit log."""
+"""Retention of learned data, large results, usage and the audit log."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -11,23 +11,24 @@ LearningMode = Literal["caller", "shared", "off"]
 
 
 class LearningConfig(Section):
-    """What search learns from use; `learning: off` is short for `learning: {scope: off}`."""
+    """Learning from use by search; `learning: off` is short for `learning: {scope: off}`."""
 
     scope: LearningMode = Field(
         default="caller",
-        description="Who learns together: each client by its name (and profile), all clients (`shared`), or nobody "
-        "(`off`: nothing is learnt). No text of a query is kept, only hashes of its words and its vector.",
+        description="Who shares what is learnt: each client by its name (and profile), all clients"
+        " (`shared`), or none (`off`: nothing is learnt). No text of a query is stored, only hashes"
+        " of its words and its vector.",
     )
     half_life_days: float = Field(
-        default=30, gt=0, description="After so many days, what was learnt counts half."
+        default=30, gt=0, description="Days after which a learned weight counts half."
     )
     max_followed: int = Field(
         default=2_000,
         ge=1,
-        description="Searches and the tools called after them that each scope remembers.",
+        description="Searches with the tools called after them that each scope stores.",
     )
     max_together: int = Field(
-        default=5_000, ge=1, description="Pairs of tools used together that each scope remembers."
+        default=5_000, ge=1, description="Pairs of tools used together that each scope stores."
     )
 
     @model_validator(mode="before")
@@ -47,41 +48,40 @@ class LearningConfig(Section):
 
 
 class ResultsConfig(Section):
-    """Results that were too large for an answer, kept on disk for the caller that got them."""
+    """Results too large for an answer, stored on disk for the caller that received them."""
 
-    ttl_s: float = Field(default=3600, gt=0, description="How long one is kept.")
+    ttl_s: float = Field(default=3600, gt=0, description="Seconds a result is stored.")
     total_bytes: ByteSize = Field(
-        default=ByteSize(256 * 1024**2), ge=0, description="All together; the oldest go."
+        default=ByteSize(256 * 1024**2), ge=0, description="Total size; the oldest are deleted."
     )
     result_bytes: ByteSize = Field(
-        default=ByteSize(64 * 1024**2), ge=0, description="The largest that is kept."
+        default=ByteSize(64 * 1024**2), ge=0, description="Largest result that is stored."
     )
     media_bytes: ByteSize = Field(
         default=ByteSize(2 * 1024**2),
         ge=0,
-        description="Images and sounds up to this size pass as they are.",
+        description="Images and audio up to this size are passed on unchanged.",
     )
 
 
 class UsageConfig(Section):
-    """How long the record of calls is kept, never with arguments or results; `usage: off` keeps
-    none of it."""
+    """Retention of recorded calls, without arguments and results; `usage: off` records none."""
 
     calls_days: float = Field(
-        default=30, ge=0, description="Days each call is kept for; 0 keeps none."
+        default=30, ge=0, description="Days each call is stored; 0 stores none."
     )
     max_calls: int = Field(
-        default=100_000, ge=0, description="Calls that are kept at most, the latest."
+        default=100_000, ge=0, description="Maximum number of stored calls, the latest."
     )
     daily_days: float = Field(
         default=400,
         ge=0,
-        description="Days that the counts of each tool, and so its statistics, reach back.",
+        description="Days of daily counts per tool, which statistics are based on.",
     )
     sessions_days: float = Field(
         default=90,
         ge=0,
-        description="Days that the tokens shown to each client session are kept for; totals stay.",
+        description="Days that the tokens shown to each client session are stored; totals stay.",
     )
 
     @model_validator(mode="before")
@@ -96,38 +96,36 @@ class UsageConfig(Section):
 
 
 class AuditConfig(Section):
-    """The log of calls, for whoever must answer for them: who, which tool, with what, how it ended.
+    """Log of calls for accountability: caller, tool, arguments and outcome.
 
-    Resources read, prompts got, subscriptions and completions are in it too, where they reach a
-    server.
-
-    `audit: off` keeps none. Each line is written before its answer leaves.
+    Resources read, prompts fetched, subscriptions and completions are logged too, where they reach
+    a server. `audit: off` disables it. Each line is written before its answer is sent.
     """
 
-    enabled: bool = Field(default=True, description="Keep it.")
+    enabled: bool = Field(default=True, description="Write the audit log.")
     file: Path | None = Field(
         default=None,
-        description="Where; the default is `audit.jsonl` in `data_dir`. An object of JSON a line.",
+        description="Its path; the default is `audit.jsonl` in `data_dir`. One JSON object a line.",
     )
     arguments: Literal["hash", "redacted", "none"] = Field(
         default="hash",
-        description="What is kept of a call's arguments: a keyed hash, the values with everything secret masked, "
-        "or nothing.",
+        description="What is logged of a call's arguments: a keyed hash, the values with secrets"
+        " masked, or nothing.",
     )
     max_bytes: ByteSize = Field(
         default=ByteSize(50 * 1024**2),
         ge=1024,
-        description="How large the file grows before a new one is begun.",
+        description="Size of a file at which a new one is started.",
     )
     files: int = Field(
         default=20,
         ge=1,
-        description="How many are kept, the one that is written included; by default there is room for about two "
-        "million lines. A file that follows one that was dropped says so.",
+        description="Number of files, including the current one; by default there is room for about"
+        " two million lines. A file that follows a deleted one says so.",
     )
     sync: bool = Field(
         default=False,
-        description="Wait until each line is on the disk, not only with the operating system.",
+        description="Wait until each line is on disk, not only with the operating system.",
     )
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""Everything that can be configured, from the servers to the logs, and what a profile makes of it."""
+"""Root of the configuration, and the resolution of profiles."""
 
 import re
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ META_TOOLS: tuple[str, ...] = get_args(MetaTool)
 _META_TOOLS_WITHOUT_CALLS = frozenset(
     {"search_tools", "browse_tools", "describe_tools", "read_result"}
 )
-"""Who takes `call_tool` away does not want tools called by a script either."""
+"""Without `call_tool`, scripts and workflows are off too, unless switched on."""
 RESERVED_NAMES = frozenset({"portico"})
 MAX_SERVER_NAME_LENGTH = 40
 MAX_LISTED_TOOLS = 100
@@ -41,7 +41,7 @@ _MISSING_INTENT = (
 
 
 class GatewayConfig(Section):
-    """The HTTP door."""
+    """The HTTP endpoint."""
 
     host: str = Field(
         default="127.0.0.1",
@@ -57,18 +57,18 @@ class GatewayConfig(Section):
         default=(), description="Host headers accepted beside the loopback names."
     )
     allowed_origins: tuple[str, ...] = Field(
-        default=(), description="Origins of web pages that may connect beside our own."
+        default=(), description="Origins of web pages that may connect beside the gateway's own."
     )
     api: bool = Field(
-        default=True, description="Answer REST under /api as well, with the same token."
+        default=True, description="Serve the REST API under /api, with the same token."
     )
     metrics: bool = Field(
-        default=True, description="Answer Prometheus under /metrics, with the same token."
+        default=True, description="Serve Prometheus metrics under /metrics, with the same token."
     )
 
 
 class Budgets(Section):
-    """How many tokens an answer may have."""
+    """Token budgets of answers."""
 
     discovery: int = Field(
         default=2000, ge=100, description="Answers of search, browse and describe."
@@ -76,37 +76,37 @@ class Budgets(Section):
     result: int = Field(
         default=8000,
         ge=1000,
-        description="A called tool's result; a larger one is kept, summed up and read in parts.",
+        description="A tool's result; a larger one is stored, summarised and read in parts.",
     )
     listing: int = Field(
         default=4000,
         ge=0,
-        description="Definitions of the tools that an `intent`, or a query in tools/list, brings into the list.",
+        description="Definitions of the tools listed for an `intent`, or for a query in"
+        " tools/list.",
     )
 
 
 class ProfileBudgets(Section):
-    """Budgets of one profile; what is not given is the gateway's."""
+    """Budgets of one profile; those not given are the gateway's."""
 
     discovery: int | None = Field(
         default=None, ge=100, description="Answers of search, browse and describe."
     )
-    result: int | None = Field(default=None, ge=1000, description="A called tool's result.")
+    result: int | None = Field(default=None, ge=1000, description="A tool's result.")
     listing: int | None = Field(
-        default=None, ge=0, description="Definitions that an intent or query brings."
+        default=None, ge=0, description="Definitions listed for an intent or query."
     )
 
 
 class Profile(Section):
-    """A named way in, at /mcp/p/{name} and `portico stdio --profile`; what is not given is the
-    gateway's."""
+    """An endpoint at /mcp/p/{name} and `portico stdio --profile`; defaults: the gateway's."""
 
-    exposure: Exposure | None = Field(default=None, description="What its clients see.")
+    exposure: Exposure | None = Field(default=None, description="What its clients list.")
     intent: str | None = Field(
         default=None, description="What its clients want to do, for `semantic`."
     )
     top_k: int | None = Field(
-        default=None, ge=1, le=MAX_LISTED_TOOLS, description="How many tools that lists at most."
+        default=None, ge=1, le=MAX_LISTED_TOOLS, description="Maximum number of tools for it."
     )
     servers: tuple[str, ...] = Field(
         default=("*",), description="Globs of the servers it contains."
@@ -116,8 +116,8 @@ class Profile(Section):
     )
     resources: tuple[str, ...] | None = Field(
         default=None,
-        description="Globs of the resources and templates (`server.uri`) it contains. Not given: those of the servers "
-        "whose tools it contains whole (`*`, `server.*`).",
+        description="Globs of the resources and templates (`server.uri`) it contains. Not given:"
+        " those of the servers whose tools it contains completely (`*`, `server.*`).",
     )
     prompts: tuple[str, ...] | None = Field(
         default=None,
@@ -129,7 +129,7 @@ class Profile(Section):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedProfile:
-    """A profile with nothing left open: what a client that came by it may see."""
+    """A profile with all defaults applied."""
 
     profile: str | None
     exposure: Exposure
@@ -147,82 +147,85 @@ class ResolvedProfile:
 
 
 def get_default_data_dir() -> Path:
-    """Where this user's data belongs on this platform."""
-    import platformdirs  # costs milliseconds, and only matters where nobody chose a folder
+    """Return this user's data directory on this platform."""
+    import platformdirs  # takes milliseconds, and only needed without a configured directory
 
     return Path(platformdirs.user_data_dir("portico", appauthor=False))
 
 
 class Config(Section):
-    """Everything."""
+    """The complete configuration."""
 
     servers: dict[str, BackendConfig] = Field(
         default={}, description="The servers behind the gateway, by name."
     )
-    gateway: GatewayConfig = Field(default=GatewayConfig(), description="The HTTP door.")
+    gateway: GatewayConfig = Field(default=GatewayConfig(), description="The HTTP endpoint.")
     intent: str | None = Field(
         default=None,
-        description="`semantic`: what clients want to do, in plain words; the tools for it are listed.",
+        description="`semantic`: what clients want to do, in plain words; matching tools are"
+        " listed.",
     )
     exposure: Exposure = Field(
         default="meta",
-        description="What clients see: the meta-tools, every tool, the meta-tools with what serves the `intent`, or "
-        "only search, describe and scripts.",
+        description="What clients list: the meta-tools, every tool, the meta-tools with the tools"
+        " for the `intent`, or only search, describe and scripts.",
     )
     top_k: int = Field(
         default=10,
         ge=1,
         le=MAX_LISTED_TOOLS,
-        description="How many tools an intent, or a query in tools/list, lists at most.",
+        description="Maximum number of tools listed for an intent, or for a query in tools/list.",
     )
     prefix: Prefix = Field(
         default="always",
-        description="Names in `full`: `always` server__tool; `never` leaves those of a single server as they are.",
+        description="Names in `full`: `always` server__tool; `never` leaves those of a single"
+        " server unchanged.",
     )
     metatools: dict[MetaTool, bool] = Field(
         default={},
-        description="Switches: `call_tool: false` takes it away, and scripts and workflows unless switched on.",
+        description="Switches: `call_tool: false` disables it, and scripts and workflows unless"
+        " switched on.",
     )
-    profiles: dict[str, Profile] = Field(default={}, description="Named ways in, by name.")
+    profiles: dict[str, Profile] = Field(default={}, description="Profiles, by name.")
     budgets: Budgets = Field(default=Budgets(), description="Token budgets of answers.")
-    limits: LimitsConfig = Field(default=LimitsConfig(), description="What nobody may exceed.")
+    limits: LimitsConfig = Field(default=LimitsConfig(), description="Limits of the gateway.")
     learning: LearningConfig = Field(
         default=LearningConfig(), description="What search learns from use."
     )
     pins: tuple[str, ...] = Field(
         default=(),
-        description="Addresses (`server.tool`) of tools that head the hot list, whatever their use.",
+        description="Addresses (`server.tool`) of tools at the top of the hot list, whatever their"
+        " use.",
     )
     results: ResultsConfig = Field(default=ResultsConfig(), description="Large results.")
     code: CodeConfig = Field(default=CodeConfig(), description="Scripts.")
     workflow: WorkflowConfig = Field(default=WorkflowConfig(), description="Workflows.")
-    usage: UsageConfig = Field(default=UsageConfig(), description="The record of calls.")
-    audit: AuditConfig = Field(
-        default=AuditConfig(), description="The log of who called what, and how it ended."
-    )
+    usage: UsageConfig = Field(default=UsageConfig(), description="Recorded calls.")
+    audit: AuditConfig = Field(default=AuditConfig(), description="The audit log of calls.")
     watch: bool = Field(
         default=True,
-        description="Take a changed configuration while running: only the servers that changed restart.",
+        description="Apply configuration changes while running; only changed servers restart.",
     )
     database_url: SecretStr | None = Field(
         default=None,
-        description="PostgreSQL to share with other gateways (`postgresql://user:password@host/name`): catalog, use, "
-        "tiers. Without it, there is a SQLite file in `data_dir`.",
+        description="PostgreSQL to share with other gateways"
+        " (`postgresql://user:password@host/name`): catalog, usage, tiers. Without it, a SQLite"
+        " file in `data_dir` is used.",
     )
     env_file: str | None = Field(
         default=None,
-        description="A file of KEY=VALUE lines that ${VAR} is filled in from, relative to the file; the environment "
-        "wins over it. `portico adopt` keeps secrets there.",
+        description="A file of KEY=VALUE lines for ${VAR}, relative to the file; the environment"
+        " takes precedence. `portico adopt` stores secrets there.",
     )
     data_dir: Path = Field(
         default_factory=get_default_data_dir,
-        description="Folder for what Portico remembers of its servers.",
+        description="Directory for everything Portico stores.",
     )
     log_level: LogLevel = Field(
-        default="warning", description="Least serious messages that are logged (to stderr)."
+        default="warning", description="Least severe messages that are logged (to stderr)."
     )
     log_format: Literal["text", "json"] = Field(
-        default="text", description="How log lines look: for people, or an object of JSON a line."
+        default="text", description="Format of log lines: for people, or one JSON object a line."
     )
     written: dict[str, str] = Field(
         default={}, **mark_internal("As in a server, for keys outside servers.")
@@ -254,7 +257,8 @@ class Config(Section):
                 or name.lower() in RESERVED_NAMES
             ):
                 raise ValueError(
-                    f"{name!r} is no server name: use up to {MAX_SERVER_NAME_LENGTH} of A-Z a-z 0-9 _ -, not portico"
+                    f"{name!r} is no server name: use up to {MAX_SERVER_NAME_LENGTH} of A-Z a-z 0-9"
+                    " _ -, not portico"
                 )
         return value
 
@@ -277,17 +281,14 @@ class Config(Section):
         return value
 
     def resolve_profile(self, profile: str | None = None) -> ResolvedProfile:
-        """What a client sees that came by `profile` (None: by the front door)."""
+        """Apply defaults to `profile` (None: the default endpoint); raises UnknownName."""
         if profile is not None and profile not in self.profiles:
             raise UnknownName(
                 f"There is no profile {profile!r}.",
                 nearest=tuple(self.profiles),
                 advice=f"Profiles: {', '.join(self.profiles) or 'none is configured'}.",
             )
-        if profile is not None:
-            own = self.profiles[profile]
-        else:
-            own = Profile()
+        own = self.profiles[profile] if profile is not None else Profile()
         switches: dict[str, bool] = {**self.metatools, **own.metatools}
         return ResolvedProfile(
             profile,

@@ -1,4 +1,4 @@
-"""What every part of the tree has in common."""
+"""Common base of all configuration models."""
 
 from typing import Any
 
@@ -6,8 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """A part of the tree: frozen, closed, and silent about the values it refuses (they may be
-    secrets)."""
+    """Base model: frozen, without unknown keys, and without values in error messages."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False
@@ -15,5 +14,5 @@ class Section(BaseModel):
 
 
 def mark_internal(description: str) -> dict[str, Any]:
-    """Field arguments of what Portico finds out itself and nobody may write in a file."""
+    """Return field arguments for values set by Portico, which must not be in a file."""
     return {"description": description, "repr": False, "json_schema_extra": {"internal": True}}

@@ -1,10 +1,10 @@
-"""Config files: everything that turns a file, the environment and flags into a `Config`, and a
-`Config` into safe text.
+"""Loads configuration files, the environment and flags into a `Config`, and masks a `Config`.
 
-`load` is the way in. file_permissions (who could have written a file) · reading, toml_reading (bytes → nodes with
-lines) → clients (their keys → ours) → gathering (placeholders filled in from the environment and
-env_file, plain values in a draft) → loading (precedence, sources) → wording (errors in our words).
-`masked` shows the result.
+loader: entry point, precedence, sources · file_permissions: who could have written a file
+tree_reader, toml_reader: bytes to nodes with lines · client_keys, client_translation: clients' keys
+draft_builder, draft, env_file, placeholders: values with `${VAR}` filled in
+keys, names: known keys and suggestions · findings, validation_messages, dangling_references: errors
+mask, secret_values: hide secrets in output
 """
 
 from typing import Any
@@ -31,9 +31,8 @@ __all__ = [
 
 
 def mask_config(config: Config) -> dict[str, Any]:
-    """The effective configuration as plain JSON values, every key, with nothing secret in it."""
-    from portico.config_file.mask import (
-        mask_config as mask,  # its patterns cost start-up, and only `config` shows them
-    )
+    """Return the effective configuration as plain JSON values without secrets."""
+    # Imported late: its patterns cost start-up time, and only `config` needs them.
+    from portico.config_file.mask import mask_config as mask
 
     return mask(config)

@@ -1,19 +1,19 @@
-"""What clients call things, as data: their keys beside ours, and the keys that are theirs alone.
+"""Keys in client configuration files: their names for our keys, and keys of clients alone.
 
-Read off the documentation and source of Claude Desktop and Code, VS Code, Copilot, Cursor,
-Windsurf, Cline, Roo, Gemini CLI, Codex, Zed, opencode, Continue, Goose, Kiro and LibreChat.
+From the documentation and source of Claude Desktop and Code, VS Code, Copilot, Cursor, Windsurf,
+Cline, Roo, Gemini CLI, Codex, Zed, opencode, Continue, Goose, Kiro and LibreChat.
 """
 
 from collections.abc import Mapping
 
 SERVER_MAPS = ("servers", "mcpServers", "mcp_servers", "context_servers", "mcp")
-"""Ours and VS Code's; nearly everybody's; Codex's; Zed's; opencode's, and VS Code's user settings
+"""Portico and VS Code; most clients; Codex; Zed; opencode and VS Code user settings
 (`mcp.servers`)."""
 CLIENT_ONLY_MAPS = frozenset({"context_servers", "mcp"})
-"""A file with one of these is no file of ours, even where a key beside it has a name of ours (Zed's
+"""A file with one of these belongs to a client, even with a key named like ours (Zed's
 `profiles`)."""
 COMMENT_PREFIXES = ("x-", "$", "_", "//")
-"""How keys begin that say nothing: extensions, `$schema`, `_comment`, `//`."""
+"""Prefixes of keys without meaning: extensions, `$schema`, `_comment`, `//`."""
 
 RENAMED_KEYS: Mapping[str, str] = {
     "transport": "type",
@@ -43,7 +43,7 @@ TIMEOUT_KEYS: Mapping[str, tuple[str, float | None]] = {
     "initTimeout": ("start_s", 0.001),
     "connectionTimeout": ("start_s", 0.001),
 }
-"""Key → our timeout and its unit in seconds. Clients disagree on `timeout`: from 1000 on it is
+"""Our timeout and the unit in seconds. Clients disagree on `timeout`: from 1000 on it is
 milliseconds."""
 MILLISECONDS_FROM = 1000
 
@@ -123,4 +123,4 @@ CLIENT_ONLY_KEYS = frozenset(
         "watchPaths",
     }
 )
-"""Keys that only steer the client that wrote them."""
+"""Keys that only concern the client that wrote them."""

@@ -1,9 +1,8 @@
-"""What clients write → our own keys. A client's file loads as it is; what only its client uses is
-left out, and told.
+"""Translates client configuration to our keys. What only the client uses is dropped and reported.
 
-Works on nodes, so that every line stays known, and before expansion, so that what is left out needs
-no variables. Clients differ in four ways: where in the file the servers are, what a key is called,
-what a value looks like, and what else they keep there.
+Works on nodes, so that line numbers are kept, and before expansion, so that dropped values need no
+variables. Clients differ in the place of servers in the file, in key names, in value formats, and
+in additional keys.
 """
 
 import re
@@ -38,11 +37,11 @@ TOOL_RULE_KEYS = frozenset(ToolRules.model_fields)
 
 @dataclass(slots=True)
 class TranslatedFile:
-    """One file in our own terms."""
+    """One file in our own keys."""
 
     settings: dict[str, ConfigNode] = field(default_factory=dict[str, ConfigNode])
     servers: list[tuple[str, ConfigNode]] = field(default_factory=list[tuple[str, ConfigNode]])
-    """Name as written and entry in our keys, in the file's order; names may still collide."""
+    """Name as written and translated entry, in the file's order; names may still collide."""
     problems: dict[int, str] = field(default_factory=dict[int, str])
     """Position in `servers` → why that server cannot be used."""
     is_own: bool = True
@@ -52,14 +51,14 @@ class TranslatedFile:
 
 
 def translate(root: ConfigNode, file: str) -> TranslatedFile:
-    """Our own terms for a file's tree."""
-    done = TranslatedFile()
+    """Translate a file's tree to our own keys."""
+    result = TranslatedFile()
     entries = root.entries
     if entries is None:
-        done.errors.append(
+        result.errors.append(
             ConfigFinding(file, root.line, "", "expected keys and values", "Begin with `servers:`.")
         )
-        return done
+        return result
     name = PurePath(file).name
     maps = {key: entries[key] for key in SERVER_MAPS if key in entries}
     if (
@@ -70,7 +69,7 @@ def translate(root: ConfigNode, file: str) -> TranslatedFile:
     ):
         maps = {"": root}
         entries = {}
-    done.is_own = name.split(".")[0] == "portico" or not is_client_file(
+    result.is_own = name.split(".")[0] == "portico" or not is_client_file(
         name, set(entries), set(maps)
     )
     others = [
@@ -78,36 +77,37 @@ def translate(root: ConfigNode, file: str) -> TranslatedFile:
         for key in entries
         if key not in maps and not key.startswith(COMMENT_PREFIXES) and key != "inputs"
     ]
-    if done.is_own:
-        done.settings = {
+    if result.is_own:
+        result.settings = {
             key: entries[key]
             for key in others
             if key in OWN_ROOT_KEYS or key not in Config.model_fields
         }
     elif others:
-        shown = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
-        done.warnings.append(
+        summary = ", ".join(others[:8]) + (
+            f" and {len(others) - 8} more" if len(others) > 8 else ""
+        )
+        result.warnings.append(
             ConfigFinding(
-                file, entries[others[0]].line, "", f"left out, a client's own settings: {shown}"
+                file, entries[others[0]].line, "", f"left out, a client's own settings: {summary}"
             )
         )
     for key, node in maps.items():
-        translate_servers(done, file, key, node)
-    return done
+        translate_servers(result, file, key, node)
+    return result
 
 
 def is_client_file(name: str, keys: set[str], maps: set[str]) -> bool:
-    """Whether a file was written for a client: no key of ours beside the servers, and something of
-    a client's."""
+    """Return whether a file was written for a client: none of our keys in it."""
     if CLIENT_ONLY_MAPS & maps or (name.endswith(".toml") and "mcp_servers" in maps):
-        return True  # Codex has `profiles` of its own
+        return True  # Codex has its own `profiles`
     return not (OWN_ROOT_KEYS & keys) and bool(
         maps - {"servers"} or "inputs" in keys or name.endswith((".json", ".jsonc"))
     )
 
 
 def is_bare_server_map(entries: Mapping[str, ConfigNode]) -> bool:
-    """Whether a file is nothing but entries (a Claude Code plugin's .mcp.json)."""
+    """Return whether a file consists only of server entries (a Claude Code plugin's .mcp.json)."""
     return bool(entries) and all(
         node.entries is not None and any(key in node.entries for key in TARGETS)
         for node in entries.values()
@@ -133,7 +133,7 @@ def translate_servers(result: TranslatedFile, file: str, key: str, node: ConfigN
         )
         return
     if node.items is not None:
-        # Continue writes a list whose items carry their names.
+        # Continue writes a list of items with names.
         named = [(get_item_name(item), item) for item in node.items]
     elif node.entries is not None:
         named = list(node.entries.items())
@@ -176,19 +176,14 @@ def get_item_name(item: ConfigNode) -> str:
 
 
 def is_portico_entry(name: str, entry: Mapping[str, ConfigNode]) -> bool:
-    """Whether an entry would start the gateway inside itself, as it does once a client has been
-    told of Portico."""
+    """Return whether an entry starts Portico itself, as written by `portico` into client files."""
     command = entry.get("command")
     args = entry.get("args")
-    if command is not None:
-        words = [command.text]
-    else:
-        words = []
+    words = [command.text] if command is not None else []
     words += [item.text for item in (args.items if args is not None else None) or []]
+    program = ""
     if words:
         program = PurePath(words[0].replace("\\", "/")).name.lower().removesuffix(".exe")
-    else:
-        program = ""
     return (
         name.lower() in RESERVED_NAMES
         or program == "portico"
@@ -204,7 +199,7 @@ def is_portico_entry(name: str, entry: Mapping[str, ConfigNode]) -> bool:
 
 
 class EntryTranslator:
-    """The translation of one server's entry."""
+    """Translates one server's entry."""
 
     def __init__(self, result: TranslatedFile, file: str, label: str, entry: ConfigNode) -> None:
         self.result = result
@@ -238,7 +233,7 @@ class EntryTranslator:
             and not self.result.is_own
             and not TOOL_RULE_KEYS & set(node.entries or {})
         ):
-            self.dropped_keys.append(key)  # Codex says there which tools need no asking
+            self.dropped_keys.append(key)  # Codex lists tools there that need no confirmation
         elif key in ("env", "headers") or (special is None and key in SERVER_KEYS):
             self.set_key(key, node)
         elif special is not None:
@@ -254,8 +249,7 @@ class EntryTranslator:
         elif key in CLIENT_ONLY_KEYS or key.startswith(COMMENT_PREFIXES):
             self.dropped_keys.append(key)
         elif self.result.is_own or find_intended_name(key, SERVER_KEYS):
-            # Kept, so that it is refused with its nearest key: in a client's file too a misspelling
-            # is no client's key.
+            # Kept, so that it is refused with a suggestion: a misspelling is no client key either.
             self.set_key(key, node)
         else:
             self.dropped_keys.append(key)
@@ -335,10 +329,7 @@ class EntryTranslator:
     def check_kind(self) -> None:
         node = self.own_entries.get("type")
         given = [key for key in TARGETS if key in self.own_entries]
-        if node is not None:
-            kind = parse_kind(node.value)
-        else:
-            kind = None
+        kind = parse_kind(node.value) if node is not None else None
         if self.result.is_own:
             return
         if node is not None and kind is None:
@@ -347,7 +338,7 @@ class EntryTranslator:
         if not given and not any(find_intended_name(key, TARGETS) for key in self.own_entries):
             self.problem = self.problem or "its entry has neither command nor url"
         if len(given) > 1:
-            # Clients take what fits the type, else the address.
+            # Clients prefer the target of the given type, else the URL.
             keep = next(
                 (key for key in given if kind in TARGETS[key]),
                 "url" if "url" in given else given[0],

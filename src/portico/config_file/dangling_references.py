@@ -1,4 +1,4 @@
-"""What a configuration names that it does not have: profiles and pins that lead to no server. Pure."""
+"""Finds names of servers in profiles and pins that do not exist. Pure."""
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -12,8 +12,7 @@ from portico.config_file.names import find_nearest
 def find_dangling_references(
     config: Config, origins: Mapping[KeyPath, ConfigSource]
 ) -> list[ConfigFinding]:
-    """A warning for each name of a server that no server has; none where the servers are not in the
-    configuration."""
+    """Return a warning for each server pattern without a match."""
     if not config.servers:
         return []
     findings: list[ConfigFinding] = []

@@ -1,5 +1,4 @@
-"""What has been gathered on the way to a `Config`: plain values, and for each the source it came
-from."""
+"""Draft of a `Config`: plain values with their sources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +8,7 @@ from typing import Any, Literal
 from portico.config_file.findings import ConfigFinding
 
 KeyPath = tuple[str | int, ...]
-"""The way to a value: keys and positions."""
+"""Keys and positions that lead to a value."""
 
 
 def join_key_path(key_path: KeyPath) -> str:
@@ -32,29 +31,31 @@ class ConfigSource:
 
 @dataclass(slots=True)
 class ConfigDraft:
-    """The values so far."""
+    """The values collected so far."""
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     origins: dict[KeyPath, ConfigSource] = field(default_factory=dict[KeyPath, ConfigSource])
     names: dict[str, str] = field(default_factory=dict[str, str])
     """Server key → name as written."""
     expanded: set[KeyPath] = field(default_factory=set[KeyPath])
-    """What came from variables: never shown in a message."""
+    """Values that contain variables; never shown in messages."""
     errors: list[ConfigFinding] = field(default_factory=list[ConfigFinding])
     warnings: list[ConfigFinding] = field(default_factory=list[ConfigFinding])
     files: list[Path] = field(default_factory=list[Path])
     env_file_variables: set[str] = field(default_factory=set[str])
-    """Variables that an env_file gives."""
+    """Variables defined by an env_file."""
 
     def forget(self, key_path: KeyPath) -> None:
-        """Forget what is known about the values at and below a place that is about to be set anew."""
-        for old in [old for old in self.origins if old[: len(key_path)] == key_path]:
-            del self.origins[old]
-            self.expanded.discard(old)
-            self.values.get("written", {}).pop(join_key_path(old), None)
+        """Drop sources and notes of the values at and below a path that is about to be replaced."""
+        for known_path in [
+            known_path for known_path in self.origins if known_path[: len(key_path)] == key_path
+        ]:
+            del self.origins[known_path]
+            self.expanded.discard(known_path)
+            self.values.get("written", {}).pop(join_key_path(known_path), None)
 
     def set_value(self, key_path: tuple[str, ...], value: Any, source: ConfigSource) -> None:
-        """Set a value over whatever was there."""
+        """Set a value, replacing what was there."""
         self.forget(key_path)
         *sections, last = key_path
         level = self.values
@@ -66,7 +67,7 @@ class ConfigDraft:
 
 
 def find_source(origins: Mapping[KeyPath, ConfigSource], key_path: KeyPath) -> ConfigSource:
-    """The source of the nearest thing around a place."""
+    """Return the source of the nearest enclosing value."""
     for length in range(len(key_path), 0, -1):
         if key_path[:length] in origins:
             return origins[key_path[:length]]

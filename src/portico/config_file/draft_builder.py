@@ -1,5 +1,4 @@
-"""One file → plain values in the draft: placeholders filled in, paths made whole, every value with
-its line."""
+"""Adds one file to the draft: fills in placeholders, resolves paths and records lines."""
 
 import os
 from collections import ChainMap
@@ -33,8 +32,8 @@ TEXT_KEYS = frozenset(
     }
     | {"openapi", "query", "recorded", "recorded_slug", "roots", "tags", "title", "token", "url"}
 )
-"""Under these keys a scalar is text, as it was written: the variable DEBUG: no is "no", a token
-0123 keeps its zero."""
+"""Keys whose scalars are text as written: the variable DEBUG: no is "no", a token 0123 keeps its
+zero."""
 PATH_KEYS = ("cwd", "env_file", "recorded")
 
 
@@ -45,53 +44,55 @@ def add_file(
     cwd: Path,
     unwritten: UnwrittenFiles | None = None,
 ) -> None:
-    """Gather what a file says, or will say; ConfigError where it cannot be read at all."""
+    """Add the content of a file, written or not; raises ConfigError if it cannot be read."""
     unwritten = unwritten or {}
-    if path.is_relative_to(cwd):
-        shown = str(path.relative_to(cwd))
-    else:
-        shown = str(path)
+    display_path = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
     try:
         data = read_content(path, unwritten)
     except OSError as error:
         raise ConfigError(
-            f"cannot be read: {error.strerror}", advice=advise_unreadable(path), file=shown
+            f"cannot be read: {error.strerror}", advice=advise_unreadable(path), file=display_path
         ) from None
     except WritableByOthers as error:
-        raise ConfigError(error.message, advice=error.advice, file=shown) from None
+        raise ConfigError(error.message, advice=error.advice, file=display_path) from None
     draft.files.append(path)
-    root, findings = read_tree(data, shown)
+    root, findings = read_tree(data, display_path)
     draft.errors += findings
     if root is None:
         if not findings:
-            draft.warnings.append(ConfigFinding(shown, 0, "", "the file is empty"))
+            draft.warnings.append(ConfigFinding(display_path, 0, "", "the file is empty"))
         return
-    told = translate(root, shown)
-    draft.errors += told.errors
-    draft.warnings += told.warnings
-    places = PlaceholderFolders(find_workspace(path, cwd), cwd, Path.home())
-    if path.parent.name.startswith("."):
-        base = places.workspace
-    else:
-        base = path.parent
+    translated = translate(root, display_path)
+    draft.errors += translated.errors
+    draft.warnings += translated.warnings
+    folders = PlaceholderFolders(find_workspace(path, cwd), cwd, Path.home())
+    base = folders.workspace if path.parent.name.startswith(".") else path.parent
     environ = merge_env_file_from_config(
-        draft, told.settings.get("env_file"), shown, environ, places, base, unwritten
+        draft, translated.settings.get("env_file"), display_path, environ, folders, base, unwritten
     )
-    for key, node in told.settings.items():
+    for key, node in translated.settings.items():
         if node.value is not None:
             add_setting(
-                ValueResolver(draft, shown, (), environ, places, base, is_own_file=True), key, node
+                ValueResolver(draft, display_path, (), environ, folders, base, is_own_file=True),
+                key,
+                node,
             )
     servers = draft.values.setdefault("servers", {})
     earlier = dict(draft.names)
-    for position, (written_name, entry) in enumerate(told.servers):
-        name = claim_server_name(draft, written_name, entry.line, shown, earlier)
+    for position, (written_name, entry) in enumerate(translated.servers):
+        name = claim_server_name(draft, written_name, entry.line, display_path, earlier)
         if name is None:
             continue
         values = ValueResolver(
-            draft, shown, ("servers", name), environ, places, base, is_own_file=told.is_own
+            draft,
+            display_path,
+            ("servers", name),
+            environ,
+            folders,
+            base,
+            is_own_file=translated.is_own,
         )
-        servers[name] = values.resolve_server(entry, told.problems.get(position, ""))
+        servers[name] = values.resolve_server(entry, translated.problems.get(position, ""))
         if name != written_name:
             servers[name].setdefault("title", written_name)
 
@@ -111,10 +112,10 @@ def add_setting(values: "ValueResolver", key: str, node: ConfigNode) -> None:
     if key in ("data_dir", "env_file") and isinstance(value, str):
         value = resolve_path(value, values.base)
     if key == "learning" and isinstance(value, str | bool):
-        # Written out, so that a variable or a later file can change the rest of the section.
+        # Expanded, so that a variable or a later file can change the rest of the section.
         value = {"scope": value}
         draft.origins["learning", "scope"] = draft.origins.pop(("learning",))
-        values.written = {f"{place}.scope": text for place, text in values.written.items()}
+        values.written = {f"{path}.scope": text for path, text in values.written.items()}
     if key == "profiles" and isinstance(value, dict):
         value = {name: {} if profile is None else profile for name, profile in value.items()}
     known = draft.values.get(key)
@@ -131,7 +132,7 @@ def claim_server_name(
     display_path: str,
     earlier_names: Mapping[str, str],
 ) -> str | None:
-    """The key a server gets; None, with an error, where it cannot have one."""
+    """Return the key of a server; None, with an error, if it cannot have one."""
     name = to_server_key(written_name)
     key = f"servers.{written_name}"
     if name.lower() in RESERVED_NAMES:
@@ -154,15 +155,15 @@ def claim_server_name(
         draft.forget(("servers", name))
         del draft.names[name]
     if name in draft.names:
-        both = f"{draft.names[name]!r} and {written_name!r} would both be named {name}"
-        draft.errors.append(ConfigFinding(display_path, line, key, both, "Rename one of them."))
+        message = f"{draft.names[name]!r} and {written_name!r} would both be named {name}"
+        draft.errors.append(ConfigFinding(display_path, line, key, message, "Rename one of them."))
         return None
     draft.names[name] = written_name
     return name
 
 
 class ValueResolver:
-    """Nodes → plain values at one place, with notes on what was written there and what is missing."""
+    """Resolves the nodes at one path to plain values; records written text and problems."""
 
     def __init__(
         self,
@@ -187,7 +188,7 @@ class ValueResolver:
         self.problems: list[tuple[KeyPath, str]] = []
 
     def resolve_node(self, node: ConfigNode, key_path: KeyPath, *, as_text: bool = False) -> Any:
-        """A node's value, placeholders filled in."""
+        """Return a node's value with placeholders filled in."""
         self.draft.origins[key_path] = ConfigSource("file", self.display_path, node.line)
         if node.entries is not None:
             return {
@@ -206,37 +207,34 @@ class ValueResolver:
         if not (as_text or isinstance(node.value, str)):
             return node.value
         bare = not self.is_own_file and key_path[2:3] in (("env",), ("headers",))
-        if key_path[2:3] == ("env",):
-            environ = self.environ
-        else:
-            environ = self.outside_env
-        done = expand(node.text, environ, self.folders, bare=bare)
-        if done.has_variables:
+        environ = self.environ if key_path[2:3] == ("env",) else self.outside_env
+        expansion = expand(node.text, environ, self.folders, bare=bare)
+        if expansion.has_variables:
             self.draft.expanded.add(key_path)
             self.written[join_key_path(key_path[len(self.key_path) :])] = node.text
-        self.problems += [(key_path, problem) for problem in done.problems]
+        self.problems += [(key_path, problem) for problem in expansion.problems]
         self.draft.warnings += [
             ConfigFinding(
                 self.display_path,
                 node.line,
                 join_key_path(key_path),
-                f"{oddity} is no variable and stays; $${{ would say so",
+                f"{placeholder} is no variable and stays; $${{ would say so",
             )
-            for oddity in done.unknown_placeholders
+            for placeholder in expansion.unknown_placeholders
         ]
-        return done.text
+        return expansion.text
 
     def resolve_server(self, entry: ConfigNode, problem: str) -> dict[str, Any]:
-        """The values of one server; what it lacks becomes its `problem`."""
+        """Return the values of one server; missing variables become its `problem`."""
         self.draft.origins[self.key_path] = ConfigSource("file", self.display_path, entry.line)
         env = (entry.entries or {}).get("env")
         if not self.is_own_file and env is not None and env.entries:
-            # What its client leaves as it is, the server fills in from the variable it is given
-            # (mcp-remote's headers).
-            given = {
+            # Servers may fill in these variables themselves from their environment, if their client
+            # leaves them alone (mcp-remote's headers).
+            own_variables = {
                 name: f"${{{name}}}" for name, node in env.entries.items() if "${" not in node.text
             }
-            self.outside_env = ChainMap(dict(self.environ), given)
+            self.outside_env = ChainMap(dict(self.environ), own_variables)
         values: dict[str, Any] = {
             key: self.resolve_node(node, (*self.key_path, key), as_text=key in TEXT_KEYS)
             for key, node in (entry.entries or {}).items()
@@ -271,11 +269,11 @@ class ValueResolver:
     def add_env_file(self, values: dict[str, Any]) -> None:
         path = values.get("env_file")
         where = (*self.key_path, "env_file")
-        if not isinstance(path, str) or any(place == where for place, _ in self.problems):
+        if not isinstance(path, str) or any(key_path == where for key_path, _ in self.problems):
             return
-        shown = self.written.get("env_file", path)
+        display_path = self.written.get("env_file", path)
         try:
-            found, odd = parse_env_file(decode_text(read_content(Path(path), {})))
+            found, invalid_lines = parse_env_file(decode_text(read_content(Path(path), {})))
         except WritableByOthers as error:
             source = find_source(self.draft.origins, where)
             self.draft.errors.append(
@@ -289,15 +287,13 @@ class ValueResolver:
             )
             return
         except (OSError, ConfigSyntaxError) as error:
-            if isinstance(error, OSError):
-                reason = error.strerror
-            else:
-                reason = error.message
-            self.problems.append((where, f"{shown} cannot be read ({reason})"))
+            reason = error.strerror if isinstance(error, OSError) else error.message
+            self.problems.append((where, f"{display_path} cannot be read ({reason})"))
             return
         self.draft.files.append(Path(path))
         self.draft.warnings += [
-            ConfigFinding(shown, line, "", "left out, not KEY=VALUE") for line in odd
+            ConfigFinding(display_path, line, "", "left out, not KEY=VALUE")
+            for line in invalid_lines
         ]
         env = values.get("env", {})
         if isinstance(env, dict):
@@ -305,32 +301,29 @@ class ValueResolver:
 
 
 def pass_through(values: dict[str, Any]) -> None:
-    """A variable without a value is ours, passed on, as Compose files have it."""
+    """Convert variables without a value to `inherit_env`, as in Compose files."""
     for key in ("env", "headers"):
         if key in values and values[key] is None:
             del values[key]
     env = values.get("env")
+    inherited: list[str] = []
     if isinstance(env, dict):
-        ours = [name for name, value in env.items() if value is None]
-    else:
-        ours = []
-    if ours:
+        inherited = [name for name, value in env.items() if value is None]
+    if inherited:
         values["env"] = {name: value for name, value in values["env"].items() if value is not None}
         known = values.get("inherit_env", [])
-        values["inherit_env"] = [*known, *ours] if isinstance(known, list) else known
+        values["inherit_env"] = [*known, *inherited] if isinstance(known, list) else known
 
 
 def resolve_path(text: str, base: Path) -> str:
-    """A path as the file means it: ~ is home, relative is from the file. One with a placeholder
-    left stays as it is."""
+    """Resolve ~ and relative paths (from the file); one with a placeholder stays unchanged."""
     if "${" in text:
         return text
     return str(base / Path(text).expanduser())
 
 
 def find_workspace(path: Path, cwd: Path) -> Path:
-    """The project of a file: the folder around .vscode or .cursor unless that is the home, else
-    where we are."""
+    """Return the folder around .vscode or .cursor unless that is the home directory, else `cwd`."""
     project = path.parent.parent
     if path.parent.name.startswith(".") and project != Path.home():
         return project

@@ -1,7 +1,6 @@
-"""The file that `${VAR}` is filled in from beside the environment, which wins over it.
+"""The env_file that `${VAR}` is filled in from beside the environment, which takes precedence.
 
-One that cannot be read costs the servers that need it, and no other: it is told, and they say what
-they lack.
+A file that cannot be read is reported and only affects servers that need its variables.
 """
 
 import errno
@@ -15,16 +14,15 @@ from portico.config_file.placeholders import PlaceholderFolders, expand, parse_e
 from portico.config_file.tree_reader import ConfigNode, ConfigSyntaxError, decode_text
 
 MAX_FILE_BYTES = 64 * 2**20
-"""Bytes: a project may name a device that never ends. A pipe is good: secrets often come through
+"""Bytes; a project may name an endless device. Pipes are allowed: secrets often come through
 one."""
 ENV_FILE_VARIABLE = "PORTICO_ENV_FILE"
 UnwrittenFiles = Mapping[Path, bytes]
-"""What files will hold that are not written yet."""
+"""Content of files that are not written yet."""
 
 
 def read_content(path: Path, unwritten: UnwrittenFiles) -> bytes:
-    """The bytes of a file, as it is or will be; WritableByOthers where somebody else could have
-    written it."""
+    """Return the content of a file; raises WritableByOthers if others could have written it."""
     if path in unwritten:
         return unwritten[path]
     with path.open("rb") as file:
@@ -38,13 +36,13 @@ def read_content(path: Path, unwritten: UnwrittenFiles) -> bytes:
 def merge_env_file_from_environ(
     draft: ConfigDraft, environ: Mapping[str, str], cwd: Path, unwritten: UnwrittenFiles
 ) -> Mapping[str, str]:
-    """The environment with the file that it names itself."""
-    named = environ.get(ENV_FILE_VARIABLE, "").strip()
-    if not named:
+    """Return the environment extended by the file that PORTICO_ENV_FILE names."""
+    env_file = environ.get(ENV_FILE_VARIABLE, "").strip()
+    if not env_file:
         return environ
     return _merge_env_file(
         draft,
-        cwd / Path(named).expanduser(),
+        cwd / Path(env_file).expanduser(),
         environ,
         ConfigFinding(ENV_FILE_VARIABLE, 0, "", ""),
         unwritten,
@@ -60,8 +58,7 @@ def merge_env_file_from_config(
     base: Path,
     unwritten: UnwrittenFiles,
 ) -> Mapping[str, str]:
-    """The environment with the file that a configuration's own key names, unless the environment
-    names one."""
+    """Return the environment with the configured env_file, unless it names one itself."""
     if (
         node is None
         or not isinstance(node.value, str)
@@ -70,7 +67,7 @@ def merge_env_file_from_config(
         return environ
     path = expand(node.text, environ, folders)
     if path.problems:
-        return environ  # told with the key itself
+        return environ  # reported with the key itself
     full = base / Path(path.text).expanduser()
     return _merge_env_file(
         draft, full, environ, ConfigFinding(display_path, node.line, "env_file", ""), unwritten
@@ -85,7 +82,7 @@ def _merge_env_file(
     unwritten: UnwrittenFiles,
 ) -> Mapping[str, str]:
     try:
-        values, odd = parse_env_file(decode_text(read_content(path, unwritten)))
+        values, invalid_lines = parse_env_file(decode_text(read_content(path, unwritten)))
     except WritableByOthers as error:
         draft.files.append(path)
         draft.errors.append(
@@ -107,7 +104,7 @@ def _merge_env_file(
     draft.files.append(path)
     draft.env_file_variables.update(values)
     draft.warnings += [
-        ConfigFinding(str(path), line, "", "left out, not KEY=VALUE") for line in odd
+        ConfigFinding(str(path), line, "", "left out, not KEY=VALUE") for line in invalid_lines
     ]
     return {**values, **environ}
 

@@ -1,10 +1,9 @@
-"""Decide whether anybody but this user and root could have written a file. POSIX only; Windows is
-not checked.
+"""Checks that only this user and root could have written a file. POSIX only.
 
-As sshd's StrictModes: the file and every folder and link on the way to it belong to this user or to
-root, and nobody else may write there. Three exceptions: a folder like /tmp, whose sticky bit keeps
-others from replacing what is in it; a group that this user is alone in (files made under umask
-002); and a file system that is mounted read-only.
+Like sshd's StrictModes: the file and every folder and link on the way to it must belong to this
+user or to root, and nobody else may write there. Three exceptions: a folder like /tmp, whose sticky
+bit keeps others from replacing its content; a group with this user as its only member (files made
+under umask 002); and a file system that is mounted read-only.
 """
 
 import errno
@@ -14,16 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SKIP_CHECK_VARIABLE = "PORTICO_ALLOW_WRITABLE_CONFIG"
-"""Variable that switches the check off when it is 1: file systems without owners and modes show
-0777 for every file."""
+"""Set to 1 to disable the check: file systems without owners and modes show 0777 for every file."""
 _MAX_LINKS = 40
 _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/self/fd/")
-"""Open files by another name: whoever started this process chose them, and no folder leads there.
-"""
+"""Open files by another name: chosen by whoever started this process, without a path to check."""
 
 
 class WritableByOthers(Exception):
-    """Says who could have written a file, and what to do."""
+    """Others could have written a file; carries a message and advice."""
 
     def __init__(self, message: str, advice: str) -> None:
         super().__init__(message)
@@ -32,8 +29,7 @@ class WritableByOthers(Exception):
 
 
 def check_file(path: Path, handle: int) -> None:
-    """Raise WritableByOthers unless the open file at `path` and the way to it are this user's or
-    root's alone."""
+    """Raise WritableByOthers if others could have written the open file."""
     if _is_check_disabled():
         return
     status = os.fstat(handle)
@@ -46,8 +42,7 @@ def check_file(path: Path, handle: int) -> None:
 
 
 def check_path(path: Path) -> None:
-    """Raise WritableByOthers if others could put another file in the place of `path`, which need
-    not exist."""
+    """Raise WritableByOthers if others could replace `path`, which need not exist."""
     if _is_check_disabled():
         return
     for step, status in _walk_path(Path.cwd() / path):
@@ -63,17 +58,17 @@ def _is_check_disabled() -> bool:
 
 
 def _walk_path(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Each folder and link on the way to a file, in the order in which the system passes them."""
-    here = Path(path.anchor)
-    waiting = list(reversed(path.parts[1:]))
+    """Yield each folder and link on the path, in the order in which the system resolves them."""
+    folder = Path(path.anchor)
+    remaining = list(reversed(path.parts[1:]))
     links = 0
-    yield here, os.lstat(here)
-    while waiting:
-        part = waiting.pop()
+    yield folder, os.lstat(folder)
+    while remaining:
+        part = remaining.pop()
         if part == "..":
-            here = here.parent
+            folder = folder.parent
             continue
-        step = here / part
+        step = folder / part
         try:
             status = os.lstat(step)
         except FileNotFoundError:
@@ -85,10 +80,10 @@ def _walk_path(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
             yield step, status
             target = Path(os.readlink(step))
             if target.is_absolute():
-                here = Path(target.anchor)
-            waiting += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+                folder = Path(target.anchor)
+            remaining += reversed(target.parts[1:] if target.is_absolute() else target.parts)
             continue
-        here = step
+        folder = step
         if stat.S_ISDIR(status.st_mode):
             yield step, status
 
@@ -97,7 +92,8 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
     if status.st_uid not in (0, os.geteuid()):
         raise WritableByOthers(
             f"{path} belongs to another user (uid {status.st_uid}), who could change what is run",
-            f"chown {os.geteuid()} {path}  or keep it in a folder of your own; in a container, mount it read-only",
+            f"chown {os.geteuid()} {path}  or keep it in a folder of your own;"
+            " in a container, mount it read-only",
         )
 
 
@@ -106,14 +102,15 @@ def _check_mode(path: Path, status: os.stat_result) -> None:
     group = bool(status.st_mode & stat.S_IWGRP) and not _is_own_group(path, status.st_gid)
     if others or group:
         raise WritableByOthers(
-            f"others can write {path} (mode {stat.S_IMODE(status.st_mode):04o}), and so change what is run",
+            f"others can write {path} (mode {stat.S_IMODE(status.st_mode):04o}),"
+            " and so change what is run",
             f"chmod go-w {path}",
         )
 
 
 def _is_own_group(path: Path, group: int) -> bool:
-    """Whether nobody but this user and root is in the group of a file."""
-    import grp  # POSIX has them, and only files under umask 002 need them
+    """Return whether a group has no members but this user and root."""
+    import grp  # POSIX only, and only needed for group-writable files
     import pwd
 
     try:
@@ -121,14 +118,16 @@ def _is_own_group(path: Path, group: int) -> bool:
         found = grp.getgrgid(group)
     except KeyError:
         return False
-    # A group need not list those whose first group it is, as `users` or `staff` is everybody's: its
-    # name has to tell.
-    named = group == 0 or (group == user.pw_gid and found.gr_name == user.pw_name)
-    return named and set(found.gr_mem) <= {user.pw_name, "root"} and not _has_access_list(path)
+    # A group need not list users whose primary group it is, such as `users` or `staff`, so its name
+    # must be the user's.
+    is_personal = group == 0 or (group == user.pw_gid and found.gr_name == user.pw_name)
+    return (
+        is_personal and set(found.gr_mem) <= {user.pw_name, "root"} and not _has_access_list(path)
+    )
 
 
 def _has_access_list(path: Path) -> bool:
-    """Whether single users may have rights that the mode shows as the group's."""
+    """Return whether an access list may grant rights that the mode shows as the group's."""
     try:
         return "system.posix_acl_access" in os.listxattr(path)
     except (AttributeError, OSError):

@@ -1,5 +1,4 @@
-"""What is wrong or odd in a configuration: where, what, and what to do. All of it is reported
-together."""
+"""Findings in a configuration: position, message and advice. All are reported together."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from portico.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ConfigFinding:
-    """One remark about one place: a reason to refuse the configuration, or a warning."""
+    """One error or warning about one place."""
 
     file: str
     line: int
@@ -21,26 +20,22 @@ class ConfigFinding:
         return str(self.to_error())
 
     def to_error(self) -> ConfigError:
-        if self.key:
-            text = f"{self.key}: {self.message}"
-        else:
-            text = self.message
+        text = f"{self.key}: {self.message}" if self.key else self.message
         return ConfigError(text, advice=self.advice, file=self.file, line=self.line, key=self.key)
 
 
 def to_single_error(findings: Iterable[ConfigFinding]) -> ConfigError:
-    """All findings as one error that reads like a compiler's output; file, line and key are the
-    first one's."""
-    first, *others = sorted(findings, key=lambda finding: (finding.file, finding.line))
+    """Combine all findings into one error; file, line and key are the first one's."""
+    first, *rest = sorted(findings, key=lambda finding: (finding.file, finding.line))
     error = first.to_error()
-    if not others:
+    if not rest:
         return error
     text = "\n".join(
-        [f"{error.message}\n{error.advice}" if error.advice else error.message, *map(str, others)]
+        [f"{error.message}\n{error.advice}" if error.advice else error.message, *map(str, rest)]
     )
     return ConfigError(
         text,
-        advice=f"{len(others) + 1} problems to correct.",
+        advice=f"{len(rest) + 1} problems to correct.",
         file=first.file,
         line=first.line,
         key=first.key,

@@ -1,5 +1,4 @@
-"""Every configurable key, read off the models: help, default, variable; and what a wrong key was
-meant to be."""
+"""Lists every configurable key, derived from the models, and suggests keys for unknown ones."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ class ConfigKey:
     default: Any
     help: str
     environment_variable: str | None
-    """The environment variable that sets it, where there is one."""
+    """Environment variable that sets it, if there is one."""
     is_list: bool
     """Whether it takes a list; in an environment variable its items are separated by commas."""
 
@@ -31,7 +30,7 @@ class ConfigKey:
 
 
 def list_settable_keys(model: type[BaseModel]) -> list[str]:
-    """The keys of a section that may stand in a file."""
+    """Return the keys of a section that may be set in a file."""
     return [
         name
         for name, info in model.model_fields.items()
@@ -40,36 +39,36 @@ def list_settable_keys(model: type[BaseModel]) -> list[str]:
 
 
 def iter_keys(model: type[BaseModel] = Config, path: tuple[str, ...] = ()) -> Iterator[ConfigKey]:
-    """Every key of the tree, in the models' order."""
+    """Yield every key of the configuration, in the models' order."""
     for name in list_settable_keys(model):
         info = model.model_fields[name]
-        here = (*path, name)
+        key_path = (*path, name)
         inner, named = get_section_type(info.annotation)
         if inner is not None:
-            yield from iter_keys(inner, (*here, "*") if named else here)
+            yield from iter_keys(inner, (*key_path, "*") if named else key_path)
             continue
+        text = ""
         if isinstance(info.annotation, type):
             text = getattr(info.annotation, "__name__", "")
-        else:
-            text = ""
-        text = text or str(info.annotation).replace("typing.", "").replace(
-            "pathlib._local.", ""
-        ).replace("pathlib.", "")
-        # Servers and profiles are named by their writers, and switches are mappings: no variable
-        # reaches those.
-        scalar = here[0] not in ("servers", "profiles") and "dict[" not in text
+        if not text:
+            text = str(info.annotation)
+            for module in ("typing.", "pathlib._local.", "pathlib."):
+                text = text.replace(module, "")
+        # Servers and profiles have user-defined names, and switches are mappings: these have no
+        # variable.
+        scalar = key_path[0] not in ("servers", "profiles") and "dict[" not in text
         yield ConfigKey(
-            here,
+            key_path,
             text,
             None if info.default_factory is not None else info.get_default(),
             info.description or "",
-            to_environment_name(here) if scalar else None,
+            to_environment_name(key_path) if scalar else None,
             text.startswith("tuple["),
         )
 
 
 def get_section_type(annotation: Any) -> tuple[type[Section] | None, bool]:
-    """The section an annotation holds, and whether it holds many, by name."""
+    """Return the section type in an annotation, and whether it is a mapping of sections by name."""
     for position, candidate in enumerate((annotation, *get_args(annotation))):
         if isinstance(candidate, type) and issubclass(candidate, Section):
             return candidate, position > 0
@@ -77,12 +76,12 @@ def get_section_type(annotation: Any) -> tuple[type[Section] | None, bool]:
 
 
 def to_environment_name(path: Sequence[str]) -> str:
-    """PORTICO_KEY or PORTICO_SECTION__KEY; the door's keys go without their section (PORTICO_PORT)."""
+    """Return PORTICO_KEY or PORTICO_SECTION__KEY; keys of `gateway` omit it (PORTICO_PORT)."""
     return "PORTICO_" + "__".join(path[1:] if path[0] == "gateway" else path).upper()
 
 
 def find_section(path: Sequence[str | int]) -> type[Section] | None:
-    """The section whose keys stand at a path."""
+    """Return the section whose keys are at a path."""
     section: type[Section] = Config
     steps = iter(path)
     for step in steps:
@@ -97,13 +96,10 @@ def find_section(path: Sequence[str | int]) -> type[Section] | None:
 
 
 def suggest_key(path: Sequence[str | int]) -> str:
-    """Advice for a key that does not exist: the nearest ones, or the section it belongs to."""
+    """Return advice for an unknown key: the nearest ones, or the section it belongs to."""
     name = str(path[-1])
     section = find_section(path[:-1])
-    if section is not None:
-        here = list_settable_keys(section)
-    else:
-        here = []
+    here = list_settable_keys(section) if section is not None else []
     near = find_nearest(name, here)
     elsewhere = [
         key.dotted_name for key in iter_keys() if key.path[-1] == name and "*" not in key.path

@@ -1,9 +1,7 @@
-"""Files, environment and flags → one `Config`, with the source of every key. flag > environment >
-file > default.
+"""Loads files, environment and flags into one `Config`, with the source of every key.
 
-Everything that is wrong is reported together, each with its place. A server that lacks a variable
-is kept with its
-`problem`, and costs no other server anything.
+Precedence: flag, environment, file, default. All errors are reported together with their position.
+A server that lacks a variable is kept with its `problem` and does not affect the others.
 """
 
 import os
@@ -26,7 +24,7 @@ from portico.config_file.names import find_intended_name
 from portico.config_file.validation_messages import describe_validation_error
 
 OTHER_VARIABLES = frozenset({"PORTICO_CONFIG", SKIP_CHECK_VARIABLE})
-"""Variables of ours that are no settings."""
+"""Variables of Portico that are not settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +33,14 @@ class LoadedConfig:
 
     config: Config
     sources: Mapping[str, ConfigSource]
-    """Dotted key → source. Outside servers every key is here; of a server, what was written."""
+    """Source by dotted key: every key outside servers; of a server, the written ones."""
     warnings: tuple[ConfigFinding, ...]
     path: Path | None
-    """The first file; None when there is none and the caller shows its demo servers."""
+    """The first file; None if there is none and the caller shows its demo servers."""
     files: tuple[Path, ...]
-    """Everything that was read: a change in any of them is a reason to load again."""
+    """All files that were read; a change in any of them requires a reload."""
     env_file_variables: frozenset[str] = frozenset()
-    """Variables that an env_file gives, so that whoever starts Portico need not have them."""
+    """Variables defined by an env_file, which the process environment need not have."""
 
 
 def load(
@@ -53,24 +51,22 @@ def load(
     cwd: Path | None = None,
     unwritten: UnwrittenFiles | None = None,
 ) -> LoadedConfig:
-    """The configuration these sources make; ConfigError lists everything that is wrong with them.
+    """Load the configuration from these sources; raises ConfigError with all problems.
 
-    `flags` maps dotted keys (`gateway.port`) to values, None meaning not given. Of several files a later one wins.
-    `unwritten` is what files will hold, to try it before it is written.
+    `flags` maps dotted keys (`gateway.port`) to values, None meaning not given. Of several files a
+    later one wins. `unwritten` is the future content of files, to validate it before it is written.
     """
     if environ is None:
         environ = os.environ
-    else:
-        environ = environ
     cwd = cwd or Path.cwd()
     if isinstance(paths, (str, Path)):
         chosen = [paths]
     else:
         chosen = list(paths or find_files(environ, cwd))
     draft = ConfigDraft()
-    filled = merge_env_file_from_environ(draft, environ, cwd, unwritten or {})
+    full_environ = merge_env_file_from_environ(draft, environ, cwd, unwritten or {})
     for path in chosen:
-        add_file(draft, cwd / Path(path).expanduser(), filled, cwd, unwritten)
+        add_file(draft, cwd / Path(path).expanduser(), full_environ, cwd, unwritten)
     add_environment(draft, environ)
     add_flags(draft, flags or {})
     config: Config | None = None
@@ -87,10 +83,7 @@ def load(
     default = ConfigSource("default")
     sources = {key.dotted_name: default for key in iter_keys() if "*" not in key.path}
     sources |= {join_key_path(where): source for where, source in draft.origins.items()}
-    if chosen:
-        first = cwd / Path(chosen[0]).expanduser()
-    else:
-        first = None
+    first = cwd / Path(chosen[0]).expanduser() if chosen else None
     return LoadedConfig(
         config,
         sources,
@@ -102,15 +95,14 @@ def load(
 
 
 def find_files(environ: Mapping[str, str], cwd: Path) -> list[Path]:
-    """The files to read where none was named: $PORTICO_CONFIG, else the first that exists of the
-    usual places."""
+    """Return the default files: $PORTICO_CONFIG, else the first standard one that exists."""
     named = environ.get("PORTICO_CONFIG")
     if named:
         return [Path(part) for part in named.split(os.pathsep) if part]
     for name in ("portico.yaml", "portico.yml", ".mcp.json"):
         if (cwd / name).is_file():
             return [cwd / name]
-    import platformdirs  # costs milliseconds that a project with its own file need not pay
+    import platformdirs  # takes milliseconds, and is not needed for a project with its own file
 
     user = platformdirs.user_config_path("portico", appauthor=False) / "portico.yaml"
     if user.is_file():
@@ -123,16 +115,13 @@ def add_environment(draft: ConfigDraft, environ: Mapping[str, str]) -> None:
     for name in sorted(name for name in environ if name.startswith("PORTICO_")):
         text = environ[name].strip()
         if name not in known:
-            if name not in OTHER_VARIABLES:
-                near = find_intended_name(name, known)
-            else:
-                near = None
+            near = find_intended_name(name, known) if name not in OTHER_VARIABLES else None
             if near:
                 draft.warnings.append(
                     ConfigFinding(name, 0, "", "no such setting", f"Did you mean {near}?")
                 )
         elif name == "PORTICO_PORT" and text.startswith("tcp://"):
-            # Kubernetes sets this for every pod beside a service that is named portico.
+            # Kubernetes sets this for every pod beside a service named portico.
             draft.warnings.append(
                 ConfigFinding(name, 0, "", f"left out: {text} is a service link, no port")
             )
@@ -143,11 +132,8 @@ def add_environment(draft: ConfigDraft, environ: Mapping[str, str]) -> None:
 
 
 def list_environment_names(key: ConfigKey) -> list[str]:
-    """The variable of a key, and for the door's keys the long form too."""
-    if key.environment_variable:
-        names = [key.environment_variable]
-    else:
-        names = []
+    """Return the variables of a key; keys of `gateway` also have a long form."""
+    names = [key.environment_variable] if key.environment_variable else []
     if names and key.path[0] == "gateway":
         return [*names, "PORTICO_" + "__".join(key.path).upper()]
     return names
@@ -165,7 +151,7 @@ def add_flags(draft: ConfigDraft, flags: Mapping[str, Any]) -> None:
 
 
 def parse_value(key: ConfigKey, value: Any) -> Any:
-    """What a text outside a file means: commas separate, ~ is home."""
+    """Parse text from outside a file: commas separate items, ~ is home."""
     if key.is_list and isinstance(value, str):
         return [item.strip() for item in value.split(",") if item.strip()]
     if key.path == ("env_file",):

@@ -1,8 +1,7 @@
-"""A configuration → plain values fit for eyes and logs.
+"""Converts a configuration to plain values that are safe to show and to log.
 
-What may be secret is masked; what came from a variable is shown as it was written, `${VAR}`: that
-tells more and leaks nothing. Errs on the side of masking: a long random-looking argument is taken
-for a key even where nothing says so.
+Possible secrets are masked; values from variables are shown as written, `${VAR}`, which tells more
+and leaks nothing. When in doubt, values are masked: a long random-looking argument counts as a key.
 """
 
 import re
@@ -15,29 +14,31 @@ from portico.config_file.placeholders import PLACEHOLDER
 MASK = "***"
 
 SENSITIVE = (
-    r"(?:api[-_]?key|access[-_]?key|private[-_]?key|(?<![a-z])key(?![a-z])|token|secret|passw(?:or)?d|passphrase|pwd|"
-    r"credential|auth(?!or(?!i[sz]))|bearer|cookie|session|signature|(?<![a-z])sig(?![a-z])|(?<![a-z])pat(?![a-z])|dsn|"
-    r"connection[-_]?string)"
+    r"(?:api[-_]?key|access[-_]?key|private[-_]?key|(?<![a-z])key(?![a-z])|token|secret"
+    r"|passw(?:or)?d|passphrase|pwd|credential|auth(?!or(?!i[sz]))|bearer|cookie|session|signature"
+    r"|(?<![a-z])sig(?![a-z])|(?<![a-z])pat(?![a-z])|dsn|connection[-_]?string)"
 )
 SECRET_NAME = re.compile(SENSITIVE, re.IGNORECASE)
 AUTH_SCHEME = re.compile(r"\b(Bearer|Basic|Token)\s+[^\s\"',;]+", re.IGNORECASE)
 USERINFO = re.compile(r"://[^/?#\s\"']*@")
 _NO_VALUE = r"Bearer\b|Basic\b|Token\b|[{\[(]|the environment variable\b"
-"""What follows a secret's name and is not its value: a scheme, more JSON, our own words about what
-is not set."""
+"""Text after a secret's name that is not its value: a scheme, JSON, or our message about a
+missing variable."""
 ASSIGNED_SECRET = re.compile(
     rf"""({SENSITIVE}[\w.-]{{0,60}}["']?\s*[:=]\s*["']?)(?!{_NO_VALUE})([^\s"',;&}}]+)""",
     re.IGNORECASE,
 )
 FLAG_SECRET = re.compile(
-    rf"""((?<![\w-])["']?--?[\w-]{{0,40}}{SENSITIVE}[\w-]{{0,40}}(?:["'],\s*["']|\s+(?=\S*\d)))([^\s"',;-][^"',;\s]*)""",
+    rf"""((?<![\w-])["']?--?[\w-]{{0,40}}{SENSITIVE}[\w-]{{0,40}}(?:["'],\s*["']|\s+(?=\S*\d)))"""
+    r"""([^\s"',;-][^"',;\s]*)""",
     re.IGNORECASE,
 )
-"""`--token x1` in a command line, where a word without a digit may be prose, or in a list of arguments.
-"""
+"""`--token x1` in a command line, where a word without a digit may be prose, or in an argument
+list."""
 SECRET_SHAPES = re.compile(
     r"""(?<![A-Za-z0-9])(?:
-      (?:sk|pk|rk|key|pplx|tvly|xai|gsk|ntn|secret|shpat|glpat|hf|npm|pypi|dop_v1|lin_api|figd|sntrys|rpa)[-_][A-Za-z0-9_-]{8,}
+      (?:sk|pk|rk|key|pplx|tvly|xai|gsk|ntn|secret|shpat|glpat|hf|npm|pypi|dop_v1|lin_api|figd
+        |sntrys|rpa)[-_][A-Za-z0-9_-]{8,}
     | gh[pousr]_[A-Za-z0-9]{10,} | github_pat_\w{10,} | xox[a-z]-[A-Za-z0-9-]{8,}
     | A[KS]IA[0-9A-Z]{12,} | AIza[\w-]{20,} | eyJ[\w-]{8,}(?:\.[\w-]+)*
     | [0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}
@@ -53,40 +54,40 @@ ENV_FLAGS = ("-e", "--env")
 
 
 def mask_config(config: Config) -> dict[str, Any]:
-    """The effective configuration, every key, with nothing secret in it."""
+    """Return the effective configuration, every key, without secrets."""
     plain = config.model_dump(
         mode="json", exclude={"written": True, "servers": {"__all__": {"written"}}}
     )
     servers = plain.pop("servers")
-    shown: dict[str, Any] = {
+    masked: dict[str, Any] = {
         "servers": {
             name: mask_server(servers[name], backend) for name, backend in config.servers.items()
         }
     }
-    shown |= {key: mask_value(value, key, config.written) for key, value in plain.items()}
+    masked |= {key: mask_value(value, key, config.written) for key, value in plain.items()}
     if config.gateway.token is not None:
-        shown["gateway"]["token"] = mask_secret("gateway.token", config.written)
+        masked["gateway"]["token"] = mask_secret("gateway.token", config.written)
     if config.database_url is not None:
-        shown["database_url"] = mask_secret("database_url", config.written)
-    return shown
+        masked["database_url"] = mask_secret("database_url", config.written)
+    return masked
 
 
 def mask_server(plain: Mapping[str, Any], backend: BackendConfig) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+    masked: dict[str, Any] = {
         key: value if key == "problem" else mask_value(value, key, backend.written)
         for key, value in plain.items()
         if key not in ("env", "headers", "query", "args")
     }
     for key in ("env", "headers", "query"):
-        shown[key] = {name: mask_secret(f"{key}.{name}", backend.written) for name in plain[key]}
-    shown["args"] = mask_args(backend.args, backend.written)
+        masked[key] = {name: mask_secret(f"{key}.{name}", backend.written) for name in plain[key]}
+    masked["args"] = mask_args(backend.args, backend.written)
     for name, tool in backend.commands.items():
-        shown["commands"][name]["command"] = mask_command(tool.command, name, backend.written)
-    return {key: shown[key] for key in plain}
+        masked["commands"][name]["command"] = mask_command(tool.command, name, backend.written)
+    return {key: masked[key] for key in plain}
 
 
 def mask_secret(key: str, written: Mapping[str, str]) -> str:
-    """A secret's place: the variable it came from, where it came from nothing else."""
+    """Return the variable a secret came from, or a mask if it contains more than that."""
     text = written.get(key, "")
     if ONLY_PLACEHOLDERS.fullmatch(text):
         return text
@@ -106,60 +107,58 @@ def mask_value(value: Any, key: str, written: Mapping[str, str]) -> Any:
 
 
 def mask_command(words: Sequence[str], tool: str, written: Mapping[str, str]) -> list[str]:
-    """The words of a command that is a tool; written in one line, they are told as they were
-    written."""
+    """Mask the words of a command tool; a one-line command is shown as it was written."""
     key = f"commands.{tool}"
     line = written.get(f"{key}.command", written.get(key))
     if line is not None:
         words = line.split()
         written = {}
-    # A list may stand under the tool's name itself.
-    if any(place.startswith(f"{key}.") and place[len(key) + 1 :].isdigit() for place in written):
-        key = key
-    else:
-        key = ""
-    shown = mask_args(words, written, key or f"commands.{tool}.command")
-    # `--token {token}` is the caller's to fill in.
+    # In the short form a list is directly under the tool's name.
+    is_short_form = any(
+        name.startswith(f"{key}.") and name[len(key) + 1 :].isdigit() for name in written
+    )
+    masked = mask_args(words, written, key if is_short_form else f"{key}.command")
+    # `--token {token}` is filled in by the caller, so it is no secret.
     return [
-        text if text != told and ARGUMENT_PLACEHOLDER.search(text) else told
-        for text, told in zip(words, shown, strict=True)
+        word if ARGUMENT_PLACEHOLDER.search(word) else masked_word
+        for word, masked_word in zip(words, masked, strict=True)
     ]
 
 
 def mask_args(
     args: Sequence[str], written: Mapping[str, str], key_prefix: str = "args"
 ) -> list[str]:
-    """Arguments; the one after `--token`, `-e` or `-H` is judged by that."""
-    shown: list[str] = []
-    before = ""
+    """Mask arguments; the one after `--token`, `-e` or `-H` is judged by that option."""
+    masked: list[str] = []
+    previous = ""
     for index, arg in enumerate(args):
         key = f"{key_prefix}.{index}"
         text = written.get(key, arg)
         name, sign, _ = text.partition("=")
         is_flag = text.startswith("-")
-        if before in ENV_FLAGS and sign:
-            shown.append(
-                f"{name}={MASK if not ONLY_PLACEHOLDERS.fullmatch(text[len(name) + 1 :]) else text[len(name) + 1 :]}"
-            )
-        elif before in HEADER_FLAGS and ":" in text:
-            shown.append(
-                f"{text.partition(':')[0]}: {MASK}" if key not in written else mask_text(text)
-            )
+        if previous in ENV_FLAGS and sign:
+            value = text[len(name) + 1 :]
+            masked.append(f"{name}={value if ONLY_PLACEHOLDERS.fullmatch(value) else MASK}")
+        elif previous in HEADER_FLAGS and ":" in text:
+            if key in written:
+                masked.append(mask_text(text))
+            else:
+                masked.append(f"{text.partition(':')[0]}: {MASK}")
         elif (
-            before.startswith("-")
-            and "=" not in before
-            and SECRET_NAME.search(before)
+            previous.startswith("-")
+            and "=" not in previous
+            and SECRET_NAME.search(previous)
             and not is_flag
         ):
-            shown.append(mask_secret(key, written))
+            masked.append(mask_secret(key, written))
         else:
-            shown.append(mask_text(text))
-        before = text
-    return shown
+            masked.append(mask_text(text))
+        previous = text
+    return masked
 
 
 def mask_text(text: str) -> str:
-    """A text with everything that looks like a secret masked, placeholders kept."""
+    """Mask everything in a text that looks like a secret; placeholders are kept."""
     text = USERINFO.sub(f"://{MASK}@", text)
     parts: list[str] = []
     end = 0
@@ -175,7 +174,7 @@ def mask_literal(text: str) -> str:
 
 
 def mask_default(placeholder: str) -> str:
-    """`${VAR:-default}`, the default masked where the variable's name or its own look says so."""
+    """Mask the default in `${VAR:-default}` if its variable or form suggests a secret."""
     name, sign, default = placeholder.partition(":-")
     if not sign:
         return placeholder

@@ -1,5 +1,4 @@
-"""Names: legal server keys for whatever clients call their servers, and the nearest key to a wrong
-one."""
+"""Derives legal server keys from arbitrary names, and finds the nearest known name."""
 
 import hashlib
 import re
@@ -9,13 +8,13 @@ from collections.abc import Iterable
 from portico.config import MAX_SERVER_NAME_LENGTH
 
 TYPO_SIMILARITY = 0.75
-"""Similarity from which a key is a misspelling of another and not a word of its own."""
+"""Similarity from which a key counts as a misspelling of another."""
 
 
 def to_server_key(name: str) -> str:
-    """A legal server key for a name; a legal name stays as it is.
+    """Return a legal server key for a name; a legal name is unchanged.
 
-    Letters that ASCII has no place for leave a digest behind, so that 文件 and 天气 stay two servers.
+    Letters without an ASCII form are replaced by a digest, so that 文件 and 天气 stay two servers.
     """
     if re.fullmatch(f"[A-Za-z0-9_-]{{1,{MAX_SERVER_NAME_LENGTH}}}", name):
         return name
@@ -33,8 +32,8 @@ def to_server_key(name: str) -> str:
 
 
 def find_nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> tuple[str, ...]:
-    """Up to three known names like this one, the most similar first."""
-    from rapidfuzz import process  # only a mistake needs it, and start-up is measured
+    """Return up to three known names similar to this one, the most similar first."""
+    from rapidfuzz import process  # imported late: only mistakes need it
     from rapidfuzz.distance import OSA
 
     folded = {candidate: candidate.lower().replace("_", "") for candidate in known}
@@ -45,17 +44,17 @@ def find_nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> tup
         score_cutoff=cutoff,
         limit=3,
     )
-    near = [candidate for _, _, candidate in found]
-    near += [
+    nearest = [candidate for _, _, candidate in found]
+    nearest += [
         candidate
         for candidate in folded
         if len(candidate) > 2 and name.lower().startswith(candidate)
     ]
-    return tuple(dict.fromkeys(near))[:3]
+    return tuple(dict.fromkeys(nearest))[:3]
 
 
 def find_intended_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name this one was meant to be, if it is that close."""
+    """Return the known name that this one misspells, if it is close enough."""
     from rapidfuzz import process  # as above
     from rapidfuzz.distance import OSA
 

@@ -1,8 +1,9 @@
-"""`${VAR}` in strings → values: our own syntax, and what VS Code, Cursor, Claude Code and Gemini CLI write.
+"""Expands `${VAR}` in strings: our syntax and that of VS Code, Cursor, Claude Code and Gemini CLI.
 
-`${VAR}` · `${VAR:-default}` (also when VAR is empty; the default may hold placeholders) · `${env:VAR}` ·
-`${workspaceFolder}`, `${workspaceFolderBasename}`, `${userHome}`, `${cwd}`, `${pathSeparator}`, `${/}` · `$${` is a
-plain `${`. Pure: the environment and the folders are arguments.
+`${VAR}` · `${VAR:-default}` (also when VAR is empty; the default may contain placeholders) ·
+`${env:VAR}` · `${workspaceFolder}`, `${workspaceFolderBasename}`, `${userHome}`, `${cwd}`,
+`${pathSeparator}`, `${/}` · `$${` is a plain `${`. Pure: the environment and the folders are
+arguments.
 """
 
 import os
@@ -14,13 +15,12 @@ from pathlib import Path
 PLACEHOLDER = re.compile(r"\$\$\{|\$\{((?:[^{}]|\{[^{}]*\})*)\}")
 VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 BARE_VARIABLE = re.compile(r"((?:Bearer|Basic|Token) )?\$([A-Z_][A-Z0-9_]*)")
-"""Gemini CLI's `$VAR`, where it is the whole value; elsewhere a `$` may well be part of a password.
-"""
+"""Gemini CLI's `$VAR`, only as the whole value; elsewhere `$` may be part of a password."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderFolders:
-    """The folders placeholders can stand for."""
+    """The folders that placeholders can stand for."""
 
     workspace: Path
     cwd: Path
@@ -44,70 +44,68 @@ class Expansion:
 
     text: str
     has_variables: bool = False
-    """Whether environment variables have a part in it: what they held may be secret."""
+    """Whether it contains environment variables, whose values may be secret."""
     problems: list[str] = field(default_factory=list[str])
-    """Why it cannot be used, each with what to do."""
+    """Why it cannot be used, each with advice."""
     unknown_placeholders: list[str] = field(default_factory=list[str])
-    """`${…}` that name nothing and were left as they are."""
+    """`${…}` that name nothing and were left unchanged."""
 
 
 def expand(
     text: str, environ: Mapping[str, str], folders: PlaceholderFolders, *, bare: bool = False
 ) -> Expansion:
-    """Fill in every placeholder; what cannot be filled in stays as it is and is told."""
-    done = Expansion(text)
+    """Fill in every placeholder; what cannot be filled in is left unchanged and reported."""
+    expansion = Expansion(text)
     if "$" not in text:
-        return done
+        return expansion
 
     def fill(match: re.Match[str]) -> str:
         body = match.group(1)
         if body is None:
             return "${"
-        place = folders.resolve(body)
-        if place is not None:
-            return place
+        folder = folders.resolve(body)
+        if folder is not None:
+            return folder
         scheme, colon, rest = body.partition(":")
         if colon and scheme == "input":
-            done.problems.append(
+            expansion.problems.append(
                 f"${{input:{rest}}} asks for the input {rest!r}, and nobody can be asked here: "
-                f"put the value into an environment variable and write ${{{to_variable_name(rest)}}}"
+                "put the value into an environment variable and write"
+                f" ${{{to_variable_name(rest)}}}"
             )
             return match.group()
         variable = VARIABLE.fullmatch(body)
         if variable is None:
             if colon and scheme in ("command", "config", "extension"):
-                done.problems.append(
+                expansion.problems.append(
                     f"only an editor can fill in ${{{body}}}: write the value, or ${{VAR}}"
                 )
             else:
-                done.unknown_placeholders.append(match.group())
+                expansion.unknown_placeholders.append(match.group())
             return match.group()
         name, default = variable.groups()
-        done.has_variables = True
+        expansion.has_variables = True
         value = environ.get(name)
         if value or (value is not None and default is None):
             return value
         if default is not None:
             return PLACEHOLDER.sub(fill, default)
-        done.problems.append(
+        expansion.problems.append(
             f"the environment variable {name} is not set: set it, or write ${{{name}:-default}}"
         )
         return match.group()
 
-    if bare:
-        whole = BARE_VARIABLE.fullmatch(text)
+    bare_match = BARE_VARIABLE.fullmatch(text) if bare else None
+    if bare_match is not None and bare_match.group(2) in environ:
+        expansion.text = (bare_match.group(1) or "") + environ[bare_match.group(2)]
+        expansion.has_variables = True
     else:
-        whole = None
-    if whole is not None and whole.group(2) in environ:
-        done.text = (whole.group(1) or "") + environ[whole.group(2)]
-        done.has_variables = True
-    else:
-        done.text = PLACEHOLDER.sub(fill, text)
-    return done
+        expansion.text = PLACEHOLDER.sub(fill, text)
+    return expansion
 
 
 def to_variable_name(input_id: str) -> str:
-    """A variable name for an editor's input: github-token → GITHUB_TOKEN."""
+    """Return a variable name for an editor's input: github-token → GITHUB_TOKEN."""
     return re.sub(r"\W+", "_", input_id).strip("_").upper() or "VAR"
 
 
@@ -117,18 +115,18 @@ QUOTED_LINE = re.compile(
     r"""("(?:[^"\\]++|\\.)*+"|'[^']*')[^\S\r\n]*(?:\#[^\r\n]*)?(?=[\r\n]|\Z)""",
     re.DOTALL,
 )
-"""A value between quotes, which may have several lines, as in a shell."""
+"""A value in quotes, which may span several lines, as in a shell."""
 LINE_END = re.compile("\r\n|\n|\r")
-"""Only these end a line: splitlines would also cut a value at U+2028 and its like."""
+"""Only these end a line: splitlines would also cut a value at U+2028 and the like."""
 COMMENT = re.compile(r"(?<=\s)#")
 ESCAPE_SEQUENCE = re.compile(r"\\(.)", re.DOTALL)
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\n": ""}
 
 
 def parse_env_file(text: str) -> tuple[dict[str, str], list[int]]:
-    """KEY=VALUE lines (comments, quotes, `export`), and the numbers of the lines that are none."""
+    """Parse KEY=VALUE lines (comments, quotes, `export`); also return invalid lines."""
     values: dict[str, str] = {}
-    odd: list[int] = []
+    invalid_lines: list[int] = []
     start = 0
     number = 1
     while start < len(text):
@@ -143,12 +141,12 @@ def parse_env_file(text: str) -> tuple[dict[str, str], list[int]]:
         elif line.strip() and not line.lstrip().startswith("#"):
             match = ENV_LINE.fullmatch(line)
             if match is None:
-                odd.append(number)
+                invalid_lines.append(number)
             else:
                 values[match[1]] = _strip_comment(match[2])
         start = after
         number += 1
-    return values, odd
+    return values, invalid_lines
 
 
 def _unescape(escaped: re.Match[str]) -> str:
@@ -156,5 +154,5 @@ def _unescape(escaped: re.Match[str]) -> str:
 
 
 def _strip_comment(raw: str) -> str:
-    remark = COMMENT.search(raw)
-    return (raw if remark is None else raw[: remark.start()]).rstrip()
+    comment = COMMENT.search(raw)
+    return (raw if comment is None else raw[: comment.start()]).rstrip()

@@ -1,7 +1,7 @@
-"""TOML text → the same tree of nodes, for Codex and whoever prefers it.
+"""Reads TOML into the same tree of nodes.
 
-`tomllib` tells no lines, so they are looked up in the text: headers of tables and keys at the beginning of a line.
-What is written inline has the line of the key around it.
+`tomllib` reports no lines, so they are looked up in the text: table headers and keys at the start
+of a line. Inline values get the line of the enclosing key.
 """
 
 import re
@@ -22,8 +22,8 @@ TomlKeyPath = tuple[str, ...]
 
 
 def read_toml(text: str) -> ConfigNode:
-    """The tree of a TOML document; raises Unreadable."""
-    # tomllib takes no line end but these two, and a byte order mark neither.
+    """Return the tree of a TOML document; raises ConfigSyntaxError."""
+    # tomllib accepts neither other line ends nor a byte order mark.
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     try:
         values = tomllib.loads(text)
@@ -62,13 +62,12 @@ def _to_node(
         return ConfigNode(value, line, str(value).lower())
     if isinstance(value, (int, float, str)):
         return ConfigNode(value, line, str(value))
-    text = str(value)  # dates and times, which no setting has
+    text = str(value)  # dates and times, which no setting uses
     return ConfigNode(text, line, text)
 
 
 def _index_lines(text: str) -> dict[TomlKeyPath, int]:
-    """Where tables and keys stand; a line of a text that looks like one names a key that nobody
-    looks up."""
+    """Index the lines of tables and keys; matches within multi-line text are harmless."""
     found: dict[TomlKeyPath, int] = {}
     table: TomlKeyPath = ()
     for number, line in enumerate(text.split("\n"), 1):
@@ -78,12 +77,11 @@ def _index_lines(text: str) -> dict[TomlKeyPath, int]:
         path = _parse_key(match["table"] or match["key"])
         if match["table"]:
             table = path
-        if match["table"]:
             where = table
         else:
             where = (*table, *path)
         if len(where) > MAX_DEPTH:
-            continue  # refused with its values; each beginning of it kept here would be their square
+            continue  # refused with its values; indexing each prefix of it would be quadratic
         for length in range(1, len(where) + 1):
             found.setdefault(where[:length], number)
     return found
@@ -105,7 +103,10 @@ def _advise(message: str) -> str:
     if "Invalid value" in message:
         return 'Text stands between quotes: command = "npx".'
     if "escape" in message or "hex value" in message:
-        return r"Write \\ for a backslash, or put the text between single quotes (paths on Windows need it)."
+        return (
+            r"Write \\ for a backslash, or put the text between single quotes"
+            " (paths on Windows need it)."
+        )
     if "overwrite" in message or "twice" in message:
         return "It is written twice: keep one of them."
     return ""

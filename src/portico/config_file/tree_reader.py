@@ -1,9 +1,7 @@
-"""Bytes of a file → a tree of nodes that know their lines. YAML, JSON as editors write it, and
-TOML.
+"""Reads YAML, JSON (as editors write it) and TOML into a tree of nodes with line numbers.
 
-JSON has a reader of its own: YAML's refuses the comments, tabs and `\\ud83d\\ude00` pairs that
-clients' files have, and
-`json` tells no lines. Nothing here knows what the keys mean.
+JSON has its own reader: YAML refuses comments, tabs and surrogate pair escapes that clients' files
+contain, and `json` reports no lines. Nothing here knows the meaning of keys.
 """
 
 import json
@@ -21,12 +19,12 @@ FASTEST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 YAML_TAG = "tag:yaml.org,2002:"
 MAX_DEPTH = 100
 MAX_NODES = 500_000
-"""Aliases of aliases can write a gigabyte in ten lines."""
+"""Nested aliases can expand ten lines to a gigabyte."""
 
 
 @dataclass(slots=True)
 class ConfigNode:
-    """A value, the line it (or its key) stands on, and, for a scalar, its text as written."""
+    """A value, the line of it (or its key), and for a scalar its text as written."""
 
     value: Any
     """dict[str, ConfigNode], list[ConfigNode], str, int, float, bool or None."""
@@ -47,7 +45,7 @@ class ConfigNode:
 
 
 class ConfigSyntaxError(Exception):
-    """The text is not what its language allows; nothing after this place can be read."""
+    """Invalid syntax; nothing after this position can be read."""
 
     def __init__(self, line: int, message: str, advice: str = "") -> None:
         super().__init__(message)
@@ -59,7 +57,7 @@ class ConfigSyntaxError(Exception):
 def read_tree(
     data: bytes, file: str, loader: Any = FASTEST_LOADER
 ) -> tuple[ConfigNode | None, list[ConfigFinding]]:
-    """The tree of a file (None where it is empty or unreadable), and what is wrong with it."""
+    """Return the tree of a file (None if empty or unreadable), and its problems."""
     findings: list[ConfigFinding] = []
     try:
         text = decode_text(data)
@@ -68,12 +66,12 @@ def read_tree(
         if file.endswith((".json", ".jsonc")):
             return JsonReader(text, file, findings).read(), findings
         if file.endswith(".toml"):
-            from portico.config_file.toml_reader import read_toml  # one client's files are in it
+            # imported late: few files are TOML
+            from portico.config_file.toml_reader import read_toml
 
             return read_toml(text), findings
         if text.lstrip()[0] in "{/":
-            # Flow YAML that is also JSON is read as JSON; what only YAML allows falls through, with
-            # YAML's errors.
+            # Flow YAML that is also JSON is read as JSON; otherwise YAML's errors are reported.
             try:
                 return JsonReader(text, file, findings).read(), findings
             except ConfigSyntaxError:
@@ -84,7 +82,7 @@ def read_tree(
 
 
 def decode_text(data: bytes) -> str:
-    """Text of a file, whatever byte order mark an editor or shell put before it."""
+    """Decode a file's text, with any byte order mark."""
     marks = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
     encoding = next((marks[mark] for mark in marks if data.startswith(mark)), "utf-8")
     try:
@@ -97,7 +95,7 @@ def decode_text(data: bytes) -> str:
 
 
 class JsonReader:
-    """JSON with comments, trailing commas, tabs and duplicate keys told apart by line."""
+    """Reads JSON with comments, trailing commas and tabs; reports duplicate keys by line."""
 
     TOKEN = re.compile(
         r"""[\s\ufeff]+ | //[^\n]* | /\*.*?\*/
@@ -223,11 +221,10 @@ class JsonReader:
 
 
 class YamlReader:
-    """YAML, with `<<` merges and aliases. Scalars keep their text: `NO` and `0123` are good values
-    for a variable.
+    """Reads YAML, with `<<` merges and aliases. Scalars keep their text, such as `NO` or `0123`.
 
-    Built from parser events: the library's composer recurses in C, and a file nested deeply enough
-    takes the process down with it.
+    Built from parser events: the library's composer recurses in C, and a deeply nested file would
+    crash the process.
     """
 
     def __init__(self, file: str, findings: list[ConfigFinding]) -> None:
@@ -309,7 +306,7 @@ class YamlReader:
             )
 
     def copy_node(self, node: ConfigNode, line: int) -> ConfigNode:
-        """An alias has values of its own, since they are filled in where they stand."""
+        """Copy an aliased node, because values are filled in in place."""
         self.count_node(line)
         if node.entries is not None:
             return ConfigNode(
@@ -343,7 +340,7 @@ class YamlReader:
         tag = self.get_tag(event)
         text = event.value
         if tag in ("str", "timestamp", "value") or (tag in ("int", "float") and ":" in text):
-            # YAML 1.1 reads 22:22 as a number in base sixty; nobody writing a configuration does.
+            # YAML 1.1 reads 22:22 as a base-60 number, which is never meant.
             return text
         if tag not in ("bool", "int", "float", "null"):
             self.require_plain_tag(event, "str")

@@ -1,5 +1,4 @@
-"""What pydantic found wrong → key, message and advice in our words. Never shows a value that may be
-secret."""
+"""Converts pydantic errors to key, message and advice. Never shows a value that may be secret."""
 
 from typing import Any
 
@@ -16,11 +15,11 @@ BOUNDS = {
     "less_than": ("less than", "lt"),
     "less_than_equal": ("at most", "le"),
 }
-"""Kind of a finding → our words for it, and where its limit stands."""
+"""Our words for a kind of error, and the key of its limit."""
 
 
 def describe_validation_error(problem: ErrorDetails, *, secret: bool) -> tuple[str, str, str]:
-    """Key, message and advice of one finding."""
+    """Return key, message and advice of one error."""
     where = tuple(part for part in problem["loc"] if part != "[key]")
     key = ".".join(map(str, where))
     context: dict[str, Any] = problem.get("ctx") or {}
@@ -32,10 +31,7 @@ def describe_validation_error(problem: ErrorDetails, *, secret: bool) -> tuple[s
     given = problem["input"]
     if kind == "literal_error":
         allowed = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
-        if isinstance(given, str):
-            near = find_nearest(given, allowed)
-        else:
-            near = ()
+        near = find_nearest(given, allowed) if isinstance(given, str) else ()
         message = f"expected one of {', '.join(allowed)}{describe_value(given, where, secret)}"
         return key, message, f"Did you mean {near[0]}?" if near else ""
     message = problem["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
@@ -60,7 +56,7 @@ def describe_validation_error(problem: ErrorDetails, *, secret: bool) -> tuple[s
 
 
 def describe_value(value: Any, where: tuple[Any, ...], secret: bool) -> str:
-    """`, found 'x'`: the value where it is short and surely harmless, else what kind of thing it is."""
+    """Return `, found 'x'` if the value is short and harmless, else its type."""
     if value is None:
         return ", found nothing"
     if isinstance(value, dict):

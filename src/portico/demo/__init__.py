@@ -1,9 +1,7 @@
-"""Demo: eight small servers of plain Python functions, so that Portico can be tried before anything
-is configured.
+"""Eight small demo servers of plain Python functions, to try Portico before anything is configured.
 
-Standard library only, no network, no files. `servers` is their configuration, as a file would have
-it. calculator · text · clock · units · data · notes · colors · random (in `chance`) · offer (a
-function as a tool)
+Standard library only, no network, no files. One module for each server: calculator, text, clock,
+units, data, notes, colors, and chance (the server `random`); tool_factory makes the tools.
 """
 
 from portico.config import BackendConfig
@@ -25,14 +23,14 @@ _SERVERS = {
 
 
 def make_demo_servers() -> dict[str, BackendConfig]:
-    """The demo servers by name."""
+    """Return the configuration of the demo servers by name."""
     return {
         name: BackendConfig(
             type="functions",
             functions=f"portico.demo.{module}:TOOLS",
             description=description,
             tags=(tag,),
-            # Nothing to start, and what a newer version offers shows at once.
+            # They cost nothing to start, and a new version's tools are listed at once.
             start="boot",
         )
         for name, (module, description, tag) in _SERVERS.items()

@@ -1,4 +1,4 @@
-"""Calculator: exact arithmetic. Fractions inside, decimals only in the answer."""
+"""Calculator: exact arithmetic with fractions; decimals only in the result."""
 
 import ast
 import math
@@ -15,7 +15,7 @@ from portico.demo.tool_factory import make_read_only_tool
 
 MAX_EXPRESSION = 500
 MAX_BITS = 14_000
-"""A number longer than this (4,200 digits) is an accident or an attack."""
+"""About 4,200 digits; longer numbers are refused."""
 MAX_EXPONENT = 4_000
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -38,7 +38,10 @@ def evaluate(
         str,
         Field(
             max_length=MAX_EXPRESSION,
-            description="Numbers with + - * / // % ** and parentheses, and abs, min, max, round, floor, ceil, sqrt.",
+            description=(
+                "Numbers with + - * / // % ** and parentheses, and abs, min, max, round, "
+                "floor, ceil, sqrt."
+            ),
             examples=["(0.1 + 0.2) * 3"],
         ),
     ],
@@ -62,7 +65,7 @@ def evaluate(
 
 
 class _ExpressionEvaluator:
-    """Walks one expression; remembers whether every step was exact."""
+    """Evaluates one expression and records whether every step was exact."""
 
     def __init__(self, text: str, decimals: int) -> None:
         self._text = text
@@ -75,7 +78,7 @@ class _ExpressionEvaluator:
     def _evaluate_node(self, node: ast.expr) -> Fraction:
         match node:
             case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-                # As it was written: Python has already rounded a long decimal.
+                # From the source text, because Python has already rounded a long decimal.
                 written = ast.get_source_segment(self._text, node) or ""
                 if isinstance(number, int):
                     return Fraction(number)
@@ -119,10 +122,10 @@ class _ExpressionEvaluator:
     def _compute_square_root(self, value: Fraction) -> Fraction:
         if value < 0:
             raise ValueError("the square root of a negative number is not real")
-        above = math.isqrt(value.numerator)
-        below = math.isqrt(value.denominator)
-        if above**2 == value.numerator and below**2 == value.denominator:
-            return Fraction(above, below)
+        numerator_root = math.isqrt(value.numerator)
+        denominator_root = math.isqrt(value.denominator)
+        if numerator_root**2 == value.numerator and denominator_root**2 == value.denominator:
+            return Fraction(numerator_root, denominator_root)
         self._exact = False
         scale = 10 ** (self._decimals + 15)
         return Fraction(math.isqrt(value.numerator * scale**2 // value.denominator), scale)
@@ -131,7 +134,7 @@ class _ExpressionEvaluator:
 def _parse_number(text: str) -> Fraction:
     mantissa, _, exponent = text.replace(" ", "").lower().partition("e")
     try:
-        # Checked first: 1e999999999 would be computed digit by digit.
+        # Checked first, because 1e999999999 would be computed digit by digit.
         if exponent and abs(int(exponent)) > MAX_EXPONENT:
             raise ValueError("the exponent is too large")
         return _check_size(Fraction(f"{mantissa}e{exponent}" if exponent else mantissa))
@@ -161,8 +164,6 @@ def _format_decimal(value: Fraction, decimals: int) -> str:
         text = format(shown.quantize(Decimal(1).scaleb(-decimals)), "f")
     if "." in text:
         text = text.rstrip("0").rstrip(".")
-    else:
-        text = text
     if text in ("-0", ""):
         return "0"
     return text
@@ -202,10 +203,15 @@ def percent_change(
     old = Fraction(str(before))
     new = Fraction(str(after))
     change = (new - old) / abs(old) * 100
+    direction = "unchanged"
+    if change > 0:
+        direction = "up"
+    elif change < 0:
+        direction = "down"
     return {
         "percent": _format_decimal(change, 6),
         "factor": _format_decimal(new / old, 6),
-        "direction": "up" if change > 0 else "down" if change < 0 else "unchanged",
+        "direction": direction,
     }
 
 
@@ -226,11 +232,9 @@ def summarize_numbers(
         spread = statistics.pvariance
     if many:
         variance = spread(numbers)
-    else:
-        variance = 0.0
-    if many:
         quartiles = statistics.quantiles(numbers, n=4, method="inclusive")
     else:
+        variance = 0.0
         quartiles = [numbers[0]] * 3
     return {
         "count": len(numbers),

@@ -1,5 +1,6 @@
-"""Chance: dice, choices and identifiers. With a seed the answer repeats; without one the system's
-entropy decides."""
+"""Chance: dice, choices and identifiers, reproducible with a seed, else from the system's
+entropy.
+"""
 
 import random
 import re
@@ -54,7 +55,8 @@ def random_numbers(
     low, high = (int(minimum), int(maximum)) if whole else (minimum, maximum)
     if low > high or (whole and (low != minimum or high != maximum)):
         raise ValueError(
-            "minimum must not be above maximum, and both must be whole where whole numbers are wanted"
+            "minimum must not be above maximum, and both must be whole where whole numbers "
+            "are wanted"
         )
     source = _make_generator(seed)
     return [
@@ -82,14 +84,16 @@ def pick_items(
     source = _make_generator(seed)
     if repeat:
         return source.choices(items, weights, k=count)
-    left = [(item, 1.0 if weights is None else weights[place]) for place, item in enumerate(items)]
-    left = [(item, weight) for item, weight in left if weight > 0]
-    if count > len(left):
-        raise ValueError(f"only {len(left)} items can be picked without repeating")
+    remaining = [
+        (item, 1.0 if weights is None else weights[index]) for index, item in enumerate(items)
+    ]
+    remaining = [(item, weight) for item, weight in remaining if weight > 0]
+    if count > len(remaining):
+        raise ValueError(f"only {len(remaining)} items can be picked without repeating")
     picked: list[str] = []
     for _ in range(count):
-        place = source.choices(range(len(left)), [weight for _, weight in left])[0]
-        picked.append(left.pop(place)[0])
+        index = source.choices(range(len(remaining)), [weight for _, weight in remaining])[0]
+        picked.append(remaining.pop(index)[0])
     return picked
 
 
@@ -101,7 +105,7 @@ def shuffle_items(
     """Shuffle a list, or divide people into random teams of equal size."""
     mixed = list(items)
     _make_generator(seed).shuffle(mixed)
-    return [mixed[place::teams] for place in range(teams)]
+    return [mixed[start::teams] for start in range(teams)]
 
 
 def make_password(

@@ -71,14 +71,14 @@ def convert_time(
     else:
         moment = time.replace(tzinfo=_parse_zone(from_zone))
     try:
-        there = moment.astimezone(_parse_zone(to_zone))
+        converted = moment.astimezone(_parse_zone(to_zone))
     except OverflowError:
         raise ValueError("that time is outside the years 1 to 9999") from None
     return {
         "from": moment.isoformat(),
-        "to": there.isoformat(),
-        "weekday": there.strftime("%A"),
-        "day_shift": (there.date() - moment.date()).days,
+        "to": converted.isoformat(),
+        "weekday": converted.strftime("%A"),
+        "day_shift": (converted.date() - moment.date()).days,
     }
 
 
@@ -146,11 +146,15 @@ def count_business_days(start: Day, end: Day, holidays: Holidays = []) -> dict[s
     included."""
     first = min(start, end)
     last = max(start, end)
-    free = {day for day in holidays if first <= day <= last and day.weekday() < 5}
+    workdays_off = {day for day in holidays if first <= day <= last and day.weekday() < 5}
     days = (last - first).days + 1
     weeks, rest = divmod(days, 7)
-    weekdays = weeks * 5 + sum((first.weekday() + place) % 7 < 5 for place in range(rest))
-    return {"business_days": weekdays - len(free), "calendar_days": days, "holidays": len(free)}
+    weekdays = weeks * 5 + sum((first.weekday() + day_index) % 7 < 5 for day_index in range(rest))
+    return {
+        "business_days": weekdays - len(workdays_off),
+        "calendar_days": days,
+        "holidays": len(workdays_off),
+    }
 
 
 def describe_date(day: Day) -> dict[str, Any]:
@@ -185,7 +189,9 @@ def unix_time(
     value: Annotated[
         float | datetime,
         Field(
-            description="Seconds (or milliseconds) since 1970, or a date and time to convert to them."
+            description=(
+                "Seconds (or milliseconds) since 1970, or a date and time to convert to them."
+            )
         ),
     ],
     zone: Zone = "UTC",
@@ -197,8 +203,7 @@ def unix_time(
         else:
             moment = value.replace(tzinfo=_parse_zone(zone))
     else:
-        # No date in seconds is that large before the year 5138; in milliseconds every one since
-        # 1973 is.
+        # Seconds are below this until the year 5138; milliseconds are above it since 1973.
         if abs(value) >= 1e11:
             seconds = value / 1000
         else:

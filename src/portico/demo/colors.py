@@ -1,4 +1,4 @@
-"""Colors: sRGB in and out; what the eye sees is computed in linear light."""
+"""Colors: sRGB in and out; luminance and mixing are computed in linear light."""
 
 import colorsys
 import re
@@ -23,18 +23,19 @@ Color = Annotated[
 ]
 
 _NAMES = {
-    "black": "000000", "white": "ffffff", "red": "ff0000", "lime": "00ff00", "blue": "0000ff", "yellow": "ffff00",
-    "cyan": "00ffff", "magenta": "ff00ff", "silver": "c0c0c0", "gray": "808080", "maroon": "800000", "olive": "808000",
-    "green": "008000", "purple": "800080", "teal": "008080", "navy": "000080", "orange": "ffa500", "gold": "ffd700",
-    "pink": "ffc0cb", "hotpink": "ff69b4", "crimson": "dc143c", "tomato": "ff6347", "coral": "ff7f50",
-    "salmon": "fa8072",
-    "chocolate": "d2691e", "sienna": "a0522d", "brown": "a52a2a", "tan": "d2b48c", "beige": "f5f5dc", "ivory": "fffff0",
-    "khaki": "f0e68c", "lavender": "e6e6fa", "violet": "ee82ee", "orchid": "da70d6", "indigo": "4b0082",
-    "slateblue": "6a5acd", "royalblue": "4169e1", "dodgerblue": "1e90ff", "skyblue": "87ceeb", "steelblue": "4682b4",
-    "turquoise": "40e0d0", "aquamarine": "7fffd4", "seagreen": "2e8b57", "forestgreen": "228b22", "limegreen": "32cd32",
-    "yellowgreen": "9acd32", "darkgreen": "006400", "darkred": "8b0000", "darkblue": "00008b", "darkorange": "ff8c00",
-    "darkgray": "a9a9a9", "lightgray": "d3d3d3", "dimgray": "696969", "slategray": "708090", "mintcream": "f5fffa",
-    "rebeccapurple": "663399",
+    "black": "000000", "white": "ffffff", "red": "ff0000", "lime": "00ff00", "blue": "0000ff",
+    "yellow": "ffff00", "cyan": "00ffff", "magenta": "ff00ff", "silver": "c0c0c0", "gray": "808080",
+    "maroon": "800000", "olive": "808000", "green": "008000", "purple": "800080", "teal": "008080",
+    "navy": "000080", "orange": "ffa500", "gold": "ffd700", "pink": "ffc0cb", "hotpink": "ff69b4",
+    "crimson": "dc143c", "tomato": "ff6347", "coral": "ff7f50", "salmon": "fa8072",
+    "chocolate": "d2691e", "sienna": "a0522d", "brown": "a52a2a", "tan": "d2b48c",
+    "beige": "f5f5dc", "ivory": "fffff0", "khaki": "f0e68c", "lavender": "e6e6fa",
+    "violet": "ee82ee", "orchid": "da70d6", "indigo": "4b0082", "slateblue": "6a5acd",
+    "royalblue": "4169e1", "dodgerblue": "1e90ff", "skyblue": "87ceeb", "steelblue": "4682b4",
+    "turquoise": "40e0d0", "aquamarine": "7fffd4", "seagreen": "2e8b57", "forestgreen": "228b22",
+    "limegreen": "32cd32", "yellowgreen": "9acd32", "darkgreen": "006400", "darkred": "8b0000",
+    "darkblue": "00008b", "darkorange": "ff8c00", "darkgray": "a9a9a9", "lightgray": "d3d3d3",
+    "dimgray": "696969", "slategray": "708090", "mintcream": "f5fffa", "rebeccapurple": "663399",
 }  # fmt: skip
 _HEX = re.compile(r"#?([0-9a-f]{3}|[0-9a-f]{6})", re.IGNORECASE)
 _FUNCTION = re.compile(
@@ -69,7 +70,8 @@ def _parse_color(text: str) -> Rgb:
                 parts = colorsys.hsv_to_rgb(hue, share, last)
             return _to_rgb(*parts)
     raise ValueError(
-        f"{text!r} is not a colour; write #1e90ff, rgb(30, 144, 255), hsl(210, 100%, 56%) or a CSS name"
+        f"{text!r} is not a colour; write #1e90ff, rgb(30, 144, 255), hsl(210, 100%, 56%) or "
+        "a CSS name"
     )
 
 
@@ -148,8 +150,8 @@ def mix_colors(
 ) -> str:
     """Mix two colours in linear light and return the result as hex."""
     parts = (
-        _to_gamma(_to_linear(one) * (1 - share) + _to_linear(other) * share)
-        for one, other in zip(_parse_color(first), _parse_color(second), strict=True)
+        _to_gamma(_to_linear(first_part) * (1 - share) + _to_linear(second_part) * share)
+        for first_part, second_part in zip(_parse_color(first), _parse_color(second), strict=True)
     )
     return _to_hex(_to_rgb(*parts))
 
@@ -169,15 +171,15 @@ def make_palette(
             end = 0.0
         else:
             end = 1.0
-        steps = (light + (end - light) * place / count for place in range(count))
+        steps = (light + (end - light) * index / count for index in range(count))
         return [_to_hex(_to_rgb(*colorsys.hls_to_rgb(hue, step, share))) for step in steps]
-    turns = {
+    hue_shifts = {
         "complementary": (0, 180), "analogous": (0, 30, 330), "triadic": (0, 120, 240),
         "tetradic": (0, 90, 180, 270), "split_complementary": (0, 150, 210),
     }[scheme]  # fmt: skip
     return [
-        _to_hex(_to_rgb(*colorsys.hls_to_rgb((hue + turn / 360) % 1, light, share)))
-        for turn in turns
+        _to_hex(_to_rgb(*colorsys.hls_to_rgb((hue + shift / 360) % 1, light, share)))
+        for shift in hue_shifts
     ]
 
 
@@ -189,7 +191,7 @@ def name_color(color: Color) -> dict[str, Any]:
         red, green, blue = (
             one - other for one, other in zip(wanted, _parse_color(digits), strict=True)
         )
-        # Weighted by what the eye tells apart best.
+        # Weighted by how well the eye distinguishes them.
         return 2 * red**2 + 4 * green**2 + 3 * blue**2
 
     name = min(_NAMES, key=lambda name: (compute_distance(_NAMES[name]), name))

@@ -1,4 +1,4 @@
-"""Data: tables, JSON, hashes and encodings. Everything comes in and goes out as text or JSON."""
+"""Data: tables, JSON, hashes and encodings, all as text or JSON."""
 
 import base64
 import binascii
@@ -70,7 +70,7 @@ def _parse_field(field: str) -> Any:
         return None
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    # A leading zero is a code (a postcode, a telephone number), not a number.
+    # A leading zero means a code (a postcode, a telephone number), not a number.
     if re.fullmatch(r"-?(?:0|[1-9]\d{0,17})", text):
         return int(text)
     if re.fullmatch(r"-?(?:0|[1-9]\d{0,17})\.\d{1,17}(?:[eE][-+]?\d{1,2})?", text):
@@ -142,7 +142,7 @@ def _matches(field: Any, compare: Compare, value: Any) -> bool:
 
 
 def _to_comparable(value: Any) -> Any:
-    """A value with numbers made comparable, whether they came as numbers or as text."""
+    """Convert numbers, also in text form, to float for comparison."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float):
@@ -234,39 +234,36 @@ def json_path(
     """Pick a value out of JSON text by its path; [*] picks from every element of a list."""
     values = [_parse_json(text)]
     many = False
-    done = ""
+    path_so_far = ""
     for step in _parse_path(path):
-        done += f"[{step}]" if isinstance(step, int) else f".{step}"
+        path_so_far += f"[{step}]" if isinstance(step, int) else f".{step}"
         if step == "*":
             many = True
             values = [item for value in values if isinstance(value, list) for item in value]
             continue
         found = [value[step] for value in values if _has_step(value, step)]
         if not found and not many:
-            raise ValueError(f"there is nothing at {done.lstrip('.')}{_list_keys(values)}")
+            raise ValueError(f"there is nothing at {path_so_far.lstrip('.')}{_list_keys(values)}")
         values = found
     return {"value": values if many else values[0], "found": len(values)}
 
 
 def _parse_path(path: str) -> list[str | int]:
     steps: list[str | int] = []
-    place = 0
+    position = 0
     text = path.removeprefix("$")
-    while place < len(text):
-        found = _STEP.match(text, place)
+    while position < len(text):
+        found = _STEP.match(text, position)
         if found is None:
             raise ValueError(f"{path!r} is not a path; write it like users[0].name")
         name, number, quoted, star = found.groups()
-        steps.append(
-            "*"
-            if star
-            else int(number)
-            if number is not None
-            else name
-            if name is not None
-            else quoted
-        )
-        place = found.end()
+        if star:
+            steps.append("*")
+        elif number is not None:
+            steps.append(int(number))
+        else:
+            steps.append(name if name is not None else quoted)
+        position = found.end()
     return steps
 
 
@@ -297,18 +294,18 @@ def _collect_changes(path: str, before: Any, after: Any, changes: list[dict[str,
     if isinstance(before, dict) and isinstance(after, dict):
         for key in [*before, *(key for key in after if key not in before)]:
             if path:
-                here = f"{path}.{key}"
+                child_path = f"{path}.{key}"
             else:
-                here = str(key)
+                child_path = str(key)
             if key not in after:
-                changes.append({"path": here, "change": "removed", "before": before[key]})
+                changes.append({"path": child_path, "change": "removed", "before": before[key]})
             elif key not in before:
-                changes.append({"path": here, "change": "added", "after": after[key]})
+                changes.append({"path": child_path, "change": "added", "after": after[key]})
             else:
-                _collect_changes(here, before[key], after[key], changes)
+                _collect_changes(child_path, before[key], after[key], changes)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for place, (old, new) in enumerate(zip(before, after, strict=True)):
-            _collect_changes(f"{path}[{place}]", old, new, changes)
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            _collect_changes(f"{path}[{index}]", old, new, changes)
     elif before != after or type(before) is not type(after):
         changes.append({"path": path or "$", "change": "changed", "before": before, "after": after})
 

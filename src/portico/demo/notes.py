@@ -1,5 +1,4 @@
-"""Notes: a notebook in memory, for as long as the gateway runs. The one demo server with something
-to lose."""
+"""Notes: a notebook in memory while the gateway runs; the only demo server that holds state."""
 
 import threading
 from dataclasses import dataclass, replace
@@ -39,12 +38,16 @@ class Note:
 
     def to_data(self) -> dict[str, Any]:
         return {
-            "id": self.id, "title": self.title, "body": self.body, "tags": list(self.tags), "changed": self.changed,
-        }  # fmt: skip
+            "id": self.id,
+            "title": self.title,
+            "body": self.body,
+            "tags": list(self.tags),
+            "changed": self.changed,
+        }
 
 
 class Notebook:
-    """Notes by number. Tools run in threads, hence the lock."""
+    """Notes by number. The lock is needed because tools run in threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,6 @@
-"""Text: counting, comparing, cleaning and extracting. Patterns are ours, so none can run away."""
+"""Text: counting, comparing, cleaning and extracting. Only fixed patterns, so none can backtrack
+badly.
+"""
 
 import difflib
 import math
@@ -91,7 +93,7 @@ def change_case(text: Text, style: Annotated[Style, Field(description="The case 
     match style:
         case "camel":
             return "".join(
-                part if place == 0 else part.capitalize() for place, part in enumerate(parts)
+                part if index == 0 else part.capitalize() for index, part in enumerate(parts)
             )
         case "pascal":
             return "".join(part.capitalize() for part in parts)
@@ -169,8 +171,8 @@ def compare_similarity(
 
 def _compute_edit_distance(first: str, second: str) -> int:
     row = list(range(len(second) + 1))
-    for place, char in enumerate(first, 1):
-        above, row[0] = row[0], place
+    for row_index, char in enumerate(first, 1):
+        above, row[0] = row[0], row_index
         for column, other in enumerate(second, 1):
             above, row[column] = (
                 row[column],
@@ -227,8 +229,6 @@ def sort_lines(
     lines = [line for line in text.splitlines() if line.strip()]
     if unique:
         lines = list(dict.fromkeys(lines))
-    else:
-        lines = lines
     match by:
         case "length":
             lines.sort(key=lambda line: (len(line), line))

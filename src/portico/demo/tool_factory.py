@@ -1,4 +1,4 @@
-"""A function as a tool that says truly what it does to the world."""
+"""Makes tools of functions, with annotations that tell what they change."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,28 +7,28 @@ from portico.upstream.backends.functions import FunctionTool, make_function_tool
 
 
 def make_read_only_tool(title: str, function: Callable[..., Any]) -> FunctionTool:
-    """A tool that answers and changes nothing."""
+    """Make a tool that changes nothing and is deterministic."""
     return _make_tool(
         title, function, readOnlyHint=True, destructiveHint=False, idempotentHint=True
     )
 
 
 def make_random_tool(title: str, function: Callable[..., Any]) -> FunctionTool:
-    """A tool that changes nothing and answers differently each time."""
+    """Make a tool that changes nothing, with a different result each time."""
     return _make_tool(
         title, function, readOnlyHint=True, destructiveHint=False, idempotentHint=False
     )
 
 
 def make_additive_tool(title: str, function: Callable[..., Any]) -> FunctionTool:
-    """A tool that adds something and takes nothing away."""
+    """Make a tool that only adds something."""
     return _make_tool(
         title, function, readOnlyHint=False, destructiveHint=False, idempotentHint=False
     )
 
 
 def make_destructive_tool(title: str, function: Callable[..., Any]) -> FunctionTool:
-    """A tool that overwrites or removes something."""
+    """Make a tool that overwrites or removes something."""
     return _make_tool(
         title, function, readOnlyHint=False, destructiveHint=True, idempotentHint=True
     )

@@ -1,4 +1,4 @@
-"""Units: one exact factor per unit, so every conversion is one division."""
+"""Units: one exact factor for each unit, so a conversion is one division."""
 
 import re
 from collections.abc import Mapping
@@ -13,8 +13,19 @@ from pydantic import Field
 from portico.demo.tool_factory import make_read_only_tool
 
 Quantity = Literal[
-    "length", "mass", "volume", "area", "speed", "time", "data", "energy", "power", "pressure", "angle", "temperature"
-]  # fmt: skip
+    "length",
+    "mass",
+    "volume",
+    "area",
+    "speed",
+    "time",
+    "data",
+    "energy",
+    "power",
+    "pressure",
+    "angle",
+    "temperature",
+]
 
 
 @dataclass(frozen=True)
@@ -27,38 +38,60 @@ class Unit:
 
 
 _TABLE: Mapping[Quantity, str] = {
-    "length": "m 1, km 1000, cm 0.01, mm 0.001, um 1e-6, nm 1e-9, in 0.0254, ft 0.3048, yd 0.9144, mi 1609.344, "
-    "nmi 1852, au 149597870700, ly 9460730472580800",
-    "mass": "kg 1, g 0.001, mg 1e-6, ug 1e-9, t 1000, lb 0.45359237, oz 0.028349523125, st 6.35029318",
-    "volume": "l 1, ml 0.001, cl 0.01, dl 0.1, m3 1000, cm3 0.001, gal_us 3.785411784, gal_uk 4.54609, "
-    "qt_us 0.946352946, pt_us 0.473176473, cup_us 0.2365882365, floz_us 0.0295735295625, tbsp_us 0.01478676478125, "
-    "tsp_us 0.00492892159375",
-    "area": "m2 1, km2 1e6, cm2 0.0001, ha 10000, acre 4046.8564224, ft2 0.09290304, in2 0.00064516, "
-    "mi2 2589988.110336",
+    "length": (
+        "m 1, km 1000, cm 0.01, mm 0.001, um 1e-6, nm 1e-9, in 0.0254, ft 0.3048, yd 0.9144, "
+        "mi 1609.344, nmi 1852, au 149597870700, ly 9460730472580800"
+    ),
+    "mass": (
+        "kg 1, g 0.001, mg 1e-6, ug 1e-9, t 1000, lb 0.45359237, oz 0.028349523125, st 6.35029318"
+    ),
+    "volume": (
+        "l 1, ml 0.001, cl 0.01, dl 0.1, m3 1000, cm3 0.001, gal_us 3.785411784, gal_uk 4.54609, "
+        "qt_us 0.946352946, pt_us 0.473176473, cup_us 0.2365882365, floz_us 0.0295735295625, "
+        "tbsp_us 0.01478676478125, tsp_us 0.00492892159375"
+    ),
+    "area": (
+        "m2 1, km2 1e6, cm2 0.0001, ha 10000, acre 4046.8564224, ft2 0.09290304, in2 0.00064516, "
+        "mi2 2589988.110336"
+    ),
     "speed": "m/s 1, km/h 5/18, mph 0.44704, kn 463/900, ft/s 0.3048",
     "time": "s 1, ms 0.001, us 1e-6, min 60, h 3600, d 86400, wk 604800, yr 31557600",
-    "data": "B 1, bit 1/8, kB 1000, MB 1e6, GB 1e9, TB 1e12, KiB 1024, MiB 1048576, GiB 1073741824, TiB 1099511627776, "
-    "Mbit 125000, Gbit 125000000",
-    "energy": "J 1, kJ 1000, MJ 1e6, cal 4.184, kcal 4184, Wh 3600, kWh 3600000, BTU 1055.05585262, eV 1.602176634e-19",
+    "data": (
+        "B 1, bit 1/8, kB 1000, MB 1e6, GB 1e9, TB 1e12, KiB 1024, MiB 1048576, GiB 1073741824, "
+        "TiB 1099511627776, Mbit 125000, Gbit 125000000"
+    ),
+    "energy": (
+        "J 1, kJ 1000, MJ 1e6, cal 4.184, kcal 4184, Wh 3600, kWh 3600000, BTU 1055.05585262, "
+        "eV 1.602176634e-19"
+    ),
     "power": "W 1, kW 1000, MW 1e6, hp 745.69987158227022",
-    "pressure": "Pa 1, kPa 1000, hPa 100, bar 100000, mbar 100, atm 101325, psi 6894.757293168, mmHg 133.322387415",
-    "angle": "deg 1, rad 57.29577951308232087679815, grad 0.9, turn 360, arcmin 1/60, arcsec 1/3600",
+    "pressure": (
+        "Pa 1, kPa 1000, hPa 100, bar 100000, mbar 100, atm 101325, psi 6894.757293168, "
+        "mmHg 133.322387415"
+    ),
+    "angle": (
+        "deg 1, rad 57.29577951308232087679815, grad 0.9, turn 360, arcmin 1/60, arcsec 1/3600"
+    ),
     "temperature": "K 1, C 1 273.15, F 5/9 229835/900, R 5/9",
 }
 _SPELLINGS = {
-    "metre": "m", "meter": "m", "kilometre": "km", "kilometer": "km", "centimetre": "cm", "centimeter": "cm",
-    "millimetre": "mm", "millimeter": "mm", "inch": "in", "inches": "in", "foot": "ft", "feet": "ft", "yard": "yd",
-    "mile": "mi", "nautical mile": "nmi", "light year": "ly", "kilogram": "kg", "kilo": "kg", "gram": "g",
-    "milligram": "mg", "tonne": "t", "ton": "t", "pound": "lb", "lbs": "lb", "ounce": "oz", "stone": "st", "litre": "l",
-    "liter": "l", "millilitre": "ml", "milliliter": "ml", "gallon": "gal_us", "gal": "gal_us", "quart": "qt_us",
-    "pint": "pt_us", "cup": "cup_us", "fluid ounce": "floz_us", "tablespoon": "tbsp_us", "tbsp": "tbsp_us",
-    "teaspoon": "tsp_us", "tsp": "tsp_us", "hectare": "ha", "square metre": "m2", "square meter": "m2",
-    "square foot": "ft2", "square feet": "ft2", "kph": "km/h", "kmh": "km/h", "knot": "kn", "second": "s", "sec": "s",
-    "millisecond": "ms", "minute": "min", "hour": "h", "hr": "h", "day": "d", "week": "wk", "year": "yr", "byte": "B",
-    "kilobyte": "kB", "megabyte": "MB", "gigabyte": "GB", "terabyte": "TB", "joule": "J", "calorie": "cal",
-    "kilocalorie": "kcal", "kilowatt hour": "kWh", "watt": "W", "kilowatt": "kW", "horsepower": "hp", "pascal": "Pa",
-    "degree": "deg", "radian": "rad", "celsius": "C", "°c": "C", "fahrenheit": "F", "°f": "F", "kelvin": "K",
-    "rankine": "R", "m²": "m2", "km²": "km2", "m³": "m3", "°": "deg", "µm": "um", "µg": "ug", "µs": "us",
+    "metre": "m", "meter": "m", "kilometre": "km", "kilometer": "km", "centimetre": "cm",
+    "centimeter": "cm", "millimetre": "mm", "millimeter": "mm", "inch": "in", "inches": "in",
+    "foot": "ft", "feet": "ft", "yard": "yd", "mile": "mi", "nautical mile": "nmi",
+    "light year": "ly", "kilogram": "kg", "kilo": "kg", "gram": "g", "milligram": "mg",
+    "tonne": "t", "ton": "t", "pound": "lb", "lbs": "lb", "ounce": "oz", "stone": "st",
+    "litre": "l", "liter": "l", "millilitre": "ml", "milliliter": "ml", "gallon": "gal_us",
+    "gal": "gal_us", "quart": "qt_us", "pint": "pt_us", "cup": "cup_us", "fluid ounce": "floz_us",
+    "tablespoon": "tbsp_us", "tbsp": "tbsp_us", "teaspoon": "tsp_us", "tsp": "tsp_us",
+    "hectare": "ha", "square metre": "m2", "square meter": "m2", "square foot": "ft2",
+    "square feet": "ft2", "kph": "km/h", "kmh": "km/h", "knot": "kn", "second": "s", "sec": "s",
+    "millisecond": "ms", "minute": "min", "hour": "h", "hr": "h", "day": "d", "week": "wk",
+    "year": "yr", "byte": "B", "kilobyte": "kB", "megabyte": "MB", "gigabyte": "GB",
+    "terabyte": "TB", "joule": "J", "calorie": "cal", "kilocalorie": "kcal", "kilowatt hour": "kWh",
+    "watt": "W", "kilowatt": "kW", "horsepower": "hp", "pascal": "Pa", "degree": "deg",
+    "radian": "rad", "celsius": "C", "°c": "C", "fahrenheit": "F", "°f": "F", "kelvin": "K",
+    "rankine": "R", "m²": "m2", "km²": "km2", "m³": "m3", "°": "deg", "µm": "um", "µg": "ug",
+    "µs": "us",
 }  # fmt: skip
 
 
@@ -74,8 +107,7 @@ def _build_units() -> dict[str, Unit]:
 
 
 UNITS: Mapping[str, Unit] = _build_units()
-# Folding turns the micro sign into the Greek letter: what is looked up must have been folded the
-# same way.
+# Case folding turns the micro sign into the Greek letter, so both sides must be folded.
 _NAMES = {word.casefold(): name for word, name in _SPELLINGS.items()}
 _FOLDED = {name.casefold(): name for name in reversed(UNITS)}
 
@@ -112,16 +144,18 @@ def convert_units(
 ) -> dict[str, Any]:
     """Convert between units of length, mass, volume, area, speed, time, data, energy, pressure or
     temperature."""
-    here = _resolve_unit(from_unit)
-    there = _resolve_unit(to_unit)
-    source = UNITS[here]
-    target = UNITS[there]
+    source_name = _resolve_unit(from_unit)
+    target_name = _resolve_unit(to_unit)
+    source = UNITS[source_name]
+    target = UNITS[target_name]
     if source.quantity != target.quantity:
-        raise ValueError(f"{here} measures {source.quantity}, {there} measures {target.quantity}")
+        raise ValueError(
+            f"{source_name} measures {source.quantity}, {target_name} measures {target.quantity}"
+        )
     exact = (Fraction(str(value)) * source.factor + source.offset - target.offset) / target.factor
     return {
         "value": float(f"{float(exact):.{digits}g}"),
-        "unit": there,
+        "unit": target_name,
         "quantity": target.quantity,
     }
 
@@ -146,16 +180,22 @@ def compare_measures(
     second_unit: UnitName,
 ) -> dict[str, Any]:
     """Tell which of two measures in different units is larger, and by what factor."""
-    here = UNITS[_resolve_unit(first_unit)]
-    there = UNITS[_resolve_unit(second_unit)]
-    if here.quantity != there.quantity:
+    first_definition = UNITS[_resolve_unit(first_unit)]
+    second_definition = UNITS[_resolve_unit(second_unit)]
+    if first_definition.quantity != second_definition.quantity:
         raise ValueError(
-            f"{first_unit} measures {here.quantity}, {second_unit} measures {there.quantity}"
+            f"{first_unit} measures {first_definition.quantity}, {second_unit} measures "
+            f"{second_definition.quantity}"
         )
-    first = Fraction(str(first_value)) * here.factor + here.offset
-    second = Fraction(str(second_value)) * there.factor + there.offset
+    first = Fraction(str(first_value)) * first_definition.factor + first_definition.offset
+    second = Fraction(str(second_value)) * second_definition.factor + second_definition.offset
+    larger = "second"
+    if first == second:
+        larger = "equal"
+    elif first > second:
+        larger = "first"
     return {
-        "larger": "equal" if first == second else "first" if first > second else "second",
+        "larger": larger,
         "ratio": float(f"{float(first / second):.10g}") if second else None,
     }
 
@@ -173,11 +213,11 @@ def format_bytes(
     if standard == "decimal":
         step = 1000
         names = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
-    place = 0
-    # Rounding first: 1023.99 KiB would otherwise be shown as 1024 KiB.
-    while place < len(names) - 1 and round(Decimal(size) / step**place, 2) >= step:
-        place += 1
-    return f"{round(Decimal(size) / step**place, 2).normalize():f} {names[place]}"
+    power = 0
+    # Rounded first: 1023.999 KiB would otherwise be shown as 1024 KiB.
+    while power < len(names) - 1 and round(Decimal(size) / step**power, 2) >= step:
+        power += 1
+    return f"{round(Decimal(size) / step**power, 2).normalize():f} {names[power]}"
 
 
 _DURATION = re.compile(
@@ -200,7 +240,7 @@ def parse_duration(
     plain = text.strip().lower().replace(",", " ").replace(" and ", " ")
     if re.fullmatch(r"\d{1,5}(:\d{1,2}){1,2}(\.\d{1,6})?", plain):
         parts = [Fraction(part) for part in plain.split(":")]
-        seconds = sum((part * 60**place for place, part in enumerate(reversed(parts))), Fraction(0))
+        seconds = sum((part * 60**index for index, part in enumerate(reversed(parts))), Fraction(0))
         seconds *= 60 if len(parts) == 2 else 1
     else:
         rest = _DURATION.sub("", plain)
@@ -233,15 +273,15 @@ def format_duration(
             return f"{float(rest * 1000):g} milliseconds"
         return "0 seconds"
     sizes = (("week", 604_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
-    first = next(place for place, (_, size) in enumerate(sizes) if rest >= size)
+    first = next(index for index, (_, size) in enumerate(sizes) if rest >= size)
     shown = sizes[first : first + parts]
-    whole = round(rest / shown[-1][1]) * shown[-1][1]
-    named: list[str] = []
+    rounded = round(rest / shown[-1][1]) * shown[-1][1]
+    names: list[str] = []
     for name, size in sizes:
-        number, whole = divmod(whole, size)
+        number, rounded = divmod(rounded, size)
         if number:
-            named.append(f"{number} {name}{'' if number == 1 else 's'}")
-    return " ".join(named[:parts])
+            names.append(f"{number} {name}{'' if number == 1 else 's'}")
+    return " ".join(names[:parts])
 
 
 TOOLS = (

@@ -1,17 +1,18 @@
-"""Embedding: the gateway as a library, for agents written in Python. `from portico import Gateway`
-leads here.
+"""The gateway as a library, for agents written in Python; `from portico import Gateway` leads here.
 
-The house stays as it is (`portico.app`); this is a small porch before it, at which an agent stands
-like any client.
-
-gateway      `Gateway`: find, call, tell a model of tools and answer its calls → conversation (its life, and the door),
-             offering (which names its models know)
-sync         `SyncGateway`: the same without an event loop
-settings     what an author passes → a configuration and servers that are objects
-definitions  tools as each provider takes them → portable (schemas that all of them take), langchain
-requests     a model's call as each provider has it; replies: the answer in the same form; both pure
-results      what is answered, as frozen facts; raising: refusals as exceptions
-reference    writes docs/reference/python.md from the docstrings
+gateway           `Gateway`: search, call, list tools for a model and answer its calls
+sync_gateway      `SyncGateway`: the same without an event loop
+session           the agent's session: open, close, and send requests like any client
+offered_tools     which tool names its models were given
+settings          constructor arguments → a configuration and in-process backends
+definitions       tool definitions in each provider's format
+portable_schema   input schemas that every provider accepts
+model_calls       a model's tool call in each provider's format, parsed; pure
+provider_results  a result in each provider's format; pure
+langchain         LangChain tools and messages
+results           frozen dataclasses that methods return
+result_errors     error results → exceptions
+reference         writes docs/reference/python.md from the docstrings
 """
 
 from portico.embedding.definitions import Format

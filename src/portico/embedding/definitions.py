@@ -1,5 +1,6 @@
-"""Tool definitions in the form that each model provider takes. Pure: MCP definitions in, theirs
-out."""
+"""Tool definitions in each model provider's format. Pure: MCP definitions in, provider definitions
+out.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast, get_args
@@ -9,17 +10,16 @@ from portico.errors import InvalidArguments
 from portico.upstream.backend import Raw
 
 Format = Literal["anthropic", "openai", "openai-chat", "langchain", "mcp"]
-"""`openai` is the Responses API, `openai-chat` Chat Completions; `mcp` is the protocol's own form.
-"""
+"""`openai` is the Responses API, `openai-chat` Chat Completions, `mcp` the protocol's own form."""
 
 FORMATS: tuple[str, ...] = get_args(Format)
 DEFERRING_FORMATS = ("anthropic", "openai")
-"""The formats whose models can be told of a tool later."""
+"""Formats whose provider can load a tool definition later."""
 _EPHEMERAL = {"type": "ephemeral"}
 
 
 def check_format(format: str) -> Format:
-    """A format there is; raises InvalidArguments for any other."""
+    """Return `format` if it is known, else raise InvalidArguments."""
     if format not in FORMATS:
         raise InvalidArguments(
             f"there is no format {format!r}", advice=f"Formats: {', '.join(FORMATS)}."
@@ -30,17 +30,22 @@ def check_format(format: str) -> Format:
 def render_definitions(
     format: Format, definitions: Iterable[Mapping[str, Any]], deferred: frozenset[str] = frozenset()
 ) -> list[Raw]:
-    """MCP definitions in a provider's form; those named in `deferred` are loaded when its tool
-    search finds them."""
-    make = {"anthropic": to_anthropic, "openai": to_openai, "openai-chat": to_openai_chat}.get(
+    """Convert MCP definitions to a provider's format.
+
+    Those named in `deferred` are loaded only when the provider's own tool search finds them.
+    """
+    convert = {"anthropic": to_anthropic, "openai": to_openai, "openai-chat": to_openai_chat}.get(
         format, dict[str, Any]
     )
-    made = [make(one) for one in definitions]
-    return [{**one, "defer_loading": True} if one.get("name") in deferred else one for one in made]
+    rendered = [convert(definition) for definition in definitions]
+    for definition in rendered:
+        if definition.get("name") in deferred:
+            definition["defer_loading"] = True
+    return rendered
 
 
 def to_anthropic(definition: Mapping[str, Any]) -> Raw:
-    """A definition as the Messages API takes it."""
+    """Convert a definition for the Messages API."""
     return {
         "name": definition["name"],
         **_get_description(definition),
@@ -49,25 +54,32 @@ def to_anthropic(definition: Mapping[str, Any]) -> Raw:
 
 
 def to_openai(definition: Mapping[str, Any]) -> Raw:
-    """A definition as the Responses API takes it."""
-    # Said outright: where it is left out, that API makes every optional parameter a required one.
+    """Convert a definition for the Responses API."""
+    # Explicit, because by default that API makes every optional parameter required.
     return {"type": "function", **_to_function(definition), "strict": False}
 
 
 def to_openai_chat(definition: Mapping[str, Any]) -> Raw:
-    """A definition as the Chat Completions API takes it."""
+    """Convert a definition for the Chat Completions API."""
     return {"type": "function", "function": _to_function(definition)}
 
 
 def add_cache_control(definitions: list[Raw]) -> list[Raw]:
-    """Anthropic definitions, of which all up to the last that is loaded at once are kept in the
-    prompt cache."""
-    at = max(
-        (place for place, one in enumerate(definitions) if not one.get("defer_loading")),
+    """Mark Anthropic definitions so that all up to the last non-deferred one are in the prompt
+    cache.
+    """
+    last = max(
+        (
+            index
+            for index, definition in enumerate(definitions)
+            if not definition.get("defer_loading")
+        ),
         default=None,
     )
-    marked = {"cache_control": _EPHEMERAL}
-    return [{**one, **marked} if place == at else one for place, one in enumerate(definitions)]
+    marked = list(definitions)
+    if last is not None:
+        marked[last] = {**marked[last], "cache_control": _EPHEMERAL}
+    return marked
 
 
 def _to_function(definition: Mapping[str, Any]) -> Raw:
@@ -76,7 +88,7 @@ def _to_function(definition: Mapping[str, Any]) -> Raw:
 
 
 def _get_description(definition: Mapping[str, Any]) -> Raw:
-    said = definition.get("description") or definition.get("title")
-    if isinstance(said, str) and said:
-        return {"description": said}
+    description = definition.get("description") or definition.get("title")
+    if isinstance(description, str) and description:
+        return {"description": description}
     return {}

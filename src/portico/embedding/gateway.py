@@ -1,8 +1,7 @@
-"""The gateway as an agent's author holds it: find tools, call them, and tell a model of them in its
-own format.
+"""The gateway as an object in an agent's program: find tools, call them, pass them to a model.
 
-Every call takes the way of a client's: the same door, scope, budgets, repairs, limits, record and
-audit log.
+Every call takes the path of a client's request: the same scope, budgets, argument repair, limits,
+usage record and audit log.
 """
 
 import asyncio
@@ -30,8 +29,7 @@ Language = Literal["python", "lua", "javascript", "typescript"]
 Detail = Literal["brief", "schema", "full"]
 
 DEFAULT_CLIENT_NAME = "python"
-"""What an embedded gateway's caller is called in statistics and in the audit log, unless it has a
-name."""
+"""Default client name in statistics and in the audit log."""
 
 
 class Gateway:
@@ -56,13 +54,15 @@ class Gateway:
     ) -> None:
         """Read the configuration; nothing is started yet. Raises `ConfigError`.
 
-        - `config`: a file, or a dict as a file has it, ours (`servers`) or a client's (`mcpServers`). Without it, and
-          without `servers`, it is the file that the command line would use.
-        - `servers`: servers by name, beside those of `config`: lists of Python functions, or dicts as in a file.
-        - `profile`: the profile of the configuration to go by: its servers, tools and budgets.
+        - `config`: a file, or a dict as a file has it, ours (`servers`) or a client's
+          (`mcpServers`). Without it, and without `servers`, it is the file that the command line
+          would use.
+        - `servers`: servers by name, in addition to those of `config`: lists of Python functions,
+          or dicts as in a file.
+        - `profile`: the profile of the configuration to use: its servers, tools and budgets.
         - `exposure`: what `tools` shows a model, instead of what is configured.
-        - `data_dir`: where to remember what servers offer; by default where the command line does.
-        - `in_memory`: remember nothing. No file is read or written, and every server is asked anew.
+        - `data_dir`: where to store what servers offer; by default where the command line does.
+        - `in_memory`: store nothing. No file is read or written, and every server is listed again.
         - `name`: what this agent is called in statistics and in the audit log.
         """
         self._settings = resolve_settings(
@@ -73,11 +73,10 @@ class Gateway:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is odd about the configuration: servers that cannot be used, settings that lead
-        nowhere."""
+        """Problems of the configuration: servers that cannot be used, settings without effect."""
         return self._settings.warnings
 
-    # --- its life
+    # --- lifecycle
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -91,21 +90,25 @@ class Gateway:
         await self.close()
 
     async def open(self) -> Self:
-        """Begin. Servers start when they are first needed, those nothing is known of at once."""
+        """Start the gateway. Servers start when first needed, those that were never listed at
+        once.
+        """
         await self._session.open()
         return self
 
     async def close(self) -> None:
-        """End: calls under way are cut off, and no process, socket or task is left. Idempotent."""
+        """Stop the gateway: cancel running calls, leave no process, socket or task. Idempotent."""
         await self._session.close()
 
     async def ready(self, timeout: float | None = None) -> bool:
-        """Wait until every server has been heard or has failed, for at most `timeout` seconds;
-        whether they have."""
+        """Wait at most `timeout` seconds until every server is listed or has failed.
+
+        Return whether all of them are.
+        """
         return await self._session.wait_until_listed(timeout)
 
     def servers(self) -> list[ServerInfo]:
-        """Every server, and how it is."""
+        """Return every server with its state."""
         view = self._session.view
         states = view.profile_state.get_server_states()
         entries = view.snapshot.servers
@@ -129,65 +132,74 @@ class Gateway:
         min_success_rate: float | None = None,
         limit: int = 8,
     ) -> Matches:
-        """Tools that do what the query says, best first. Raises `UnknownName` for a server that is
-        not here."""
-        question = SearchRequest(
+        """Return the tools that do what the query says, best first.
+
+        Raises `UnknownName` for an unknown server.
+        """
+        request = SearchRequest(
             query, server, tuple(tags), max_latency_ms, min_success_rate, limit, category=category
         )
-        return await self._session.search(question)
+        return await self._session.search(request)
 
     async def tool(self, name: str) -> ToolInfo:
-        """One tool, with its schemas. Names are read generously; raises `UnknownName` with the
-        nearest."""
+        """Return one tool with its schemas.
+
+        Names are matched leniently; raises `UnknownName` with the nearest ones.
+        """
         await self._session.wait_for_first_listing(name)
         return to_tool_info(self._session.find_tool(name))
 
     async def describe(self, *names: str, detail: Detail = "schema") -> str:
-        """One to ten tools as an agent reads them: what they do, and every parameter. Raises
-        `UnknownName`."""
+        """Return one to ten tools as text for an agent: what they do, and every parameter.
+
+        Raises `UnknownName`.
+        """
         await self._session.wait_for_first_listing(*names)
         for name in names:
             self._session.find_tool(name)
-        asked = {"names": list(names), "detail": detail}
-        return (await self._session.call_meta_tool(tool_definitions.DESCRIBE_TOOLS, asked)).text
+        arguments = {"names": list(names), "detail": detail}
+        return (await self._session.call_meta_tool(tool_definitions.DESCRIBE_TOOLS, arguments)).text
 
     async def browse(
         self, server: str | None = None, category: str | None = None, cursor: str | None = None
     ) -> str:
-        """Popular tools, categories and servers; or the tools of a server or category. As an agent
-        reads it."""
-        asked = _drop_none(server=server, category=category, cursor=cursor)
-        return (await self._session.call_meta_tool(tool_definitions.BROWSE_TOOLS, asked)).text
+        """Return popular tools, categories and servers, or the tools of one, as text for an
+        agent.
+        """
+        arguments = _drop_none(server=server, category=category, cursor=cursor)
+        return (await self._session.call_meta_tool(tool_definitions.BROWSE_TOOLS, arguments)).text
 
     async def call(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, whole: bool = False
     ) -> Result:
-        """Run a tool. What the tool itself says went wrong is a result with `is_error`.
+        """Run a tool. A failure reported by the tool itself is a result with `is_error`.
 
-        A result over the budget is summed up, and kept for `read_result`; `whole` gives it as it
-        is, however large. Raises `UnknownName`, `InvalidArguments` (with what the tool takes),
-        `BackendUnavailable`, `RemoteError` …
+        A result over the budget is summarized and stored for `read_result`; with `whole` it is
+        returned complete, however large. Raises `UnknownName`, `InvalidArguments` (with what the
+        tool takes), `BackendUnavailable`, `RemoteError` …
         """
-        conversation = self._session
-        given = dict(arguments or {})
+        session = self._session
+        call_arguments = dict(arguments or {})
         if not whole:
-            return await conversation.call_meta_tool(
-                tool_definitions.CALL_TOOL, {"name": name, "arguments": given}
+            return await session.call_meta_tool(
+                tool_definitions.CALL_TOOL, {"name": name, "arguments": call_arguments}
             )
-        await conversation.wait_for_first_listing(name)
-        conversation.require_meta_tool(tool_definitions.CALL_TOOL)
-        flat = self._offered_tools.map_flat_names(conversation.view.snapshot)[
-            conversation.find_tool(name).address
+        await session.wait_for_first_listing(name)
+        session.require_meta_tool(tool_definitions.CALL_TOOL)
+        flat_name = self._offered_tools.map_flat_names(session.view.snapshot)[
+            session.find_tool(name).address
         ]
-        return conversation.unwrap_result(await conversation.call_tool(flat, given), name)
+        return session.unwrap_result(await session.call_tool(flat_name, call_arguments), name)
 
     async def run_code(
         self, code: str, language: Language | None = None, timeout_s: float | None = None
     ) -> Result:
-        """Run a script that calls tools, in the sandbox. A script that fails is a result with
-        `is_error`."""
-        asked = _drop_none(code=code, language=language, timeout_s=timeout_s)
-        return await self._session.call_meta_tool(tool_definitions.RUN_CODE, asked)
+        """Run a script that calls tools, in the sandbox.
+
+        A script that fails is a result with `is_error`.
+        """
+        arguments = _drop_none(code=code, language=language, timeout_s=timeout_s)
+        return await self._session.call_meta_tool(tool_definitions.RUN_CODE, arguments)
 
     async def run_workflow(
         self,
@@ -197,18 +209,17 @@ class Gateway:
         inputs: Mapping[str, Any] | None = None,
         resume: str | None = None,
     ) -> Result:
-        """Run steps, in parallel where they can be; an intent alone is answered with a plan of
-        steps."""
+        """Run steps, in parallel where possible; an intent alone returns a plan of steps."""
         if steps is not None:
-            listed = [dict(step) for step in steps]
+            step_list = [dict(step) for step in steps]
         else:
-            listed = None
+            step_list = None
         if inputs is not None:
-            values = dict(inputs)
+            input_values = dict(inputs)
         else:
-            values = None
-        asked = _drop_none(intent=intent, steps=listed, inputs=values, resume=resume)
-        return await self._session.call_meta_tool(tool_definitions.RUN_WORKFLOW, asked)
+            input_values = None
+        arguments = _drop_none(intent=intent, steps=step_list, inputs=input_values, resume=resume)
+        return await self._session.call_meta_tool(tool_definitions.RUN_WORKFLOW, arguments)
 
     async def read_result(
         self,
@@ -218,10 +229,9 @@ class Gateway:
         grep: str | None = None,
         cursor: str | None = None,
     ) -> str:
-        """A part of a result that was too large: by JMESPath, by the lines that match, or the next
-        page."""
-        asked = _drop_none(result_id=result_id, path=path, grep=grep, cursor=cursor)
-        return (await self._session.call_meta_tool(tool_definitions.READ_RESULT, asked)).text
+        """Return part of a stored large result: a JMESPath, matching lines, or the next page."""
+        arguments = _drop_none(result_id=result_id, path=path, grep=grep, cursor=cursor)
+        return (await self._session.call_meta_tool(tool_definitions.READ_RESULT, arguments)).text
 
     # --- for the model
 
@@ -235,18 +245,19 @@ class Gateway:
         cache: bool = False,
         defer: bool = False,
     ) -> list[Any]:
-        """Definitions to pass to a model, in its provider's format; `handle` answers the calls it
-        then makes.
+        """Return definitions to pass to a model, in its provider's format; `handle` runs its calls.
 
         By default what the exposure shows: the meta-tools, through which a model finds and calls
         all others.
 
-        - `format`: `anthropic`, `openai` (Responses), `openai-chat` (Chat Completions), `langchain`, or `mcp`.
+        - `format`: `anthropic`, `openai` (Responses), `openai-chat` (Chat Completions),
+          `langchain`, or `mcp`.
         - `names`: these tools instead; meta-tools (`read_result`) may be among them.
-        - `intent`: the meta-tools, and beside them the few tools that serve this best.
+        - `intent`: the meta-tools, and with them the few tools that serve this best.
         - `exposure`: another than the gateway's: `meta`, `code`, `full`, `semantic`.
         - `cache`: Anthropic only. Keep the definitions in the prompt cache.
-        - `defer`: Anthropic and OpenAI's Responses. Tools beside the meta-tools are loaded by the provider's search.
+        - `defer`: Anthropic and OpenAI's Responses. Tools other than the meta-tools are loaded by
+          the provider's search.
         """
         form = definitions.check_format(format)
         if cache and form != "anthropic":
@@ -259,73 +270,75 @@ class Gateway:
                 advice=f"Formats that can: {', '.join(definitions.DEFERRING_FORMATS)}.",
             )
         shown: Exposure = exposure or self._settings.exposure
-        chosen = await self._choose_definitions(
-            None if names is None else list(names), intent or "", shown
-        )
-        self._offered_tools.add((one["name"] for one in chosen), shown if names is None else "meta")
+        if names is None:
+            chosen = await self._choose_definitions(None, intent or "", shown)
+        else:
+            chosen = await self._choose_definitions(list(names), intent or "", shown)
+            shown = "meta"
+        chosen_names = {definition["name"] for definition in chosen}
+        self._offered_tools.add(chosen_names, shown)
         if form == "langchain":
             return self._make_langchain_tools(chosen)
+        deferred = set[str]()
         if defer:
-            later = {
-                one["name"] for one in chosen if one["name"] not in tool_definitions.META_TOOL_NAMES
-            }
-        else:
-            later = set[str]()
-        made = definitions.render_definitions(form, chosen, frozenset(later))
+            deferred = chosen_names.difference(tool_definitions.META_TOOL_NAMES)
+        rendered = definitions.render_definitions(form, chosen, frozenset(deferred))
         if cache:
-            return definitions.add_cache_control(made)
-        return made
+            return definitions.add_cache_control(rendered)
+        return rendered
 
     async def handle(self, format: Format, call: Any) -> Any:
-        """Run the tool call of a model, and answer with what to give back to it.
+        """Run a model's tool call and return the reply to pass back to it.
 
-        That is a `tool_result` block for Anthropic, a `function_call_output` item for OpenAI's
+        The reply is a `tool_result` block for Anthropic, a `function_call_output` item for OpenAI's
         Responses, a message of role `tool` for Chat Completions, a `ToolMessage` for LangChain.
-        Whatever goes wrong is told to the model there. Only tools are run that `tools` has told of.
-        Raises `InvalidArguments` for what is no tool call.
+        Failures are replies too, for the model to read. Only tools that `tools` has returned can be
+        called. Raises `InvalidArguments` if `call` is not a tool call.
         """
         form = definitions.check_format(format)
         return await self._reply_to_call(form, model_calls.parse_call(form, call))
 
     async def handle_all(self, format: Format, blocks: Iterable[Any] | None) -> list[Any]:
-        """Run every tool call among the blocks of a model's answer, at the same time; the answers
-        in their order."""
+        """Run every tool call among the blocks of a model's answer concurrently.
+
+        Return the replies in order.
+        """
         form = definitions.check_format(format)
-        # All are read before any is run: one that cannot be read leaves nothing half done.
+        # All are parsed before any runs, so that a malformed one leaves nothing half done.
         calls = [
             model_calls.parse_call(form, call) for call in model_calls.filter_calls(form, blocks)
         ]
         return list(await asyncio.gather(*(self._reply_to_call(form, call) for call in calls)))
 
     def offers(self, name: str) -> bool:
-        """Whether a model that calls this name means a tool of this gateway."""
+        """Return whether this name, called by a model, is a tool of this gateway."""
         return self._offered_tools.has(name, self._session.view)
 
     async def _choose_definitions(
         self, names: list[str] | None, intent: str, exposure: Exposure
     ) -> list[Raw]:
-        """MCP definitions of what a model is to be told of."""
-        conversation = self._session
-        view = conversation.view
-        # Before they are heard, what is told of them would change soon, and with it what providers
-        # cache.
-        await conversation.wait_for_first_listing()
+        """Return the MCP definitions to show a model."""
+        session = self._session
+        view = session.view
+        # Before servers are listed, definitions would soon change, and invalidate provider caches.
+        await session.wait_for_first_listing()
         if names is None and exposure in ("meta", "code") and not intent:
-            return await conversation.list_tools(exposure=exposure)
+            return await session.list_tools(exposure=exposure)
         if names is None and (intent or exposure == "semantic"):
-            await conversation.wait_for_embeddings()
-            beside = replace(view.settings, exposure=exposure).enabled_meta_tools
-            listed = await conversation.list_tools(intent or view.settings.intent)
+            await session.wait_for_embeddings()
+            allowed_meta_tools = replace(view.settings, exposure=exposure).enabled_meta_tools
+            listed = await session.list_tools(intent or view.settings.intent)
             return [
-                one
-                for one in listed
-                if one["name"] in beside or one["name"] not in tool_definitions.META_TOOL_NAMES
+                definition
+                for definition in listed
+                if definition["name"] in allowed_meta_tools
+                or definition["name"] not in tool_definitions.META_TOOL_NAMES
             ]
         if names is None:
             chosen = self._list_all_definitions()
         else:
             chosen = await self._pick_definitions(names)
-        view.publish_shown(conversation.caller, chosen, listing=True)
+        view.publish_shown(session.caller, chosen, listing=True)
         return chosen
 
     def _list_all_definitions(self) -> list[Raw]:
@@ -335,14 +348,16 @@ class Gateway:
         ]
 
     async def _pick_definitions(self, names: list[str]) -> list[Raw]:
-        conversation = self._session
-        view = conversation.view
-        ours = dict[str, Raw]()
+        session = self._session
+        view = session.view
+        meta_tools = dict[str, Raw]()
         if not {*view.settings.enabled_meta_tools}.isdisjoint(names):
-            ours = {one["name"]: one for one in await conversation.list_tools()}
+            meta_tools = {
+                definition["name"]: definition for definition in await session.list_tools()
+            }
         return [
-            ours.get(name)
-            or self._offered_tools.make_definition(view.snapshot, conversation.find_tool(name))
+            meta_tools.get(name)
+            or self._offered_tools.make_definition(view.snapshot, session.find_tool(name))
             for name in names
         ]
 
@@ -352,7 +367,9 @@ class Gateway:
         return langchain.make_tools(chosen_definitions, self._call_for_model)
 
     async def _call_for_model(self, name: str, arguments: Raw) -> Result:
-        """For tools that call by themselves: errors are results, for the model to read."""
+        """Run a call for tools that call by themselves; errors are results, for the model to
+        read.
+        """
         return to_result(await self._run_call(model_calls.ModelToolCall("", name, arguments)))
 
     async def _reply_to_call(self, format: Format, call: model_calls.ModelToolCall) -> Any:
@@ -360,35 +377,35 @@ class Gateway:
         return provider_results.render_reply(format, call, to_result(raw), raw)
 
     async def _run_call(self, call: model_calls.ModelToolCall) -> Raw:
-        """The raw answer to a model's call; its errors are answers too."""
-        conversation = self._session
-        view = conversation.view
+        """Return the raw result of a model's call; errors are results too."""
+        session = self._session
+        view = session.view
         try:
             if call.problem:
                 raise InvalidArguments(
                     call.problem, advice="Write them again, as the tool's schema has them."
                 )
             if not self._offered_tools.has(call.name, view):
-                there = ", ".join(self._offered_tools.list_names(view))
+                available = ", ".join(self._offered_tools.list_names(view))
                 raise UnknownName(
-                    f"there is no tool {call.name!r} here", advice=f"There is: {there}."
+                    f"there is no tool {call.name!r} here", advice=f"There is: {available}."
                 )
             if call.name in view.settings.enabled_meta_tools:
-                return await conversation.call_tool(
+                return await session.call_tool(
                     call.name, call.arguments, self._offered_tools.exposure
                 )
-            tool = conversation.find_tool(call.name)
+            tool = session.find_tool(call.name)
             arguments = call.arguments
-            if real := map_real_names(tool.input_schema):
-                arguments = {real.get(key, key): value for key, value in arguments.items()}
-            conversation.require_meta_tool(tool_definitions.CALL_TOOL)
-            # Not by its flat name: what a model reads keeps to the budget.
-            return await conversation.call_tool(
+            if real_names := map_real_names(tool.input_schema):
+                arguments = {real_names.get(key, key): value for key, value in arguments.items()}
+            session.require_meta_tool(tool_definitions.CALL_TOOL)
+            # Not by its flat name, so that the result is kept within the budget.
+            return await session.call_tool(
                 tool_definitions.CALL_TOOL, {"name": tool.address, "arguments": arguments}
             )
         except PorticoError as error:
-            if not conversation.is_open:
-                raise  # no model can do anything about that
+            if not session.is_open:
+                raise  # A model cannot do anything about a closed gateway.
             return make_error_result(error)
 
 

@@ -1,5 +1,7 @@
-"""Tools as LangChain has them: objects that call the gateway themselves. Needs `langchain-core`,
-which is not ours."""
+"""LangChain tools, which call the gateway themselves.
+
+Needs `langchain-core`, which is not a dependency of Portico.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -12,7 +14,7 @@ from portico.errors import PorticoError
 from portico.upstream.backend import Raw
 
 _RESERVED_PARAMETERS = frozenset({"callbacks", "config", "run_manager", "self"})
-"""Parameters that LangChain takes for its own."""
+"""Parameter names that LangChain reserves."""
 
 AsyncToolCall = Callable[[str, dict[str, Any]], Awaitable[Result]]
 SyncToolCall = Callable[[str, dict[str, Any]], Result]
@@ -23,23 +25,23 @@ def make_tools(
     call_async: AsyncToolCall,
     call_sync: SyncToolCall | None = None,
 ) -> list[Any]:
-    """A `StructuredTool` for each MCP definition; with `ask_now`, they can be called without a loop
-    too."""
-    made = _import_library("langchain_core.tools")
+    """Make a `StructuredTool` of each MCP definition.
+
+    With `call_sync`, they can be called without an event loop too.
+    """
+    tools_module = _import_library("langchain_core.tools")
 
     def to_outcome(result: Result) -> tuple[Any, Result]:
         if result.is_error:
-            raise made.ToolException(to_langchain_content(result))
+            raise tools_module.ToolException(to_langchain_content(result))
         return to_langchain_content(result), result
 
     def make_tool(definition: Mapping[str, Any]) -> Any:
-        name, (schema, real) = (
-            str(definition["name"]),
-            _rename_reserved(make_portable(definition.get("inputSchema") or {})),
-        )
+        name = str(definition["name"])
+        schema, real_names = _rename_reserved(make_portable(definition.get("inputSchema") or {}))
 
         def restore_names(arguments: dict[str, Any]) -> dict[str, Any]:
-            return {real.get(key, key): value for key, value in arguments.items()}
+            return {real_names.get(key, key): value for key, value in arguments.items()}
 
         async def run_async(**arguments: Any) -> tuple[Any, Result]:
             return to_outcome(await call_async(name, restore_names(arguments)))
@@ -48,7 +50,7 @@ def make_tools(
             assert call_sync is not None
             return to_outcome(call_sync(name, restore_names(arguments)))
 
-        return made.StructuredTool(
+        return tools_module.StructuredTool(
             name=name,
             description=str(definition.get("description") or definition.get("title") or name),
             args_schema=schema,
@@ -62,32 +64,28 @@ def make_tools(
 
 
 def _rename_reserved(schema: Raw) -> tuple[Raw, dict[str, str]]:
-    """A schema whose parameters LangChain leaves alone, and what those that changed are really
-    called."""
-    told = {name: name for name in schema["properties"]}
-    for name in _RESERVED_PARAMETERS & told.keys():
-        other = f"{name}_"
-        while other in told:
-            other += "_"
-        told[name] = other
-    properties = {told[name]: shape for name, shape in schema["properties"].items()}
-    required = [told[name] for name in schema.get("required", ())]
-    other_names = {new: name for name, new in told.items() if new != name}
-    return {
-        **schema,
-        "properties": properties,
-        **({"required": required} if required else {}),
-    }, other_names
+    """Rename parameters that LangChain reserves; return the schema and new name → real name."""
+    new_names = {name: name for name in schema["properties"]}
+    for name in _RESERVED_PARAMETERS & new_names.keys():
+        new_name = f"{name}_"
+        while new_name in new_names:
+            new_name += "_"
+        new_names[name] = new_name
+    properties = {new_names[name]: shape for name, shape in schema["properties"].items()}
+    renamed = {**schema, "properties": properties}
+    if required := [new_names[name] for name in schema.get("required", ())]:
+        renamed["required"] = required
+    return renamed, {new: name for name, new in new_names.items() if new != name}
 
 
 def make_message(call: ModelToolCall, result: Result) -> Any:
-    """A `ToolMessage` that answers a call."""
-    made = _import_library("langchain_core.messages").ToolMessage
+    """Make the `ToolMessage` that answers a call."""
+    message_class = _import_library("langchain_core.messages").ToolMessage
     if result.is_error:
         status = "error"
     else:
         status = "success"
-    return made(
+    return message_class(
         content=to_langchain_content(result),
         tool_call_id=call.id,
         name=call.name,

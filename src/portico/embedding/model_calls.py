@@ -1,8 +1,8 @@
-"""A model's tool call, in whichever form its provider has it, as a name and arguments. Pure.
+"""A model's tool call, in any provider's format, parsed into a name and arguments. Pure.
 
-Takes what the providers' libraries hand out, objects or plain dicts. A call that the model wrote
-wrongly is the model's to correct: its `problem` is answered like any error. An object that is no
-call at all is its caller's mistake.
+Takes the objects of the providers' libraries, or plain dicts. A call that the model wrote wrongly
+has a `problem`, which is returned to the model; an object that is not a call is an error of the
+program.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,8 +21,13 @@ _CALL_TYPES: Mapping[Format, str] = {
 }
 _CALL_SHAPES: Mapping[Format, str] = {
     "anthropic": 'a block {"type": "tool_use", "id", "name", "input"} of a message\'s content',
-    "openai": 'an item {"type": "function_call", "call_id", "name", "arguments"} of a response\'s output',
-    "openai-chat": 'an entry {"type": "function", "id", "function": {"name", "arguments"}} of a message\'s tool_calls',
+    "openai": (
+        'an item {"type": "function_call", "call_id", "name", "arguments"} of a response\'s output'
+    ),
+    "openai-chat": (
+        'an entry {"type": "function", "id", "function": {"name", "arguments"}} of a message\'s '
+        "tool_calls"
+    ),
     "langchain": 'an entry {"name", "args", "id"} of a message\'s tool_calls',
     "mcp": 'the params of a tools/call, {"name", "arguments"}',
 }
@@ -36,11 +41,11 @@ class ModelToolCall:
     name: str
     arguments: dict[str, Any]
     problem: str = ""
-    """Why it cannot be run as it was written."""
+    """Why it cannot be run as written."""
 
 
 def parse_call(format: Format, call: Any) -> ModelToolCall:
-    """What a call asks for; raises InvalidArguments for what is no call of that format."""
+    """Parse a call; raises InvalidArguments if it is not a call in that format."""
     if format == "openai-chat":
         inner = _get_part(call, "function")
     else:
@@ -63,9 +68,13 @@ def parse_call(format: Format, call: Any) -> ModelToolCall:
 
 
 def filter_calls(format: Format, blocks: Iterable[Any] | None) -> list[Any]:
-    """The calls among the blocks of an answer; what else a model says is none of ours."""
+    """Return the tool calls among the blocks of an answer."""
     kind = _CALL_TYPES.get(format)
-    return [one for one in blocks or () if kind is None or (_get_part(one, "type") or kind) == kind]
+    return [
+        block
+        for block in blocks or ()
+        if kind is None or (_get_part(block, "type") or kind) == kind
+    ]
 
 
 def _parse_arguments(raw_arguments: Any) -> tuple[dict[str, Any], str]:

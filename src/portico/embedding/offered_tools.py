@@ -1,5 +1,4 @@
-"""Which tools models were told of, under which names. A model may call what it was told of, and
-nothing else."""
+"""The tools that models were given, by name; a model can call only those."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -15,7 +14,7 @@ _MAX_LISTED = 20
 
 
 class OfferedTools:
-    """The names that one gateway's models know."""
+    """The tool names that one gateway's models were given."""
 
     def __init__(self, exposure: Exposure) -> None:
         self._exposure = exposure
@@ -25,19 +24,19 @@ class OfferedTools:
         self._flat_names: Mapping[str, str] = {}
 
     def add(self, names: Iterable[str], exposure: Exposure) -> None:
-        """A model is told of these too."""
+        """Record tools that a model was given."""
         self._names.update(names)
         self._exposures.add(exposure)
 
     @property
     def exposure(self) -> Exposure:
-        """`code` where models know of nothing else, else `meta`."""
+        """`code` if models were given nothing else, else `meta`."""
         if (self._exposures or {self._exposure}) == {"code"}:
             return "code"
         return "meta"
 
     def has(self, name: str, view: ProfileView) -> bool:
-        """Whether a model may call this; before it was told of anything, what the exposure shows."""
+        """Return whether a model may call `name`; before `add`, whatever the exposure shows."""
         if self._names:
             return name in self._names
         return name in self._list_meta_tools(view) or (
@@ -45,16 +44,17 @@ class OfferedTools:
         )
 
     def list_names(self, view: ProfileView) -> list[str]:
-        """Some of what a model may call, for one that called something else."""
+        """Return at most 20 names that a model may call, for an error message."""
         names = sorted(self._names) or [*self._list_meta_tools(view)]
-        return [*names[:_MAX_LISTED], *(["…"] if len(names) > _MAX_LISTED else [])]
+        if len(names) <= _MAX_LISTED:
+            return names
+        return [*names[:_MAX_LISTED], "…"]
 
     def _list_meta_tools(self, view: ProfileView) -> tuple[str, ...]:
         return replace(view.settings, exposure=self._exposure).enabled_meta_tools
 
     def map_flat_names(self, snapshot: Snapshot) -> Mapping[str, str]:
-        """Every tool's address with the name that models call it by: 1 to 64 of A-Z a-z 0-9 _ -,
-        unique."""
+        """Map every tool address to its unique flat name: 1 to 64 of A-Z a-z 0-9 _ -."""
         if self._snapshot is not snapshot:
             self._snapshot = snapshot
             self._flat_names = {
@@ -63,5 +63,5 @@ class OfferedTools:
         return self._flat_names
 
     def make_definition(self, snapshot: Snapshot, tool: Tool) -> Raw:
-        """A tool's MCP definition under that name."""
+        """Return a tool's MCP definition under its flat name."""
         return to_strict_tool(tool.definition, self.map_flat_names(snapshot)[tool.address])

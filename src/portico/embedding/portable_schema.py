@@ -1,9 +1,9 @@
-"""A tool's input schema in the form that every model provider takes. Pure.
+"""A tool's input schema in a form that every model provider accepts. Pure.
 
 Providers refuse a whole request for one schema they cannot read. They want an object at the root,
-without alternatives there, JSON Schema 2020-12 throughout, arrays that say what is in them, and
-property names of plain characters. What a schema says beyond that is told in its description, and
-the gateway checks it when the tool is called.
+without alternatives there, JSON Schema 2020-12 throughout, arrays that declare `items`, and
+property names of plain characters. Everything else goes into the description, and the gateway
+validates it when the tool is called.
 """
 
 import hashlib
@@ -14,19 +14,27 @@ from typing import Any, cast
 from portico.upstream.backend import Raw
 
 PROPERTY_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""Property names that every provider takes."""
+"""Property names that every provider accepts."""
 _MAX_NAME_CHARS = 64
 _POSITION = re.compile(r"[0-9]{1,9}")
 _ALTERNATIVES = ("anyOf", "oneOf")
 _ROOT_KEYWORDS = frozenset(
     {"properties", "required", "description", "additionalProperties", "$defs", "definitions"}
 )
-"""What is kept of a root. Everything else either says again that it is an object, or is refused
-there."""
+"""Root keywords that are kept. All others are redundant or refused by a provider."""
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-_SYNONYMS = {"float": "number", "double": "number", "int": "integer", "long": "integer", "bool": "boolean"} | {
-    "str": "string", "text": "string", "date": "string", "dict": "object", "list": "array"
-}  # fmt: skip
+_SYNONYMS = {
+    "bool": "boolean",
+    "date": "string",
+    "dict": "object",
+    "double": "number",
+    "float": "number",
+    "int": "integer",
+    "list": "array",
+    "long": "integer",
+    "str": "string",
+    "text": "string",
+}
 _SCHEMA_KEYWORDS = frozenset(
     {"additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then"}
     | {"unevaluatedItems", "unevaluatedProperties"}
@@ -67,39 +75,38 @@ _DROPPED_KEYWORDS = frozenset(
 _MAX_DEPTH = 60
 _MAX_ALTERNATIVES = 8
 _MAX_PARTS = 2_000
-"""Of a root. References to references, each of them twice, make thousands of millions of ten lines.
-"""
+"""Limit for one root: a few lines of nested references can expand to billions of parts."""
 
 
 def make_portable(schema: Mapping[str, Any]) -> Raw:
-    """The schema as a plain object; property names that no provider takes are others (`real_names`
-    has them back)."""
+    """Return the schema as a plain object.
+
+    Property names that a provider would refuse are replaced; `map_real_names` maps them back.
+    """
     root = _RootSchema(dict(schema)).merged
-    made = _clean_schema(
+    portable = _clean_schema(
         {key: value for key, value in root.items() if key in _ROOT_KEYWORDS}, schema, 0
     )
-    properties = made.get("properties", {})
-    names = {name: told for told, name in map_portable_names(properties).items()}
-    made["properties"] = {names[name]: value for name, value in properties.items()}
-    required = [names[name] for name in made.pop("required", []) if name in names]
-    return {"type": "object", **made, **({"required": required} if required else {})}
+    properties = portable.get("properties", {})
+    names = {name: new for new, name in map_portable_names(properties).items()}
+    portable["properties"] = {names[name]: value for name, value in properties.items()}
+    if required := [names[name] for name in portable.pop("required", []) if name in names]:
+        portable["required"] = required
+    return {"type": "object", **portable}
 
 
 def map_real_names(schema: Mapping[str, Any]) -> dict[str, str]:
-    """The names that a portable schema had to change, with what they are really called."""
+    """Map the property names that a portable schema had to change to the real ones."""
     root = _RootSchema(dict(schema)).merged
     properties: Any = root.get("properties")
     if not isinstance(properties, dict):
         return {}
-    return {
-        told: name
-        for told, name in map_portable_names(cast(Raw, properties)).items()
-        if told != name
-    }
+    names = map_portable_names(cast(Raw, properties))
+    return {new: name for new, name in names.items() if new != name}
 
 
 def map_portable_names(names: Iterable[str]) -> dict[str, str]:
-    """Name as providers take it → real name; unique, and those that need no change have their own."""
+    """Map portable name → real name; unique, and names that need no change stay."""
     real = list(names)
     taken = {name: name for name in real if PROPERTY_NAME.fullmatch(name)}
     for name in real:
@@ -107,24 +114,25 @@ def map_portable_names(names: Iterable[str]) -> dict[str, str]:
             digest = hashlib.blake2b(
                 name.encode("utf-8", "surrogatepass"), digest_size=3
             ).hexdigest()
-            plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_") or "_"
-            if len(plain) <= _MAX_NAME_CHARS:
-                told = plain
+            cleaned = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_") or "_"
+            if len(cleaned) <= _MAX_NAME_CHARS:
+                new_name = cleaned
             else:
-                told = f"{plain[: _MAX_NAME_CHARS - 7]}_{digest}"
-            while told in taken:
-                told = f"{told[: _MAX_NAME_CHARS - 7]}_{digest}"
+                new_name = f"{cleaned[: _MAX_NAME_CHARS - 7]}_{digest}"
+            while new_name in taken:
+                new_name = f"{new_name[: _MAX_NAME_CHARS - 7]}_{digest}"
                 digest = hashlib.blake2b(digest.encode(), digest_size=3).hexdigest()
-            taken[told] = name
+            taken[new_name] = name
     return taken
 
 
-# --- the root
+# --- root schema
 
 
 class _RootSchema:
-    """A root without references and alternatives: what they say of properties is gathered in one
-    object."""
+    """A root schema without references and alternatives, their properties merged into one
+    object.
+    """
 
     def __init__(self, document: Raw) -> None:
         self._document = document
@@ -149,8 +157,8 @@ class _RootSchema:
         for part in parts:
             root = _merge_all_of(root, part)
         for keyword in _ALTERNATIVES:
-            if ways := self._merge_parts(_list_objects(schema.get(keyword)), seen, depth):
-                root = _merge_any_of(root, ways)
+            if alternatives := self._merge_parts(_list_objects(schema.get(keyword)), seen, depth):
+                root = _merge_any_of(root, alternatives)
         return root
 
     def _merge_parts(self, parts: list[Raw], seen: frozenset[str], depth: int) -> list[Raw]:
@@ -164,7 +172,7 @@ class _RootSchema:
 
 
 def _merge_all_of(one: Raw, other: Raw) -> Raw:
-    """What holds where both do."""
+    """Merge two schemas that both apply."""
     properties = {**_get_properties(other), **_get_properties(one)}
     required = list(dict.fromkeys([*_get_required(one), *_get_required(other)]))
     return {
@@ -176,47 +184,49 @@ def _merge_all_of(one: Raw, other: Raw) -> Raw:
 
 
 def _merge_any_of(root: Raw, alternatives: list[Raw]) -> Raw:
-    """What holds in each of several ways: their properties, of which only those are required that
-    all require."""
-    alternatives = [way for way in alternatives if _get_properties(way) or _get_required(way)]
+    """Merge alternatives into `root`: all their properties, required only if every one requires
+    it.
+    """
+    alternatives = [one for one in alternatives if _get_properties(one) or _get_required(one)]
     if not alternatives:
         return root
     gathered: dict[str, list[Any]] = {}
-    for way in alternatives:
-        for name, shape in _get_properties(way).items():
+    for alternative in alternatives:
+        for name, shape in _get_properties(alternative).items():
             shapes = gathered.setdefault(name, [])
             if shape not in shapes:
                 shapes.append(shape)
-    merged = {
+    properties = {
         name: shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
         for name, shapes in gathered.items()
     }
-    always = [
+    always_required = [
         name
         for name in _get_required(alternatives[0])
-        if all(name in _get_required(way) for way in alternatives)
+        if all(name in _get_required(one) for one in alternatives)
     ]
-    needs = list(
-        dict.fromkeys(", ".join(_get_required(way)) for way in alternatives if _get_required(way))
-    )
-    if isinstance(root.get("description"), str):
-        told = [root["description"]]
-    else:
-        told = []
-    if len(needs) > 1:
-        told.append(f"Give one of: {' | '.join(needs[:_MAX_ALTERNATIVES])}.")
-    return {
+    merged = {
         **root,
-        "properties": {**merged, **_get_properties(root)},
-        "required": list(dict.fromkeys([*_get_required(root), *always])),
-        **({"description": " ".join(told)} if told else {}),
-        # What one way allows, another must not forbid.
-        **({"additionalProperties": True} if "additionalProperties" in root else {}),
+        "properties": {**properties, **_get_properties(root)},
+        "required": list(dict.fromkeys([*_get_required(root), *always_required])),
     }
+    required_sets = [", ".join(_get_required(one)) for one in alternatives if _get_required(one)]
+    required_sets = list(dict.fromkeys(required_sets))
+    description: list[str] = []
+    if isinstance(root.get("description"), str):
+        description.append(root["description"])
+    if len(required_sets) > 1:
+        description.append(f"Give one of: {' | '.join(required_sets[:_MAX_ALTERNATIVES])}.")
+    if description:
+        merged["description"] = " ".join(description)
+    if "additionalProperties" in root:
+        # A property of one alternative must not be forbidden by another.
+        merged["additionalProperties"] = True
+    return merged
 
 
 def _resolve_reference(document: Raw, ref: str) -> Raw | None:
-    """What a reference within the schema points to."""
+    """Resolve a reference within the schema."""
     if not ref.startswith("#"):
         return None
     found: Any = document
@@ -239,7 +249,7 @@ def _resolve_reference(document: Raw, ref: str) -> Raw | None:
 
 def _list_objects(value: Any) -> list[Raw]:
     if isinstance(value, list):
-        return [cast(Raw, one) for one in cast("list[Any]", value) if isinstance(one, dict)]
+        return [cast(Raw, item) for item in cast("list[Any]", value) if isinstance(item, dict)]
     return []
 
 
@@ -253,75 +263,75 @@ def _get_properties(schema: Raw) -> Raw:
 def _get_required(schema: Raw) -> list[str]:
     found: Any = schema.get("required")
     if isinstance(found, list):
-        return [one for one in cast("list[Any]", found) if isinstance(one, str)]
+        return [name for name in cast("list[Any]", found) if isinstance(name, str)]
     return []
 
 
-# --- everything below it
+# --- everything below the root
 
 
 def _clean_schema(schema: Any, document: Mapping[str, Any], depth: int) -> Raw:
-    """A schema that 2020-12 allows; a keyword whose value it does not allow is left out."""
+    """Return a valid 2020-12 schema; keywords with invalid values are left out."""
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return {}
-    given = _modernize(cast(Raw, schema))
-    made: Raw = {}
-    for key, value in given.items():
+    modern = _modernize(cast(Raw, schema))
+    cleaned: Raw = {}
+    for key, value in modern.items():
         if key in _DROPPED_KEYWORDS:
             continue
         if key in _SCHEMA_KEYWORDS:
             if isinstance(value, bool):
-                made[key] = value
+                cleaned[key] = value
             elif isinstance(value, dict):
-                made[key] = _clean_schema(value, document, depth + 1)
+                cleaned[key] = _clean_schema(value, document, depth + 1)
         elif key in _SCHEMA_LIST_KEYWORDS:
             if parts := [
-                one if isinstance(one, bool) else _clean_schema(one, document, depth + 1)
-                for one in _to_list(value)
+                part if isinstance(part, bool) else _clean_schema(part, document, depth + 1)
+                for part in _to_list(value)
             ]:
-                made[key] = parts
+                cleaned[key] = parts
         elif key in _SCHEMA_MAP_KEYWORDS:
             if isinstance(value, dict):
                 named = cast("dict[Any, Any]", value).items()
-                made[key] = {
-                    str(name): _clean_schema(one, document, depth + 1)
-                    for name, one in named
+                cleaned[key] = {
+                    str(name): _clean_schema(part, document, depth + 1)
+                    for name, part in named
                     if _is_kept_name(key, name)
                 }
         elif key == "$ref":
             if isinstance(value, str) and _resolve_reference(dict(document), value) is not None:
-                made[key] = value
+                cleaned[key] = value
         elif _is_allowed(key, value):
-            made[key] = value
-    kind = made.get("type")
-    if (kind == "array" or (isinstance(kind, list) and "array" in kind)) and "items" not in made:
-        made["items"] = {}
-    return made
+            cleaned[key] = value
+    kind = cleaned.get("type")
+    if (kind == "array" or (isinstance(kind, list) and "array" in kind)) and "items" not in cleaned:
+        cleaned["items"] = {}
+    return cleaned
 
 
 def _modernize(schema: Raw) -> Raw:
-    """What older drafts, and habits of other languages, say in the words of 2020-12."""
-    given = dict(schema)
-    kind = given.get("type")
+    """Translate older drafts, and type names of other languages, to 2020-12."""
+    modern = dict(schema)
+    kind = modern.get("type")
     if isinstance(kind, str):
-        given["type"] = _SYNONYMS.get(kind.lower(), kind.lower())
+        modern["type"] = _SYNONYMS.get(kind.lower(), kind.lower())
     elif isinstance(kind, list):
         names = [
             _SYNONYMS.get(one.lower(), one.lower())
             for one in cast("list[Any]", kind)
             if isinstance(one, str)
         ]
-        given["type"] = [*dict.fromkeys(name for name in names if name in _TYPES)]
-    if isinstance(given.get("items"), list):
-        given["prefixItems"] = given.pop("items")
-        if "additionalItems" in given:
-            given["items"] = given.pop("additionalItems")
+        modern["type"] = [*dict.fromkeys(name for name in names if name in _TYPES)]
+    if isinstance(modern.get("items"), list):
+        modern["prefixItems"] = modern.pop("items")
+        if "additionalItems" in modern:
+            modern["items"] = modern.pop("additionalItems")
     for bound in ("Minimum", "Maximum"):
-        if isinstance(flag := given.get(f"exclusive{bound}"), bool):
-            del given[f"exclusive{bound}"]
-            if flag and bound.lower() in given:
-                given[f"exclusive{bound}"] = given.pop(bound.lower())
-    return given
+        if isinstance(flag := modern.get(f"exclusive{bound}"), bool):
+            del modern[f"exclusive{bound}"]
+            if flag and bound.lower() in modern:
+                modern[f"exclusive{bound}"] = modern.pop(bound.lower())
+    return modern
 
 
 def _is_kept_name(key: str, name: Any) -> bool:
@@ -350,7 +360,7 @@ def _is_allowed(key: str, value: Any) -> bool:
         return isinstance(value, list)
     if key == "required":
         return isinstance(value, list) and all(
-            isinstance(one, str) for one in cast("list[Any]", value)
+            isinstance(item, str) for item in cast("list[Any]", value)
         )
     if key == "pattern":
         return _is_pattern(value)

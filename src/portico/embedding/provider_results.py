@@ -1,4 +1,4 @@
-"""A result in the form in which each provider's model reads it. Pure."""
+"""A tool result in each provider's format. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,15 +9,15 @@ from portico.embedding.results import RESULT_URI_PREFIX, Result, render_block
 from portico.upstream.backend import Raw
 
 IMAGE_TYPES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
-"""What models can look at."""
+"""Image types that models accept."""
 EMPTY_RESULT_TEXT = "(the tool answered nothing)"
-"""An empty text is refused by some providers, and puzzles every model."""
+"""Sent instead of an empty text, which some providers refuse."""
 
 
 def render_reply(
     format: Format, call: ModelToolCall, result: Result, raw: Mapping[str, Any]
 ) -> Any:
-    """What to give back to the model for its call."""
+    """Return the reply to a model's call."""
     match format:
         case "anthropic":
             return to_anthropic_result(call.id, result)
@@ -38,13 +38,13 @@ def render_reply(
 
 
 def to_anthropic_result(id_: str, result: Result) -> Raw:
-    """A `tool_result` block, for a user message."""
+    """Return a `tool_result` block, for a user message."""
     blocks: list[Raw] = []
-    for one in _list_visible_blocks(result):
-        if _is_image(one) and not result.is_error:  # of an error, only text is taken
-            source = {"type": "base64", "media_type": one["mimeType"], "data": one["data"]}
+    for block in _list_visible_blocks(result):
+        if _is_image(block) and not result.is_error:  # error results take only text
+            source = {"type": "base64", "media_type": block["mimeType"], "data": block["data"]}
             blocks.append({"type": "image", "source": source})
-        elif text := render_block(one):
+        elif text := render_block(block):
             blocks.append({"type": "text", "text": text})
     blocks = blocks or [{"type": "text", "text": result.text or EMPTY_RESULT_TEXT}]
     return {
@@ -56,34 +56,35 @@ def to_anthropic_result(id_: str, result: Result) -> Raw:
 
 
 def to_openai_result(id_: str, result: Result) -> Raw:
-    """A `function_call_output` item, for the input of the next response."""
+    """Return a `function_call_output` item, for the input of the next response."""
     output: Any = _render_text_with_status(result)
     if not result.is_error and any(map(_is_image, result.content)):
-        output = [
-            {"type": "input_image", "image_url": f"data:{one['mimeType']};base64,{one['data']}"}
-            if _is_image(one)
-            else {"type": "input_text", "text": render_block(one)}
-            for one in _list_visible_blocks(result)
-            if _is_image(one) or render_block(one)
-        ]
+        output = []
+        for block in _list_visible_blocks(result):
+            if _is_image(block):
+                url = f"data:{block['mimeType']};base64,{block['data']}"
+                output.append({"type": "input_image", "image_url": url})
+            elif text := render_block(block):
+                output.append({"type": "input_text", "text": text})
     return {"type": "function_call_output", "call_id": id_, "output": output}
 
 
 def to_langchain_content(result: Result) -> str | list[Raw]:
-    """Text, or content blocks as LangChain has them where there are pictures."""
+    """Return text, or LangChain content blocks if there are images."""
     if not any(map(_is_image, result.content)):
         return _render_text(result)
-    return [
-        {"type": "image", "base64": one["data"], "mime_type": one["mimeType"]}
-        if _is_image(one)
-        else {"type": "text", "text": render_block(one)}
-        for one in _list_visible_blocks(result)
-        if _is_image(one) or render_block(one)
-    ]
+    content: list[Raw] = []
+    for block in _list_visible_blocks(result):
+        if _is_image(block):
+            image = {"type": "image", "base64": block["data"], "mime_type": block["mimeType"]}
+            content.append(image)
+        elif text := render_block(block):
+            content.append({"type": "text", "text": text})
+    return content
 
 
 def _render_text_with_status(result: Result) -> str:
-    """Text alone: where there is no other sign of failure, it says so first."""
+    """Return the text, with a prefix that marks errors for formats without an error flag."""
     if result.is_error:
         return f"Error: {_render_text(result)}"
     return _render_text(result)
@@ -98,10 +99,13 @@ def _render_text(result: Result) -> str:
 
 
 def _list_visible_blocks(result: Result) -> list[Mapping[str, Any]]:
-    """The content without the link to a result that was kept: its summary tells a model how to read
-    on."""
+    """Return the content without the link to a stored result; the summary explains how to read
+    on.
+    """
     return [
-        one for one in result.content if not str(one.get("uri", "")).startswith(RESULT_URI_PREFIX)
+        block
+        for block in result.content
+        if not str(block.get("uri", "")).startswith(RESULT_URI_PREFIX)
     ]
 
 

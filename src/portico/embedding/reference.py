@@ -1,8 +1,7 @@
-"""The Python reference, written from signatures and docstrings: `python -m
-portico.embedding.reference PAGE`.
+"""The Python reference, generated from signatures and docstrings.
 
-What stands above the mark in docs/reference/python.md is written by hand; below it every public
-name has its entry.
+Run `python -m portico.embedding.reference PAGE`. The part of docs/reference/python.md above the
+mark is written by hand; below it every public name has its entry.
 """
 
 import inspect
@@ -17,12 +16,15 @@ import portico
 from portico import errors
 from portico.embedding import Gateway, Match, Matches, Result, ServerInfo, SyncGateway, ToolInfo
 
-MARK = "<!-- Written by `python -m portico.embedding.reference docs/reference/python.md` from here on. -->"
+MARK = (
+    "<!-- Written by `python -m portico.embedding.reference docs/reference/python.md` from "
+    "here on. -->"
+)
 _DATACLASSES = (ToolInfo, Match, Matches, Result, ServerInfo)
 
 
 def render_reference() -> str:
-    """Every public name, as Markdown."""
+    """Render every public name as Markdown."""
     parts = [
         *_render_class(Gateway),
         *_render_sync_gateway(),
@@ -33,7 +35,7 @@ def render_reference() -> str:
 
 
 def fill_page(text: str) -> str:
-    """A page with everything below its mark written anew."""
+    """Return the page with everything below its mark generated again."""
     head, mark, _ = text.partition(MARK)
     if not mark:
         raise ValueError(f"the page has no line {MARK}")
@@ -65,17 +67,14 @@ def _render_dataclass(cls: type) -> Iterator[str]:
     yield f"## `{cls.__name__}`"
     yield inspect.getdoc(cls) or ""
     assert is_dataclass(cls)
-    told = _read_field_docs(cls)
-    own = [
-        one
-        for one in fields(cls)
-        if one.repr or one.name in told or one.name.endswith(("schema", "description"))
-    ]
-    lines = [
-        _render_field(one.name, _render_type(one.type), told.get(one.name, ""))
-        for one in own
-        if one.name != "told"
-    ]
+    docs = _read_field_docs(cls)
+    lines: list[str] = []
+    for field in fields(cls):
+        shown = field.repr or field.name in docs or field.name.endswith(("schema", "description"))
+        if shown and field.name != "told":
+            lines.append(
+                _render_field(field.name, _render_type(field.type), docs.get(field.name, ""))
+            )
     for name, member in vars(cls).items():
         if isinstance(member, property):
             getter = member.fget
@@ -97,11 +96,11 @@ def _render_field(name: str, kind: str, doc: str) -> str:
 
 
 def _read_field_docs(cls: type) -> dict[str, str]:
-    """What the source says below each field, of a class and of those it is made from."""
+    """Read the docstrings below the fields of a class and its base classes."""
     found: dict[str, str] = {}
-    for one in reversed(cls.__mro__[:-1]):
-        if is_dataclass(one):
-            source = inspect.getsource(one)
+    for base in reversed(cls.__mro__[:-1]):
+        if is_dataclass(base):
+            source = inspect.getsource(base)
             found |= dict(
                 re.findall(r'^    (\w+): [^\n]+\n    """(.+?)"""', source, re.MULTILINE | re.DOTALL)
             )
@@ -111,35 +110,37 @@ def _read_field_docs(cls: type) -> dict[str, str]:
 def _render_errors() -> Iterator[str]:
     yield "## Errors"
     yield (
-        "All are importable from `portico`, and each has `message`, `advice` (what to do about it), `retryable` and "
-        "`retry_after_s`."
+        "All are importable from `portico`, and each has `message`, `advice` (what to do about "
+        "it), `retryable` and `retry_after_s`."
     )
     tree = (errors.__doc__ or "").split("\n\n")[1]
     yield f"```text\n{tree.strip()}\n```"
     named = [getattr(portico, name) for name in portico.__all__ if name in vars(errors)]
-    yield "\n".join(f"- **`{one.__name__}`**: {inspect.getdoc(one)}" for one in named)
+    yield "\n".join(f"- **`{error.__name__}`**: {inspect.getdoc(error)}" for error in named)
 
 
 def _render_signature(name: str, function: Any) -> str:
     signature = inspect.signature(function)
-    parameters = [one for one in signature.parameters.values() if one.name != "self"]
+    parameters = [
+        parameter for parameter in signature.parameters.values() if parameter.name != "self"
+    ]
     shown = list[str]()
     starred = False
-    for one in parameters:
-        if one.kind is one.KEYWORD_ONLY and not starred:
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
             starred = True
             if not any(before.kind is before.VAR_POSITIONAL for before in parameters):
                 shown.append("*")
-        if one.kind is one.VAR_POSITIONAL:
+        if parameter.kind is parameter.VAR_POSITIONAL:
             star = "*"
         else:
             star = ""
         starred = starred or bool(star)
-        if one.default is one.empty:
+        if parameter.default is parameter.empty:
             default = ""
         else:
-            default = f" = {one.default!r}"
-        shown.append(f"{star}{one.name}: {_render_type(one.annotation)}{default}")
+            default = f" = {parameter.default!r}"
+        shown.append(f"{star}{parameter.name}: {_render_type(parameter.annotation)}{default}")
     if name[0].isupper():
         returned = ""
     else:
@@ -160,12 +161,12 @@ def _render_type(annotation: Any) -> str:
     else:
         text = inspect.formatannotation(annotation)
     text = re.sub(r"\b(?:\w+\.)+(?=\w)", "", text).replace("Self", "Gateway") or "None"
-    # Pythons differ in how they write the same.
+    # Python versions differ in how they print optional types.
     return re.sub(r"^Optional\[(.+)\]$", r"\1 | None", text)
 
 
 def main() -> None:
-    """Fill in the page that is named."""
+    """Generate the page named on the command line."""
     page = Path(sys.argv[1])
     page.write_text(fill_page(page.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -1,5 +1,4 @@
-"""The gateway's refusals, which a model reads as results, as the exceptions that a program catches.
-Pure."""
+"""Error results of the gateway, converted to the exceptions that a program catches. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -39,34 +38,33 @@ _ERRORS_BY_KIND: Mapping[str, type[PorticoError]] = {
 
 
 def to_exception(result: Mapping[str, Any], hint: str = "") -> PorticoError | None:
-    """The error that a result stands for; None for an answer, and for an error that is the tool's
-    own.
+    """Convert a result to the gateway error it reports.
 
-    `hint` is added to what the error advises where arguments were wrong.
+    None for a success, and for an error of the tool itself. `hint` is appended to the advice of
+    InvalidArguments.
     """
     meta = result.get("_meta")
-    if isinstance(meta, dict):
-        facts = cast("dict[str, Any]", meta).get(ERROR_META_KEY)
-    else:
-        facts = None
-    if not isinstance(facts, dict):
+    if not isinstance(meta, dict):
         return None
-    told = cast("dict[str, Any]", facts)
-    kind = told["kind"]
-    message = told["message"]
-    advice = told.get("advice", "")
+    error_data = cast("dict[str, Any]", meta).get(ERROR_META_KEY)
+    if not isinstance(error_data, dict):
+        return None
+    facts = cast("dict[str, Any]", error_data)
+    kind = facts["kind"]
+    message = facts["message"]
+    advice = facts.get("advice", "")
     if kind == RemoteError.kind:
         error = RemoteError(
-            told.get("code", INTERNAL_ERROR), message, told.get("data"), has_data="data" in told
+            facts.get("code", INTERNAL_ERROR), message, facts.get("data"), has_data="data" in facts
         )
         error.advice = advice
         return error
-    made = _ERRORS_BY_KIND.get(kind, PorticoError)
-    if made is InvalidArguments:
+    error_class = _ERRORS_BY_KIND.get(kind, PorticoError)
+    if error_class is InvalidArguments:
         advice = "\n".join(filter(None, (advice, hint)))
-        return InvalidArguments(message, problems=tuple(told.get("problems", ())), advice=advice)
-    if made is UnknownName:
-        return UnknownName(message, nearest=tuple(told.get("nearest", ())), advice=advice)
-    error = made(message, advice=advice)
-    error.retry_after_s = told.get("retry_after_s")
+        return InvalidArguments(message, problems=tuple(facts.get("problems", ())), advice=advice)
+    if error_class is UnknownName:
+        return UnknownName(message, nearest=tuple(facts.get("nearest", ())), advice=advice)
+    error = error_class(message, advice=advice)
+    error.retry_after_s = facts.get("retry_after_s")
     return error

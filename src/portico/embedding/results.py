@@ -1,4 +1,4 @@
-"""What the gateway answers, as an agent's author reads it: frozen facts."""
+"""Return values of the embedded gateway: frozen dataclasses."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from portico.rendering.prose import extract_first_sentence
 from portico.upstream.backend import Raw
 
 RESULT_URI_PREFIX = "portico://result/"
-"""Where results are kept that are too large to be answered whole."""
+"""URI prefix of stored results, those too large to be returned complete."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class ToolInfo:
     """One tool behind the gateway, as its server describes it."""
 
     name: str
-    """Its address, `server.tool`: what every method here takes."""
+    """Its address, `server.tool`, as every method takes it."""
     server: str
     summary: str
     """The first sentence of its description."""
@@ -27,7 +27,7 @@ class ToolInfo:
     input_schema: Mapping[str, Any] = field(repr=False)
     output_schema: Mapping[str, Any] | None = field(repr=False, default=None)
     annotations: Mapping[str, Any] = field(repr=False, default_factory=dict[str, Any])
-    """Its server's hints: `readOnlyHint`, `destructiveHint` and the like. Hints, no promises."""
+    """Its server's hints: `readOnlyHint`, `destructiveHint` and the like. Not guaranteed."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Match(ToolInfo):
     """A tool that a search found."""
 
     score: float = 0.0
-    """How well it fits: about 0 to 1, and 2 or more where the query is its name."""
+    """How well it matches: about 0 to 1, and 2 or more if the query is its name."""
     also: tuple[str, ...] = ()
-    """Tools of other servers that do the same, by name."""
+    """Addresses of equivalent tools of other servers."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,12 @@ class Matches(Sequence[Match]):
     query: str
     matches: tuple[Match, ...] = ()
     fit: str = "good"
-    """`good`, `unsure`, or `none`: nothing here seems to do that, and these are only the nearest.
-    """
+    """`good`, `unsure`, or `none`: nothing seems to match, and these are only the nearest."""
     told: Callable[[], str] = field(repr=False, compare=False, default=str)
 
     @cached_property
     def text(self) -> str:
-        """What an agent reads of this search: within the budget, and with what to do next."""
+        """The search result as an agent reads it: within the budget, with what to do next."""
         return self.told()
 
     def __len__(self) -> int:
@@ -72,30 +71,31 @@ class Matches(Sequence[Match]):
 
 @dataclass(frozen=True)
 class Result:
-    """What a tool, a script or a workflow answered."""
+    """The result of a tool, a script or a workflow."""
 
     content: tuple[Mapping[str, Any], ...] = ()
-    """Blocks of content as MCP has them: text, images, audio, resources, links."""
+    """MCP content blocks: text, images, audio, resources, links."""
     structured: Mapping[str, Any] | None = None
-    """The answer as data, where it came with any; None where it was too large to be given whole."""
+    """The structured content, if any; None if it was too large to be returned complete."""
     is_error: bool = False
-    """The tool itself says that it failed. What it says is in `text`."""
+    """True if the tool itself reports a failure; the message is in `text`."""
     meta: Mapping[str, Any] = field(repr=False, default_factory=dict[str, Any])
-    """`_meta` of the answer: arguments that were repaired, an answer from the cache, and what its server says.
-    """
+    """`_meta` of the result: repaired arguments, cache hits, and the server's own."""
 
     @cached_property
     def text(self) -> str:
-        """What an agent reads: all that can be said in words."""
+        """The content as text for an agent; other blocks are described."""
         return "\n".join(filter(None, map(render_block, self.content))) or (
             json_codec.dumps(self.structured).decode() if self.structured is not None else ""
         )
 
     @property
     def result_id(self) -> str | None:
-        """What `read_result` takes, where the answer was too large to be given whole."""
+        """The id for `read_result`, if the result was too large to be returned complete."""
         uris = (
-            str(one.get("uri", "")) for one in self.content if one.get("type") == "resource_link"
+            str(block.get("uri", ""))
+            for block in self.content
+            if block.get("type") == "resource_link"
         )
         return next(
             (
@@ -113,21 +113,20 @@ class ServerInfo:
 
     name: str
     state: str
-    """`known` from last time, `ready`, `down` … A server that is `known` starts when it is first called.
-    """
+    """`known` from an earlier run, `ready`, `down` … A `known` server starts when first called."""
     reason: str = ""
-    """Why it is in that state, where something is wrong."""
+    """Why it is in that state, if something is wrong."""
     tools: int = 0
     description: str = ""
 
 
 def to_tool_info(tool: Tool) -> ToolInfo:
-    """A tool of the catalog, for whoever writes an agent."""
+    """Convert a tool of the catalog."""
     return ToolInfo(**_get_tool_fields(tool))
 
 
 def to_match(tool: Tool, score: float, also: tuple[str, ...]) -> Match:
-    """A tool that was found."""
+    """Convert a search hit."""
     return Match(**_get_tool_fields(tool), score=score, also=also)
 
 
@@ -145,7 +144,7 @@ def _get_tool_fields(tool: Tool) -> dict[str, Any]:
 
 
 def to_result(raw: Mapping[str, Any]) -> Result:
-    """A raw MCP result."""
+    """Convert a raw MCP result."""
     content = raw.get("content")
     structured = raw.get("structuredContent")
     meta = raw.get("_meta")
@@ -154,7 +153,7 @@ def to_result(raw: Mapping[str, Any]) -> Result:
     else:
         blocks = []
     return Result(
-        tuple(cast(Raw, one) for one in blocks if isinstance(one, dict)),
+        tuple(cast(Raw, block) for block in blocks if isinstance(block, dict)),
         cast(Raw, structured) if isinstance(structured, dict) else None,
         bool(raw.get("isError")),
         cast(Raw, meta) if isinstance(meta, dict) else {},
@@ -162,7 +161,7 @@ def to_result(raw: Mapping[str, Any]) -> Result:
 
 
 def render_block(block: Mapping[str, Any]) -> str:
-    """A block of content as text; of what is none, what it is."""
+    """Render a content block as text; a binary block is described by type and size."""
     match block.get("type"):
         case "text":
             return str(block.get("text", ""))

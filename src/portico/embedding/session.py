@@ -1,4 +1,4 @@
-"""One agent's conversation with the house: opened and closed, and at its door like any client's."""
+"""The session of one agent with its gateway, handled like any client's."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ import secrets
 import time
 
 from portico.access import Caller
-from portico.app import GatewayRuntime as House
+from portico.app import GatewayRuntime
 from portico.app.warmup import FIRST_LISTING_S
 from portico.calls.pipeline import CallContext
 from portico.catalog.tool import Tool
@@ -25,14 +25,14 @@ from portico.storage.manifests import ManifestStore
 from portico.upstream.backend import Raw
 
 EMBEDDING_TIMEOUT_S = 10.0
-"""How long a search waits until the few tools that are new can be found by their meaning."""
+"""How long a search waits for the embeddings of new tools, in seconds."""
 _MAX_NEW_TOOLS = 2_000
-"""Tools that can be encoded in that time."""
+"""Number of tools that can be encoded in that time."""
 _NULL_HANDLER = logging.NullHandler()
 
 
 class EmbeddedSession:
-    """What passes between an agent and its gateway. One event loop's own."""
+    """An agent's session and the gateway it owns. Belongs to one event loop."""
 
     def __init__(
         self, settings: GatewaySettings, profile: str | None, name: str, *, in_memory: bool
@@ -41,54 +41,54 @@ class EmbeddedSession:
         self._settings = settings
         self._profile = profile
         self._in_memory = in_memory
-        self._runtime: House | None = None
+        self._runtime: GatewayRuntime | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened_at = 0.0
 
-    # --- its life
+    # --- lifecycle
 
     async def open(self) -> None:
-        """Put the house together, and let its life begin."""
+        """Build the gateway and start it."""
         if self._runtime is not None:
             raise PorticoError(
                 "the gateway is open already", advice="Make another one for another conversation."
             )
-        # So that Python's handler of last resort prints nothing where an agent has not set up
-        # logging.
+        # Otherwise Python's last-resort handler prints log lines of an agent without logging set
+        # up.
         logging.getLogger("portico").addHandler(_NULL_HANDLER)
         backends = self._settings.backends
-        house = House(
+        runtime = GatewayRuntime(
             self._settings.config,
             backends=backends,
             manifests=ManifestStore(None) if self._in_memory else None,
         )
         try:
-            await house.__aenter__()
+            await runtime.__aenter__()
             if backends:
-                # What was remembered of objects may be of others that had their name.
-                await house.refresh(backends)
+                # The stored listing may be of other objects under the same name.
+                await runtime.refresh(backends)
         except BaseException:
-            await house.close()
+            await runtime.close()
             raise
-        self._runtime = house
+        self._runtime = runtime
         self._loop = asyncio.get_running_loop()
         self._opened_at = time.monotonic()
 
     async def close(self) -> None:
-        """End it; nothing is left."""
-        house = self._runtime
+        """Stop the gateway. Idempotent."""
+        runtime = self._runtime
         self._runtime = None
-        if house is not None:
-            await house.close()
+        if runtime is not None:
+            await runtime.close()
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can be asked."""
+        """Whether requests can be made."""
         return self._runtime is not None
 
     @property
-    def runtime(self) -> House:
-        """The house, from within its own loop; raises PorticoError from anywhere else."""
+    def runtime(self) -> GatewayRuntime:
+        """The gateway; raises PorticoError if it is closed or belongs to another event loop."""
         if self._runtime is None:
             raise PorticoError(
                 "the gateway is not open",
@@ -103,52 +103,56 @@ class EmbeddedSession:
 
     @property
     def view(self) -> ProfileView:
-        """What this agent's profile sees."""
+        """The view of this agent's profile."""
         return self.runtime.get_view(self._profile)
 
     def get_view(self, exposure: Exposure) -> ProfileView:
-        """What a model sees that is shown so much: of tools that it does not have, it should not
-        read."""
+        """Return the view for an exposure: with `code`, texts mention no tools that the model
+        lacks.
+        """
         if exposure == "code":
             return self.runtime.get_view(self._settings.code_profile)
         return self.view
 
     async def wait_until_listed(self, timeout: float | None) -> bool:
-        """Wait until every server has been heard or has failed, for at most so many seconds;
-        whether they have."""
-        house = self.runtime
+        """Wait at most `timeout` seconds until every server is listed or has failed; return whether
+        so.
+        """
+        runtime = self.runtime
         try:
             async with asyncio.timeout(timeout):
-                await house.wait_until_listed()
+                await runtime.wait_until_listed()
         except TimeoutError:
             return False
         return True
 
     async def wait_for_first_listing(self, *names: str) -> None:
-        """Wait for servers nothing is known of, but not long, and not where these tools are known."""
+        """Wait briefly for servers never listed before, unless the named tools are all known."""
         view = self.view
         if names and all(name in view.snapshot.tool_names for name in names):
             return
-        left = self._opened_at + FIRST_LISTING_S - time.monotonic()
-        if left > 0 and not all(entry.is_listed for entry in view.snapshot.servers.values()):
-            await self.wait_until_listed(left)
+        remaining_s = self._opened_at + FIRST_LISTING_S - time.monotonic()
+        if remaining_s > 0 and not all(entry.is_listed for entry in view.snapshot.servers.values()):
+            await self.wait_until_listed(remaining_s)
 
     async def wait_for_embeddings(self) -> None:
-        """The same, and for what is new to be found by its meaning."""
+        """Wait for first listings, and for the embeddings of new tools."""
         await self.wait_for_first_listing()
         catalog = self.runtime.catalog
         if (
             0 < catalog.unencoded_count <= _MAX_NEW_TOOLS
             and (encoding := catalog.start_encoding()) is not None
         ):
-            # Not cancelled when time is up: what it has done by then is kept.
+            # Not cancelled on timeout: the vectors computed so far are kept.
             await asyncio.wait({encoding}, timeout=EMBEDDING_TIMEOUT_S)
 
-    # --- asking
+    # --- requests
 
     def find_tool(self, name: str) -> Tool:
-        """The tool a name means; raises UnknownName with the nearest, or why nothing is known of
-        its server."""
+        """Resolve a tool name.
+
+        Raises UnknownName with the nearest names, or with why the server is not listed.
+        """
         view = self.view
         try:
             return view.snapshot.resolve_tool(name)
@@ -158,17 +162,17 @@ class EmbeddedSession:
             ) from error
 
     async def search(self, request: SearchRequest) -> Matches:
-        """What a search finds, as facts; whoever learns from searches hears of it."""
+        """Search and return matches; publishes the search events that learning uses."""
         await self.wait_for_embeddings()
         view = self.view
         self.require_meta_tool(tool_definitions.SEARCH_TOOLS)
-        # Its own refusals are raised: it is no model that asks.
-        visit = AdmissionTicket(
+        # Errors are raised, because the caller is a program.
+        ticket = AdmissionTicket(
             self.caller.session, classify_request("tools/call", tool_definitions.SEARCH_TOOLS)
         )
-        found = await self._admission.run(visit, lambda _: self._run_search(view, request))
-        assert isinstance(found, Matches)
-        return found
+        matches = await self._admission.run(ticket, lambda _: self._run_search(view, request))
+        assert isinstance(matches, Matches)
+        return matches
 
     async def _run_search(self, view: ProfileView, request: SearchRequest) -> Matches:
         started = time.perf_counter()
@@ -186,12 +190,17 @@ class EmbeddedSession:
             bus.publish(ToolsFound(request.query, shown, self.caller, vector))
         states = view.profile_state.get_server_states()
         budget = view.settings.discovery_budget
-        there = view.settings.enabled_meta_tools
+        meta_tools = view.settings.enabled_meta_tools
+        fit = "good"
+        if ranking.is_weak or not hits:
+            fit = "none"
+        elif ranking.is_unsure:
+            fit = "unsure"
         return Matches(
             request.query,
             tuple(to_match(tools[hit.id], round(hit.score, 4), hit.duplicates) for hit in hits),
-            "none" if ranking.is_weak or not hits else "unsure" if ranking.is_unsure else "good",
-            lambda: search_page.render_search_page(search, states, budget, there).text,
+            fit,
+            lambda: search_page.render_search_page(search, states, budget, meta_tools).text,
         )
 
     def require_meta_tool(self, name: str) -> None:
@@ -203,22 +212,26 @@ class EmbeddedSession:
             )
 
     async def call_meta_tool(self, name: str, arguments: Raw) -> Result:
-        """What one of the meta-tools answers; raises what it refuses."""
+        """Call a meta-tool; raises the errors it reports."""
         self.require_meta_tool(name)
         return self.unwrap_result(
             await self.call_tool(name, arguments), str(arguments.get("name", ""))
         )
 
     async def call_tool(self, name: str, arguments: Raw, exposure: Exposure = "meta") -> Raw:
-        """One call of a tool under the name that clients have it by, refusals as answers; raises
-        PorticoError."""
+        """Call a tool by the name that clients use.
+
+        Errors of the call are results; raises PorticoError if the gateway is closed or overloaded.
+        """
         if name == tool_definitions.SEARCH_TOOLS:
             await self.wait_for_embeddings()
         view = self.get_view(exposure)
         params = {"name": name, "arguments": arguments}
-        ours = name in view.settings.enabled_meta_tools
-        visit = AdmissionTicket(
-            self.caller.session, classify_request("tools/call", name if ours else ""), ours
+        is_meta_tool = name in view.settings.enabled_meta_tools
+        ticket = AdmissionTicket(
+            self.caller.session,
+            classify_request("tools/call", name if is_meta_tool else ""),
+            is_meta_tool,
         )
 
         async def handle_call(waited: float) -> Raw:
@@ -226,22 +239,22 @@ class EmbeddedSession:
                 "tools/call", params, CallContext(self.caller, queued_s=waited), "modern"
             )
 
-        return await self._admission.run(visit, handle_call)
+        return await self._admission.run(ticket, handle_call)
 
     async def list_tools(self, query: str = "", exposure: Exposure = "meta") -> list[Raw]:
-        """The meta-tools and, where there is a query, what serves it best."""
+        """List the meta-tools and, with a query, the tools that match it best."""
+        params: Raw = {}
         if query:
-            params: Raw = {"query": query}
-        else:
-            params = {}
-        return (
-            await self.get_view(exposure).handle(
-                "tools/list", params, CallContext(self.caller), "modern"
-            )
-        )["tools"]
+            params["query"] = query
+        listing = await self.get_view(exposure).handle(
+            "tools/list", params, CallContext(self.caller), "modern"
+        )
+        return listing["tools"]
 
     def unwrap_result(self, raw: Raw, name: str) -> Result:
-        """An answer for a program: raises what is a refusal, with what the tool of that name takes."""
+        """Convert a raw result, raising gateway errors; `name` is the tool whose schema is the
+        hint.
+        """
         view = self.view
         try:
             if name:
@@ -259,7 +272,7 @@ class EmbeddedSession:
     @property
     def _admission(self) -> AdmissionControl:
         admission = self.runtime.get_endpoint(self._profile).admission
-        assert admission is not None, "the house gives every door one"
+        assert admission is not None, "every endpoint has an admission control"
         return admission
 
 

@@ -1,5 +1,4 @@
-"""What an agent's author passes → a configuration, and servers that are objects. A dict is read as
-a file would be."""
+"""Constructor arguments → a configuration and in-process backends; a dict is read like a file."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -25,28 +24,28 @@ from portico.upstream.backend import Backend
 from portico.upstream.backends.functions import FunctionsBackend, FunctionTool, make_function_tool
 
 Servers = Mapping[str, Any]
-"""Server name → its functions, a backend, or what a configuration says of it."""
+"""Server name → its functions, a backend, or its configuration."""
 
 _SOURCE_NAME = "the configuration"
 _NO_CONFIG_ADVICE = (
     "Write a portico.yaml, name a file with Gateway(path), or pass servers: "
-    'Gateway(servers={"mine": [a_function]}). `portico adopt` writes one from what your clients have.'
+    'Gateway(servers={"mine": [a_function]}). `portico adopt` writes one from what your '
+    "clients have."
 )
 
 
 @dataclass(frozen=True)
 class GatewaySettings:
-    """Everything that a gateway is made of."""
+    """The configuration and backends of an embedded gateway."""
 
     config: Config
     backends: Mapping[str, Backend] = field(default_factory=dict[str, Backend])
     exposure: Exposure = "meta"
-    """What models are shown, unless they are to be shown something else."""
+    """The default exposure for models."""
     code_profile: str = ""
-    """The profile of models that are shown search, describe and scripts only: they read of no other
-    tools."""
+    """The profile for models with exposure `code`, whose texts mention no other tools."""
     warnings: tuple[str, ...] = ()
-    """What is odd about it: servers that cannot be used, keys that lead nowhere."""
+    """Problems of the configuration: servers that cannot be used, keys without effect."""
 
 
 def resolve_settings(
@@ -57,45 +56,44 @@ def resolve_settings(
     exposure: Exposure | None,
     data_dir: "str | os.PathLike[str] | None",
 ) -> GatewaySettings:
-    """The settings that these make; raises ConfigError, and UnknownName for a profile that is not
-    there."""
+    """Build the settings; raises ConfigError, and UnknownName for an unknown profile."""
     backends = {
         name: backend
-        for name, one in (servers or {}).items()
-        if (backend := to_backend(name, one)) is not None
+        for name, server in (servers or {}).items()
+        if (backend := to_backend(name, server)) is not None
     }
-    configured = {name: one for name, one in (servers or {}).items() if name not in backends}
+    configured = {name: server for name, server in (servers or {}).items() if name not in backends}
     config, warnings = _load_config(source, configured, has_servers=servers is not None)
     for name in backends:
         _check_server_name(name, config)
     if data_dir is not None:
         config = config.model_copy(update={"data_dir": Path(data_dir).expanduser()})
     view = config.resolve_profile(profile)
-    shown = exposure or view.exposure
-    if shown == "semantic" and not view.intent:
+    shown_exposure = exposure or view.exposure
+    if shown_exposure == "semantic" and not view.intent:
         raise ConfigError(
             "exposure semantic needs an intent",
             advice="Configure one, or leave the exposure and pass intent to `tools`.",
         )
-    # Inside, everything can be found and called: what a model is shown of it is decided when it is
-    # told of tools.
+    # The gateway itself exposes everything; `tools` decides what a model is shown.
     profiles = {
-        name: one.model_copy(update={"exposure": "meta"}) for name, one in config.profiles.items()
+        name: server.model_copy(update={"exposure": "meta"})
+        for name, server in config.profiles.items()
     }
-    in_code = f"{(profile or 'front')[:48]}-in-code"
-    while in_code in profiles:
-        in_code += "_"
+    code_profile = f"{(profile or 'front')[:48]}-in-code"
+    while code_profile in profiles:
+        code_profile += "_"
     if profile is not None:
         own = profiles[profile]
     else:
         own = Profile()
-    profiles[in_code] = own.model_copy(update={"exposure": "code"})
-    inside = config.model_copy(update={"exposure": "meta", "profiles": profiles})
-    return GatewaySettings(inside, backends, shown, in_code, warnings)
+    profiles[code_profile] = own.model_copy(update={"exposure": "code"})
+    inner_config = config.model_copy(update={"exposure": "meta", "profiles": profiles})
+    return GatewaySettings(inner_config, backends, shown_exposure, code_profile, warnings)
 
 
 def to_backend(name: str, server: Any) -> Backend | None:
-    """Functions, or a backend as it is; None for what is configuration."""
+    """Return functions or a backend as a backend, None for configuration."""
     if isinstance(server, str | bytes | Mapping | BackendConfig):
         return None
     if isinstance(server, FunctionTool) or (callable(server) and not hasattr(server, "connect")):
@@ -103,8 +101,8 @@ def to_backend(name: str, server: Any) -> Backend | None:
     if isinstance(server, Iterable):
         functions = cast("Iterable[Callable[..., Any] | FunctionTool]", server)
         tools = tuple(
-            one if isinstance(one, FunctionTool) else _make_function_tool(name, one)
-            for one in functions
+            function if isinstance(function, FunctionTool) else _make_function_tool(name, function)
+            for function in functions
         )
         return FunctionsBackend(name, tools)
     if hasattr(server, "connect"):
@@ -119,13 +117,13 @@ def to_backend(name: str, server: Any) -> Backend | None:
 def _make_function_tool(server: str, function: Any) -> FunctionTool:
     try:
         return make_function_tool(function)
-    except (
-        Exception
-    ) as error:  # the function is the user's: whatever its signature raises is the reason
+    except Exception as error:  # user code: inspecting its signature may raise anything
         name = getattr(function, "__name__", type(function).__name__)
         raise ConfigError(
             f"servers.{server}: {name} cannot be made a tool: {type(error).__name__}: {error}",
-            advice="A tool is a function with a name, whose parameters have types that JSON can say.",
+            advice=(
+                "A tool is a function with a name, whose parameters have types that JSON can say."
+            ),
             key=f"servers.{server}",
         ) from error
 
@@ -146,13 +144,12 @@ def _check_server_name(name: str, config: Config) -> None:
 def _load_config(
     source: Any, servers: Servers, *, has_servers: bool
 ) -> tuple[Config, tuple[str, ...]]:
-    """The configuration and what is odd about it; where nothing is given, `alone` says that servers
-    are."""
+    """Load the configuration and its warnings; `has_servers` allows no source."""
     if isinstance(source, Mapping):
-        named = cast("Mapping[str, Any]", source)
-        return load_mapping(
-            {**named, "servers": {**named.get("servers", {}), **servers}} if servers else named
-        )
+        values = cast("Mapping[str, Any]", source)
+        if servers:
+            values = {**values, "servers": {**values.get("servers", {}), **servers}}
+        return load_mapping(values)
     if isinstance(source, Config):
         config = source
         warnings = ()
@@ -166,42 +163,42 @@ def _load_config(
         warnings = tuple(map(str, loaded.warnings))
     if not servers:
         return config, warnings
-    more, odd = load_mapping({"servers": dict(servers)})
-    return config.model_copy(update={"servers": {**config.servers, **more.servers}}), (
-        *warnings,
-        *odd,
-    )
+    added, more_warnings = load_mapping({"servers": dict(servers)})
+    merged = config.model_copy(update={"servers": {**config.servers, **added.servers}})
+    return merged, (*warnings, *more_warnings)
 
 
 def load_mapping(mapping: Mapping[str, Any]) -> tuple[Config, tuple[str, ...]]:
-    """A configuration from plain values, read as a file in this folder: a client's own keys,
-    `${VAR}`, variables."""
+    """Read a configuration from plain values, like a file in the current folder.
+
+    Client formats, `${VAR}` and environment variables are supported.
+    """
     draft = ConfigDraft()
     cwd = Path.cwd()
-    told = translate(_to_node(mapping), _SOURCE_NAME)
-    draft.errors += told.errors
-    draft.warnings += told.warnings
-    places = PlaceholderFolders(cwd, cwd, Path.home())
-    for key, node in told.settings.items():
+    translated = translate(_to_node(mapping), _SOURCE_NAME)
+    draft.errors += translated.errors
+    draft.warnings += translated.warnings
+    folders = PlaceholderFolders(cwd, cwd, Path.home())
+    for key, node in translated.settings.items():
         if node.value is not None:
             add_setting(
-                ValueResolver(draft, _SOURCE_NAME, (), os.environ, places, cwd, is_own_file=True),
+                ValueResolver(draft, _SOURCE_NAME, (), os.environ, folders, cwd, is_own_file=True),
                 key,
                 node,
             )
     servers = draft.values.setdefault("servers", {})
-    for position, (written, entry) in enumerate(told.servers):
-        if (name := claim_server_name(draft, written, 0, _SOURCE_NAME, {})) is not None:
+    for position, (written_name, entry) in enumerate(translated.servers):
+        if (name := claim_server_name(draft, written_name, 0, _SOURCE_NAME, {})) is not None:
             values = ValueResolver(
                 draft,
                 _SOURCE_NAME,
                 ("servers", name),
                 os.environ,
-                places,
+                folders,
                 cwd,
-                is_own_file=told.is_own,
+                is_own_file=translated.is_own,
             )
-            servers[name] = values.resolve_server(entry, told.problems.get(position, ""))
+            servers[name] = values.resolve_server(entry, translated.problems.get(position, ""))
     add_environment(draft, os.environ)
     config: Config | None = None
     try:
@@ -209,8 +206,8 @@ def load_mapping(mapping: Mapping[str, Any]) -> tuple[Config, tuple[str, ...]]:
     except ValidationError as error:
         for problem in error.errors(include_url=False):
             origin = find_source(draft.origins, problem["loc"])
-            words = describe_validation_error(problem, secret=problem["loc"] in draft.expanded)
-            draft.errors.append(ConfigFinding(origin.name or origin.kind, 0, *words))
+            message = describe_validation_error(problem, secret=problem["loc"] in draft.expanded)
+            draft.errors.append(ConfigFinding(origin.name or origin.kind, 0, *message))
     if config is None or draft.errors:
         raise to_single_error(draft.errors)
     draft.warnings += find_dangling_references(config, draft.origins)
@@ -218,15 +215,15 @@ def load_mapping(mapping: Mapping[str, Any]) -> tuple[Config, tuple[str, ...]]:
 
 
 def _to_node(value: Any) -> ConfigNode:
-    """A plain value as a file has it: with its text, and on no line."""
+    """Convert a plain value to a configuration node without a line number."""
     if isinstance(value, BackendConfig):
         value = value.model_dump(exclude_unset=True, mode="json")
     if isinstance(value, Mapping):
         return ConfigNode(
-            {str(key): _to_node(one) for key, one in cast("Mapping[Any, Any]", value).items()}, 0
+            {str(key): _to_node(item) for key, item in cast("Mapping[Any, Any]", value).items()}, 0
         )
     if isinstance(value, list | tuple):
-        return ConfigNode([_to_node(one) for one in cast("Iterable[Any]", value)], 0)
+        return ConfigNode([_to_node(item) for item in cast("Iterable[Any]", value)], 0)
     if isinstance(value, os.PathLike):
         value = os.fspath(cast("os.PathLike[str]", value))
     if value is None or isinstance(value, bool):

@@ -1,5 +1,4 @@
-"""The gateway for programs without an event loop: the same methods, on a loop in a thread of its
-own."""
+"""The gateway for programs without an event loop: the same methods, on a loop in its own thread."""
 
 import asyncio
 import concurrent.futures
@@ -21,14 +20,14 @@ from portico.upstream.backend import Raw
 T = TypeVar("T")
 _CLOSE_TIMEOUT_S = 60.0
 _POLL_INTERVAL_S = 1.0
-"""How often it is looked whether there is still a loop that could answer."""
+"""How often to check that the loop still runs, in seconds."""
 
 
 class SyncGateway:
-    """A `Gateway` whose methods wait: `with SyncGateway("portico.yaml") as gateway: …`.
+    """A `Gateway` whose methods block: `with SyncGateway("portico.yaml") as gateway: …`.
 
-    Any thread may use it, several at the same time, and it may be used where an event loop runs
-    (which it then holds up). Everything is as in `Gateway`, of which it takes the arguments.
+    It may be used from several threads at once, and where an event loop runs (which it then
+    blocks). Arguments and methods are those of `Gateway`.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class SyncGateway:
         in_memory: bool = False,
         name: str = DEFAULT_CLIENT_NAME,
     ) -> None:
-        """As `Gateway`: read the configuration. Raises `ConfigError`."""
+        """Read the configuration. Raises `ConfigError`."""
         self._gateway = _ThreadedGateway(
             config,
             servers=servers,
@@ -58,7 +57,7 @@ class SyncGateway:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """As `Gateway.warnings`."""
+        """See `Gateway.warnings`."""
         return self._gateway.warnings
 
     def __enter__(self) -> Self:
@@ -73,13 +72,13 @@ class SyncGateway:
         self.close()
 
     def open(self) -> Self:
-        """Begin."""
+        """Start the gateway."""
         if self._loop is not None:
             raise PorticoError(
                 "the gateway is open already", advice="Make another one for another conversation."
             )
         self._loop = self._gateway.home_loop = loop = asyncio.new_event_loop()
-        # A daemon: a program that forgets to close must still be able to end.
+        # A daemon thread, so that a program that forgets to close can still exit.
         self._thread = threading.Thread(
             target=_run_loop, args=(loop,), name="portico gateway", daemon=True
         )
@@ -92,8 +91,8 @@ class SyncGateway:
         return self
 
     def close(self) -> None:
-        """End; when this returns, nothing of it is left. Idempotent."""
-        with self._close_lock:  # whoever comes second waits until it has ended, too
+        """Stop the gateway and wait until nothing of it is left. Idempotent."""
+        with self._close_lock:  # A second caller waits until it has closed, too.
             loop = self._loop
             thread = self._thread
             if loop is None or thread is None:
@@ -106,11 +105,11 @@ class SyncGateway:
                 thread.join(_CLOSE_TIMEOUT_S)
 
     def ready(self, timeout: float | None = None) -> bool:
-        """As `Gateway.ready`."""
+        """See `Gateway.ready`."""
         return self._wait(self._gateway.ready(timeout))
 
     def servers(self) -> list[ServerInfo]:
-        """As `Gateway.servers`."""
+        """See `Gateway.servers`."""
 
         async def list_servers() -> list[ServerInfo]:
             return self._gateway.servers()
@@ -128,7 +127,7 @@ class SyncGateway:
         min_success_rate: float | None = None,
         limit: int = 8,
     ) -> Matches:
-        """As `Gateway.search`."""
+        """See `Gateway.search`."""
         return self._wait(
             self._gateway.search(
                 query,
@@ -142,29 +141,29 @@ class SyncGateway:
         )
 
     def tool(self, name: str) -> ToolInfo:
-        """As `Gateway.tool`."""
+        """See `Gateway.tool`."""
         return self._wait(self._gateway.tool(name))
 
     def describe(self, *names: str, detail: Detail = "schema") -> str:
-        """As `Gateway.describe`."""
+        """See `Gateway.describe`."""
         return self._wait(self._gateway.describe(*names, detail=detail))
 
     def browse(
         self, server: str | None = None, category: str | None = None, cursor: str | None = None
     ) -> str:
-        """As `Gateway.browse`."""
+        """See `Gateway.browse`."""
         return self._wait(self._gateway.browse(server, category, cursor))
 
     def call(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, whole: bool = False
     ) -> Result:
-        """As `Gateway.call`."""
+        """See `Gateway.call`."""
         return self._wait(self._gateway.call(name, arguments, whole=whole))
 
     def run_code(
         self, code: str, language: Language | None = None, timeout_s: float | None = None
     ) -> Result:
-        """As `Gateway.run_code`."""
+        """See `Gateway.run_code`."""
         return self._wait(self._gateway.run_code(code, language, timeout_s))
 
     def run_workflow(
@@ -175,7 +174,7 @@ class SyncGateway:
         inputs: Mapping[str, Any] | None = None,
         resume: str | None = None,
     ) -> Result:
-        """As `Gateway.run_workflow`."""
+        """See `Gateway.run_workflow`."""
         return self._wait(
             self._gateway.run_workflow(steps, intent=intent, inputs=inputs, resume=resume)
         )
@@ -188,7 +187,7 @@ class SyncGateway:
         grep: str | None = None,
         cursor: str | None = None,
     ) -> str:
-        """As `Gateway.read_result`."""
+        """See `Gateway.read_result`."""
         return self._wait(self._gateway.read_result(result_id, path=path, grep=grep, cursor=cursor))
 
     def tools(
@@ -201,7 +200,7 @@ class SyncGateway:
         cache: bool = False,
         defer: bool = False,
     ) -> list[Any]:
-        """As `Gateway.tools`; LangChain's tools can then be called both ways."""
+        """See `Gateway.tools`; LangChain's tools can then be called both ways."""
         return self._wait(
             self._gateway.tools(
                 format, names=names, intent=intent, exposure=exposure, cache=cache, defer=defer
@@ -209,15 +208,15 @@ class SyncGateway:
         )
 
     def handle(self, format: Format, call: Any) -> Any:
-        """As `Gateway.handle`."""
+        """See `Gateway.handle`."""
         return self._wait(self._gateway.handle(format, call))
 
     def handle_all(self, format: Format, blocks: Iterable[Any] | None) -> list[Any]:
-        """As `Gateway.handle_all`."""
+        """See `Gateway.handle_all`."""
         return self._wait(self._gateway.handle_all(format, blocks))
 
     def offers(self, name: str) -> bool:
-        """As `Gateway.offers`."""
+        """See `Gateway.offers`."""
 
         async def check_offer() -> bool:
             return self._gateway.offers(name)
@@ -225,12 +224,12 @@ class SyncGateway:
         return self._wait(check_offer())
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine comes to, on the gateway's own loop."""
+        """Run a coroutine on the gateway's own loop and wait for its result."""
         return wait_for_result(self._loop, work)
 
 
 class _ThreadedGateway(Gateway):
-    """A gateway that is reached from outside its loop."""
+    """A gateway that is used from outside its loop."""
 
     home_loop: asyncio.AbstractEventLoop | None = None
 
@@ -252,12 +251,12 @@ class _ThreadedGateway(Gateway):
 
 
 def wait_for_result(loop: asyncio.AbstractEventLoop | None, work: Coroutine[Any, Any, T]) -> T:
-    """Wait for work on another thread's loop; whoever is interrupted meanwhile ends the work too."""
+    """Wait for work on another thread's loop; an interruption cancels the work."""
     future = _submit(loop, work)
     try:
         while not concurrent.futures.wait([future], _POLL_INTERVAL_S).done:
             if loop is None or loop.is_closed():
-                # It was taken just as the loop ended, and nobody will ever say what became of it.
+                # Submitted just as the loop stopped, so it will never finish.
                 with contextlib.suppress(RuntimeError):
                     work.close()
                 raise PorticoError("the gateway was closed meanwhile")
@@ -278,11 +277,14 @@ def _submit(
         advice = "Use it inside `with SyncGateway(…) as gateway:`."
     elif _get_running_loop() is loop:
         problem = "a SyncGateway cannot be waited for on its own event loop"
-        advice = "Make the function that uses it a plain one, not a coroutine: plain functions run in threads."
+        advice = (
+            "Make the function that uses it a plain one, not a coroutine: plain functions run "
+            "in threads."
+        )
     else:
         try:
             return asyncio.run_coroutine_threadsafe(work, loop)
-        except RuntimeError:  # closed in this moment
+        except RuntimeError:  # The loop was closed in this moment.
             problem = "the gateway was closed meanwhile"
             advice = ""
     work.close()
@@ -300,11 +302,11 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
+        remaining = asyncio.all_tasks(loop)
+        for task in remaining:
             task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.wait(left, timeout=_CLOSE_TIMEOUT_S))
+        if remaining:
+            loop.run_until_complete(asyncio.wait(remaining, timeout=_CLOSE_TIMEOUT_S))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:

@@ -1,8 +1,7 @@
-"""Large JSON text taken in windows, so that no single step holds the interpreter's lock for long.
-Pure.
+"""Decoding of large JSON text in windows that each hold the interpreter's lock briefly. Pure.
 
-A decoder that is given fifty megabytes at once holds that lock until it is done, and the event loop
-stands still even if it runs in another thread. Nothing here recurses, however deep a value is.
+A decoder that gets fifty megabytes at once holds the lock until it is done, which blocks the event
+loop even from another thread. Nothing here recurses, however deep a value is.
 """
 
 import asyncio
@@ -17,80 +16,79 @@ from portico.json_text.size import has_more_values
 from portico.json_text.text_join import join_text
 
 LARGE_BYTES = 128 * 1024
-"""Bytes from which a thread is worth its while."""
+"""Size from which decoding in a thread pays off."""
 MAX_VALUES = 2_000_000
-"""JSON values of one message: a value takes up to a hundred bytes of memory, whatever it takes as
-text."""
+"""Maximum number of values in one message: each takes up to a hundred bytes of memory, however
+short its text is."""
 WINDOW_CHARS = 128 * 1024
-"""Characters of text that are decoded at once."""
+"""Characters that are decoded at once."""
 
 JsonPart = tuple[Literal["open", "item", "close"], str | None, Any]
-"""What happens, under which key (None in an array), and the bracket or the value."""
+"""Kind of part, key (None in an array), and the bracket or the value."""
 
 CLOSING_BRACKETS = {"[": "]", "{": "}"}
 _LONGEST_LITERAL = 16
-"""Characters before the end of a window where an error may only mean that the window ends."""
+"""Distance from the end of a window within which an error may be caused by that end."""
 _NOT_JSON_START = re.compile(rb'[ \t\n\r]{0,100}[^ \t\n\r{\["0-9tfn-]')
 _SPACE = re.compile(r"[ \t\n\r]*")
 _CUT_ESCAPE = re.compile(
     r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?\Z"
 )
-"""An escape that may go on behind the end, or be the first half of a pair."""
+"""An escape that may continue behind the end, or the first half of a surrogate pair."""
 _ITEM_START = re.compile(r'\{\s*"[^"\\]{0,40}"|[\["]')
-"""How an item looks that is one of many."""
+"""The start of an item that is one of many similar ones."""
 _MAX_TRIES = 4
 _FIRST_PENALTY = 64
-"""Ends that are tried for a run of items, and items that are taken one by one when none was right.
-"""
+"""Ends that are tried for a run of items, and items decoded one by one after none was right."""
 
 
 class TooManyValues(ValueError):
-    """JSON that would take too much memory."""
+    """The JSON text has too many values to fit in memory."""
 
 
 async def decode(body: bytes) -> Any:
-    """The value of JSON: a small one at once, a large one in a thread; raises ValueError."""
+    """Decode JSON, large text in a thread; raises ValueError."""
     if len(body) < LARGE_BYTES:
         return json_codec.loads(body)
     return await asyncio.to_thread(decode_chunked, body)
 
 
 def decode_sync(body: bytes) -> Any:
-    """The value of JSON in this thread, a large one in pieces; raises ValueError."""
+    """Decode JSON in this thread, large text in windows; raises ValueError."""
     if len(body) < LARGE_BYTES:
         return json_codec.loads(body)
     return decode_chunked(body)
 
 
 def decode_chunked(body: bytes) -> Any:
-    """The value of JSON, as `jsontext.loads` reads it but without a long breath; raises ValueError."""
+    """Decode like `json_codec.loads`, but in short steps; raises ValueError."""
     if _NOT_JSON_START.match(body):
-        raise ValueError("it does not begin as JSON does")  # and need not be decoded to find out
+        # Checked first, because it spares decoding.
+        raise ValueError("it does not begin as JSON does")
     if has_more_values(body, MAX_VALUES):
         raise TooManyValues(f"it has more than {MAX_VALUES:,} JSON values")
     return build_value(iter_parts(decode_utf8(body)))
 
 
 def iter_parts(text: str) -> Iterator[JsonPart]:
-    """The parts of JSON text, each of at most a window or one string; raises ValueError where it is
-    not JSON."""
+    """Yield the parts of JSON text, each at most a window or one string; raises ValueError."""
     at = _skip_space(text, 0)
-    reading = _TextWindow(text)
+    window = _TextWindow(text)
     opened = list[str]()
     runs = _RunDecoder(text)
     key: str | None = None
     while True:
-        found = reading.read_value(at)
+        found = window.read_value(at)
         if found is None:
             yield "open", key, text[at]
             opened.append(text[at])
             at = _skip_space(text, at + 1)
-            empty = text[at : at + 1] == CLOSING_BRACKETS[opened[-1]]
+            is_empty = text[at : at + 1] == CLOSING_BRACKETS[opened[-1]]
         else:
             yield "item", key, found[0]
             at = _skip_space(text, found[1])
-            empty = False
-        if found is not None or empty:
+            is_empty = False
+        if found is not None or is_empty:
             while opened and text[at : at + 1] == CLOSING_BRACKETS[opened[-1]]:
                 yield "close", None, None
                 opened.pop()
@@ -99,11 +97,11 @@ def iter_parts(text: str) -> Iterator[JsonPart]:
                 break
             if text[at : at + 1] != ",":
                 raise ValueError(f"a comma is missing at {at}")
-            after = at
+            comma = at
             at = _skip_space(text, at + 1)
             if (
                 found is not None
-                and (run := runs.read_run(opened[-1], found[1], after, at)) is not None
+                and (run := runs.read_run(opened[-1], found[1], comma, at)) is not None
             ):
                 yield from run[0]
                 at = _skip_space(text, _skip_space(text, run[1]) + 1)
@@ -114,7 +112,7 @@ def iter_parts(text: str) -> Iterator[JsonPart]:
 
 
 class _RunDecoder:
-    """Many items at once, where they look alike: one by one, a million small ones take their time."""
+    """Decodes runs of similar items at once; one by one, a million small ones take long."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -124,49 +122,53 @@ class _RunDecoder:
     def read_run(
         self, bracket: str, previous_end: int, comma: int, at: int
     ) -> "tuple[list[JsonPart], int] | None":
-        """The items from `at`, and where the last of them ends; `end` and `comma` are those of the
-        item before."""
+        """Return the items from `at` on and the end of the last one, or None.
+
+        `previous_end` and `comma` are positions of the preceding item.
+        """
         if self._items_to_skip > 0 or len(self._text) - at < WINDOW_CHARS // 4:
             self._items_to_skip -= 1
             return None
         text = self._text
         closed = text[previous_end - 1] in '}]"'
-        begins = _ITEM_START.match(text, at)
-        mark = text[previous_end - 1 if closed else comma : begins.end() if begins else at]
+        start_match = _ITEM_START.match(text, at)
+        mark = text[
+            previous_end - 1 if closed else comma : start_match.end() if start_match else at
+        ]
         window = text[at : at + WINDOW_CHARS]
-        upto = len(window)
+        mark_position = len(window)
         for _ in range(_MAX_TRIES):
-            upto = window.rfind(mark, 0, upto)
-            if upto <= 0:
+            mark_position = window.rfind(mark, 0, mark_position)
+            if mark_position <= 0:
                 break
-            stop = upto + closed
+            run_end = mark_position + closed
             try:
-                # What is JSON with these brackets around it are whole items, whatever the mark was.
+                # If this is JSON within brackets, it is a sequence of complete items.
                 value = json_codec.loads(
-                    f"{bracket}{window[:stop]}{CLOSING_BRACKETS[bracket]}".encode()
+                    f"{bracket}{window[:run_end]}{CLOSING_BRACKETS[bracket]}".encode()
                 )
             except ValueError:
                 continue
             self._penalty = _FIRST_PENALTY
             if bracket == "{":
-                named = value.items()
+                pairs = value.items()
             else:
-                named = ((None, item) for item in value)
-            return [("item", name, item) for name, item in named], at + stop
+                pairs = ((None, item) for item in value)
+            return [("item", name, item) for name, item in pairs], at + run_end
         self._items_to_skip = self._penalty
         self._penalty = self._penalty * 2
         return None
 
 
 def build_value(parts: Iterable[JsonPart]) -> Any:
-    """The value that parts are of."""
+    """Build the value from its parts."""
     root: list[Any] = []
     opened: list[Any] = [root]
-    for what, key, value in parts:
-        if what == "close":
+    for kind, key, value in parts:
+        if kind == "close":
             opened.pop()
             continue
-        if what == "item":
+        if kind == "item":
             child: Any = value
         elif value == "[":
             child = []
@@ -176,13 +178,13 @@ def build_value(parts: Iterable[JsonPart]) -> Any:
             opened[-1].append(child)
         else:
             opened[-1][key] = child
-        if what == "open":
+        if kind == "open":
             opened.append(child)
     return root[0]
 
 
 def decode_utf8(body: bytes) -> str:
-    """UTF-8 as text, decoded piece by piece; raises UnicodeDecodeError."""
+    """Decode UTF-8 piece by piece; raises UnicodeDecodeError."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     step = 4 * WINDOW_CHARS
     starts = range(0, len(body), step)
@@ -208,13 +210,12 @@ def _skip_space(text: str, at: int) -> int:
 
 
 def _read_string(text: str, at: int) -> tuple[str, int]:
-    """The string at a place, however long, and where it ends."""
+    """Return the string at a position, however long, and its end."""
     pieces: list[str] = []
     at += 1
     while at < len(text):
         piece = _trim_cut_escape(text[at : at + WINDOW_CHARS])
-        # A quotation mark of ours ends it; where one of its own comes before, the string ends
-        # there.
+        # The added quotation mark ends the piece, unless the string's own comes first.
         value, end = _DECODER.raw_decode(f'"{piece}"')
         pieces.append(_fix_surrogates(value, piece))
         at += min(end - 1, len(piece))
@@ -226,8 +227,7 @@ def _read_string(text: str, at: int) -> tuple[str, int]:
 
 
 def _trim_cut_escape(piece: str) -> str:
-    """A piece of a string without the escape, or the half of a pair of escapes, that its end cuts
-    in two."""
+    """Remove an escape, or half of a surrogate pair of escapes, that the end of a piece cuts."""
     found = _CUT_ESCAPE.search(piece, max(0, len(piece) - 12))
     while found:
         start = found.start()
@@ -251,7 +251,7 @@ _DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 
 
 class _TextWindow:
-    """A part of the text, copied out, so that a decoder cannot run on for megabytes."""
+    """A copied window of the text, so that a decoder cannot run on for megabytes."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -259,8 +259,8 @@ class _TextWindow:
         self._window = text[:WINDOW_CHARS]
 
     def read_value(self, at: int) -> tuple[Any, int] | None:
-        """The value at a place and where it ends; None for a container that is too large to be
-        decoded at once."""
+        """Return the value at a position and its end; None for a container larger than the
+        window."""
         if (found := self._decode_within(at)) is None and at > self._start:
             self._start = at
             self._window = self._text[at : at + WINDOW_CHARS]
@@ -284,7 +284,7 @@ class _TextWindow:
             raise
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
-        # A number at the edge may have more digits behind it, and `1e+` is a number only with them.
+        # A number at the edge may continue behind it, and `1e+` is a number only with the rest.
         edge = isinstance(value, int | float) and end >= len(self._window) - 3
         if edge and self._start + len(self._window) < len(self._text):
             return None

@@ -1,7 +1,6 @@
-"""Large values written as JSON in pieces, so that no single step holds the interpreter's lock for
-long. Pure.
+"""Encoding of large values as JSON in pieces that each hold the interpreter's lock briefly. Pure.
 
-The counterpart of `json_windows`: an encoder that is given fifty megabytes at once holds that lock
+The counterpart of `chunked_decoder`: an encoder that gets fifty megabytes at once holds the lock
 until it is done. Nothing here recurses, however deep a value is.
 """
 
@@ -14,69 +13,66 @@ from portico.json_text import json_codec
 from portico.json_text.size import estimate_size
 
 LARGE_CHARS = 128 * 1024
-"""Characters from which a value is taken apart, and about what one step encodes."""
+"""Size from which a value is split, and about what one step encodes."""
 MAX_DEPTH = 250
-"""Levels of containers that are taken apart."""
+"""Maximum nesting of containers that are split."""
 _GROUP_MEMBERS = 4_096
-"""Members of a container that are encoded in one step, where they are small."""
+"""Small members of a container that are encoded in one step."""
 
 Encoder = Callable[[Any], bytes]
 
 
 class TooDeep(ValueError):
-    """A value that is nested too deeply to be passed on."""
+    """A value is nested too deeply."""
 
 
 def is_large(value: Any) -> bool:
-    """Whether a value is worth being taken apart."""
+    """Return whether a value is worth splitting."""
     return estimate_size(value, LARGE_CHARS) >= LARGE_CHARS
 
 
 async def encode(value: Any, dumps: Encoder = json_codec.dumps) -> list[bytes]:
-    """JSON in pieces, a large value's in a thread; raises what `dumps` does, and TooDeep."""
+    """Encode to pieces, a large value in a thread; raises what `dumps` raises, and TooDeep."""
     if not is_large(value):
         return [dumps(value)]
     return await asyncio.to_thread(encode_chunks, value, dumps)
 
 
 def encode_chunks(value: Any, dumps: Encoder = json_codec.dumps) -> list[bytes]:
-    """JSON in pieces of about `LARGE` characters; raises what `dumps` does, and TooDeep."""
+    """Encode to pieces of about LARGE_CHARS; raises what `dumps` raises, and TooDeep."""
     pieces: list[bytes] = []
-    short: list[bytes] = []
+    pending: list[bytes] = []
     size = 0
     for part in _iter_parts(value, dumps):
-        short.append(part)
+        pending.append(part)
         size += len(part)
         if size >= LARGE_CHARS:
-            pieces.append(b"".join(short))
-            short.clear()
+            pieces.append(b"".join(pending))
+            pending.clear()
             size = 0
-    if short:
-        pieces.append(b"".join(short))
+    if pending:
+        pieces.append(b"".join(pending))
     return pieces
 
 
 class _OpenContainer:
-    """A large container that is being written."""
+    """A large container that is being encoded."""
 
     def __init__(self, value: Any, depth: int) -> None:
         if depth >= MAX_DEPTH:
             raise TooDeep(f"it is nested more than {MAX_DEPTH} levels deep")
-        if isinstance(value, dict):
-            self.kind: type = dict
-        else:
-            self.kind = list
         self.depth = depth
-        if self.kind is dict:
+        self.separator = b"["
+        """Written before the next member."""
+        self.kind: type = list
+        if isinstance(value, dict):
+            self.kind = dict
             self.separator = b"{"
-        else:
-            self.separator = b"["
-        """What is written before its next member."""
         self._members: Iterator[Any] = iter(value.items() if self.kind is dict else value)
         self._groups: list[list[Any]] = []
 
     def next_group(self) -> list[Any]:
-        """Members that are small together, or a single one; none at the end."""
+        """Return members that are small together, or a single one; empty at the end."""
         if not self._groups:
             self._groups.append(list(islice(self._members, _GROUP_MEMBERS)))
         group = self._groups.pop()
@@ -120,11 +116,11 @@ def _is_large_container(value: Any) -> bool:
 
 
 def _encode_scalar(value: Any, dumps: Encoder) -> Iterator[bytes]:
-    """Anything but a large container."""
+    """Encode anything but a large container."""
     if not isinstance(value, str) or len(value) < LARGE_CHARS:
         yield dumps(value)
         return
     yield b'"'
-    for at in range(0, len(value), LARGE_CHARS):
-        yield dumps(value[at : at + LARGE_CHARS])[1:-1]
+    for start in range(0, len(value), LARGE_CHARS):
+        yield dumps(value[start : start + LARGE_CHARS])[1:-1]
     yield b'"'

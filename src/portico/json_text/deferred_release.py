@@ -1,5 +1,4 @@
-"""Large values are let go of bit by bit: freeing millions of objects in one breath stops the event
-loop."""
+"""Deferred release of large values: freeing millions of objects at once blocks the event loop."""
 
 import asyncio
 import sys
@@ -11,26 +10,25 @@ from portico.json_text.part_stream import dismantle
 
 _DELAY_S = 0.2
 _TRIES = 25
-"""How often others that hold the value are waited for."""
+"""Maximum number of waits for other references to disappear."""
 
 _pending_releases: set["asyncio.Task[None]"] = set()
 
 
 @asynccontextmanager
 async def release_later(result: dict[str, Any]) -> AsyncGenerator[None]:
-    """Work on a result in this block: its structured content is freed in a thread, a while
-    afterwards.
+    """Free the structured content of a result in a thread, some time after the block.
 
-    What others still hold then is not changed.
+    What is still referenced elsewhere then is not changed.
     """
     try:
         yield
     finally:
         held = [result.get("structuredContent")]
         if isinstance(held[0], dict | list):
-            going = asyncio.create_task(_free_later(held), name="let go of a large result")
-            _pending_releases.add(going)
-            going.add_done_callback(_pending_releases.discard)
+            task = asyncio.create_task(_free_later(held), name="let go of a large result")
+            _pending_releases.add(task)
+            task.add_done_callback(_pending_releases.discard)
 
 
 async def _free_later(held: list[Any]) -> None:

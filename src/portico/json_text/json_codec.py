@@ -1,8 +1,7 @@
-"""JSON as it is: orjson for speed, the standard library where orjson would change or refuse a
-number.
+"""JSON codec: orjson, and the standard library where orjson would change or refuse a number.
 
-orjson reads an integer beyond 64 bits as a float and does not write one at all; a relay may do
-neither.
+orjson reads an integer beyond 64 bits as a float and cannot write one; a gateway must pass it
+unchanged.
 """
 
 import json
@@ -12,7 +11,7 @@ from typing import Any, cast
 import orjson
 
 LONG_DIGITS = 19
-"""Digits of the shortest integer that may pass 64 bits (a negative one)."""
+"""Digits of the shortest integer (a negative one) that may exceed 64 bits."""
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _HALF = re.compile("[\ud800-\udfff]")
 _DIGIT = re.compile(rb"[0-9]")
@@ -20,8 +19,7 @@ _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % LONG_DIGITS)
 
 
 def loads(text: bytes) -> Any:
-    """Decode; raises ValueError on anything that is not JSON, or is nested too deeply to be passed
-    on."""
+    """Decode JSON; raises ValueError if it is invalid or nested too deeply."""
     if not _has_long_number(text):
         return orjson.loads(text)
     try:
@@ -34,7 +32,7 @@ def loads(text: bytes) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Encode, compact; raises ValueError, TypeError or RecursionError on what JSON cannot say."""
+    """Encode as compact JSON; raises ValueError, TypeError or RecursionError."""
     try:
         return orjson.dumps(value)
     except TypeError:  # integers over 64 bits and lone surrogates are legal JSON
@@ -42,7 +40,7 @@ def dumps(value: Any) -> bytes:
 
 
 def replace_lone_surrogates(value: Any) -> Any:
-    """The same with U+FFFD for half surrogate pairs, which cannot be sent on."""
+    """Return the value with U+FFFD for lone surrogates, which cannot be encoded."""
     if isinstance(value, str):
         return _HALF.sub("\ufffd", _PAIR.sub(_join_pair, value))
     if isinstance(value, list):
@@ -60,7 +58,7 @@ def _join_pair(found: re.Match[str]) -> str:
 
 
 def _has_long_number(text: bytes) -> bool:
-    # Whatever run of that length there is, it covers a place that the stride looks at.
+    # A run of that many digits always covers a position that the stride visits.
     return any(
         _LONG_NUMBER.search(text, max(0, at - LONG_DIGITS + 1), at + LONG_DIGITS)
         for at in (found.start() * LONG_DIGITS for found in _DIGIT.finditer(text[::LONG_DIGITS]))

@@ -1,9 +1,8 @@
-"""Large JSON as a stream of its parts, from a value or from text, and as lines that can be paged
-and searched. Pure.
+"""Large JSON as a stream of parts, and as lines that can be paged and searched. Pure.
 
-A part is small enough that encoding or decoding it takes well under a millisecond or two: both hold
-the interpreter's lock, so that a thread which did ten megabytes at once would stop the event loop
-as if it ran there. Nothing here recurses, however deep a value is.
+Encoding or decoding a part takes a millisecond or two at most: both hold the interpreter's lock, so
+that a thread which processed ten megabytes at once would block the event loop. Nothing here
+recurses, however deep a value is.
 """
 
 import sys
@@ -28,25 +27,24 @@ __all__ = [
 ]
 
 MAX_LINE_CHARS = 600
-"""Characters of a container that stays on one line; a heavier one has a line for each child."""
+"""Size of a container that stays on one line; a larger one has a line for each child."""
 MAX_INDENT = 12
 
 _CONTAINERS = (dict, list)
-"""A union would be made anew at every look."""
+"""A tuple, because a union would be created at every check."""
 _RELEASE_STEP = 4_096
 _OWN_REFERENCES = 3
-"""Of a value that is taken apart: the list, the name and the argument of `getrefcount`."""
+"""References to a value in `dismantle`: the list, the name and the argument of `getrefcount`."""
 _MAX_SORTED_KEYS = 16_384
-"""Keys that are sorted at once."""
+"""Maximum number of keys that are sorted at once."""
 _TEXT_PIECE_CHARS = 64 * 1024
 """Characters of a text that are encoded at once."""
 
 
 def to_parts(value: Any, key: str | None = None, *, ordered: bool = False) -> Iterator[JsonPart]:
-    """A value's parts: heavy containers are opened, light ones are items.
+    """Yield the parts of a value: large containers are opened, small ones are items.
 
-    With `ordered`, the fields of opened objects come in the order of their names, unless they are
-    very many.
+    With `ordered` the fields of opened objects are sorted by name, up to a limit.
     """
     opened: list[Iterator[tuple[str | None, Any]]] = [iter(((key, value),))]
     while opened:
@@ -76,8 +74,7 @@ def _iter_children(container: Any, ordered: bool) -> Iterator[tuple[str | None, 
 
 
 def decode_parts(text: str) -> Iterator[JsonPart]:
-    """The parts of JSON text, without the whole value ever being in memory; raises ValueError where
-    it is not JSON."""
+    """Yield the parts of JSON text without building the whole value; raises ValueError."""
     for part in iter_parts(text):
         if part[0] == "item":
             yield from to_parts(part[2], part[1])
@@ -86,30 +83,29 @@ def decode_parts(text: str) -> Iterator[JsonPart]:
 
 
 def dismantle(values: list[Any], *, shared: bool = True) -> None:
-    """Take the values in a list apart, so that they are freed bit by bit and not in one long
-    breath.
+    """Empty the values of a list in portions, so that they are not all freed in one long step.
 
-    Without `shared`, what somebody else holds is left as it is.
+    Without `shared`, values that are referenced elsewhere are left unchanged.
     """
     while values:
-        one = values[-1]
-        if not shared and sys.getrefcount(one) > _OWN_REFERENCES:
+        value = values[-1]
+        if not shared and sys.getrefcount(value) > _OWN_REFERENCES:
             values.pop()
-        elif isinstance(one, dict) and one:
-            values += [one.popitem()[1] for _ in range(min(len(one), _RELEASE_STEP))]
-        elif isinstance(one, list) and one:
-            values += one[-_RELEASE_STEP:]
-            del one[-_RELEASE_STEP:]
+        elif isinstance(value, dict) and value:
+            values += [value.popitem()[1] for _ in range(min(len(value), _RELEASE_STEP))]
+        elif isinstance(value, list) and value:
+            values += value[-_RELEASE_STEP:]
+            del value[-_RELEASE_STEP:]
         else:
             values.pop()
 
 
 def encode_compact(stream: Iterable[JsonPart], encode: Callable[[Any], str]) -> Iterator[str]:
-    """Parts as pieces of text; joined, they are the JSON again, without spaces."""
+    """Yield pieces of text that join to compact JSON."""
     closing: list[str] = []
     comma = ""
-    for what, key, value in stream:
-        if what == "close":
+    for kind, key, value in stream:
+        if kind == "close":
             yield closing.pop()
             comma = ","
             continue
@@ -117,7 +113,7 @@ def encode_compact(stream: Iterable[JsonPart], encode: Callable[[Any], str]) -> 
         if key is not None:
             yield from _encode_pieces(key, encode)
             yield ":"
-        if what == "open":
+        if kind == "open":
             yield value
             closing.append(CLOSING_BRACKETS[value])
             comma = ""
@@ -127,50 +123,49 @@ def encode_compact(stream: Iterable[JsonPart], encode: Callable[[Any], str]) -> 
 
 
 def encode_value(value: Any) -> str:
-    """A light value as JSON."""
+    """Encode a small value as JSON."""
     return json_codec.dumps(value).decode()
 
 
 def _encode_pieces(value: Any, encode: Callable[[Any], str]) -> Iterator[str]:
-    """The JSON of a light value, or of a text of any length, in pieces."""
+    """Yield the JSON of a small value, or of a text of any length, in pieces."""
     if not isinstance(value, str) or len(value) <= _TEXT_PIECE_CHARS:
         yield encode(value)
         return
     yield '"'
-    for at in range(0, len(value), _TEXT_PIECE_CHARS):
-        yield encode(value[at : at + _TEXT_PIECE_CHARS])[1:-1]
+    for start in range(0, len(value), _TEXT_PIECE_CHARS):
+        yield encode(value[start : start + _TEXT_PIECE_CHARS])[1:-1]
     yield '"'
 
 
 def encode_lines(stream: Iterable[JsonPart]) -> Iterator[str]:
-    """Parts as lines of text, long ones in pieces; joined, they are the JSON again."""
+    """Yield lines of text, long ones in pieces, that join to the JSON again."""
     closing: list[str] = []
-    before: str | None = None
-    for what, key, value in stream:
-        if what == "close":
-            if before is not None:
-                yield f"{before}\n"
-            before = " " * (min(len(closing), MAX_INDENT) - 1) + closing.pop()
+    line: str | None = None
+    for kind, key, value in stream:
+        if kind == "close":
+            if line is not None:
+                yield f"{line}\n"
+            line = " " * (min(len(closing), MAX_INDENT) - 1) + closing.pop()
             continue
-        if before is not None:
-            yield f"{before},\n"
-        before = " " * min(len(closing), MAX_INDENT)
-        if key is None and what == "item" and not isinstance(value, str):
-            before += encode_value(value)  # there may be a million of them
+        if line is not None:
+            yield f"{line},\n"
+        line = " " * min(len(closing), MAX_INDENT)
+        if key is None and kind == "item" and not isinstance(value, str):
+            line += encode_value(value)  # the fast path: there may be a million of them
             continue
         if key is None:
-            named = ()
+            key_pieces = ()
         else:
-            named = chain(_encode_pieces(key, encode_value), (": ",))
-        for piece in chain(
-            named, (value,) if what == "open" else _encode_pieces(value, encode_value)
-        ):
-            if len(before) >= _TEXT_PIECE_CHARS:
-                yield before
-                before = ""
-            before += piece
-        if what == "open":
-            yield f"{before}\n"
+            key_pieces = chain(_encode_pieces(key, encode_value), (": ",))
+        value_pieces = (value,) if kind == "open" else _encode_pieces(value, encode_value)
+        for piece in chain(key_pieces, value_pieces):
+            if len(line) >= _TEXT_PIECE_CHARS:
+                yield line
+                line = ""
+            line += piece
+        if kind == "open":
+            yield f"{line}\n"
             closing.append(CLOSING_BRACKETS[value])
-            before = None
-    yield f"{before}\n"
+            line = None
+    yield f"{line}\n"

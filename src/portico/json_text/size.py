@@ -1,9 +1,8 @@
-"""Count the values of JSON text before it is decoded, and the characters of a value before it is
-encoded. Pure.
+"""Estimates: values in JSON text before decoding, characters of a value before encoding. Pure.
 
-Decoding takes up to a microsecond and a hundred bytes a value: four megabytes of text take 5 ms,
-four megabytes of empty lists more than a second. What is counted is what separates values (commas,
-brackets) outside of strings.
+Decoding takes up to a microsecond and a hundred bytes for each value: four megabytes of text take
+5 ms, four megabytes of empty lists more than a second. Values are counted by their separators
+(commas, brackets) outside of strings.
 """
 
 import re
@@ -13,19 +12,21 @@ from typing import Any, cast
 
 _BACKSLASHES = re.compile(rb"\\+")
 _SLICE_BYTES = 256 * 1024
-"""Bytes that are looked at in one step, so that none holds the interpreter's lock for long."""
+"""Bytes processed in one step, so that none holds the interpreter's lock for long."""
 
 
 _CONTAINERS = (dict, list)
-"""A union would be made again at every look."""
+"""A tuple, because a union would be created at every check."""
 _LONG_NUMBER = 10**18
 _KEYS_PER_STEP = 16_384
-"""Keys, or children, that are looked at at once."""
+"""Keys or children processed in one step."""
 
 
 def has_more_values(body: bytes, limit: int) -> bool:
-    """Whether JSON text has more values than `most`, give or take one a container; any other text
-    has whatever."""
+    """Return whether JSON text has more than `limit` values, give or take one a container.
+
+    Undefined for text that is not JSON.
+    """
     if len(body) <= limit or sum(map(_count_separators, _iter_slices(body))) <= limit:
         return False
     values = 0
@@ -41,12 +42,12 @@ def has_more_values(body: bytes, limit: int) -> bool:
 
 
 def _iter_slices(body: bytes) -> Iterator[bytes]:
-    """Parts of the text, none of which ends inside an escape."""
+    """Yield slices of the text, none of which ends inside an escape."""
     start = 0
     while start < len(body):
         end = start + _SLICE_BYTES
         if run := _BACKSLASHES.match(body, end - 1):
-            # A backslash may itself be escaped: its run is taken whole, with what it escapes.
+            # A backslash may itself be escaped: include the whole run and the escaped character.
             end = run.end() + 1
         yield body[start:end]
         start = end
@@ -57,29 +58,26 @@ def _count_separators(text: bytes) -> int:
 
 
 def estimate_size(value: Any, limit: int) -> int:
-    """About how many characters a value has as JSON; counting ends once `stop` is reached."""
+    """Estimate the characters of a value as JSON; stops counting at `limit`."""
     if isinstance(value, str):
         return len(value) + 3
     total = 5
     pending: list[Any] = [value]
     while pending and total < limit:
-        one = pending.pop()
+        container = pending.pop()
         children: Collection[Any] = ()
-        # Before they are looked at: a million children must not be walked to learn that they are
-        # many.
-        if isinstance(one, dict):
-            total += 2 + 4 * len(one)
+        # Counted before iterating, so that a million children are not visited in vain.
+        if isinstance(container, dict):
+            total += 2 + 4 * len(container)
             if total < limit:
-                keys = iter(cast("dict[str, Any]", one))
+                keys = iter(cast("dict[str, Any]", container))
                 while total < limit and (length := sum(map(len, islice(keys, _KEYS_PER_STEP)))):
                     total += length
-                children = one.values()
-        elif isinstance(one, list):
-            total += 2 + 2 * len(one)
+                children = container.values()
+        elif isinstance(container, list):
+            total += 2 + 2 * len(container)
             if total < limit:
-                children = one
-            else:
-                children = ()
+                children = container
         if len(children) > _KEYS_PER_STEP:
             total += _weigh_many(children, limit - total)
             continue
@@ -99,14 +97,15 @@ def estimate_size(value: Any, limit: int) -> int:
 
 
 def _weigh_many(children: Collection[Any], stop: int) -> int:
-    """The weight of a container's children, in portions.
+    """Estimate the size of many children in portions.
 
-    Of millions at once, `estimate_size` would make a list that one collection of garbage takes long
-    to walk through.
+    For millions at once `estimate_size` would create a list that one garbage collection takes long
+    to traverse.
     """
     total = 0
     rest = iter(children)
-    while total < stop and (some := list(islice(rest, _KEYS_PER_STEP))):
-        around = 7 + 2 * len(some)  # what `estimate_size` adds for the list they are in here
-        total += estimate_size(some, stop - total + around) - around
+    while total < stop and (chunk := list(islice(rest, _KEYS_PER_STEP))):
+        # `estimate_size` adds this for the list that holds them here.
+        overhead = 7 + 2 * len(chunk)
+        total += estimate_size(chunk, stop - total + overhead) - overhead
     return total

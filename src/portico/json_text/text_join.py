@@ -1,8 +1,7 @@
-"""Long text joined from its pieces in steps, so that none holds the interpreter's lock for long.
+"""Joining of long text in steps, so that none holds the interpreter's lock for long.
 
 `"".join` of 64 MB is one step of 40 ms and more: the system provides every page of the new text
-while the lock is held. CPython's C interface makes the new text first, untouched, and fills it
-piece by piece.
+while the lock is held. CPython's C API allocates the text first and fills it piece by piece.
 """
 
 import functools
@@ -11,14 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 LONG = 2 * 1024**2
-"""Characters from which text is joined in steps."""
+"""Length from which text is joined in steps."""
 _ASCII = 0x7F
 _LATIN_1 = 0xFF
 _TWO_BYTES = 0xFFFF
 _FOUR_BYTES = 0x10FFFF
-"""The last characters of the four ways in which CPython stores text.
+"""The last characters of the four storage formats of CPython's text.
 
-It has to be the narrowest that fits: texts that are stored differently are never equal.
+The narrowest that fits is required: texts in different formats are never equal.
 """
 
 
@@ -33,16 +32,16 @@ def join_text(pieces: Sequence[str]) -> str:
     create, copy, to_object, release = functions
     text = create(size, max(map(_find_width, pieces)))
     try:
-        at = 0
+        position = 0
         for piece in pieces:
-            at += copy(text, at, piece, 0, len(piece))
+            position += copy(text, position, piece, 0, len(piece))
         return to_object(text)
     finally:
         release(text)
 
 
 def _find_width(piece: str) -> int:
-    """Return the last character of the narrowest way to store a piece."""
+    """Return the last character of the narrowest format for a piece."""
     if piece.isascii():
         return _ASCII
     try:
@@ -57,15 +56,15 @@ def _find_width(piece: str) -> int:
 
 @functools.cache
 def _load_functions() -> tuple[Any, ...] | None:
-    """Return what creates a text, copies into it, makes an object of it and releases it.
+    """Return the functions that create, fill, convert and release a text; None on other Pythons.
 
-    None on other Pythons. Until it is an object, a text is a plain address: CPython refuses to
-    fill one that is referred to twice.
+    Until it is converted to an object a text is a plain address: CPython refuses to fill one with
+    two references.
     """
     if sys.implementation.name != "cpython":
         return None
     try:
-        import ctypes  # it costs start-up
+        import ctypes  # imported here, because it slows start-up
     except ImportError:
         return None
     address = ctypes.c_void_p

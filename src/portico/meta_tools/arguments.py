@@ -1,4 +1,4 @@
-"""What a model passes to a meta-tool, checked and forgiven. Pure."""
+"""Validation and repair of the arguments that a model passes to a meta-tool. Pure."""
 
 import contextlib
 from typing import Any
@@ -13,35 +13,36 @@ from portico.upstream.backend import Raw
 
 MAX_UNKNOWN_NAMED = 5
 MAX_JSON_VALUES = 25_000
-"""JSON values of a text that is read as what it says: it was one value when the request's were
-counted."""
+"""Maximum JSON values in a string that is parsed: the request's own limit counted it as one value.
+"""
 
 
 def check_arguments(name: str, arguments: Any) -> Raw:
-    """A meta-tool's arguments, forgiving what models get wrong: JSON text for an object, one name
-    for a list."""
+    """Return a meta-tool's arguments, repaired where models err; raises InvalidArguments.
+
+    Accepted are JSON text for an object and a single name for a list.
+    """
     if not isinstance(arguments, dict):
         raise InvalidArguments(f"the arguments of {name} must be an object")
-    known = get_parameters(name)
-    properties: Raw = known["properties"]
-    given: Raw = {key: value for key, value in arguments.items() if value is not None}
-    unknown = [key for key in given if key not in properties]
+    parameters = get_parameters(name)
+    properties: Raw = parameters["properties"]
+    checked: Raw = {key: value for key, value in arguments.items() if value is not None}
+    unknown = [key for key in checked if key not in properties]
     problems = [f"{quote_text(key, 40)} is not a parameter" for key in unknown[:MAX_UNKNOWN_NAMED]]
-    problems += (
-        [f"nor are {len(unknown) - MAX_UNKNOWN_NAMED} more"]
-        if len(unknown) > MAX_UNKNOWN_NAMED
-        else []
-    )
-    problems += [f"{key} is missing" for key in known["required"] if key not in given]
-    for key in properties.keys() & given.keys():
-        value, problem = _repair_value(properties[key], given[key])
-        given[key] = value
+    if len(unknown) > MAX_UNKNOWN_NAMED:
+        problems.append(f"nor are {len(unknown) - MAX_UNKNOWN_NAMED} more")
+    problems += [f"{key} is missing" for key in parameters["required"] if key not in checked]
+    for key in properties.keys() & checked.keys():
+        value, problem = _repair_value(properties[key], checked[key])
+        checked[key] = value
         if problem:
             problems.append(f"{key} {problem}")
     if problems:
-        accepted = ", ".join(key if key in known["required"] else f"{key}?" for key in properties)
+        accepted = ", ".join(
+            key if key in parameters["required"] else f"{key}?" for key in properties
+        )
         raise InvalidArguments(f"{name}: {'; '.join(problems)}", advice=f"It takes: {accepted}.")
-    return given
+    return checked
 
 
 def _repair_value(schema: Raw, value: Any) -> tuple[Any, str]:
@@ -52,12 +53,11 @@ def _repair_value(schema: Raw, value: Any) -> tuple[Any, str]:
         ):
             return value, f"has more than {MAX_JSON_VALUES:,} JSON values"
         with contextlib.suppress(orjson.JSONDecodeError):
-            read = orjson.loads(value)
-            # One name is a name, whatever it looks like: there are tools called `123` and `true`.
-            if kind != "array" or isinstance(read, list):
-                value = read
-            else:
-                value = value
+            parsed = orjson.loads(value)
+            # A single name stays text even if it parses as JSON: tools may be called `123` or
+            # `true`.
+            if kind != "array" or isinstance(parsed, list):
+                value = parsed
     if kind == "array" and not isinstance(value, list):
         value = [value]
     if kind == "integer" and isinstance(value, float) and value.is_integer():
@@ -82,7 +82,7 @@ def _repair_value(schema: Raw, value: Any) -> tuple[Any, str]:
 
 
 def _check_bounds(schema: Raw, value: Any) -> str:
-    """Said, and not corrected: 95 for a share of 0.95 is not meant as 1."""
+    """Return the problem instead of clamping: 95 for a share of 0.95 does not mean 1."""
     low = schema["minimum"]
     high = schema["maximum"]
     if low <= value <= high:

@@ -1,9 +1,8 @@
-"""Browsing what is there, and why a name leads nowhere. Pure: a question and the shelves in, text
-out.
+"""The meta-tool `browse_tools`, and explanations of unknown names. Pure.
 
-Every answer fits its budget, says what was left out and how to get it, and none is a dead end. One
-entry is always shown, whole, however small the budget: a schema that is cut would be a lie, and an
-empty page a dead end.
+Every response fits its budget, says what was left out and how to get it. One entry is always shown
+whole, however small the budget: a truncated schema would be wrong, and an empty page would leave
+the agent with no next step.
 """
 
 import time
@@ -33,7 +32,9 @@ from portico.usage.ranked_catalog import HotListBasis, RankedCatalog, RankedCate
 HOT_LIST_HEADINGS: Mapping[HotListBasis, str] = {
     "use": "Most used tools:",
     "pins": "Pinned tools:",
-    "one of each server": "Some tools to start with (no use is known yet: one tool of each server):",
+    "one of each server": (
+        "Some tools to start with (no use is known yet: one tool of each server):"
+    ),
 }
 PAGE_SIZE = 50
 _MAX_NAMED_SERVERS = 3
@@ -42,17 +43,17 @@ _MAX_NAMED_SERVERS = 3
 def render_overview(
     ranked_catalog: RankedCatalog, states: ServerStates, budget: int, cursor: str | None = None
 ) -> str:
-    """Tools to start with, the categories, and every server with its number of tools and its state."""
+    """Render tools to start with, the categories, and the servers with tool counts and states."""
     snapshot = ranked_catalog.snapshot
-    question = "overview"
+    listing = "overview"
     if cursor:
-        offset = cursors.decode(cursor, question, ranked_catalog.version)
+        offset = cursors.decode(cursor, listing, ranked_catalog.version)
     else:
         offset = 0
     head = [_render_size(ranked_catalog)]
     if not offset and ranked_catalog.hot_list.tools:
         heading = _render_hot_heading(ranked_catalog)
-        # The room it leaves for the rest is at least what it takes.
+        # A third of the budget, so that most of it is left for categories and servers.
         head += [
             heading,
             *pack(
@@ -72,14 +73,16 @@ def render_overview(
             (max(kinds - reached, 0), "category", "categories"),
             (len(entries) - max(kinds, reached), "server", "servers"),
         )
-        said = " and ".join(format_count(number, one, many) for number, one, many in left if number)
-        after = cursors.encode(question, ranked_catalog.version, reached)
-        if said:
-            return [f'{said} more: browse_tools(cursor="{after}")']
+        remaining = " and ".join(
+            format_count(number, entry, many) for number, entry, many in left if number
+        )
+        after = cursors.encode(listing, ranked_catalog.version, reached)
+        if remaining:
+            return [f'{remaining} more: browse_tools(cursor="{after}")']
         return []
 
     def render_entries() -> Iterator[str]:
-        for place, one in enumerate(entries[offset:], offset):
+        for place, entry in enumerate(entries[offset:], offset):
             if place == offset < kinds:
                 heading = "Categories:\n"
             elif place in (offset, kinds):
@@ -87,9 +90,9 @@ def render_overview(
             else:
                 heading = ""
             yield heading + (
-                render_category_line(one)
-                if isinstance(one, RankedCategory)
-                else render_server_line(one, states)
+                render_category_line(entry)
+                if isinstance(entry, RankedCategory)
+                else render_server_line(entry, states)
             )
 
     packed = pack(
@@ -109,19 +112,23 @@ def _render_hot_heading(ranked_catalog: RankedCatalog) -> str:
 def _render_size(ranked_catalog: RankedCatalog) -> str:
     snapshot = ranked_catalog.snapshot
     if ranked_catalog.categories:
-        inside = f" in {format_count(len(ranked_catalog.categories), 'category', 'categories')}"
+        count = format_count(len(ranked_catalog.categories), "category", "categories")
+        categories = f" in {count}"
     else:
-        inside = ""
-    return f"{format_count(len(snapshot.tools), 'tool')} on {format_count(len(snapshot.servers), 'server')}{inside}."
+        categories = ""
+    tools = format_count(len(snapshot.tools), "tool")
+    servers = format_count(len(snapshot.servers), "server")
+    return f"{tools} on {servers}{categories}."
 
 
 def render_category_line(ranked_category: RankedCategory) -> str:
-    """A category: how much is in it, where from, and what stands for it."""
-    servers = ", ".join(ranked_category.servers[:_MAX_NAMED_SERVERS]) + (
-        " …" if len(ranked_category.servers) > _MAX_NAMED_SERVERS else ""
-    )
+    """Render a category with its size, servers and example tools."""
+    servers = ", ".join(ranked_category.servers[:_MAX_NAMED_SERVERS])
+    if len(ranked_category.servers) > _MAX_NAMED_SERVERS:
+        servers += " …"
     size = f"{format_count(len(ranked_category.tools), 'tool')} of {servers}"
-    return f"{ranked_category.category.key} ({size}) e.g. {render_addresses([tool.address for tool in ranked_category.popular_tools[:2]])}"
+    examples = render_addresses([tool.address for tool in ranked_category.popular_tools[:2]])
+    return f"{ranked_category.category.key} ({size}) e.g. {examples}"
 
 
 def browse(
@@ -133,39 +140,45 @@ def browse(
     page_size: int = PAGE_SIZE,
     cursor: str | None = None,
 ) -> str:
-    """The tools of a server, of a category, or of both, hottest first, a page at a time."""
+    """Render a page of the tools of a server, of a category, or of both, hottest first."""
     if server:
         entry = ranked_catalog.snapshot.resolve_server(server)
     else:
         entry = None
     if category:
-        shelf = ranked_catalog.find_category(category)
+        ranked_category = ranked_catalog.find_category(category)
     else:
-        shelf = None
-    tools = _select_tools(ranked_catalog, entry, shelf)
-    arguments = _render_arguments(entry, shelf)
-    question = f"browse\0{arguments}"
+        ranked_category = None
+    tools = _select_tools(ranked_catalog, entry, ranked_category)
+    arguments = _render_arguments(entry, ranked_category)
+    listing = f"browse\0{arguments}"
     if cursor:
-        offset = cursors.decode(cursor, question, ranked_catalog.version)
+        offset = cursors.decode(cursor, listing, ranked_catalog.version)
     else:
         offset = 0
-    head = _render_header(ranked_catalog, entry, shelf, states, budget, is_first_page=not offset)
-    if entry and not shelf:
-        also = list(_render_other_offers(entry))
+    head = _render_header(
+        ranked_catalog, entry, ranked_category, states, budget, is_first_page=not offset
+    )
+    if entry and not ranked_category:
+        other_offers = list(_render_other_offers(entry))
     else:
-        also = []
+        other_offers = []
     if not tools:
-        return "\n".join([*head, *_explain_no_tools(ranked_catalog, entry, shelf), *also])
+        return "\n".join(
+            [*head, *_explain_no_tools(ranked_catalog, entry, ranked_category), *other_offers]
+        )
 
     def render_footer(reached: int) -> list[str]:
         left = len(tools) - reached
-        after = cursors.encode(question, ranked_catalog.version, reached)
+        after = cursors.encode(listing, ranked_catalog.version, reached)
         if left:
             return [f'{left:,} more: browse_tools({arguments}, cursor="{after}")']
-        return also
+        return other_offers
 
     page = (render_brief(tool) for tool in tools[offset : offset + page_size])
-    packed = pack(page, compute_remaining_tokens(budget, *head, *render_footer(offset), *also))
+    packed = pack(
+        page, compute_remaining_tokens(budget, *head, *render_footer(offset), *other_offers)
+    )
     return "\n".join([*head, *packed.texts, *render_footer(offset + len(packed.texts))])
 
 
@@ -182,11 +195,11 @@ def _select_tools(
 
 
 def _render_arguments(entry: ServerEntry | None, ranked_category: RankedCategory | None) -> str:
-    given = {
+    arguments = {
         "server": entry.name if entry else "",
         "category": ranked_category.category.key if ranked_category else "",
     }
-    return ", ".join(f'{key}="{value}"' for key, value in given.items() if value)
+    return ", ".join(f'{key}="{value}"' for key, value in arguments.items() if value)
 
 
 def _render_header(
@@ -205,8 +218,9 @@ def _render_header(
             about = f" {kind.description}"
         else:
             about = ""
-        size = f"{format_count(len(ranked_category.tools), 'tool')} on {format_count(len(ranked_category.servers), 'server')}"
-        head.append(f"{kind.key}: {size}. {kind.title}.{about}")
+        tools = format_count(len(ranked_category.tools), "tool")
+        servers = format_count(len(ranked_category.servers), "server")
+        head.append(f"{kind.key}: {tools} on {servers}. {kind.title}.{about}")
     if entry:
         head.append(render_server_line(entry, states))
         if is_first_page and not ranked_category:
@@ -215,7 +229,7 @@ def _render_header(
 
 
 def _introduce_server(snapshot: Snapshot, entry: ServerEntry, budget: int) -> Iterator[str]:
-    """What a server's line has no room for."""
+    """Yield the version, category, tags and instructions, which a server's line leaves out."""
     if entry.initialize_info:
         version = to_short_line(str(entry.initialize_info.server_info.get("version", "")), 20)
     else:
@@ -226,10 +240,11 @@ def _introduce_server(snapshot: Snapshot, entry: ServerEntry, budget: int) -> It
         "category": category,
         "tags": ", ".join(map(sanitize_text, entry.tags)),
     }
-    if said := "; ".join(f"{key} {value}" for key, value in facts.items() if value):
-        yield f"{to_short_line(said, budget // 20)}."
+    if summary := "; ".join(f"{key} {value}" for key, value in facts.items() if value):
+        yield f"{to_short_line(summary, budget // 20)}."
     if entry.initialize_info and entry.initialize_info.instructions:
-        yield f"Its own notes: {to_short_line(truncate_instructions(entry.initialize_info.instructions), budget // 5)}"
+        instructions = truncate_instructions(entry.initialize_info.instructions)
+        yield f"Its own notes: {to_short_line(instructions, budget // 5)}"
 
 
 def _render_other_offers(entry: ServerEntry) -> Iterator[str]:
@@ -240,22 +255,22 @@ def _render_other_offers(entry: ServerEntry) -> Iterator[str]:
 def _explain_no_tools(
     ranked_catalog: RankedCatalog, entry: ServerEntry | None, ranked_category: RankedCategory | None
 ) -> Iterator[str]:
-    """Why a server shows no tool, and where its tools are."""
+    """Explain why a server shows no tool in a category, and where its tools are."""
     if entry and ranked_category and entry.tools:
-        kinds = sorted(
+        categories = sorted(
             {ranked_catalog.snapshot.get_category(tool.address) for tool in entry.tools.values()}
         )
-        yield f"None of its tools is in {ranked_category.category.key}; they are in {', '.join(kinds)}."
+        key = ranked_category.category.key
+        yield f"None of its tools is in {key}; they are in {', '.join(categories)}."
 
 
 def explain_unknown_name(
     error: UnknownName, name: str, snapshot: Snapshot, states: ServerStates
 ) -> PorticoError:
-    """Why a name leads nowhere: a tool of a server that could not be listed yet is not a tool that
-    does not exist."""
-    meant = {fold(server) for server, _ in split_name(name)}
+    """Return the error for an unknown tool; its server may just not be listed yet."""
+    server_names = {fold(server) for server, _ in split_name(name)}
     for entry in snapshot.servers.values():
-        if not entry.is_listed and fold(entry.name) in meant:
+        if not entry.is_listed and fold(entry.name) in server_names:
             state = states.get(entry.name, ServerState("configured"))
             if state.state not in TROUBLED_STATES:
                 return BackendUnavailable(
@@ -274,7 +289,7 @@ def explain_unknown_name(
 
 
 def render_schema_hint(tool: Tool, budget: int) -> str:
-    """The parameters of a tool whose call went wrong."""
+    """Render the parameters of a tool whose call failed, in brief if they exceed the budget."""
     body = render_schema(tool)
     if count_tokens(body) <= budget:
         return body

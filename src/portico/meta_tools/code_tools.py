@@ -1,5 +1,4 @@
-"""The meta-tools that do more than one call: scripts and workflows, from checked arguments to an
-answer that fits."""
+"""The meta-tools `run_code` and `run_workflow`: from checked arguments to a fitted result."""
 
 import asyncio
 import importlib
@@ -34,7 +33,7 @@ _RUN_CODE_TOOL, _RUN_WORKFLOW_TOOL = (
 
 
 class CodeTools:
-    """One view's scripts and workflows."""
+    """Scripts and workflows of one view."""
 
     def __init__(
         self,
@@ -49,36 +48,35 @@ class CodeTools:
         self._result_services = result_services
 
     async def run_code(self, arguments: Raw, context: CallContext) -> Raw:
-        """Run a script."""
-        face = self._profile_state.settings
+        """Run a script; raises InvalidArguments for a language that is not enabled."""
+        settings = self._profile_state.settings
         code = arguments["code"]
-        language: Any = arguments.get("language", face.languages[0])
-        if self._runtimes is None or language not in face.languages:
+        language: Any = arguments.get("language", settings.languages[0])
+        if self._runtimes is None or language not in settings.languages:
             raise InvalidArguments(
-                f"{language} is not run here", advice=f"Languages: {', '.join(face.languages)}."
+                f"{language} is not run here", advice=f"Languages: {', '.join(settings.languages)}."
             )
-        inside = ScriptBuiltins(self._profile_state, self._search_service, context.caller)
-        around = ScriptContext(
+        builtins = ScriptBuiltins(self._profile_state, self._search_service, context.caller)
+        script_context = ScriptContext(
             self._profile_state.snapshot,
-            inside.list_functions(),
+            builtins.list_functions(),
             lambda tool: f"It takes: {render_schema(tool)}",
         )
-        ran = await self._runtimes.run_script(
-            code, language, around, context, arguments.get("timeout_s")
+        script_result = await self._runtimes.run_script(
+            code, language, script_context, context, arguments.get("timeout_s")
         )
         return await self._fit_result(
-            _RUN_CODE_TOOL, script_report.make_script_result(ran, code), context
+            _RUN_CODE_TOOL, script_report.make_script_result(script_result, code), context
         )
 
     async def run_workflow(self, arguments: Raw, context: CallContext) -> Raw:
-        """Run a workflow, go on with one, or plan one."""
+        """Run, resume or plan a workflow."""
         if self._runtimes is None:
             raise InvalidArguments("no workflows are run here")
-        # Imported for the first who needs it, in a thread: it takes longer than the event loop may
-        # stand still.
+        # The import takes too long for the event loop, so the first use does it in a thread.
         if _REPORT_MODULE not in sys.modules:
             await asyncio.to_thread(importlib.import_module, _REPORT_MODULE)
-        from portico.rendering import workflow_report as telling
+        from portico.rendering import workflow_report
         from portico.workflows.runner import WorkflowRequest
 
         steps = arguments.get("steps")
@@ -95,24 +93,24 @@ class CodeTools:
             plan = await self._runtimes.plan_workflow(
                 intent, snapshot, self._make_tool_finder(context), context.caller, inputs
             )
-            if not (asked := bool(arguments.get("run"))) or not plan.is_ready:
-                return telling.make_plan_result(plan, budget, run_requested=asked)
+            if not (run_requested := bool(arguments.get("run"))) or not plan.is_ready:
+                return workflow_report.make_plan_result(plan, budget, run_requested=run_requested)
             steps = [dict(step) for step in plan.steps]
         request = WorkflowRequest(steps, inputs, arguments.get("resume") or "", intent)
         report = await self._runtimes.run_workflow(request, snapshot, context)
         self._runtimes.remember_plan(report, snapshot)
-        # What waits for approval is written out, and may be megabytes.
-        told = await asyncio.to_thread(telling.make_report_result, report, budget)
-        return await self._fit_result(_RUN_WORKFLOW_TOOL, told, context)
+        # Arguments that await approval are written out, and may be megabytes.
+        result = await asyncio.to_thread(workflow_report.make_report_result, report, budget)
+        return await self._fit_result(_RUN_WORKFLOW_TOOL, result, context)
 
     def _make_tool_finder(self, context: CallContext) -> "FindTools":
-        """How a plan finds its tools: as its caller's own searches do."""
+        """Return a search function for plans that ranks as the caller's own searches do."""
         from portico.workflows.planning.planner import to_candidates
 
         async def find_tools(query: str, limit: int) -> "Sequence[PlanCandidate]":
-            question = SearchRequest(query, limit=limit)
+            request = SearchRequest(query, limit=limit)
             _, search = await self._search_service.prepare_search(
-                self._profile_state.snapshot, question, context.caller
+                self._profile_state.snapshot, request, context.caller
             )
             return to_candidates(search.rank(limit))[: 2 * limit]
 
@@ -121,8 +119,12 @@ class CodeTools:
     async def _fit_result(self, tool: Tool, result: Raw, context: CallContext) -> Raw:
         if self._result_services is None:
             return result
-        face = self._profile_state.settings
-        by_tool = tool_definitions.READ_RESULT in face.enabled_meta_tools
+        settings = self._profile_state.settings
+        has_read_result = tool_definitions.READ_RESULT in settings.enabled_meta_tools
         return await self._result_services.handles.fit_to_budget(
-            tool, result, context.caller, budget=face.result_budget, has_read_result=by_tool
+            tool,
+            result,
+            context.caller,
+            budget=settings.result_budget,
+            has_read_result=has_read_result,
         )

@@ -1,7 +1,6 @@
-"""Tools described by name, in brief, typed or whole, within a budget. Pure.
+"""The meta-tool `describe_tools`: tools by name, brief, typed or full, within a budget. Pure.
 
-What does not fit one answer is given in parts, the most needed first; a cursor continues, and
-nothing is lost.
+What does not fit one response is split into parts, most needed first; a cursor continues.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,44 +21,44 @@ from portico.rendering.tool import render_addresses, render_brief, render_full_t
 
 Detail = str
 GetDetails = Callable[[Tool], Mapping[str, Any]]
-"""What is known of a tool beside its definition, for the full form."""
+"""Facts about a tool beside its definition, for the full form."""
 
 MIN_FULL_BUDGET = 8_000
-"""What an answer in full may take: whoever asks for everything has seen the shorter forms."""
+"""Minimum budget of a full description, in tokens; it is requested after the shorter forms."""
 CONTINUATION_MARK = "… "
-"""Stands before a part that begins inside a line."""
+"""Prefix of a part that begins inside a line."""
 MAX_RENDERED_BYTES = 128 * 1024
-"""Bytes of the definitions that are rendered for one answer; the first tool is, whatever its size.
-"""
+"""Bytes of definitions rendered per response; the first tool is rendered at any size."""
 _MIN_PART_TOKENS = 40
-"""A part has at least so many tokens, however little a budget leaves: what is asked again and again
-must end."""
+"""Minimum tokens of a part, so that paging ends however small the budget."""
 
 
 @dataclass(frozen=True)
 class ResolvedNames:
-    """What names mean."""
+    """The tools that names refer to."""
 
     tools: Mapping[str, Tool]
     """By address."""
     problems: Sequence[str]
-    """What is to be said of each name that means nothing."""
+    """One message per name that refers to no tool."""
 
 
 def resolve_names(
     snapshot: Snapshot, names: Sequence[str], states: ServerStates | None = None
 ) -> ResolvedNames:
-    """The tools that these names mean. Compares wrong ones with every tool's."""
+    """Resolve names to tools. Unknown names are compared with every tool's."""
     tools: dict[str, Tool] = {}
-    wrong: list[str] = []
+    problems: list[str] = []
     for name in names:
         try:
             tool = snapshot.resolve_tool(name)
             tools[tool.address] = tool
         except UnknownName as error:
             reason = explain_unknown_name(error, name, snapshot, states or {})
-            wrong.append(collapse_whitespace(sanitize_text(f"{reason.message}. {reason.advice}")))
-    return ResolvedNames(tools, wrong)
+            problems.append(
+                collapse_whitespace(sanitize_text(f"{reason.message}. {reason.advice}"))
+            )
+    return ResolvedNames(tools, problems)
 
 
 def describe(
@@ -71,26 +70,27 @@ def describe(
     states: ServerStates | None = None,
     get_details: GetDetails | None = None,
 ) -> tuple[str, bool]:
-    """The tools asked for, and whether at least one was found. A wrong name costs only itself."""
+    """Return the description of the tools, and whether at least one was found.
+
+    Unknown names are reported beside the tools that were found.
+    """
     if detail == "full":
         budget = max(budget, MIN_FULL_BUDGET)
-    else:
-        budget = budget
     if isinstance(names, ResolvedNames):
-        named = names
+        resolved = names
     else:
-        named = resolve_names(snapshot, names, states)
-    tools = named.tools
-    wrong = named.problems
+        resolved = resolve_names(snapshot, names, states)
+    tools = resolved.tools
+    problems = resolved.problems
     bodies = {
         address: _render(tool, detail, get_details)
         for address, tool in choose_rendered(tools).items()
     }
     if cursor and tools:
         return _continue_tool(bodies, cursor, snapshot.version, detail, budget), True
-    notes = [*pack(wrong, budget // 2).texts]
-    if len(notes) < len(wrong):
-        notes.append(f"{len(wrong) - len(notes)} more names are unknown here.")
+    notes = [*pack(problems, budget // 2).texts]
+    if len(notes) < len(problems):
+        notes.append(f"{len(problems) - len(notes)} more names are unknown here.")
     costs = {address: count_tokens(body) + 1 for address, body in bodies.items()}
     fit = _take_fitting(bodies, costs, compute_remaining_tokens(budget, *notes))
     if len(fit) < len(tools):
@@ -117,14 +117,14 @@ def describe(
 
 
 def choose_rendered(tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """The tools that are rendered: rendering what cannot fit takes time, too."""
-    first: dict[str, Tool] = {}
+    """Return the tools to render within MAX_RENDERED_BYTES: rendering the rest costs time."""
+    chosen: dict[str, Tool] = {}
     left = MAX_RENDERED_BYTES
     for address, tool in tools.items():
         left -= len(tool.blob)
-        if left >= 0 or not first:
-            first[address] = tool
-    return first
+        if left >= 0 or not chosen:
+            chosen[address] = tool
+    return chosen
 
 
 def _render(tool: Tool, detail: Detail, get_details: GetDetails | None) -> str:
@@ -134,17 +134,19 @@ def _render(tool: Tool, detail: Detail, get_details: GetDetails | None) -> str:
 
 
 def _take_fitting(bodies: Mapping[str, str], costs: Mapping[str, int], room: int) -> dict[str, str]:
-    fit: dict[str, str] = {}
+    fitting: dict[str, str] = {}
     for address, body in bodies.items():
         if costs[address] <= room:
-            fit[address] = body
+            fitting[address] = body
             room -= costs[address]
-    return fit
+    return fitting
 
 
 def _render_left_out(names: Iterable[str]) -> str:
-    left = list(names)
-    return f"Left out to fit: {render_addresses(left, len(left))}. Ask for them separately."
+    addresses = list(names)
+    return (
+        f"Left out to fit: {render_addresses(addresses, len(addresses))}. Ask for them separately."
+    )
 
 
 # --- parts
@@ -161,42 +163,43 @@ def _continue_tool(
     left = cursors.decode(cursor, _make_cursor_key(address, detail), version)
     head = f"{render_addresses((address,))}, continued:"
     start = max(0, len(body) - left)
-    # A part that begins inside a line must not look like a line of ours.
+    # Server text that begins inside a line must not look like a line of the gateway.
     if not start or body[start - 1] == "\n":
         mark = ""
     else:
         mark = CONTINUATION_MARK
-    return f"{head}\n{mark}{_render_part(body, start, address, version, detail, compute_remaining_tokens(budget, head, mark))}"
+    max_tokens = compute_remaining_tokens(budget, head, mark)
+    return f"{head}\n{mark}{_render_part(body, start, address, version, detail, max_tokens)}"
 
 
 def _render_part(
     body: str, start: int, address: str, version: str, detail: Detail, max_tokens: int
 ) -> str:
-    """As much of a body as fits, and how to get the rest."""
+    """Render as much of a body as fits, and how to get the rest."""
     if count_tokens(body[start:]) <= max_tokens:
         return body[start:]
     note = _render_continuation(body, start, address, version, detail)
     end = find_part_end(body, start, max(max_tokens - count_tokens(note) - 1, _MIN_PART_TOKENS))
     if end == len(body):
         return body[start:]
-    return f"{body[start:end].removesuffix(_NEWLINE)}\n{_render_continuation(body, end, address, version, detail)}"
-
-
-_NEWLINE = "\n"
+    part = body[start:end].removesuffix("\n")
+    return f"{part}\n{_render_continuation(body, end, address, version, detail)}"
 
 
 def _render_continuation(body: str, end: int, address: str, version: str, detail: Detail) -> str:
-    """What is left, and the call that continues. The cursor counts from the end: what use changes
-    stands before it."""
+    """Render the size of the rest and the call that continues.
+
+    The cursor counts from the end, because usage figures at the start may change in length.
+    """
     cursor = cursors.encode(_make_cursor_key(address, detail), version, len(body) - end)
     line = body[body.rfind("\n", 0, end) + 1 :].split("\n", 1)[0]
     if not end or body[end - 1] == "\n":
         within = ""
     else:
         within = " (inside a line)"
-    where = clip_line(line.split(" — ", 1)[0].split(": ", 1)[0].strip()[:60], 12)
+    first_words = clip_line(line.split(" — ", 1)[0].split(": ", 1)[0].strip()[:60], 12)
     return (
-        f"Left to fit, about {count_tokens(body[end:]):,} tokens from {where}{within} on: "
+        f"Left to fit, about {count_tokens(body[end:]):,} tokens from {first_words}{within} on: "
         f'describe_tools(names=[{to_literal(address)}], detail="{detail}", cursor="{cursor}")'
     )
 

@@ -1,8 +1,7 @@
-"""How it is told that nothing here does what is asked: a verdict, where the nearest are, and how
-far it can be trusted.
+"""Response to a search that nothing fits: a verdict, the nearest servers, and its reliability.
 
-One place for agents and people. The nearest tools are shown after it all the same: the verdict is a
-guess.
+Shared by agents and people. The nearest tools are still shown after it, because the verdict is an
+estimate.
 """
 
 from dataclasses import dataclass
@@ -15,52 +14,52 @@ from portico.rendering.prose import collapse_whitespace
 from portico.search import Ranking
 
 MAX_UNLIKELY = 3
-"""Tools shown of a search that nothing fits."""
+"""Tools shown for a search that nothing fits."""
 MAX_SERVERS = 3
 MAX_NEAREST = 5
 
 
 @dataclass(frozen=True)
 class NoMatch:
-    """That nothing fits."""
+    """The verdict that nothing fits, with hints."""
 
     verdict: str
     servers: tuple[ServerEntry, ...]
-    """Where to look: the servers of the nearest tools."""
+    """The servers of the nearest tools."""
     similar_names: tuple[str, ...]
-    """Tools that are not shown, but spelt like the query."""
+    """Tools not on the page whose names are spelt like the query."""
 
 
 def detect_no_match(
     search: PreparedSearch, ranking: Ranking, shown_ids: tuple[str, ...]
 ) -> NoMatch | None:
-    """What to say before the hits of a search that nothing fits; None where something does."""
+    """Return what to show before the hits of a weak search; None if something fits."""
     if not ranking.is_weak:
         return None
     servers = search.snapshot.servers
     near = tuple(servers[name] for name in ranking.nearest_groups[:MAX_SERVERS] if name in servers)
-    # One word may be a name that was spelt wrong; a sentence is like some name only by chance.
+    # A single word may be a misspelt name; a sentence resembles a name only by chance.
     if len(search.request.query.split()) == 1:
-        alike = find_similar_names(search)
+        similar = find_similar_names(search)
     else:
-        alike = []
+        similar = []
     return NoMatch(
-        render_verdict(search), near, tuple(name for name in alike if name not in shown_ids)
+        render_verdict(search), near, tuple(name for name in similar if name not in shown_ids)
     )
 
 
 def render_verdict(search: PreparedSearch) -> str:
-    """The sentence that everything else follows."""
+    """Render the verdict for a search with weak hits."""
     return f"No tool {search.scope_text or 'here'} seems to do {quote_text(search.request.query)}."
 
 
 def render_unmatched(search: PreparedSearch) -> str:
-    """The same for a query that has nothing in common with any tool."""
+    """Render the verdict for a query that has nothing in common with any tool."""
     return f"No tool {search.scope_text or 'here'} matches {quote_text(search.request.query)}."
 
 
 def find_similar_names(search: PreparedSearch) -> list[str]:
-    """The tools whose names are spelt most like the query."""
+    """Return the tools whose names are spelt most like the query."""
     snapshot = search.snapshot
     return [
         name
@@ -70,32 +69,34 @@ def find_similar_names(search: PreparedSearch) -> list[str]:
 
 
 def render_tags(entry: ServerEntry) -> str:
-    """A server's tags, for the end of its line."""
+    """Render a server's tags, for the end of its line."""
     if entry.tags:
         return f" (tags: {collapse_whitespace(sanitize_text(', '.join(entry.tags)))})"
     return ""
 
 
 def render_words_only_note(search: PreparedSearch, *, with_reason: bool = False) -> str:
-    """That meaning was not searched, or not of every tool; empty where it was. People also want the
-    reason."""
+    """Render that embeddings were not compared, or not for every tool; empty if they were.
+
+    `with_reason` adds why, for people.
+    """
     index = search.snapshot.index
     if index.encoder is None:
         return ""
     if index.encoder.problem:
         if with_reason:
-            why = f": {index.encoder.problem}"
+            reason = f": {index.encoder.problem}"
         else:
-            why = " here"
-        return f"Only words were compared, because search by meaning is off{why}."
-    waiting = count_unencoded(search)
-    if waiting:
-        return f"Of {format_count(waiting, 'tool')} only words were compared: not encoded yet."
+            reason = " here"
+        return f"Only words were compared, because search by meaning is off{reason}."
+    unencoded = count_unencoded(search)
+    if unencoded:
+        return f"Of {format_count(unencoded, 'tool')} only words were compared: not encoded yet."
     return ""
 
 
 def count_unencoded(search: PreparedSearch) -> int:
-    """How many of the tools that are seen have no vector yet."""
+    """Return the number of visible tools that have no embedding yet."""
     index = search.snapshot.index
     tools = search.snapshot.tools
     return sum(

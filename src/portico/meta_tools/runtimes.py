@@ -1,5 +1,4 @@
-"""What does more than one call: scripts and workflows, each imported and made when it is first
-needed."""
+"""Runtimes for scripts and workflows, each imported and created on first use."""
 
 import asyncio
 import time
@@ -30,14 +29,13 @@ if TYPE_CHECKING:
     from portico.workflows.runner import WorkflowRequest, WorkflowRunner
 
 _PLAN_WRITE_TIMEOUT_S = 2.0
-"""How long the end waits for a plan to be written."""
+"""Seconds that shutdown waits for pending plan writes."""
 MAX_PENDING_PLANS = 32
-"""Plans that wait to be written. Where more come than the record takes, the next run of one of them
-tells it too."""
+"""Maximum number of pending plan writes. A plan dropped above it is stored by its next run."""
 
 
 class Runtimes:
-    """A gateway's scripts and workflows."""
+    """Script and workflow runtimes of a gateway."""
 
     def __init__(
         self,
@@ -48,7 +46,7 @@ class Runtimes:
         store: GatewayStore,
         bus: EventBus | None = None,
     ) -> None:
-        """Whoever listens to `bus` hears how each script and workflow went."""
+        """Create the runtimes; how each script and workflow ended is published on `bus`."""
         self._bus = bus or EventBus()
         self._calls = calls
         self._shapes = shapes
@@ -59,8 +57,7 @@ class Runtimes:
         self._destructive_globs = {
             name: server.tools.destructive for name, server in config.servers.items()
         }
-        # A step that is to be tried again was written so: how often calls are made again unasked
-        # does not matter.
+        # Workflow steps state their own retries, so only the rule's `tools` matter here.
         self._retry_rules = {
             name: RetryRule(tools=server.retry.tools) for name, server in config.servers.items()
         }
@@ -68,7 +65,7 @@ class Runtimes:
 
     @cached_property
     def workflows(self) -> "WorkflowRunner":
-        """Made, and its room entered, by the first workflow: no gateway starts slower for it."""
+        """The workflow runner, created by the first workflow to keep start-up fast."""
         from portico.workflows.runner import WorkflowRunner
 
         limits = WorkflowLimits(**self._workflow_config.model_dump())
@@ -94,16 +91,16 @@ class Runtimes:
         context: CallContext,
         timeout_s: float | None = None,
     ) -> ScriptResult:
-        """Run a script; see `Scripts.run`."""
+        """Run a script; see `ScriptRunner.run`."""
         started = time.perf_counter()
         outcome = "crash"
         try:
-            ran = await self.scripts.run(code, language, script_context, context, timeout_s)
-            if ran.outcome.fault is not None:
-                outcome = ran.outcome.fault.kind
+            result = await self.scripts.run(code, language, script_context, context, timeout_s)
+            if result.outcome.fault is not None:
+                outcome = result.outcome.fault.kind
             else:
                 outcome = "ok"
-            return ran
+            return result
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
@@ -116,7 +113,7 @@ class Runtimes:
     async def run_workflow(
         self, request: "WorkflowRequest", snapshot: Snapshot, context: CallContext
     ) -> "WorkflowReport":
-        """Run a workflow, or go on with one; see `Workflows.run`."""
+        """Run or resume a workflow; see `WorkflowRunner.run`."""
         started = time.perf_counter()
         outcome = "failed"
         try:
@@ -140,40 +137,39 @@ class Runtimes:
         caller: Caller,
         inputs: Mapping[str, Any],
     ) -> "PlanSuggestion":
-        """A plan for an intent and its inputs: one that worked for such an intent before, else a
-        new one."""
+        """Return a plan for an intent and its inputs: one that worked before, else a new one."""
         from portico.workflows.planning.planner import apply_inputs, suggest_plan
         from portico.workflows.planning.tool_choice import make_together_score
 
         together = make_together_score(await self._learner.compute_pair_weights(caller))
-        fresh = await suggest_plan(
+        new_plan = await suggest_plan(
             intent, snapshot, find, shapes=self._shapes.get, together=together
         )
-        known = await self._plans.find_plan(
-            self._learner.to_scope_key(caller), intent, snapshot, fresh
+        known_plan = await self._plans.find_plan(
+            self._learner.to_scope_key(caller), intent, snapshot, new_plan
         )
-        return apply_inputs(known or fresh, inputs, snapshot)
+        return apply_inputs(known_plan or new_plan, inputs, snapshot)
 
     def remember_plan(self, report: "WorkflowReport", snapshot: Snapshot) -> None:
-        """Keep the plan of a workflow that went well, while its caller already reads the answer."""
+        """Store the plan of a successful workflow in the background."""
         if not report.is_newly_finished or len(self._plan_writes) >= MAX_PENDING_PLANS:
             return
         scope = self._learner.to_scope_key(report.caller)
         steps = [dict(planned.step.definition) for planned in report.plan]
-        keeping = asyncio.create_task(
+        write = asyncio.create_task(
             self._plans.remember(scope, steps, snapshot, report.intent), name="keep a plan"
         )
-        self._plan_writes.add(keeping)
-        keeping.add_done_callback(self._plan_writes.discard)
+        self._plan_writes.add(write)
+        write.add_done_callback(self._plan_writes.discard)
 
     def expire(self) -> None:
-        """Let go of what is over its time; for housekeeping."""
+        """Drop expired script state and workflow runs; called periodically."""
         self.scripts.state_store.expire()
         if "workflows" in self.__dict__:
             self.workflows.expire()
 
     async def close(self) -> None:
-        """End every process, and finish what is being written."""
+        """End every script process and finish pending writes."""
         await self.scripts.close()
         if self._plan_writes:
             await asyncio.wait(self._plan_writes, timeout=_PLAN_WRITE_TIMEOUT_S)

@@ -1,5 +1,4 @@
-"""What a script finds of ours beside the tools: the same search and descriptions, as data rather
-than as pages."""
+"""Search and tool descriptions as functions for scripts, returning data instead of text."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +22,7 @@ _MAX_NAMED = 5
 
 
 class ScriptBuiltins:
-    """The functions of ours that one caller's scripts may call."""
+    """The gateway functions that one caller's scripts may call."""
 
     def __init__(
         self, profile_state: "ProfileState", search_service: SearchService, caller: Caller
@@ -33,32 +32,32 @@ class ScriptBuiltins:
         self._caller = caller
 
     def list_functions(self) -> dict[str, Callable[..., Awaitable[Any]]]:
-        """By name, as far as the caller has them outside of scripts too."""
-        ours = {
+        """Return the functions by name, limited to the caller's enabled meta-tools."""
+        functions = {
             tool_definitions.SEARCH_TOOLS: self.search_tools,
             tool_definitions.DESCRIBE_TOOLS: self.describe_tools,
         }
         return {
-            name: call
-            for name, call in ours.items()
+            name: function
+            for name, function in functions.items()
             if name in self._profile_state.settings.enabled_meta_tools
         }
 
     async def search_tools(
         self, query: Any, limit: Any = 8, server: Any = None, category: Any = None
     ) -> list[Any]:
-        """The tools that fit best, best first."""
+        """Return the best matching tools, best first."""
         if isinstance(query, dict):
-            given = cast("dict[str, Any]", query)
-            if unknown := given.keys() - set(_SEARCH_FIELDS):
+            options = cast("dict[str, Any]", query)
+            if unknown := options.keys() - set(_SEARCH_FIELDS):
                 named = ", ".join(sorted(unknown)[:_MAX_NAMED])
                 raise InvalidArguments(
                     f"search_tools takes {', '.join(_SEARCH_FIELDS)}, not {named}"
                 )
-            query = given.get("query")
-            limit = given.get("limit", limit)
-            server = given.get("server", server)
-            category = given.get("category", category)
+            query = options.get("query")
+            limit = options.get("limit", limit)
+            server = options.get("server", server)
+            category = options.get("category", category)
         if (
             not isinstance(query, str)
             or not isinstance(limit, int)
@@ -70,8 +69,8 @@ class ScriptBuiltins:
         if not isinstance(server, str | None) or not isinstance(category, str | None):
             raise InvalidArguments("the server and the category of search_tools are names")
         snapshot = self._profile_state.snapshot
-        question = SearchRequest(query, server=server, category=category, limit=limit)
-        _, search = await self._search_service.prepare_search(snapshot, question, self._caller)
+        request = SearchRequest(query, server=server, category=category, limit=limit)
+        _, search = await self._search_service.prepare_search(snapshot, request, self._caller)
         found = [snapshot.tools[hit.id] for hit in search.rank(limit).hits]
         return [
             {
@@ -85,11 +84,9 @@ class ScriptBuiltins:
         ]
 
     async def describe_tools(self, names: Any) -> list[Any]:
-        """Each tool's typed parameters, and what it returns as far as that is known."""
+        """Return each tool's typed parameters, and the shape of its results if known."""
         if isinstance(names, dict):
             names = names.get("names")
-        else:
-            names = names
         if isinstance(names, str):
             wanted: list[Any] = [names]
         elif isinstance(names, list):
@@ -101,15 +98,15 @@ class ScriptBuiltins:
         ):
             raise InvalidArguments(f"describe_tools takes 1 to {tool_definitions.MAX_NAMES} names")
         snapshot = self._profile_state.snapshot
-        insight = self._profile_state.usage_data
+        usage_data = self._profile_state.usage_data
         tools = [await snapshot.find_tool(name) for name in wanted]
         return [
             {
                 "name": tool.address,
                 "function": to_function_name(tool, snapshot),
                 "schema": render_schema(tool),
-                "returns": insight.shapes.render_line(tool, _MAX_SHAPE_TOKENS, count_tokens)
-                if insight
+                "returns": usage_data.shapes.render_line(tool, _MAX_SHAPE_TOKENS, count_tokens)
+                if usage_data
                 else "",
             }
             for tool in tools

@@ -1,6 +1,6 @@
-"""Why a search ranked as it did: each hit's signals, and where a tool stood that was missed. Pure.
+"""Explanation of a ranking: each hit's signals, and the rank of a tool that was expected. Pure.
 
-As lines for a model or a person, and as data with stable keys for programs.
+Rendered as lines for a model or a person, or as data with stable keys for programs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,29 +15,28 @@ from portico.search import Hit, MatchReason, Placement, Ranking, SearchFilters
 
 @dataclass(frozen=True)
 class ExpectedToolRank:
-    """Where a tool stands that somebody expected, beside the page that was shown."""
+    """Rank of an expected tool, relative to the page that was shown."""
 
     address: str
     placement: Placement
     place: int | None
-    """Its place on the page; None where it is not on it."""
+    """Position on the page from 1; None if it is not on it."""
     shares_place_with: str | None
-    """The tool whose place it shares, where it says the same as a better one."""
+    """The better ranked duplicate under which it is listed."""
     hidden_by: str | None
-    """`filter` or `scope`."""
+    """`filter`, `scope`, or None if it is not hidden."""
     last_hit: Hit | None
-    """The last hit of the page, which it would have to beat."""
+    """The last hit of the page, whose score it would have to exceed."""
     has_vector: bool
-    """Whether its meaning could be compared."""
+    """Whether it has an embedding to compare."""
 
 
 def rank_expected_tool(
     search: PreparedSearch, hits: Sequence[Hit], address: str, *, compares_meaning: bool
 ) -> ExpectedToolRank | None:
-    """Where a tool stands for a search whose page has these hits; None where nothing is known of
-    it.
+    """Return the rank of a tool for a search whose page has these hits; None if it is not indexed.
 
-    `compared` is whether the search compared meaning at all.
+    `compares_meaning` is whether the search used embeddings.
     """
     placement = search.find_placement(address)
     if placement is None:
@@ -46,9 +45,9 @@ def rank_expected_tool(
         (place for place, hit in enumerate(hits, 1) if address in (hit.id, *hit.duplicates)), None
     )
     if place and hits[place - 1].id != address:
-        with_ = hits[place - 1].id
+        shares_place_with = hits[place - 1].id
     else:
-        with_ = None
+        shares_place_with = None
     hidden = None
     if placement.is_filtered:
         if address in search.snapshot.tools:
@@ -57,7 +56,7 @@ def rank_expected_tool(
             hidden = "scope"
     encoded = placement.hit.similarity is not None or not compares_meaning
     return ExpectedToolRank(
-        address, placement, place, with_, hidden, hits[-1] if hits else None, encoded
+        address, placement, place, shares_place_with, hidden, hits[-1] if hits else None, encoded
     )
 
 
@@ -65,7 +64,7 @@ def rank_expected_tool(
 
 
 def render_summary(search: PreparedSearch, ranking: Ranking) -> str:
-    """What holds for all hits: how sure it is, what was compared, and who could be found."""
+    """Render what holds for all hits: confidence, signals compared, and filters."""
     if ranking.uses_embeddings:
         compared = "words and meaning"
     else:
@@ -74,32 +73,33 @@ def render_summary(search: PreparedSearch, ranking: Ranking) -> str:
         limits = f"; only tools {search.scope_text}"
     else:
         limits = ""
-    return f"Confidence {ranking.confidence:.2f} (nothing fits below {ranking.weak_threshold:.2f}); compared {compared}{limits}."
+    return (
+        f"Confidence {ranking.confidence:.2f} (nothing fits below {ranking.weak_threshold:.2f}); "
+        f"compared {compared}{limits}."
+    )
 
 
 def render_hit_line(place: int, hit: Hit) -> str:
-    """One hit in one line."""
+    """Render one hit in one line."""
     return f"{place}. {_render_address(hit.id)}: {'; '.join(render_signals(hit))}"
 
 
 def render_hit_lines(place: int, hit: Hit) -> list[str]:
-    """One hit in a few lines."""
+    """Render one hit in a few lines."""
     score, *rest = render_signals(hit)
     return [f"{place}. {_render_address(hit.id)}: {score}", *(f"   {line}" for line in rest)]
 
 
 def render_signals(hit: Hit) -> Iterator[str]:
-    """Each signal of a hit: what it says, and why."""
-    yield f"score {hit.score:.3f}" + (
-        ", because the query is its name" if hit.is_name_match else ""
-    )
+    """Yield each signal of a hit with its reason."""
+    by_name = ", because the query is its name" if hit.is_name_match else ""
+    yield f"score {hit.score:.3f}{by_name}"
     words = ", ".join(map(_render_reason, hit.reasons))
     yield f"words {hit.lexical_score:.2f} of a perfect match" + (f": {words}" if words else "")
-    yield (
-        "meaning not compared"
-        if hit.similarity is None
-        else f"meaning {hit.similarity:.3f} (cosine)"
-    )
+    if hit.similarity is None:
+        yield "meaning not compared"
+    else:
+        yield f"meaning {hit.similarity:.3f} (cosine)"
     if hit.boost is not None:
         yield f"learnt +{hit.boost.amount:.3f}: {', '.join(hit.boost.reasons)}"
     if hit.duplicates:
@@ -107,7 +107,7 @@ def render_signals(hit: Hit) -> Iterator[str]:
 
 
 def render_rank_lines(search: PreparedSearch, rank: ExpectedToolRank) -> list[str]:
-    """Where a tool stood and why, in a few lines."""
+    """Render where a tool ranked and why, in a few lines."""
     return [
         f"{_render_address(rank.address)}: {_render_rank(rank)}",
         *(f"   {line}" for line in _explain_rank(search, rank)),
@@ -120,12 +120,13 @@ def _render_rank(expected: ExpectedToolRank) -> str:
         return "matches neither by words nor by meaning"
     rank = f"{placement.rank:,} of {placement.total:,}"
     if expected.hidden_by:
-        would = f"it would stand at {rank} without it"
+        without_it = f"it would stand at {rank} without it"
         if expected.hidden_by == "filter":
-            return f"hidden by the filters; {would}"
-        return f"outside the profile; {would}"
+            return f"hidden by the filters; {without_it}"
+        return f"outside the profile; {without_it}"
     if expected.shares_place_with:
-        return f"on the page, sharing place {expected.place} with {_render_address(expected.shares_place_with)}, which says the same"
+        other = _render_address(expected.shares_place_with)
+        return f"on the page, sharing place {expected.place} with {other}, which says the same"
     if expected.place:
         return f"on the page, at place {expected.place}"
     return f"stands at {rank}, after the page's end"
@@ -140,11 +141,11 @@ def _explain_rank(search: PreparedSearch, rank: ExpectedToolRank) -> Iterator[st
         yield "it has no vector yet: only its words were compared"
     if rank.last_hit is not None and rank.place is None:
         last = rank.last_hit
-        if rank.last_hit.similarity is None:
-            dense = ""
-        else:
-            dense = f", meaning {rank.last_hit.similarity:.3f}"
-        yield f"the page's last, {_render_address(last.id)}: score {last.score:.3f}, words {last.lexical_score:.2f}{dense}"
+        dense = "" if last.similarity is None else f", meaning {last.similarity:.3f}"
+        yield (
+            f"the page's last, {_render_address(last.id)}: score {last.score:.3f}, "
+            f"words {last.lexical_score:.2f}{dense}"
+        )
 
 
 def _render_reason(reason: MatchReason) -> str:
@@ -164,7 +165,7 @@ def _render_address(address: str) -> str:
 
 
 def to_hit_data(place: int | None, hit: Hit) -> dict[str, Any]:
-    """A hit's signals with stable keys."""
+    """Return a hit's signals with stable keys."""
     return {
         "place": place,
         "score": round(hit.score, 4),
@@ -193,7 +194,7 @@ def to_hit_data(place: int | None, hit: Hit) -> dict[str, Any]:
 
 
 def to_rank_data(rank: ExpectedToolRank) -> dict[str, Any]:
-    """A tool's standing with stable keys."""
+    """Return a tool's rank with stable keys."""
     return {
         "name": rank.address,
         "rank": rank.placement.rank or None,
@@ -210,7 +211,7 @@ def to_rank_data(rank: ExpectedToolRank) -> dict[str, Any]:
 
 
 def to_summary_data(ranking: Ranking) -> Mapping[str, Any]:
-    """What holds for all hits, with stable keys."""
+    """Return what holds for all hits, with stable keys."""
     return {
         "confidence": round(ranking.confidence, 4),
         "weak_below": ranking.weak_threshold,
@@ -219,7 +220,7 @@ def to_summary_data(ranking: Ranking) -> Mapping[str, Any]:
 
 
 def to_filters_data(filters: SearchFilters) -> dict[str, Any]:
-    """Who could be found."""
+    """Return the filters with stable keys."""
     return {
         "servers": sorted(filters.groups) if filters.groups is not None else None,
         "tags": list(filters.tags),

@@ -1,7 +1,6 @@
-"""What a search answers, as text. Pure: a search in, a page out that fits its budget and is no dead
-end.
+"""Search results as text: a page within its budget that always names a next step. Pure.
 
-One entry is always shown, whole, however small the budget.
+One entry is always shown whole, however small the budget.
 """
 
 from collections.abc import Collection, Iterator
@@ -35,35 +34,37 @@ UNMEASURED_NOTE = "No calls are known yet, so no tool was left out for its laten
 
 @dataclass(frozen=True)
 class RenderedSearchPage:
-    """A page of a search."""
+    """A rendered page of search results."""
 
     text: str
     addresses: tuple[str, ...] = ()
-    """The addresses on it, best first."""
+    """Addresses on the page, best first."""
     weak: bool = False
-    """Nothing fits: these are only the nearest."""
+    """Whether nothing fits and these are only the nearest."""
 
 
 @dataclass(frozen=True)
 class SearchPage:
-    """The hits of one page, and the ranking they are from."""
+    """The hits of one page, and the ranking that they are from."""
 
     hits: tuple[Hit, ...]
     ranking: Ranking
     offset: int = 0
 
     def has_more(self, count: int) -> bool:
-        """Whether there are tools after the first so many places of this page."""
+        """Return whether there are tools after the first `count` places of this page."""
         return count < len(self.ranking.hits) or self.ranking.has_more
 
 
 def rank_page(
     search: PreparedSearch, limit: int, offset: int = 0, *, max_unlikely: int | None = MAX_UNLIKELY
 ) -> SearchPage:
-    """The places from `offset`; of a search that nothing fits, at first only `unlikely` ones."""
+    """Return the places from `offset`; a weak search's first page has `max_unlikely` at most."""
     ranking = search.rank(limit, offset)
-    few = ranking.is_weak and not offset
-    return SearchPage(ranking.hits[:max_unlikely] if few else ranking.hits, ranking, offset)
+    is_shortened = ranking.is_weak and not offset
+    return SearchPage(
+        ranking.hits[:max_unlikely] if is_shortened else ranking.hits, ranking, offset
+    )
 
 
 def render_search_page(
@@ -72,47 +73,44 @@ def render_search_page(
     budget: int,
     meta_tools: Collection[str] = tool_definitions.META_TOOL_NAMES,
 ) -> RenderedSearchPage:
-    """Ranked tools, or what is nearest when none fits. `there` are the meta-tools that the asker
-    has."""
-    question = search.request
+    """Render ranked tools, or the nearest if none fits; `meta_tools` are those of the caller."""
+    request = search.request
     version = search.version
-    # Without limit and detail: who goes on may want more at once, or more of each.
-    identity = f"search\0{question.query}\0{search.filters}"
-    if question.cursor:
-        offset = cursors.decode(question.cursor, identity, version)
+    # Without limit and detail, which may change from page to page.
+    listing = f"search\0{request.query}\0{search.filters}"
+    if request.cursor:
+        offset = cursors.decode(request.cursor, listing, version)
     else:
         offset = 0
-    found = rank_page(search, question.limit, offset)
-    if not found.hits:
-        return RenderedSearchPage(
-            "No more matches."
-            if offset
-            else _render_nothing_found(search, states, budget, meta_tools)
-        )
+    page = rank_page(search, request.limit, offset)
+    if not page.hits and offset:
+        return RenderedSearchPage("No more matches.")
+    if not page.hits:
+        return RenderedSearchPage(_render_nothing_found(search, states, budget, meta_tools))
     foot = [
-        *_render_next_steps(search, found, meta_tools),
+        *_render_next_steps(search, page, meta_tools),
         *render_unlisted_servers(search.snapshot, states),
     ]
 
     def render_more(shown_count: int) -> list[str]:
-        after = cursors.encode(identity, version, offset + shown_count)
-        if found.has_more(shown_count):
+        after = cursors.encode(listing, version, offset + shown_count)
+        if page.has_more(shown_count):
             return [f'More: the same search with cursor="{after}"']
         return []
 
     above = render_header(
-        search, found, states, budget // 6, with_explanation=question.detail == "explain"
+        search, page, states, budget // 6, with_explanation=request.detail == "explain"
     )
     packed = pack(
-        _render_entries(search, found),
+        _render_entries(search, page),
         compute_remaining_tokens(budget, *above, *render_more(0), *foot),
     )
     places = len(packed.texts)
-    shown = tuple(id_ for hit in found.hits[:places] for id_ in (hit.id, *hit.duplicates))
+    shown = tuple(id_ for hit in page.hits[:places] for id_ in (hit.id, *hit.duplicates))
     return RenderedSearchPage(
         "\n".join([*above, *packed.texts, *render_more(places), *foot]),
         shown,
-        found.ranking.is_weak,
+        page.ranking.is_weak,
     )
 
 
@@ -138,39 +136,38 @@ def render_header(
     *,
     with_explanation: bool,
 ) -> list[str]:
-    """What comes before the tools of a page: what they are, or that nothing fits and where to look
-    instead."""
+    """Render what precedes the tools: what they are, or that nothing fits and where to look."""
     query = quote_text(search.request.query)
-    where = search.scope_text
+    filters = search.scope_text
     ranking = page.ranking
-    told = detect_no_match(
+    no_match = detect_no_match(
         search, ranking, tuple(id_ for hit in page.hits for id_ in (hit.id, *hit.duplicates))
     )
     if with_explanation:
-        why = [search_explanation.render_summary(search, ranking)]
+        explanation = [search_explanation.render_summary(search, ranking)]
     else:
-        why = []
-    if told is None:
+        explanation = []
+    if no_match is None:
         if ranking.is_unsure:
             kind = "Possible matches (not a sure one)"
         else:
             kind = "Best matches"
-        return [f"{kind} for {query}{where and ' '}{where}:", *why]
+        return [f"{kind} for {query}{filters and ' '}{filters}:", *explanation]
     if page.offset:
-        return [f"More that is unlikely to do {query}:", *why]
-    near = pack(
-        (render_server_line(entry, states) + render_tags(entry) for entry in told.servers),
+        return [f"More that is unlikely to do {query}:", *explanation]
+    nearest = pack(
+        (render_server_line(entry, states) + render_tags(entry) for entry in no_match.servers),
         server_budget,
     ).texts
-    if told.similar_names:
-        alike = [f"Names spelt alike: {render_addresses(told.similar_names)}"]
+    if no_match.similar_names:
+        similar = [f"Names spelt alike: {render_addresses(no_match.similar_names)}"]
     else:
-        alike = []
+        similar = []
     return [
-        told.verdict,
-        *([f"Nearest server{'s' if len(near) > 1 else ''}:", *near] if near else []),
-        *alike,
-        *why,
+        no_match.verdict,
+        *([f"Nearest server{'s' if len(nearest) > 1 else ''}:", *nearest] if nearest else []),
+        *similar,
+        *explanation,
         "Unlikely, but the nearest tools:",
     ]
 
@@ -178,16 +175,16 @@ def render_header(
 def _render_next_steps(
     search: PreparedSearch, page: SearchPage, meta_tools: Collection[str]
 ) -> list[str]:
-    """How to go on from a page with tools."""
+    """Render how to continue from a page with tools."""
     if tool_definitions.CALL_TOOL in meta_tools:
         call = ["call_tool(name, arguments)"]
     else:
         call = []
     if tool_definitions.DESCRIBE_TOOLS in meta_tools and search.request.detail != "schema":
-        read = ["describe_tools(names)"]
+        describe = ["describe_tools(names)"]
     else:
-        read = []
-    steps = ", or ".join([*call, *(f"{step} first" if call else step for step in read)])
+        describe = []
+    steps = ", or ".join([*call, *(f"{step} first" if call else step for step in describe)])
     if search.is_unmeasured:
         foot = [UNMEASURED_NOTE]
     else:
@@ -195,18 +192,18 @@ def _render_next_steps(
     if not page.ranking.is_weak:
         return [*([f"Next: {steps}."] if steps else []), *foot]
     if search.scope_text:
-        ways = ["search without the filters"]
+        alternatives = ["search without the filters"]
     else:
-        ways = ["try other words for the same thing"]
+        alternatives = ["try other words for the same thing"]
     if tool_definitions.BROWSE_TOOLS in meta_tools:
         server = next(iter(page.ranking.nearest_groups), "")
         kind = search.snapshot.get_category(page.hits[0].id)
         near = [f'(server="{server}")' if server else "", f'(category="{kind}")' if kind else ""]
-        ways += [f"browse_tools{' or '.join(filter(None, near))}"] if any(near) else []
-    only = render_words_only_note(search)
+        alternatives += [f"browse_tools{' or '.join(filter(None, near))}"] if any(near) else []
+    words_only = render_words_only_note(search)
     return [
-        f"Next: {', or '.join(ways)}, or go on without a tool.",
-        *([only] if only else []),
+        f"Next: {', or '.join(alternatives)}, or go on without a tool.",
+        *([words_only] if words_only else []),
         *foot,
     ]
 
@@ -217,11 +214,10 @@ def _render_nothing_found(
     server = next(iter(search.filters.groups or ()), None)
     if not search.scope_text:
         step = "Try other words for the same thing"
+    elif search.scope_text == f"on {server}":
+        step = "Search all servers"
     else:
-        if search.scope_text == f"on {server}":
-            step = "Search all servers"
-        else:
-            step = "Search without the filters"
+        step = "Search without the filters"
     kinds = list[str]()
     if tool_definitions.BROWSE_TOOLS in meta_tools:
         step += (
@@ -233,18 +229,18 @@ def _render_nothing_found(
             kinds = [
                 f"Categories, for browse_tools(category=…): {', '.join(known[:_MAX_CATEGORIES])}."
             ]
-    only = render_words_only_note(search)
+    words_only = render_words_only_note(search)
     foot = [
         f"{step}.",
         *kinds,
-        *([only] if only else []),
+        *([words_only] if words_only else []),
         *render_unlisted_servers(search.snapshot, states),
     ]
     head = [render_unmatched(search)]
-    if near := find_similar_names(search):
+    if similar_names := find_similar_names(search):
         head.append("Nearest names:")
         head += pack(
-            (render_brief(search.snapshot.tools[name]) for name in near),
+            (render_brief(search.snapshot.tools[name]) for name in similar_names),
             compute_remaining_tokens(budget, *head, *foot),
         ).texts
     return "\n".join([*head, *foot])

@@ -1,4 +1,4 @@
-"""What is looked for, in which part of the catalog, and with what is known of its use. Pure."""
+"""A search request, its filters, and the search prepared for one snapshot. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _MAX_NAMED_TAGS = 40
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """One search, as it was asked."""
+    """One search as the client requested it."""
 
     query: str
     server: str | None = None
@@ -32,18 +32,18 @@ class SearchRequest:
     category: str | None = None
 
     def __post_init__(self) -> None:
-        # Here, where every query enters: whatever remembers it remembers no more than is read.
+        # Truncated at construction, so that nothing that stores queries holds more than is read.
         object.__setattr__(self, "query", self.query[:MAX_TEXT])
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> "SearchRequest":
-        """The question that the checked arguments of a search ask."""
-        given: dict[str, Any] = dict(arguments)
-        given["tags"] = tuple(given.get("tags", ()))
-        return cls(**given)
+        """Build a request from the checked arguments of `search_tools`."""
+        fields: dict[str, Any] = dict(arguments)
+        fields["tags"] = tuple(fields.get("tags", ()))
+        return cls(**fields)
 
     def build_filters(self, snapshot: Snapshot) -> SearchFilters:
-        """Who may be found; raises UnknownName for a server, a category or a tag that is not there."""
+        """Return the filters; raises UnknownName for an unknown server, category or tag."""
         return SearchFilters(
             groups={snapshot.resolve_server(self.server).name} if self.server else None,
             categories={resolve_category(self.category, snapshot.categories)}
@@ -64,7 +64,7 @@ class _RankingOptions(TypedDict):
 
 @dataclass(frozen=True)
 class PreparedSearch:
-    """A question to one snapshot, with what use has taught: asked again, it is answered the same."""
+    """A search on one snapshot with fixed boosts: repeating it gives the same ranking."""
 
     snapshot: Snapshot
     request: SearchRequest
@@ -72,21 +72,21 @@ class PreparedSearch:
     boosts: Mapping[str, Boost] = field(default_factory=dict)
     facts: Mapping[str, UsageFacts] = field(default_factory=dict)
     standings_version: str = ""
-    """When everybody's use was last weighed: its lifts are others after that."""
+    """Time at which the standings were last computed; boosts differ after that."""
 
     @property
     def version(self) -> str:
-        """Changes when the order may; only what this very caller has taught since is not in it."""
+        """Changes when the order may; boosts learned from this caller are not covered."""
         return f"{self.snapshot.version}-{self.standings_version}"
 
     def rank(self, limit: int, offset: int = 0) -> Ranking:
-        """The addresses that match best among those the snapshot's scope sees."""
+        """Return the best matching tools within the snapshot's scope."""
         return self.snapshot.index.search(
             self.request.query, limit, offset=offset, **self._ranking_options
         )
 
     def find_placement(self, address: str) -> Placement | None:
-        """Where one tool stands, whether it is shown or hidden; None where nothing is known of it."""
+        """Return the rank of one tool, shown or hidden; None if it is not indexed."""
         return self.snapshot.index.find_placement(
             self.request.query, address, **self._ranking_options
         )
@@ -106,14 +106,16 @@ class PreparedSearch:
 
     @property
     def scope_text(self) -> str:
-        """The part of the catalog that is searched, in words; empty where it is all."""
+        """The active filters in words; empty if there are none."""
         return ", ".join(_render_filters(self.filters))
 
     @property
     def is_unmeasured(self) -> bool:
-        """Whether tools were to be left out by how their calls went, and no call is known."""
-        asked = self.filters.max_latency_ms is not None or self.filters.min_success_rate is not None
-        return asked and not self.facts
+        """Whether latency or success filters were set although no call is recorded yet."""
+        is_filtered = (
+            self.filters.max_latency_ms is not None or self.filters.min_success_rate is not None
+        )
+        return is_filtered and not self.facts
 
 
 def _render_filters(filters: SearchFilters) -> Iterator[str]:
@@ -130,7 +132,7 @@ def _render_filters(filters: SearchFilters) -> Iterator[str]:
 
 
 def list_tags(snapshot: Snapshot) -> list[str]:
-    """Every tag of the servers that are seen."""
+    """Return every tag of the visible servers."""
     return sorted(
         {tag for entry in snapshot.servers.values() for tag in entry.tags}, key=str.casefold
     )
@@ -138,25 +140,25 @@ def list_tags(snapshot: Snapshot) -> list[str]:
 
 def _resolve_tag(tag: str, snapshot: Snapshot) -> str:
     known = list_tags(snapshot)
-    meant = fold(tag)
-    alike = [one for one in known if one == tag or (meant and fold(one) == meant)]
-    if alike:
-        if tag in alike:
+    folded = fold(tag)
+    matches = [other for other in known if other == tag or (folded and fold(other) == folded)]
+    if matches:
+        if tag in matches:
             return tag
-        return alike[0]
+        return matches[0]
     if not known:
         raise UnknownName(
             f"there is no tag {quote_text(tag)}: no server here has tags",
             advice="Leave the tags out.",
         )
-    near = find_nearest_names(tag, known)
-    named = [*near, *(one for one in known if one not in near)]
-    if len(named) > _MAX_NAMED_TAGS:
-        rest = f" and {len(named) - _MAX_NAMED_TAGS} more"
+    nearest = find_nearest_names(tag, known)
+    listed = [*nearest, *(other for other in known if other not in nearest)]
+    if len(listed) > _MAX_NAMED_TAGS:
+        rest = f" and {len(listed) - _MAX_NAMED_TAGS} more"
     else:
         rest = ""
     raise UnknownName(
         f"there is no tag {quote_text(tag)} here",
-        nearest=tuple(near),
-        advice=f"Tags here: {', '.join(map(sanitize_text, named[:_MAX_NAMED_TAGS]))}{rest}.",
+        nearest=tuple(nearest),
+        advice=f"Tags here: {', '.join(map(sanitize_text, listed[:_MAX_NAMED_TAGS]))}{rest}.",
     )

@@ -1,5 +1,7 @@
-"""Searches on somebody's behalf: what the query means, what use has taught, and who hears of it.
-All that awaits."""
+"""The meta-tool `search_tools`: query embedding, boosts from use, ranking and events.
+
+Everything that awaits is here; requests, ranking and pages are pure.
+"""
 
 import asyncio
 import time
@@ -17,21 +19,23 @@ from portico.usage.learner import Learner
 from portico.usage.popularity import merge_popularity_boosts
 
 _LONG_QUERY_CHARS = 200
-"""Characters; nearly every query is shorter, and takes a few milliseconds."""
+"""Query length in characters above which it is encoded in a thread. Shorter ones take a few
+milliseconds.
+"""
 
 
 @dataclass(frozen=True)
 class SearchService:
-    """Searches with what use has taught, and tells what callers were shown."""
+    """Searches with boosts from use, and publishes what callers were shown."""
 
     learner: Learner | None = None
     bus: EventBus | None = None
     get_facts: Callable[[], Mapping[str, UsageFacts]] = dict
-    """How the calls of each tool went."""
+    """Returns latency and success facts per tool."""
     get_popularity_boosts: Callable[[], Mapping[str, Boost]] = dict
-    """What everybody's use adds to the tools' scores."""
+    """Returns the score boosts that come from everybody's use."""
     get_standings_version: Callable[[], str] = str
-    """When that was last worked out."""
+    """Returns the time at which the standings were last computed."""
 
     async def search(
         self,
@@ -42,7 +46,7 @@ class SearchService:
         budget: int,
         meta_tools: Collection[str],
     ) -> search_page.RenderedSearchPage:
-        """A page of tools, as this caller is told; whoever learns from searches hears of it."""
+        """Return a page of tools for this caller and publish the search."""
         started = time.perf_counter()
         vector, search = await self.prepare_search(snapshot, request, caller)
         found = await snapshot.run_scan(
@@ -57,19 +61,21 @@ class SearchService:
     async def prepare_search(
         self, snapshot: Snapshot, request: SearchRequest, caller: Caller
     ) -> tuple[Vector | None, PreparedSearch]:
-        """What the query means, where it can be worked out; and the search, ready to be answered."""
+        """Return the query's embedding, or None, and the search with filters and boosts."""
         filters = request.build_filters(snapshot)
         vector = await _encode_query(snapshot, request.query)
         if self.learner is not None:
-            lifts = await self.learner.compute_boosts(caller, request.query, vector)
+            boosts = await self.learner.compute_boosts(caller, request.query, vector)
         else:
-            lifts = {}
-        known = (
-            merge_popularity_boosts(lifts, self.get_popularity_boosts()),
+            boosts = {}
+        return vector, PreparedSearch(
+            snapshot,
+            request,
+            filters,
+            merge_popularity_boosts(boosts, self.get_popularity_boosts()),
             self.get_facts(),
             self.get_standings_version(),
         )
-        return vector, PreparedSearch(snapshot, request, filters, *known)
 
 
 async def _encode_query(snapshot: Snapshot, query: str) -> Vector | None:
@@ -77,6 +83,5 @@ async def _encode_query(snapshot: Snapshot, query: str) -> Vector | None:
     ready = index.encoder is None or index.encoder.is_loaded or index.encoder.problem
     if ready and len(query) <= _LONG_QUERY_CHARS:
         return index.encode_query(query)
-    # The model is read first, which takes a second, or has much to read: everybody else is served
-    # meanwhile.
+    # Loading the model takes a second and a long text takes long: neither may block the event loop.
     return await asyncio.to_thread(index.encode_query, query)

@@ -1,4 +1,4 @@
-"""The few tools an agent sees in place of thousands, as data. Byte-identical from call to call.
+"""Definitions of the meta-tools, as data. Byte-identical from call to call.
 
 Clients cache prompts on `tools/list`, so nothing here varies with usage, state or counts; only the
 capability index in the description of `search_tools` does, and only when the set of servers
@@ -30,7 +30,7 @@ META_TOOL_NAMES = (
     READ_RESULT,
 )
 CODE_EXPOSURE_NAMES = (SEARCH_TOOLS, DESCRIBE_TOOLS, RUN_CODE)
-"""What the `code` exposure shows."""
+"""The meta-tools of the `code` exposure."""
 
 MAX_NAMES = 10
 MAX_RESULTS = 50
@@ -42,50 +42,51 @@ _ALWAYS_LOAD = {"anthropic/alwaysLoad": True}
 _OMITTED_KEYWORDS = frozenset(
     {"minimum", "maximum", "minItems", "maxItems", "additionalProperties"}
 )
-"""A mistake about these is answered with what is right; nobody pays for them before."""
+"""Schema keywords left out of listings to save tokens; errors about them state the limits."""
 
 
 @dataclass(frozen=True)
 class MetaToolOptions:
-    """What there is to be told of besides the tools themselves."""
+    """Facts of a profile that the definitions mention."""
 
     languages: tuple[str, ...] = LANGUAGES
     has_tags: bool = False
-    """Whether any server has tags to search by."""
+    """Whether any server has tags to filter by."""
     has_isolated_servers: bool = False
-    """Whether any server gives each client an instance of its own."""
+    """Whether any server runs an instance per client."""
 
 
 def build_definitions(
     names: Iterable[str], servers: Mapping[str, str], options: MetaToolOptions | None = None
 ) -> list[Raw]:
-    """The definitions of these meta-tools, in their fixed order; `servers` are names with main
-    categories.
+    """Return these meta-tools in fixed order; `servers` maps names to main categories.
 
-    What a model need not know before it asks is left out: limits, and parameters that make no
-    difference here.
+    Limits, and parameters without effect here, are left out.
     """
     wanted = set(names)
-    there = options or MetaToolOptions()
-    shown = [_to_listed_definition(tool, there) for tool in _TOOLS if tool["name"] in wanted]
+    options = options or MetaToolOptions()
     index = build_capability_index(servers)
-    return [
-        _introduce_search(tool, wanted, index) if tool["name"] == SEARCH_TOOLS else tool
-        for tool in shown
-    ]
+    definitions: list[Raw] = []
+    for tool in _TOOLS:
+        if tool["name"] in wanted:
+            definition = _to_listed_definition(tool, options)
+            if tool["name"] == SEARCH_TOOLS:
+                definition = _introduce_search(definition, wanted, index)
+            definitions.append(definition)
+    return definitions
 
 
 def get_parameters(name: str) -> Raw:
-    """Everything that a meta-tool takes, with its limits."""
+    """Return the input schema of a meta-tool, with its limits."""
     return _PARAMETERS[name]
 
 
 def _to_listed_definition(tool: Raw, options: MetaToolOptions) -> Raw:
-    there = {"tags": options.has_tags, "session": options.has_isolated_servers}
+    is_useful = {"tags": options.has_tags, "session": options.has_isolated_servers}
     properties = {
         name: {key: value for key, value in shape.items() if key not in _OMITTED_KEYWORDS}
         for name, shape in tool["inputSchema"]["properties"].items()
-        if there.get(name, True)
+        if is_useful.get(name, True)
     }
     if "language" in properties:
         properties["language"] |= {"enum": [*options.languages], "default": options.languages[0]}
@@ -96,14 +97,13 @@ def _to_listed_definition(tool: Raw, options: MetaToolOptions) -> Raw:
 
 
 def _introduce_search(search: Raw, meta_tools: set[str], index: str) -> Raw:
-    """The search tool with what to do next, as far as there is a tool for it, and with who is
-    behind it."""
+    """Return `search_tools` with the next steps that are available, and the capability index."""
     steps = {CALL_TOOL: "call_tool", DESCRIBE_TOOLS: "describe_tools"}
-    then = " or ".join(step for name, step in steps.items() if name in meta_tools)
+    next_steps = " or ".join(step for name, step in steps.items() if name in meta_tools)
     return {
         **search,
         "description": " ".join(
-            filter(None, (search["description"], then and f"Then {then}.", index))
+            filter(None, (search["description"], next_steps and f"Then {next_steps}.", index))
         ),
     }
 
@@ -147,8 +147,8 @@ _TOOLS: tuple[Raw, ...] = (
     _make_definition(
         SEARCH_TOOLS,
         "Search tools",
-        "Find tools by what they do, over every connected server. The tools you see are only the way in: search before "
-        "saying that something cannot be done.",
+        "Find tools by what they do, over every connected server. The tools you see are only the "
+        "way in: search before saying that something cannot be done.",
         {
             "query": _make_string_schema(
                 "What you want to do, in your own words, or a tool's name."
@@ -179,7 +179,8 @@ _TOOLS: tuple[Raw, ...] = (
     _make_definition(
         BROWSE_TOOLS,
         "Browse tools",
-        "Popular tools, categories and servers; or the tools of a server or category, most used first.",
+        "Popular tools, categories and servers; or the tools of a server or category, "
+        "most used first.",
         {
             "server": _STRING,
             "category": _STRING,
@@ -215,8 +216,8 @@ _TOOLS: tuple[Raw, ...] = (
     _make_definition(
         CALL_TOOL,
         "Call a tool",
-        "Run a tool of any server. Wrong arguments are answered with the parameters, a very large result with a "
-        "summary and a result_id.",
+        "Run a tool of any server. Wrong arguments are answered with the parameters, a very large "
+        "result with a summary and a result_id.",
         {
             "name": _STRING,
             "arguments": {"type": "object", "additionalProperties": True, "default": {}},
@@ -235,9 +236,10 @@ _TOOLS: tuple[Raw, ...] = (
     _make_definition(
         RUN_CODE,
         "Run a script",
-        "Run a script that calls tools as functions, many at once, and returns only what you need. python: await "
-        "server.tool(a=1); javascript: await server.tool({a: 1}); lua: server.tool({a=1}):await(). Its answer is "
-        "result(value) or the last expression. Also inside: search_tools, describe_tools, call_tool(name, arguments); "
+        "Run a script that calls tools as functions, many at once, and returns only what you need. "
+        "python: await server.tool(a=1); javascript: await server.tool({a: 1}); "
+        "lua: server.tool({a=1}):await(). Its answer is result(value) or the last expression. "
+        "Also inside: search_tools, describe_tools, call_tool(name, arguments); "
         "store(key, value), load(key) between scripts.",
         {
             "code": _STRING,
@@ -251,8 +253,9 @@ _TOOLS: tuple[Raw, ...] = (
     _make_definition(
         RUN_WORKFLOW,
         "Run a workflow",
-        "Run steps [{id, tool, arguments, depends_on?, if?, for_each?, retry?}] in parallel where they can be; "
-        "${id.path} is a step's result (JMESPath), ${inputs.x} an input. intent alone: a plan to pass back.",
+        "Run steps [{id, tool, arguments, depends_on?, if?, for_each?, retry?}] in parallel where "
+        "they can be; ${id.path} is a step's result (JMESPath), ${inputs.x} an input. "
+        "intent alone: a plan to pass back.",
         {
             "intent": _STRING,
             "steps": {

@@ -1,10 +1,9 @@
-"""The audit log: one line for every call, and for every other request of a client that reaches a
-server, written before its answer leaves.
+"""The audit log: one line per call or other client request to a server, written before the
+response.
 
-Who, by what way, which tool, with what, how it ended. Of arguments there is a keyed hash, or their
-values with everything secret masked, or nothing; of results there is nothing. A call is answered
-even if its line cannot be written: that is logged, shown as `trouble`, and the next line that can
-be written says how many are missing.
+A line says who made it, how, which tool, the arguments and the outcome. Arguments are stored as a
+keyed hash, redacted, or not at all; results never. A call is answered even if its line cannot be
+written: that is logged, shown as `problem`, and the next line written says how many are missing.
 """
 
 import asyncio
@@ -36,15 +35,15 @@ MAX_NAME_CHARS = 200
 MAX_TEXT_CHARS = 200
 MAX_DEPTH = 8
 MAX_VALUES = 500
-"""What is kept of redacted arguments at most; beyond it stands `…`."""
+"""Limits of redacted arguments; `…` marks what is cut."""
 MIN_SECRET_CHARS = 4
-"""Shorter values of the configuration are words rather than secrets, and would mask half of every
-text."""
+"""Minimum length of a secret: shorter values are ordinary words and would mask half of every text.
+"""
 LOG_INTERVAL_S = 60.0
 
 
 class AuditEntry(NamedTuple):
-    """One call, as far as the log tells."""
+    """One call or request to be logged."""
 
     tool: str
     tool_hash: str
@@ -58,14 +57,15 @@ class AuditEntry(NamedTuple):
     cached: bool = False
     repaired: bool = False
     trace_id: str = ""
-    """The trace that its spans belong to, if any."""
+    """Trace id of its spans, if any."""
     destructive: bool = False
-    """The tool says of itself that it destroys."""
+    """Whether the tool declares itself destructive."""
     method: str = ""
-    """What was asked where it is no call of a tool: `resources/read`, `prompts/get` …; `tool` is
-    then what of."""
+    """Method of a request that is not a tool call: `resources/read`, `prompts/get` …; `tool` is
+    then its target.
+    """
     server: str = ""
-    """The server that was asked that."""
+    """Server of such a request."""
 
 
 def make_request_entry(
@@ -77,8 +77,8 @@ def make_request_entry(
     via: str,
     seconds: float,
 ) -> AuditEntry:
-    """A request to one server that is no call of a tool in the catalog."""
-    if method == "tools/call":  # of a tool that its server does not list
+    """Return the entry of a request that is not a call of a tool in the catalog."""
+    if method == "tools/call":  # a tool that its server does not list
         return AuditEntry(
             f"{server}.{params.get('name')}",
             "",
@@ -88,23 +88,20 @@ def make_request_entry(
             via,
             seconds,
         )
-    about: Any = params.get("ref", params)
-    if isinstance(about, Mapping):
-        named: Any = about.get("uri") or about.get("name")
-    else:
-        named = ""
-    given = {key: value for key, value in params.items() if key != "_meta"}
-    if isinstance(named, str):
-        target = named
-    else:
+    reference: Any = params.get("ref", params)
+    target: Any = ""
+    if isinstance(reference, Mapping):
+        target = reference.get("uri") or reference.get("name")
+    if not isinstance(target, str):
         target = ""
+    arguments = {key: value for key, value in params.items() if key != "_meta"}
     return AuditEntry(
-        target, "", given, outcome, caller, "request", seconds, method=method, server=server
+        target, "", arguments, outcome, caller, "request", seconds, method=method, server=server
     )
 
 
 class AuditLog:
-    """Writes the log."""
+    """Writer of the audit log."""
 
     def __init__(
         self,
@@ -115,7 +112,7 @@ class AuditLog:
         secrets: Iterable[str] = (),
         sync: bool = False,
     ) -> None:
-        """`key` is asked for with the first line; `secrets` are never written, wherever they stand."""
+        """Create the log; `load_key` is called for the first line, `secrets` are never written."""
         self.sync = sync
         self.problem = ""
         """Why lines cannot be written now; empty while they can."""
@@ -125,7 +122,11 @@ class AuditLog:
         self._chain: AuditChain | None = None
         self._arguments = arguments
         self._secrets = tuple(
-            sorted({one for one in secrets if len(one) >= MIN_SECRET_CHARS}, key=len, reverse=True)
+            sorted(
+                {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS},
+                key=len,
+                reverse=True,
+            )
         )
         self._lost_lines = 0
         self._logged_at = float("-inf")
@@ -134,7 +135,7 @@ class AuditLog:
     def from_settings(
         cls, settings: Settings, data_dir: Path, secrets: Iterable[str] = ()
     ) -> Self | None:
-        """The log that the configuration wants, if it wants one."""
+        """Return the configured log, or None if it is disabled."""
         if not settings.enabled:
             return None
         return cls(
@@ -154,8 +155,7 @@ class AuditLog:
         self._write(lambda: self._make_line(entry))
 
     def write_refused_tokens(self, event: Event) -> None:
-        """Write a line for wrong tokens that were refused: subscribe it to `TokensRefused`. Never
-        raises."""
+        """Write a line for refused tokens; a subscriber of `TokensRefused`. Never raises."""
         if isinstance(event, TokensRefused):
             line = {"at": _format_now(), "refused_tokens": event.count, "peers": dict(event.peers)}
             self._write(lambda: line)
@@ -179,12 +179,12 @@ class AuditLog:
             self._on_failure(error)
 
     def _append(self, line: Mapping[str, Any], chain: AuditChain) -> None:
-        sealed, mac = chain.sign_line(_encode_line({**line, **chain.next_position}))
-        self._file.append(sealed)
+        signed, mac = chain.sign_line(_encode_line({**line, **chain.next_position}))
+        self._file.append(signed)
         chain.advance(mac)
 
     async def wait_for_sync(self) -> None:
-        """Wait until what was written is on the disk, where that is wanted. Never raises."""
+        """Wait until written lines are on disk, if configured. Never raises."""
         if self.sync:
             try:
                 await asyncio.to_thread(self._file.sync)
@@ -192,20 +192,20 @@ class AuditLog:
                 self._on_failure(error)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def _make_line(self, entry: AuditEntry) -> dict[str, Any]:
         caller = entry.caller
         if entry.method:
             target = redact_arguments(entry.tool)
-            what = {
+            subject = {
                 "method": entry.method[:MAX_NAME_CHARS],
                 "server": entry.server,
                 "target": target,
             }
         else:
-            what = {"tool": entry.tool[:MAX_NAME_CHARS], "hash": entry.tool_hash}
+            subject = {"tool": entry.tool[:MAX_NAME_CHARS], "hash": entry.tool_hash}
         line: dict[str, Any] = {
             "at": _format_now(),
             "id": os.urandom(8).hex(),
@@ -213,7 +213,7 @@ class AuditLog:
             "profile": caller.profile,
             "who": self._hash_caller(caller),
             "way": entry.via,
-            **what,
+            **subject,
             "outcome": entry.outcome,
             "seconds": round(entry.seconds, 6),
         }
@@ -230,12 +230,11 @@ class AuditLog:
         return line
 
     def _hash_caller(self, caller: Caller) -> str:
-        """Tells one session, or one token's holder, from another; of neither is anything to be
-        found in it."""
-        who = caller.session or caller.identity or caller.handle
-        if who:
+        """Return a hash that tells sessions and token holders apart without revealing them."""
+        identity = caller.session or caller.identity or caller.handle
+        if identity:
             return blake2b(
-                who.encode(errors="surrogatepass"), key=self._key, digest_size=6
+                identity.encode(errors="surrogatepass"), key=self._key, digest_size=6
             ).hexdigest()
         return ""
 
@@ -244,12 +243,13 @@ class AuditLog:
             return self._load_key()
         except OSError as error:
             logger.warning(
-                "the audit log's key cannot be kept, and hashes of this run compare to no other: %s",
+                "the audit log's key cannot be kept, "
+                "and hashes of this run compare to no other: %s",
                 error,
             )
             return generate_key()
 
-    # --- trouble
+    # --- failures
 
     def _on_failure(self, error: OSError) -> None:
         self.problem = f"the audit log cannot be written: {error.strerror or error}"
@@ -269,13 +269,12 @@ class AuditLog:
 
 
 def get_audit_path(settings: Settings, data_dir: Path) -> Path:
-    """The file that is written."""
+    """Return the path of the log."""
     return settings.file or data_dir / FILE_NAME
 
 
 def hash_arguments(arguments: Any, key: bytes) -> str:
-    """A hash of arguments that says which are the same, and to nobody without the key what they
-    are."""
+    """Return a keyed hash of arguments: equal ones match, and only the key reveals more."""
     try:
         body = orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
     except TypeError:
@@ -287,8 +286,7 @@ def hash_arguments(arguments: Any, key: bytes) -> str:
 
 
 def redact_arguments(arguments: Any, secrets: Iterable[str] = ()) -> Any:
-    """Arguments as they may be read: secrets masked by their names and looks, and no more than a
-    line of them."""
+    """Return arguments with secrets masked by name and pattern, shortened to the limits."""
     return _Redactor(tuple(secrets)).redact(arguments, MAX_DEPTH)
 
 
@@ -299,7 +297,7 @@ class _Redactor:
         self._values_left = MAX_VALUES
 
     def redact(self, value: Any, depth: int) -> Any:
-        from portico.config_file.mask import SECRET_NAME  # its patterns cost start-up
+        from portico.config_file.mask import SECRET_NAME  # slow to import: compiles patterns
 
         self._values_left -= 1
         if isinstance(value, str):
@@ -311,15 +309,15 @@ class _Redactor:
         if depth <= 0 or self._values_left <= 0:
             return "…"
         if isinstance(value, Mapping):
-            found: dict[str, Any] = {}
+            redacted: dict[str, Any] = {}
             for name, inner in cast("Mapping[str, Any]", value).items():
                 if self._values_left <= 0:
-                    found["…"] = "…"
+                    redacted["…"] = "…"
                     break
-                found[self._redact_text(name)] = (
+                redacted[self._redact_text(name)] = (
                     MASK if SECRET_NAME.search(name[:400]) else self.redact(inner, depth - 1)
                 )
-            return found
+            return redacted
         if isinstance(value, list | tuple):
             items: list[Any] = []
             for inner in cast("list[Any]", value):
@@ -331,7 +329,7 @@ class _Redactor:
         return "…"
 
     def _redact_number(self, value: float) -> float | str:
-        """A PIN may be configured, too; and what JSON cannot say is said as text."""
+        """Mask a configured number such as a PIN; numbers that JSON cannot represent become `…`."""
         try:
             text = orjson.dumps(value).decode()
         except TypeError:  # beyond 64 bits
@@ -343,29 +341,28 @@ class _Redactor:
     def _redact_text(self, text: str) -> str:
         from portico.config_file.mask import mask_text
 
-        # Masked before it is cut: half of a secret looks like nothing.
-        long = len(text) > MAX_TEXT_CHARS
+        # Masked before it is cut: half a secret would not be recognised.
+        is_long = len(text) > MAX_TEXT_CHARS
         window = text[: self._window_chars]
         for secret in self._secrets:
             window = window.replace(secret, MASK)
         shown = mask_text(window)
-        if long:
+        if is_long:
             return f"{shown[:MAX_TEXT_CHARS]}…"
         return shown
 
 
 def _summarize_dropped(dropped: DroppedAuditFile) -> dict[str, Any]:
-    """What a file that was dropped held: from when to when, and where its last line stood in its
-    chain."""
+    """Return the period of a dropped log file, and its last position in its chain."""
     first, last = (parse_line(line) for line in (dropped.first_line, dropped.last_line))
-    found = {
+    summary = {
         "from": first.get("at"),
         "to": last.get("at"),
         "chain": last.get("chain"),
         "n": last.get("n"),
     }
     return {
-        **{key: value for key, value in found.items() if value is not None},
+        **{key: value for key, value in summary.items() if value is not None},
         "bytes": dropped.size,
     }
 
@@ -375,7 +372,7 @@ def _format_now() -> str:
 
 
 def _encode_line(line: Mapping[str, Any]) -> bytes:
-    """A line: whatever a name holds, a line break in it is written as an escape."""
+    """Encode a line; line breaks inside names are escaped."""
     try:
         return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError:  # half of a surrogate pair in a name

@@ -1,10 +1,8 @@
-"""Counts what is heard, in plain numbers: what a scrape shows of calls, searches, scripts and
-workflows.
+"""Counters of calls, searches, scripts and workflows, fed by events.
 
-Own sums instead of a library's: a call takes a few microseconds, and a counter behind a lock with
-its labels looked up would be a good part of that. Every sum is one event loop's own. Servers are
-those that are configured and kinds are those of our errors; whatever else comes is `other`, so that
-nothing from a server's wire can become a label.
+Plain numbers instead of a library's: a call takes a few microseconds, and a locked counter with
+label lookup would be a good part of that. Used from one event loop. Labels are configured servers
+and known error kinds; anything else is `other`, so that no text from a server becomes a label.
 """
 
 from bisect import bisect_left
@@ -42,12 +40,12 @@ LATENCY_BOUNDS_S = (
     30.0,
     60.0,
 )
-"""Seconds: from a function in this process to what a client gives up on."""
+"""Bucket bounds in seconds, from an in-process function to a client's timeout."""
 _MAX_KINDS = 32
 
 
 class Histogram:
-    """How many values were up to each bound, and their sum."""
+    """Counts of values up to each bound, and their sum."""
 
     __slots__ = ("counts", "total")
 
@@ -56,39 +54,38 @@ class Histogram:
         self.total = total
 
     def add(self, value: float) -> None:
-        """One more."""
+        """Add a value."""
         self.counts[bisect_left(LATENCY_BOUNDS_S, value)] += 1
         self.total += value
 
     def copy(self) -> "Histogram":
-        """As it is now."""
+        """Return a copy."""
         return Histogram(self.counts[:], self.total)
 
     def list_buckets(self) -> list[tuple[str, float]]:
-        """Each bound with how many were not above it, the last without an end."""
-        found: list[tuple[str, float]] = []
-        so_far = 0
+        """Return each bound with the cumulative count, the last being `+Inf`."""
+        buckets: list[tuple[str, float]] = []
+        cumulative = 0
         for bound, count in zip((*map(str, LATENCY_BOUNDS_S), "+Inf"), self.counts, strict=True):
-            so_far += count
-            found.append((bound, so_far))
-        return found
+            cumulative += count
+            buckets.append((bound, cumulative))
+        return buckets
 
 
 class ServerCalls:
-    """The calls of one server's tools."""
+    """Calls of one server's tools."""
 
     __slots__ = ("cached", "cancelled", "kinds", "ok", "seconds")
 
     def __init__(self) -> None:
         self.ok = self.cancelled = self.cached = 0
         self.kinds: dict[str, int] = {}
-        """Failures, by their kind."""
+        """Failures by kind."""
         self.seconds = Histogram()
-        """Of calls that ran to their end, well or not: neither kept answers nor calls that were
-        taken back."""
+        """Durations of completed calls, failed ones included; not of cached or cancelled ones."""
 
     def copy(self) -> "ServerCalls":
-        """As they are now."""
+        """Return a copy."""
         other = ServerCalls()
         other.ok = self.ok
         other.cancelled = self.cancelled
@@ -100,20 +97,20 @@ class ServerCalls:
 
 @dataclass
 class EventTotals:
-    """Everything that was heard."""
+    """Totals of all counted events."""
 
     calls: dict[str, ServerCalls] = field(default_factory=dict)
     searches: Counter[bool] = field(default_factory=lambda: Counter({True: 0, False: 0}))
-    """By whether they found anything."""
+    """Searches by whether they found anything."""
     search_seconds: Histogram = field(default_factory=Histogram)
     scripts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By language and outcome."""
+    """Scripts by language and outcome."""
     script_seconds: dict[str, Histogram] = field(default_factory=dict)
     workflows: Counter[str] = field(default_factory=Counter)
     workflow_seconds: Histogram = field(default_factory=Histogram)
 
     def copy(self) -> "EventTotals":
-        """As they are now: to be read elsewhere while these go on."""
+        """Return a copy that can be read elsewhere while counting continues."""
         return EventTotals(
             {name: calls.copy() for name, calls in self.calls.items()},
             Counter(self.searches),
@@ -126,10 +123,10 @@ class EventTotals:
 
 
 class EventCounter:
-    """Hears, and adds up."""
+    """Subscribes to events and counts them."""
 
     def __init__(self, bus: EventBus, list_servers: Callable[[], Collection[str]]) -> None:
-        """`servers` names those that are configured now."""
+        """Subscribe; `list_servers` returns the names of the configured servers."""
         self.totals = EventTotals()
         self._list_servers = list_servers
         self._kind_by_error: dict[str, str] = {}
@@ -140,12 +137,12 @@ class EventCounter:
         )
 
     def unsubscribe(self) -> None:
-        """Hear no more."""
-        for end in self._unsubscribers:
-            end()
+        """Stop receiving events."""
+        for unsubscribe in self._unsubscribers:
+            unsubscribe()
 
     def _on_tool_called(self, event: Event) -> None:
-        # On the way of every call: nothing here may look anything up but in a dictionary.
+        # Runs on every call: nothing slower than a dictionary lookup is allowed here.
         assert isinstance(event, ToolCalled)
         server = event.tool.partition(".")[0]
         calls = self.totals.calls.get(server) or self._get_server_calls(server)
@@ -183,28 +180,27 @@ class EventCounter:
         return kind
 
     def _on_event(self, event: Event) -> None:
-        sums = self.totals
+        totals = self.totals
         match event:
             case SearchCompleted(seconds, found):
-                sums.searches[found] += 1
-                sums.search_seconds.add(seconds)
+                totals.searches[found] += 1
+                totals.search_seconds.add(seconds)
             case ScriptRan(language, seconds, outcome):
-                sums.scripts[language, outcome] += 1
-                sums.script_seconds.setdefault(language, Histogram()).add(seconds)
+                totals.scripts[language, outcome] += 1
+                totals.script_seconds.setdefault(language, Histogram()).add(seconds)
             case WorkflowRan(seconds, outcome):
-                sums.workflows[outcome] += 1
-                sums.workflow_seconds.add(seconds)
+                totals.workflows[outcome] += 1
+                totals.workflow_seconds.add(seconds)
             case _:
                 return
 
 
 def list_error_kinds() -> frozenset[str]:
-    """Every kind of failure that has a name: those of our errors, wherever they are defined, and a
-    tool's own."""
-    found = {TOOL_ERROR}
-    left = [PorticoError]
-    while left:
-        one = left.pop()
-        found.add(one.kind)
-        left += one.__subclasses__()
-    return frozenset(found)
+    """Return every error kind: those of all PorticoError subclasses, and a tool's own."""
+    kinds = {TOOL_ERROR}
+    pending = [PorticoError]
+    while pending:
+        error_class = pending.pop()
+        kinds.add(error_class.kind)
+        pending += error_class.__subclasses__()
+    return frozenset(kinds)

@@ -1,7 +1,6 @@
-"""Where a gateway's gauges are read when somebody looks: functions, because what they read is in
-other rooms.
+"""Functions that gauges are read from at scrape time, because the data is in other packages.
 
-They are asked in the event loop and answer at once. What is left out is not shown.
+They are called in the event loop and must not block. A missing one hides its gauges.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,21 +12,20 @@ from portico.upstream.lifecycle.supervisor import UpstreamStatus
 
 @dataclass(frozen=True, slots=True)
 class ServerToolCounts:
-    """What one server has in the catalog."""
+    """Tool counts of one server."""
 
     tools: int
     unencoded: int
-    """Those of them that are found by their words only, because they have no vector yet."""
+    """Tools without an embedding, which only lexical search finds."""
 
 
 CountTools = Callable[[], Mapping[str, ServerToolCounts]]
-"""Counts one moment's offers, by server, when and where there is time: with many tools that takes a
-while."""
+"""Counts the tools by server. Takes a while with many tools, so it may run in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredItems:
-    """Things that are kept for a while, and how much room they take."""
+    """Number and size of temporarily stored items."""
 
     items: int
     size: int
@@ -35,7 +33,7 @@ class StoredItems:
 
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """Answers that are given again."""
+    """Figures of the result cache."""
 
     hits: int
     misses: int
@@ -44,17 +42,17 @@ class CacheStatistics:
 
 @dataclass(frozen=True, slots=True)
 class RequestLoad:
-    """Requests at the door."""
+    """Requests in admission control."""
 
     in_flight: int
     waiting: int
     rejected: int
-    """Since the beginning."""
+    """Total since start."""
 
 
 @dataclass(frozen=True)
 class MetricSources:
-    """Everything that is looked at."""
+    """All sources of gauges."""
 
     statuses: Callable[[], Iterable[UpstreamStatus]] = tuple
     tokens: Callable[[], LedgerTotal] | None = None
@@ -62,15 +60,13 @@ class MetricSources:
     cache: Callable[[], CacheStatistics] | None = None
     results: Callable[[], StoredItems] | None = None
     workers: Callable[[], Mapping[str, tuple[int, int | None]]] | None = None
-    """By engine: sandbox processes that run a script, and those that wait for one, where that is
-    known."""
+    """By engine: busy and, if known, idle sandbox processes."""
     clients: Callable[[], Mapping[str, int]] | None = None
-    """By protocol era."""
+    """Open clients by protocol era."""
     request_load: Callable[[], RequestLoad] | None = None
     is_record_usable: Callable[[], bool] | None = None
-    """Whether what happens is written down."""
+    """Whether usage is being stored."""
     is_audit_usable: Callable[[], bool] | None = None
-    """Whether every call has its line in the audit log."""
+    """Whether the audit log is being written."""
     is_config_usable: Callable[[], bool] | None = None
-    """Whether the configuration on disk is the one that is in use, as far as that can be taken
-    while running."""
+    """Whether the configuration on disk is in use, as far as it can be applied while running."""

@@ -1,12 +1,10 @@
-"""What a scrape shows: sums of what was heard since the start, and gauges that are read when
-somebody looks.
+"""Prometheus metrics: event totals since start, and gauges read at scrape time.
 
-metrics = Metrics(bus, sources)              # counts from now on; one for each gateway
-body, content_type = metrics.rendered(accept)
+metrics = Metrics(bus, sources)              # counts from now on; one per gateway
+body, content_type = metrics.render(accept)
 
-No tool is a label: with thousands of tools that would be more series than all the rest, and the
-record has them (`portico usage`, `/api/v1/calls`). What speaks Prometheus is loaded by the first
-scrape.
+Tools are not a label: thousands of them would outnumber all other series, and the store has them
+(`portico usage`, `/api/v1/calls`). prometheus_client is imported by the first scrape.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,7 +28,7 @@ OPENMETRICS_TYPE = "application/openmetrics-text"
 
 @dataclass(frozen=True)
 class MetricsSnapshot:
-    """One moment, which may be written out anywhere: nothing in it changes any more."""
+    """All figures at one moment; immutable, so that any thread may render it."""
 
     totals: EventTotals
     statuses: tuple[UpstreamStatus, ...] = ()
@@ -47,15 +45,17 @@ class MetricsSnapshot:
     event_loop_lag_s: float = 0.0
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The text and its type. Takes milliseconds, the first time a tenth of a second: not for
-        the event loop."""
+        """Return the exposition text and its content type.
+
+        Takes milliseconds, the first time a tenth of a second: not for the event loop.
+        """
         from portico.observability.prometheus import render_metrics
 
         return render_metrics(self, openmetrics=OPENMETRICS_TYPE in accept.lower())
 
 
 class Metrics:
-    """A gateway's figures. Heard and read in its event loop."""
+    """Metrics of a gateway. Used from its event loop."""
 
     def __init__(self, bus: EventBus, sources: MetricSources | None = None) -> None:
         self._sources = sources or MetricSources()
@@ -63,35 +63,34 @@ class Metrics:
         self._lag = EventLoopLag()
 
     async def measure_lag(self) -> None:
-        """Measure how late the event loop is, until cancelled; without it, that is told as 0."""
+        """Measure the event loop lag until cancelled; it is reported as 0 otherwise."""
         await self._lag.measure()
 
     def unsubscribe(self) -> None:
-        """Hear no more."""
+        """Stop receiving events."""
         self._event_counter.unsubscribe()
 
     def take_snapshot(self) -> MetricsSnapshot:
-        """How everything stands now."""
-        one = self._sources
+        """Return the current figures."""
+        sources = self._sources
         return MetricsSnapshot(
             self._event_counter.totals.copy(),
-            tuple(one.statuses()),
-            one.tokens() if one.tokens is not None else None,
-            one.catalog() if one.catalog is not None else None,
-            one.cache() if one.cache is not None else None,
-            one.results() if one.results is not None else None,
-            one.workers() if one.workers is not None else None,
-            one.clients() if one.clients is not None else None,
-            one.request_load() if one.request_load is not None else None,
-            one.is_record_usable() if one.is_record_usable is not None else None,
-            one.is_audit_usable() if one.is_audit_usable is not None else None,
-            one.is_config_usable() if one.is_config_usable is not None else None,
+            tuple(sources.statuses()),
+            sources.tokens() if sources.tokens is not None else None,
+            sources.catalog() if sources.catalog is not None else None,
+            sources.cache() if sources.cache is not None else None,
+            sources.results() if sources.results is not None else None,
+            sources.workers() if sources.workers is not None else None,
+            sources.clients() if sources.clients is not None else None,
+            sources.request_load() if sources.request_load is not None else None,
+            sources.is_record_usable() if sources.is_record_usable is not None else None,
+            sources.is_audit_usable() if sources.is_audit_usable is not None else None,
+            sources.is_config_usable() if sources.is_config_usable is not None else None,
             self._lag.max_delay_s,
         )
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The text and its type, for whoever asks for it in this way: OpenMetrics, or Prometheus'
-        own."""
+        """Return the text and content type for an Accept header: OpenMetrics or Prometheus."""
         return self.take_snapshot().render(accept)
 
     def _list_servers(self) -> Collection[str]:

@@ -1,8 +1,6 @@
-"""A reading in Prometheus' words: every metric's name, help and labels. docs/reference/metrics.md
-explains them.
+"""Metrics in Prometheus' format: names, help texts and labels; see docs/reference/metrics.md.
 
-Label values are names from the configuration and words of our own, never anything that a server or
-client said.
+Label values are configured names and fixed words, never text from a server or client.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +25,7 @@ from portico.upstream.lifecycle.supervisor import LifecycleState
 
 
 def render_metrics(snapshot: MetricsSnapshot, *, openmetrics: bool) -> tuple[bytes, str]:
-    """The text of a scrape and its content type."""
+    """Return the text of a scrape and its content type."""
     registry = CollectorRegistry()
     registry.register(_SnapshotCollector(snapshot))
     ProcessCollector(registry=registry)
@@ -40,27 +38,27 @@ def render_metrics(snapshot: MetricsSnapshot, *, openmetrics: bool) -> tuple[byt
 
 
 class _SnapshotCollector(Collector):
-    """A reading as a collector."""
+    """Collector of one snapshot."""
 
     def __init__(self, snapshot: MetricsSnapshot) -> None:
         self._snapshot = snapshot
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the registry is this reading's own, so no name can be taken."""
+        """Return nothing: each snapshot has its own registry, so names cannot collide."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Every metric."""
-        one = self._snapshot
+        """Yield every metric."""
+        snapshot = self._snapshot
         yield _make_gauge(
             "portico_build_info", "The version that runs.", ("version",), [((__version__,), 1)]
         )
         yield _make_gauge(
             "portico_event_loop_lag_seconds",
             "Longest delay of the event loop in the last 30 seconds.",
-            value=one.event_loop_lag_s,
+            value=snapshot.event_loop_lag_s,
         )
-        for part in (
+        for collect_part in (
             _collect_calls,
             _collect_backends,
             _collect_discovery,
@@ -68,7 +66,7 @@ class _SnapshotCollector(Collector):
             _collect_storage,
             _collect_requests,
         ):
-            yield from part(one)
+            yield from collect_part(snapshot)
 
 
 def _collect_calls(snapshot: MetricsSnapshot) -> Iterator[Metric]:
@@ -99,14 +97,14 @@ def _collect_calls(snapshot: MetricsSnapshot) -> Iterator[Metric]:
 
 def _collect_backends(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     states = cast("tuple[str, ...]", get_args(LifecycleState))
-    known = snapshot.statuses
+    statuses = snapshot.statuses
     yield _make_gauge(
         "portico_backend_state",
         "1 for the state that a server is in.",
         ("server", "state"),
         [
             ((status.name, state), int(status.state == state))
-            for status in known
+            for status in statuses
             for state in states
         ],
     )
@@ -114,7 +112,7 @@ def _collect_backends(snapshot: MetricsSnapshot) -> Iterator[Metric]:
         "portico_backend_state_since_seconds",
         "When a server's state was last another, in seconds since 1970.",
         ("server",),
-        [((status.name,), status.state_since) for status in known],
+        [((status.name,), status.state_since) for status in statuses],
     )
     yield _make_gauge(
         "portico_backend_breaker",
@@ -122,7 +120,7 @@ def _collect_backends(snapshot: MetricsSnapshot) -> Iterator[Metric]:
         ("server", "state"),
         [
             ((status.name, _to_label(phase)), int(status.breaker_phase == phase))
-            for status in known
+            for status in statuses
             for phase in get_args(BreakerPhase)
         ],
     )
@@ -132,22 +130,22 @@ def _collect_backends(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     restarts = CounterMetricFamily(
         "portico_backend_restarts", "Times a server was started anew.", labels=("server",)
     )
-    for status in known:
+    for status in statuses:
         requests.add_metric((status.name,), status.calls)
         restarts.add_metric((status.name,), status.restarts)
     yield from (requests, restarts)
-    rows = [((status.name,), status.failures) for status in known]
+    rows = [((status.name,), status.failures) for status in statuses]
     yield _make_gauge(
         "portico_backend_failures", "How often a server failed lately.", ("server",), rows
     )
-    rows = [((status.name,), status.memory_bytes) for status in known if status.memory_bytes]
+    rows = [((status.name,), status.memory_bytes) for status in statuses if status.memory_bytes]
     yield _make_gauge(
         "portico_backend_memory_bytes", "Memory of a server's processes.", ("server",), rows
     )
     rows = [
-        ((status.name,), found)
-        for status in known
-        if isinstance(found := status.diagnostics.get("instances"), int)
+        ((status.name,), instances)
+        for status in statuses
+        if isinstance(instances := status.diagnostics.get("instances"), int)
     ]
     yield _make_gauge(
         "portico_backend_instances",
@@ -182,24 +180,24 @@ def _collect_discovery(snapshot: MetricsSnapshot) -> Iterator[Metric]:
         "portico_search_seconds", "How long searches took.", snapshot.totals.search_seconds
     )
     if snapshot.tokens is not None:
-        told = snapshot.tokens
+        tokens = snapshot.tokens
         yield _make_counter(
-            "portico_tokens_shown", "Tokens of our answers about tools.", told.shown
+            "portico_tokens_shown", "Tokens of our answers about tools.", tokens.shown
         )
         yield _make_counter(
             "portico_tokens_listing",
             "Tokens that listings of every tool would have been.",
-            told.listing,
+            tokens.listing,
         )
         yield _make_gauge(
             "portico_tokens_saved",
             "The difference; below 0 where answers cost more.",
-            value=told.saved_tokens,
+            value=tokens.saved_tokens,
         )
         yield _make_counter(
-            "portico_answers", "Answers and listings that clients were shown.", told.answers
+            "portico_answers", "Answers and listings that clients were shown.", tokens.answers
         )
-        yield _make_counter("portico_sessions", "Client sessions that began.", told.sessions)
+        yield _make_counter("portico_sessions", "Client sessions that began.", tokens.sessions)
 
 
 def _collect_scripts_and_workflows(snapshot: MetricsSnapshot) -> Iterator[Metric]:
@@ -267,9 +265,9 @@ def _collect_storage(snapshot: MetricsSnapshot) -> Iterator[Metric]:
             value=int(snapshot.is_audit_usable),
         )
     if snapshot.is_config_usable is not None:
-        said = "1 while the configuration on disk is in use, 0 while it is refused."
+        help_text = "1 while the configuration on disk is in use, 0 while it is refused."
         yield _make_gauge(
-            "portico_configuration_usable", said, value=int(snapshot.is_config_usable)
+            "portico_configuration_usable", help_text, value=int(snapshot.is_config_usable)
         )
 
 

@@ -1,11 +1,10 @@
-"""Spans, for whoever collects them: nothing is recorded, and next to nothing done, unless a
-provider is installed.
+"""OpenTelemetry spans; almost free unless a provider is installed.
 
-One for each request of a client, in it one for each execution of a tool, in it one for each request
-to a server. Names and attributes are those that OpenTelemetry has for MCP and for agents' tools;
-none holds arguments, results or URIs. A client that sends a trace context with its request
-(`traceparent` in `_meta`, else the HTTP header) finds our spans under its own, and a server is sent
-ours in the same ways. Baggage in `_meta` passes as it is, and goes nowhere else.
+One span per client request, in it one per tool execution, in it one per request to a server. Names
+and attributes follow OpenTelemetry's conventions for MCP and agent tools; none holds arguments,
+results or URIs. A trace context in a client's request (`traceparent` in `_meta`, else the HTTP
+header) becomes the parent, and servers receive ours in the same ways. Baggage in `_meta` is passed
+on unchanged and goes nowhere else.
 """
 
 import asyncio
@@ -45,7 +44,7 @@ __all__ = [
 ]
 
 _TRACER = trace.get_tracer("portico")
-"""Whatever provider is installed later is asked by it."""
+"""Delegates to a provider that is installed later."""
 _UNKNOWN = object()
 _W3C = TraceContextTextMapPropagator()
 _CONTEXT_KEYS = ("traceparent", "tracestate")
@@ -57,9 +56,8 @@ _TRANSPORTS = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
 
 
 def is_disabled() -> bool:
-    """Whether nobody collects spans."""
-    # Asking the API for its provider costs more than all the rest: it looks into the environment
-    # each time.
+    """Return whether no provider is installed."""
+    # The API's own accessor is far slower: it reads the environment each time.
     return getattr(trace, "_TRACER_PROVIDER", _UNKNOWN) is None and isinstance(_TRACER, ProxyTracer)
 
 
@@ -69,40 +67,29 @@ def start_request_span(
     attributes: Mapping[str, Any],
     headers: Mapping[str, str] | None = None,
 ) -> AbstractContextManager[Span]:
-    """The span of a client's request; its parent is what the client named, in the request or beside
-    it."""
-    if params:
-        meta = params.get("_meta")
-    else:
-        meta = None
-    carried = _extract_carrier(meta) or _extract_carrier(headers)
-    # Ambient may be whatever request began the session: it is told of, and not taken for the
-    # parent.
+    """Start the span of a client's request; its parent is the client's trace context."""
+    meta = params.get("_meta") if params else None
+    carrier = _extract_carrier(meta) or _extract_carrier(headers)
+    # The current span may be that of the request that began the session: linked, not the parent.
     ambient = trace.get_current_span().get_span_context()
-    if params and method in _TARGET_ATTRIBUTES:
-        target = params.get("name")
-    else:
-        target = None
-    if isinstance(target, str):
-        named = target[:_MAX_NAME_CHARS]
-    else:
-        named = ""
+    target = params.get("name") if params and method in _TARGET_ATTRIBUTES else None
+    name = target[:_MAX_NAME_CHARS] if isinstance(target, str) else ""
     span = _TRACER.start_span(
-        f"{method[:_MAX_NAME_CHARS]} {named}".rstrip(),
-        _W3C.extract(carried, Context()),
+        f"{method[:_MAX_NAME_CHARS]} {name}".rstrip(),
+        _W3C.extract(carrier, Context()),
         SpanKind.SERVER,
         links=[Link(ambient)] if ambient.is_valid else None,
     )
     if span.is_recording():
         span.set_attributes({"mcp.method.name": method[:_MAX_NAME_CHARS], **attributes})
-        _set_target(span, method, named)
+        _set_target(span, method, name)
     return _enter_span(span)
 
 
 def start_tool_span(tool: str, tool_hash: str, meta: Any = None) -> AbstractContextManager[Span]:
-    """The span of one execution; an error that leaves it is its status.
+    """Start the span of one tool execution; an error that escapes sets its status.
 
-    It is part of the request that is being answered; where none is, of the trace that `meta` names.
+    Its parent is the current request; if there is none, the trace context in `meta`.
     """
     if is_disabled():
         return _NO_SPAN
@@ -130,7 +117,7 @@ def start_tool_span(tool: str, tool_hash: str, meta: Any = None) -> AbstractCont
 def start_upstream_span(
     method: str, target: str, server: str, kind: str
 ) -> AbstractContextManager[Span]:
-    """The span of one request to a server."""
+    """Start the span of one request to a server."""
     if is_disabled():
         return _NO_SPAN
     target = target[:_MAX_NAME_CHARS]
@@ -146,21 +133,21 @@ def start_upstream_span(
 
 
 def get_current_span() -> Span:
-    """The span that is being worked in, for whoever goes on with it elsewhere."""
+    """Return the current span, to continue in it elsewhere."""
     if is_disabled():
         return INVALID_SPAN
     return trace.get_current_span()
 
 
 def use_span(span: Span) -> AbstractContextManager[Any]:
-    """Go on in a span that another task or thread is in; it ends there, not here."""
+    """Make a span of another task or thread current; it is not ended here."""
     if span is INVALID_SPAN:
         return _NO_SPAN
     return trace.use_span(span, record_exception=False, set_status_on_exception=False)
 
 
 def mark_failed(span: Span, kind: str) -> None:
-    """There is an answer, and the answer is a failure."""
+    """Mark a span whose request was answered with a failure."""
     if span.is_recording():
         span.set_attribute("error.type", kind)
         span.set_status(Status(StatusCode.ERROR, kind))
@@ -169,8 +156,7 @@ def mark_failed(span: Span, kind: str) -> None:
 def set_call_attributes(
     span: Span, *, attempts: int, repaired: bool, mismatched: bool, cached: bool = False
 ) -> None:
-    """How it went: asked how often, with arguments that had to be made to fit, with an answer that
-    was not declared."""
+    """Record attempts, repaired arguments, a result that violates its schema, and cache use."""
     if span.is_recording():
         span.set_attributes(
             {
@@ -183,11 +169,11 @@ def set_call_attributes(
 
 
 def inject_meta(span: Span, params: Raw) -> Raw:
-    """What goes to a server, with our span as its trace context; as it is where nothing records."""
+    """Return params with the span as trace context in `_meta`; unchanged if it does not record."""
     if not span.is_recording():
         return params
     meta = params.get("_meta")
-    # The client's state of the trace goes with its own parent, and ours has it already.
+    # The client's tracestate belongs to its own parent, and ours includes it already.
     if isinstance(meta, Mapping):
         rest = {key: value for key, value in meta.items() if key not in _CONTEXT_KEYS}
     else:
@@ -196,14 +182,14 @@ def inject_meta(span: Span, params: Raw) -> Raw:
 
 
 def inject_headers(span: Span, headers: Mapping[str, str]) -> Mapping[str, str]:
-    """The same for HTTP headers."""
+    """Return headers with the span as trace context; unchanged if it does not record."""
     if span.is_recording():
         return {**headers, **_make_carrier(span)}
     return headers
 
 
 def get_trace_id(span: Span) -> str:
-    """The trace that a span is recorded in; empty where it is not."""
+    """Return the trace id of a recording span, else an empty string."""
     if span.is_recording():
         return format_trace_id(span.get_span_context().trace_id)
     return ""
@@ -211,8 +197,10 @@ def get_trace_id(span: Span) -> str:
 
 @contextmanager
 def _enter_span(span: Span) -> Generator[Span]:
-    """While it is the current one; one that is not recorded is it too, or what is in it would begin
-    a new trace."""
+    """Make a span current and end it on exit.
+
+    A span that does not record is entered too: otherwise inner spans would start a new trace.
+    """
     with trace.use_span(
         span, end_on_exit=True, record_exception=False, set_status_on_exception=False
     ):
@@ -234,8 +222,7 @@ def _enter_span(span: Span) -> Generator[Span]:
 
 
 def _get_error_code(error: BaseException) -> int | None:
-    """The code of an error that came, or goes, as one of JSON-RPC; our own have theirs at the door
-    only."""
+    """Return the JSON-RPC code of a remote error; other errors get theirs at the HTTP layer."""
     kind = getattr(error, "kind", "remote")
     code = getattr(error, "code", None)
     if kind == "remote" and isinstance(code, int):

@@ -1,7 +1,6 @@
-"""Tools, categories and servers as data, for those who read JSON: the side door, resources,
-`--json`. Pure.
+"""Tools, categories and servers as JSON data, for the REST API, resources and `--json`. Pure.
 
-A card has no key without a value: whoever reads it pays for each.
+Keys without a value are left out, because every key costs the reader tokens.
 """
 
 import time
@@ -24,7 +23,7 @@ Card = dict[str, Any]
 
 
 def make_tool_card(tool: Tool, statistics: Statistics, standing: Standing | None = None) -> Card:
-    """A tool in a line: what it is called, takes and does, and how it does."""
+    """Return a tool's name, signature, first sentence, tier and performance."""
     return _drop_empty(
         {
             "tool": sanitize_text(tool.address),
@@ -38,7 +37,7 @@ def make_tool_card(tool: Tool, statistics: Statistics, standing: Standing | None
 
 
 def make_usage_card(statistics: Statistics, standing: Standing) -> Card:
-    """Everything that is known of a tool's use."""
+    """Return everything known about a tool's use."""
     if not statistics.calls:
         return {"calls": 0}
     return _drop_empty(
@@ -66,7 +65,7 @@ def _make_performance_figures(statistics: Statistics) -> Card:
 
 
 def make_category_card(ranked_category: RankedCategory, max_servers: int = 5) -> Card:
-    """A category with how much is in it, and what stands for it."""
+    """Return a category with its counts, largest servers and popular tools."""
     return _drop_empty(
         {
             "category": ranked_category.category.key,
@@ -85,8 +84,11 @@ def make_category_card(ranked_category: RankedCategory, max_servers: int = 5) ->
 def make_server_card(
     entry: ServerEntry, state: ServerState, category: str = "", *, detailed: bool = False
 ) -> Card:
-    """A server: what it is for, how much it has and how it is; `whole` with what it says of itself."""
-    hello = entry.initialize_info
+    """Return a server's purpose, number of tools and state.
+
+    `detailed` adds its own instructions, its offers and listing warnings.
+    """
+    initialize_info = entry.initialize_info
     troubled = state.state in TROUBLED_STATES
     card: Card = {
         "server": entry.name,
@@ -97,7 +99,9 @@ def make_server_card(
         "state": state.state,
         "reason": to_short_line(state.reason, 40) if troubled else "",
         "since": to_iso_time(state.state_since) if troubled and state.state_since else None,
-        "version": to_short_line(str(hello.server_info.get("version", "")), 20) if hello else "",
+        "version": to_short_line(str(initialize_info.server_info.get("version", "")), 20)
+        if initialize_info
+        else "",
     }
     if detailed:
         card |= {
@@ -105,9 +109,9 @@ def make_server_card(
             "resources": len(entry.offers.resources),
             "resource_templates": len(entry.offers.templates),
             "prompts": len(entry.offers.prompts),
-            "protocol": hello.protocol_version if hello else "",
-            "instructions": sanitize_text(truncate_instructions(hello.instructions))
-            if hello
+            "protocol": initialize_info.protocol_version if initialize_info else "",
+            "instructions": sanitize_text(truncate_instructions(initialize_info.instructions))
+            if initialize_info
             else "",
             "listed": to_iso_time(entry.listed_at) if entry.is_listed else None,
             "warnings": [to_short_line(warning, 60) for warning in entry.warnings[:10]],
@@ -116,19 +120,19 @@ def make_server_card(
 
 
 def to_iso_time(timestamp: float) -> str:
-    """A moment as text, to the second."""
+    """Format a Unix timestamp as UTC ISO 8601, to the second."""
     return datetime.fromtimestamp(min(max(timestamp, 0.0), 32_503_680_000.0), UTC).strftime(
         "%Y-%m-%dT%H:%M:%SZ"
     )
 
 
 def format_age(timestamp: float, now: float | None = None) -> str:
-    """How long ago a moment was: `3 min`, `2 days`."""
+    """Format the age of a timestamp: `3 min`, `2 days`."""
     seconds = max(0.0, (time.time() if now is None else now) - timestamp)
-    for size, one, many in ((86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min")):
+    for size, singular, plural in ((86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min")):
         if seconds >= size:
             number = int(seconds // size)
-            return f"{number} {one if number == 1 else many}"
+            return f"{number} {singular if number == 1 else plural}"
     return "under a minute"
 
 

@@ -1,5 +1,4 @@
-"""Completion of the arguments of our own templates and prompts. Pure: what was typed in, what it
-may become out."""
+"""Completion of the arguments of the gateway's own templates and prompts. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -15,14 +14,16 @@ MAX_VALUES = 100
 _MIN_SIMILARITY = 60
 _MAX_CHARS = 200
 _MAX_COMPARED = 2_000
-"""Names that a misspelt one is compared with."""
+"""Maximum number of names that a misspelt one is compared with."""
 _BATCH_SIZE = 250
 _OWN_TEMPLATES = frozenset(template["uriTemplate"] for template in TEMPLATES)
 
 
 def complete_argument(ranked_catalog: RankedCatalog, params: Raw) -> Raw | None:
-    """The answer to `completion/complete` about one of our templates or prompts; None for any
-    other's."""
+    """Answer `completion/complete` for a gateway template or prompt; None for any other.
+
+    Raises RemoteError for an argument that the template does not have.
+    """
     reference: Raw = params.get("ref") or {}
     if reference.get("type") == "ref/prompt":
         if reference.get("name") in PROMPTS:
@@ -35,30 +36,30 @@ def complete_argument(ranked_catalog: RankedCatalog, params: Raw) -> Raw | None:
     typed = str(argument.get("value", ""))
     if f"{name}}}" not in reference["uri"]:
         raise RemoteError(INVALID_PARAMS, f"{reference['uri']} has no argument {name[:80]!r}")
-    given: Mapping[str, Any] = (params.get("context") or {}).get("arguments") or {}
+    arguments: Mapping[str, Any] = (params.get("context") or {}).get("arguments") or {}
     return _make_response(
-        find_matches(typed, _CANDIDATES[name](ranked_catalog, given), unqualified=name == "uri")
+        find_matches(typed, _CANDIDATES[name](ranked_catalog, arguments), unqualified=name == "uri")
     )
 
 
 def find_matches(text: str, candidates: Iterable[str], *, unqualified: bool = False) -> list[str]:
-    """Those that begin with what was typed (as a name after its server, too), then those that
-    contain it.
+    """Return candidates with a matching prefix (of the name or the part after `server.`), then
+    infix.
 
-    Where none does, those that are spelt alike. `whole` names have no server before them.
+    If none matches, similarly spelt ones. `unqualified` names have no server prefix.
     """
     names = list(candidates)
     wanted = text[:_MAX_CHARS].strip().casefold()
-    places: tuple[list[str], ...] = ([], [], [])
+    groups: tuple[list[str], ...] = ([], [], [])
     for name in names:
         folded = name[:_MAX_CHARS].casefold()
         if folded.startswith(wanted):
-            places[0].append(name)
+            groups[0].append(name)
         elif not unqualified and folded.partition(".")[2].startswith(wanted):
-            places[1].append(name)
+            groups[1].append(name)
         elif wanted in folded:
-            places[2].append(name)
-    found = [name for place in places for name in place]
+            groups[2].append(name)
+    found = [name for group in groups for name in group]
     return found or _find_similar(wanted, names)
 
 
@@ -66,14 +67,14 @@ def _find_similar(text: str, names: list[str]) -> list[str]:
     from rapidfuzz import fuzz, process  # only a misspelt name needs it
 
     found: list[tuple[float, str]] = []
-    # The beginnings of the first, some at a time: while they are compared, no other thread runs.
+    # Only prefixes of the first names, in batches: the comparison holds the interpreter lock.
     first = list(dict.fromkeys(names[:_MAX_COMPARED]))
     for start in range(0, len(first), _BATCH_SIZE):
         folded = {name: name[:_MAX_CHARS].casefold() for name in first[start : start + _BATCH_SIZE]}
-        alike = process.extract(
+        similar = process.extract(
             text, folded, scorer=fuzz.WRatio, limit=None, score_cutoff=_MIN_SIMILARITY
         )
-        found += ((-points, name) for _, points, name in alike)
+        found += ((-score, name) for _, score, name in similar)
     return [name for _, name in sorted(found)]
 
 
@@ -87,7 +88,7 @@ def _make_response(values: list[str]) -> Raw:
 def _list_tool_candidates(
     ranked_catalog: RankedCatalog, arguments: Mapping[str, Any]
 ) -> Iterable[str]:
-    """Hot tools first: nobody reads a hundred names."""
+    """Return tool addresses, hot tools first, because clients show only the first hundred."""
     if server := _find_server(ranked_catalog.snapshot, arguments):
         return [tool.address for tool in ranked_catalog.list_server_tools(server)]
     if ranked_catalog.hot_list.basis != "one of each server":
@@ -108,7 +109,7 @@ def _list_resource_uris(
 
 
 def _find_server(snapshot: Snapshot, arguments: Mapping[str, Any]) -> str | None:
-    """The server that was filled in before."""
+    """Return the server that was filled in before, if it exists."""
     name = arguments.get("backend_name")
     try:
         if isinstance(name, str) and name:
@@ -120,8 +121,8 @@ def _find_server(snapshot: Snapshot, arguments: Mapping[str, Any]) -> str | None
 
 _CANDIDATES: Mapping[str, Callable[[RankedCatalog, Mapping[str, Any]], Iterable[str]]] = {
     "tool_name": _list_tool_candidates,
-    "backend_name": lambda shelves, given: sorted(shelves.snapshot.servers),
-    "category": lambda shelves, given: shelves.categories,
-    "result_id": lambda shelves, given: (),
+    "backend_name": lambda ranked_catalog, _: sorted(ranked_catalog.snapshot.servers),
+    "category": lambda ranked_catalog, _: ranked_catalog.categories,
+    "result_id": lambda *_: (),
     "uri": _list_resource_uris,
 }

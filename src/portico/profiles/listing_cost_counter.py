@@ -1,5 +1,7 @@
-"""What listing every tool would cost, counted in the background: whoever calls a tool meanwhile
-should not notice."""
+"""Background count of the tokens that listing every tool would cost.
+
+Counting runs in small batches in a thread, so that it does not delay tool calls.
+"""
 
 import asyncio
 import time
@@ -13,11 +15,11 @@ from portico.rendering.token_count import count_tokens
 START_DELAY_S = 3.0
 BATCH_SIZE = 20
 BATCH_PAUSE_S = 0.02
-"""When it begins, how many definitions are counted at a time, and how long it rests in between."""
+"""Delay before counting starts, definitions per batch, and pause between batches (seconds)."""
 
 
 class ListingCostCounter:
-    """Knows what the definitions of a catalog cost."""
+    """Token cost of the definitions of a catalog."""
 
     def __init__(self, catalog: Catalog, bus: EventBus) -> None:
         self._catalog = catalog
@@ -26,11 +28,11 @@ class ListingCostCounter:
         bus.subscribe(self._on_catalog_changed, CatalogChanged)
 
     def get_listing_cost(self, snapshot: Snapshot) -> int:
-        """What listing all that is seen costs; 0 until that is known."""
+        """Return the tokens of listing every visible tool; 0 until all are counted."""
         return self._costs.get_known_total(snapshot.tools.values())
 
     async def run(self) -> None:
-        """Count, and count what changes, until cancelled."""
+        """Count all definitions, and changed ones after each catalog change, until cancelled."""
         await asyncio.sleep(START_DELAY_S)
         while True:
             tools = tuple(self._catalog.snapshot.tools.values())
@@ -45,8 +47,10 @@ class ListingCostCounter:
             self._changed.clear()
 
     async def finish_within(self, timeout_s: float) -> None:
-        """Count what is left, for so long at most: a conversation that was over soon saved
-        something, too."""
+        """Count the remaining definitions for at most `timeout_s` seconds.
+
+        Called at shutdown, so that short sessions enter the ledger too.
+        """
         deadline = time.monotonic() + timeout_s
         uncounted = self._costs.find_uncounted(tuple(self._catalog.snapshot.tools.values()))
         for start in range(0, len(uncounted), BATCH_SIZE):

@@ -1,9 +1,9 @@
-"""URIs under one roof: our own, and those of many servers. Pure; very many links are looked at in a
-thread.
+"""URIs of the gateway's own resources and of the servers', in one namespace.
 
-Ours are `portico://overview`, `portico://tool/{tool_name}` and so on, with `?cursor=…` where a long
-one goes on. An upstream resource is `portico://backend/{server}/resource/{its own URI}`. (Prompts
-are `server__prompt`, as tools.)
+The gateway's are `portico://overview`, `portico://tool/{tool_name}` and so on, with `?cursor=…` for
+the next part of a long one. An upstream resource is `portico://backend/{server}/resource/{its own
+URI}`. (Prompts are `server__prompt`, like tools.) Pure, except that large results are checked in a
+thread.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _TOOLS_SUFFIX = "/tools"
 _GATEWAY_SCHEME = re.compile(r"[\x00-\x20\x7f]*portico:", re.IGNORECASE)
 _CURSOR = re.compile(r"\?cursor=([^?#&/]*)$")
 _MANY_BLOCKS = 5_000
-"""Of content, from which a thread is worth its while: half a microsecond each."""
+"""Content blocks above which a thread is used, at about half a microsecond per block."""
 
 FixedKind = Literal["overview", "backends", "tools", "hot", "categories", "stats"]
 NamedKind = Literal["tool", "backend", "backend tools", "category", "result"]
@@ -32,7 +32,7 @@ FIXED_KINDS: tuple[FixedKind, ...] = get_args(FixedKind)
 
 @dataclass(frozen=True)
 class GatewayUri:
-    """One of our URIs, taken apart."""
+    """A parsed URI of the gateway."""
 
     kind: FixedKind | NamedKind
     name: str = ""
@@ -40,7 +40,7 @@ class GatewayUri:
 
     @property
     def uri(self) -> str:
-        """The URI in its plain form, without a cursor."""
+        """The URI in its canonical form, without a cursor."""
         if not self.name:
             return f"{SCHEME}{self.kind}"
         name = quote(self.name, safe="")
@@ -50,15 +50,12 @@ class GatewayUri:
 
 
 def parse_gateway_uri(uri: str) -> GatewayUri | None:
-    """What one of our URIs asks for; None for any other. Names may be percent-encoded."""
+    """Parse a gateway URI; None for any other. Names may be percent-encoded."""
     if not uri.startswith(SCHEME) or len(uri) > MAX_URI_CHARS or parse_outer_uri(uri):
         return None
-    given = _CURSOR.search(uri)
-    path = uri[len(SCHEME) : given.start() if given else None].rstrip("/")
-    if given:
-        cursor = unquote(given[1])
-    else:
-        cursor = None
+    cursor_match = _CURSOR.search(uri)
+    path = uri[len(SCHEME) : cursor_match.start() if cursor_match else None].rstrip("/")
+    cursor = unquote(cursor_match[1]) if cursor_match else None
     if path in FIXED_KINDS:
         return GatewayUri(path, cursor=cursor)
     head, _, name = path.partition("/")
@@ -71,12 +68,12 @@ def parse_gateway_uri(uri: str) -> GatewayUri | None:
 
 
 def to_outer_uri(server: str, uri: str) -> str:
-    """A server's URI as clients see it."""
+    """Return a server's URI as clients see it."""
     return f"{_BACKEND_PREFIX}{server}{_RESOURCE_SEGMENT}{uri}"
 
 
 def parse_outer_uri(uri: str) -> tuple[str, str] | None:
-    """Server and own URI of a namespaced one."""
+    """Split a namespaced URI into server and its own URI; None for any other."""
     if not uri.startswith(_BACKEND_PREFIX):
         return None
     server, found, inner = uri.removeprefix(_BACKEND_PREFIX).partition(_RESOURCE_SEGMENT)
@@ -86,33 +83,32 @@ def parse_outer_uri(uri: str) -> tuple[str, str] | None:
 
 
 def to_outer_resource(server: str, resource: Raw) -> Raw:
-    """A listed resource under its outer URI, everything else untouched."""
+    """Return a listed resource under its outer URI, otherwise unchanged."""
     return {**resource, "uri": to_outer_uri(server, resource["uri"])}
 
 
 def to_outer_template(server: str, template: Raw) -> Raw:
-    """A listed resource template under its outer URI template, everything else untouched."""
+    """Return a listed resource template under its outer URI template, otherwise unchanged."""
     return {**template, "uriTemplate": to_outer_uri(server, template["uriTemplate"])}
 
 
 def get_not_found_code(error: RemoteError, era: Era) -> int:
-    """The code each era has for a resource that does not exist, whichever era its server speaks."""
+    """Return the error's code, translated to `era` where it means "resource not found"."""
     if era == "modern":
         if error.code == RESOURCE_NOT_FOUND:
             return INVALID_PARAMS
         return error.code
-    names_it = isinstance(error.data, dict) and "uri" in error.data
-    if error.code == INVALID_PARAMS and names_it:
+    names_uri = isinstance(error.data, dict) and "uri" in error.data
+    if error.code == INVALID_PARAMS and names_uri:
         return RESOURCE_NOT_FOUND
     return error.code
 
 
 async def confine_links(server: str, result: Raw) -> Raw:
-    """Return a result of a tool or prompt whose links cannot lead elsewhere.
+    """Return a result of a tool or prompt whose links can only lead to its own server.
 
-    A link, or an embedded resource, whose URI is written like one of ours would be read from
-    whomever it names: it is put under the server that gave it. A tool's result without one is
-    returned as it is.
+    A link or an embedded resource whose URI looks like the gateway's would otherwise be read from
+    whichever server it names. A tool's result without such a link is returned unchanged.
     """
     content = result.get("content")
     has_many = isinstance(content, list) and len(cast("list[Any]", content)) > _MANY_BLOCKS
@@ -130,8 +126,8 @@ def _confine_links(server: str, result: Raw) -> Raw:
             "content": [_confine_block(server, block) for block in cast("list[Any]", content)],
         }
     if isinstance(messages, list):
-        said = [_confine_message(server, message) for message in cast("list[Any]", messages)]
-        result = {**result, "messages": said}
+        confined = [_confine_message(server, message) for message in cast("list[Any]", messages)]
+        result = {**result, "messages": confined}
     return result
 
 
@@ -153,19 +149,21 @@ def _confine_message(server: str, message: Any) -> Any:
 def _confine_block(server: str, block: Any) -> Any:
     if not _has_gateway_uri(block):
         return block
-    one: Raw = dict(block)
-    if _is_gateway_uri(one.get("uri")):
-        one["uri"] = to_outer_uri(server, one["uri"].strip())
-    if isinstance(one.get("resource"), dict) and _is_gateway_uri(one["resource"].get("uri")):
-        one["resource"] = {
-            **one["resource"],
-            "uri": to_outer_uri(server, one["resource"]["uri"].strip()),
+    confined: Raw = dict(block)
+    if _is_gateway_uri(confined.get("uri")):
+        confined["uri"] = to_outer_uri(server, confined["uri"].strip())
+    if isinstance(confined.get("resource"), dict) and _is_gateway_uri(
+        confined["resource"].get("uri")
+    ):
+        confined["resource"] = {
+            **confined["resource"],
+            "uri": to_outer_uri(server, confined["resource"]["uri"].strip()),
         }
-    return one
+    return confined
 
 
 def _has_gateway_uri(block: Any) -> bool:
-    """Whether a block of content has a URI like one of ours."""
+    """Return whether a content block has a URI with the gateway's scheme."""
     if not isinstance(block, dict):
         return False
     inner = cast(Raw, block).get("resource")
@@ -175,19 +173,18 @@ def _has_gateway_uri(block: Any) -> bool:
 
 
 def _is_gateway_uri(uri: Any) -> bool:
-    """Whether a URI has our scheme; clients read it in any case, and without blanks around it."""
+    """Return whether a URI has the gateway's scheme, in any case and with leading blanks."""
     return isinstance(uri, str) and _GATEWAY_SCHEME.match(uri) is not None
 
 
 def to_outer_contents(server: str, result: Raw) -> Raw:
-    """What was read, under the URIs clients see."""
+    """Return the result of `resources/read` under the URIs that clients see."""
     contents = result.get("contents")
     if not isinstance(contents, list):
         return result
-    outer = [
-        {**part, "uri": to_outer_uri(server, part["uri"])}
-        if isinstance(part, dict) and isinstance(part.get("uri"), str)
-        else part
-        for part in cast("list[Any]", contents)
-    ]
+    outer: list[Any] = []
+    for part in cast("list[Any]", contents):
+        if isinstance(part, dict) and isinstance(part.get("uri"), str):
+            part = {**part, "uri": to_outer_uri(server, part["uri"])}
+        outer.append(part)
     return {**result, "contents": outer}

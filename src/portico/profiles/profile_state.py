@@ -1,5 +1,4 @@
-"""What one profile sees now: the snapshot within its scope, how its tools are laid out, and how its
-servers are."""
+"""State of one profile: the snapshot within its scope, its ranked tools and its server states."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProfileSettings:
-    """What a profile's configuration says about its view."""
+    """Settings of a profile's view, taken from its configuration."""
 
     exposure: Exposure = "meta"
     scope: Scope = UNRESTRICTED_SCOPE
@@ -33,31 +32,32 @@ class ProfileSettings:
     result_budget: int = 8_000
     meta_tools: frozenset[str] = frozenset(tool_definitions.META_TOOL_NAMES)
     languages: tuple[str, ...] = LANGUAGES
-    """The languages of scripts that are run."""
+    """Script languages that may be run."""
     pins: tuple[str, ...] = field(default=())
     profile: str = ""
     intent: str = ""
-    """What its clients want to do, where the exposure lists tools for that."""
+    """Task description by which the `semantic` exposure selects tools."""
     top_k: int = 10
     listing_budget: int = 4_000
-    """Of the definitions that an intent, or a query in `tools/list`, brings."""
+    """Tokens for the definitions selected by an intent, or by a query in `tools/list`."""
     allows_unlisted: bool = True
-    """Whether a transparent view passes calls of tools it does not list; not where some are left
-    out on purpose."""
+    """Whether a transparent view forwards calls of unlisted tools; false if some are hidden."""
 
     @property
     def enabled_meta_tools(self) -> tuple[str, ...]:
-        """The meta-tools its clients have, in their order; none where they see every tool."""
-        every = tool_definitions.META_TOOL_NAMES
-        few = tool_definitions.CODE_EXPOSURE_NAMES
-        shown = {"meta": every, "semantic": every, "code": few}.get(self.exposure, ())
-        # Who calls nothing has no result to read.
-        does = self.meta_tools & {
+        """The meta-tools that clients see, in fixed order; none where every tool is exposed."""
+        all_names = tool_definitions.META_TOOL_NAMES
+        code_names = tool_definitions.CODE_EXPOSURE_NAMES
+        shown = {"meta": all_names, "semantic": all_names, "code": code_names}.get(
+            self.exposure, ()
+        )
+        # Without a tool that makes calls there is no result to read.
+        callers = self.meta_tools & {
             tool_definitions.CALL_TOOL,
             tool_definitions.RUN_CODE,
             tool_definitions.RUN_WORKFLOW,
         }
-        if does:
+        if callers:
             pointless = set[str]()
         else:
             pointless = {tool_definitions.READ_RESULT}
@@ -65,14 +65,14 @@ class ProfileSettings:
 
     @property
     def can_call_flat_names(self) -> bool:
-        """Whether a tool can be called by its flat name: not where calling was taken away."""
+        """Whether a tool can be called by its flat name; false where calling is disabled."""
         return (
             self.exposure in ("full", "semantic") or tool_definitions.CALL_TOOL in self.meta_tools
         )
 
 
 class ProfileState:
-    """One profile's eyes; what it sees is worked out anew only when something changed."""
+    """Cached view of the catalog for one profile, recomputed only after a change."""
 
     def __init__(
         self,
@@ -90,45 +90,46 @@ class ProfileState:
         self._ranked_catalog: RankedCatalog | None = None
 
     def apply(self, settings: ProfileSettings) -> None:
-        """Look otherwise from now on."""
+        """Replace the settings and drop everything derived from the old ones."""
         self.settings = settings
         self._full_snapshot = self._ranked_catalog = None
 
     @property
     def snapshot(self) -> Snapshot:
-        """What is seen now."""
-        whole = self._catalog.snapshot
-        if self._full_snapshot is not whole:
-            # While vectors come in, only the index is another: what was worked out about a part of
-            # the servers stays.
-            same = (
+        """The current snapshot, restricted to the profile's scope."""
+        full = self._catalog.snapshot
+        if self._full_snapshot is not full:
+            # While embeddings arrive only the index changes: the restricted server data is reused.
+            same_servers = (
                 self._full_snapshot is not None
-                and self._full_snapshot.servers is whole.servers
+                and self._full_snapshot.servers is full.servers
                 and not self.settings.scope.is_unrestricted
             )
-            if same:
-                self._visible_snapshot = self._visible_snapshot.with_index(whole.index)
+            if same_servers:
+                self._visible_snapshot = self._visible_snapshot.with_index(full.index)
             else:
-                self._visible_snapshot = whole.restrict_to(self.settings.scope)
-            self._full_snapshot = whole
+                self._visible_snapshot = full.restrict_to(self.settings.scope)
+            self._full_snapshot = full
         return self._visible_snapshot
 
     def is_resource_listed(self, server: str, uri: str) -> bool:
-        """Whether a server lists an address or has a listed template for it, shown here or not."""
+        """Return whether a server lists a URI or a matching template, hidden ones included."""
         entry = self._catalog.snapshot.servers.get(server)
         return entry is not None and entry.has_resource(uri)
 
     @property
     def isolated_servers(self) -> tuple[str, ...]:
-        """The servers that run once for each client."""
-        seen = self.snapshot.servers
+        """The visible servers that run one instance per client."""
+        visible = self.snapshot.servers
         return tuple(
-            name for name, upstream in self._upstreams.items() if upstream.isolated and name in seen
+            name
+            for name, upstream in self._upstreams.items()
+            if upstream.isolated and name in visible
         )
 
     @property
     def transparent_server(self) -> str | None:
-        """The server this profile is transparent for, if it is."""
+        """The server that this profile is transparent for, or None."""
         if (
             self.settings.exposure != "full"
             or self.settings.prefixed
@@ -139,41 +140,35 @@ class ProfileState:
 
     @property
     def ranked_catalog(self) -> RankedCatalog:
-        """The tools as use and pins lay them out."""
+        """The visible tools, ranked by use and pins."""
         snapshot = self.snapshot
-        if self.usage_data:
-            computed_at = self.usage_data.standings.computed_at
-        else:
-            computed_at = 0.0
-        made = self._ranked_catalog
+        standings = self.usage_data.standings if self.usage_data else None
+        computed_at = standings.computed_at if standings else 0.0
+        ranked = self._ranked_catalog
         if (
-            made is None
-            or made.snapshot.servers is not snapshot.servers
-            or made.computed_at != computed_at
+            ranked is None
+            or ranked.snapshot.servers is not snapshot.servers
+            or ranked.computed_at != computed_at
         ):
-            if self.usage_data:
-                known = self.usage_data.standings
-            else:
-                known = None
-            made = RankedCatalog(
+            ranked = RankedCatalog(
                 snapshot,
-                known.by_address if known else {},
-                known.monthly_calls if known else {},
+                standings.by_address if standings else {},
+                standings.monthly_calls if standings else {},
                 self.settings.pins,
                 computed_at,
             )
-            self._ranked_catalog = made
-        return made
+            self._ranked_catalog = ranked
+        return ranked
 
     def get_statistics(self, address: str) -> Statistics:
-        """How a tool's calls went."""
+        """Return the call statistics of a tool."""
         if self.usage_data:
             return self.usage_data.tool_usage.get_statistics(address)
         return UNUSED
 
     @property
     def statistics_by_tool(self) -> Mapping[str, Statistics]:
-        """Every tool of this profile that was called."""
+        """Call statistics of every visible tool that was called."""
         if self.usage_data is None:
             return {}
         return {
@@ -183,30 +178,30 @@ class ProfileState:
         }
 
     def get_facts(self) -> Mapping[str, UsageFacts]:
-        """How tools' calls went, for the filters of search."""
+        """Return latency and success facts per tool, for the search filters."""
         if self.usage_data:
             return self.usage_data.tool_usage.facts
         return {}
 
     def get_popularity_boosts(self) -> Mapping[str, Boost]:
-        """What everybody's use adds to the scores of search."""
+        """Return the score boosts that come from everybody's use."""
         if self.usage_data:
             return self.usage_data.standings.popularity_boosts
         return {}
 
     def get_standings_version(self) -> str:
-        """When everybody's use was last weighed."""
+        """Return the time at which the standings were last computed, as text."""
         if self.usage_data:
             return f"{self.usage_data.standings.computed_at:.3f}"
         return ""
 
     def get_server_states(self) -> ServerStates:
-        """How every server is."""
+        """Return the live states of all servers."""
         return _LiveServerStates(self._upstreams)
 
 
 class _LiveServerStates(Mapping[str, ServerState]):
-    """How servers are, each looked at when it is asked for: an answer names a few of thousands."""
+    """Server states, each read on access: a response names a few of possibly thousands."""
 
     def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
         self._upstreams = upstreams

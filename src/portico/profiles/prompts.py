@@ -1,4 +1,4 @@
-"""Our own prompts: how to discover tools, the tool for a task, and how the servers are."""
+"""The gateway's own prompts: how to discover tools, the tool for a task, and server status."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -66,7 +66,7 @@ class GatewayPrompts:
         self._search_service = search_service
 
     async def get(self, params: Raw, context: CallContext) -> Raw:
-        """One of our prompts, filled in; raises RemoteError for a missing argument."""
+        """Return a gateway prompt, filled in. Raises RemoteError for a missing argument."""
         makers: Mapping[str, Callable[[Raw, CallContext], Awaitable[list[Raw]]]] = {
             DISCOVER: self._render_discover,
             FIND_TOOL: self._render_find_tool,
@@ -81,14 +81,16 @@ class GatewayPrompts:
         }
 
     async def _render_discover(self, arguments: Raw, context: CallContext) -> list[Raw]:
-        there = self._profile_state.settings.enabled_meta_tools
-        steps = [step for name, step in META_TOOL_STEPS.items() if name in there] or [
+        meta_tools = self._profile_state.settings.enabled_meta_tools
+        steps = [step for name, step in META_TOOL_STEPS.items() if name in meta_tools] or [
             "Every tool is listed as server__tool."
         ]
-        say = [
-            "Find out which of the tools behind this gateway can help with what I ask, and use them.",
+        lines = [
+            "Find out which of the tools behind this gateway can help with what I ask, "
+            "and use them.",
             *(f"{number}. {step}" for number, step in enumerate(steps, 1)),
-            f"Read {SCHEME}backends for the servers; {SCHEME}tool/{{tool_name}}, a whole schema, only when needed.",
+            f"Read {SCHEME}backends for the servers; {SCHEME}tool/{{tool_name}}, a whole schema, "
+            "only when needed.",
             THIRD_PARTY_NOTICE,
         ]
         overview = {
@@ -96,7 +98,7 @@ class GatewayPrompts:
             "mimeType": "text/markdown",
             "text": self._resources.render_overview(),
         }
-        return [make_text_block("\n".join(say)), _embed_resource(overview)]
+        return [make_text_block("\n".join(lines)), _embed_resource(overview)]
 
     async def _render_find_tool(self, arguments: Raw, context: CallContext) -> list[Raw]:
         task = arguments.get("task")
@@ -104,78 +106,85 @@ class GatewayPrompts:
             raise RemoteError(
                 INVALID_PARAMS, f"{FIND_TOOL} needs a task: say in plain words what is to be done"
             )
-        sight = self._profile_state
-        question = SearchRequest(task, limit=_MAX_FOUND)
-        about = (
-            sight.get_server_states(),
-            sight.settings.discovery_budget,
-            sight.settings.enabled_meta_tools,
+        state = self._profile_state
+        request = SearchRequest(task, limit=_MAX_FOUND)
+        search_options = (
+            state.get_server_states(),
+            state.settings.discovery_budget,
+            state.settings.enabled_meta_tools,
         )
-        found = await self._search_service.search(sight.snapshot, question, context.caller, *about)
-        if sight.settings.enabled_meta_tools:
-            how = ""
+        found = await self._search_service.search(
+            state.snapshot, request, context.caller, *search_options
+        )
+        if state.settings.enabled_meta_tools:
+            note = ""
         else:
-            how = "\nIn your list of tools, server.tool is named server__tool."
+            note = "\nIn your list of tools, server.tool is named server__tool."
         blocks = [
             make_text_block(
-                f"Use a tool for this task: {sanitize_text(question.query)}\n\n{found.text}{how}"
+                f"Use a tool for this task: {sanitize_text(request.query)}\n\n{found.text}{note}"
             )
         ]
         if not found.addresses or found.weak:
             return blocks
-        best = sight.snapshot.tools[found.addresses[0]]
+        best = state.snapshot.tools[found.addresses[0]]
         return [*blocks, *map(_embed_resource, self._resources.read_tool(best))]
 
     async def _render_backend_status(self, arguments: Raw, context: CallContext) -> list[Raw]:
         snapshot = self._profile_state.snapshot
         states = self._profile_state.get_server_states()
-        used: dict[str, list[Statistics]] = {}
+        statistics: dict[str, list[Statistics]] = {}
         for address, use in self._profile_state.statistics_by_tool.items():
-            used.setdefault(snapshot.tools[address].server, []).append(use)
+            statistics.setdefault(snapshot.tools[address].server, []).append(use)
 
         def get_state(name: str) -> ServerState:
             return states.get(name, ServerState("configured"))
 
         def render_line(name: str) -> str:
             entry = snapshot.servers[name]
-            now = get_state(name)
+            state = get_state(name)
             if entry.is_listed:
                 tools = format_count(len(entry.tools), "tool")
             else:
                 tools = "not listed yet"
-            if now.state in TROUBLED_STATES and now.reason:
-                why = f" ({to_short_line(now.reason, 40)})"
+            if state.state in TROUBLED_STATES and state.reason:
+                reason = f" ({to_short_line(state.reason, 40)})"
             else:
-                why = ""
-            return f"- {name}: {now.state}{why}, {tools}{_render_latency(used.get(name, []))}"
+                reason = ""
+            latency = _render_latency(statistics.get(name, []))
+            return f"- {name}: {state.state}{reason}, {tools}{latency}"
 
         names = sorted(
             snapshot.servers, key=lambda name: (get_state(name).state not in TROUBLED_STATES, name)
         )
-        head = f"How the {format_count(len(names), 'server')} behind this gateway are; tell me what needs attention."
+        head = (
+            f"How the {format_count(len(names), 'server')} behind this gateway are; "
+            "tell me what needs attention."
+        )
         rest = f"… and {len(names):,} more: {SCHEME}backends"
         lines = pack(
             map(render_line, names), compute_remaining_tokens(_MAX_STATUS_TOKENS, head, rest)
         ).texts
-        left = len(names) - len(lines)
-        if left:
-            foot = [f"… and {left:,} more: {SCHEME}backends"]
+        left_out = len(names) - len(lines)
+        if left_out:
+            foot = [f"… and {left_out:,} more: {SCHEME}backends"]
         else:
             foot = []
         return [make_text_block("\n".join([head, *lines, *foot]))]
 
 
 def _render_latency(statistics: list[Statistics]) -> str:
-    """How fast a server's tools answered, where any did."""
+    """Render calls, success rate and latency of a server; empty if none of its tools was called."""
     calls = sum(use.calls for use in statistics)
     successes = sum(use.successes for use in statistics)
     if not calls:
         return ""
-    said = f", {format_count(calls, 'call')}, {successes / calls:.0%} successful"
+    text = f", {format_count(calls, 'call')}, {successes / calls:.0%} successful"
     if successes:
         mean = sum(use.mean_ms * use.successes for use in statistics) / successes
-        said += f", {mean:,.0f} ms on average, p95 up to {max(use.p95_ms for use in statistics):,.0f} ms"
-    return said
+        slowest = max(use.p95_ms for use in statistics)
+        text += f", {mean:,.0f} ms on average, p95 up to {slowest:,.0f} ms"
+    return text
 
 
 def _embed_resource(content: Mapping[str, Any]) -> Raw:

@@ -1,8 +1,8 @@
-"""The few upstream tools that serve a purpose best, to be listed beside the meta-tools.
+"""Selection of the upstream tools that best fit a task, to be listed beside the meta-tools.
 
-The purpose is the `intent` of a profile (exposure `semantic`), or a `query` in the params of
-`tools/list`. What an intent brings changes only with the catalog, never with use: clients cache
-prompts on the list.
+The task is the `intent` of a profile (exposure `semantic`), or a `query` in the params of
+`tools/list`. The selection for an intent changes only with the catalog, never with use, because
+clients cache prompts on the list.
 """
 
 import asyncio
@@ -23,36 +23,36 @@ from portico.search.lexical.query import MAX_TEXT
 from portico.upstream.backend import Raw
 
 META_KEY = "portico/relevant"
-"""In `_meta` of a list that was chosen: how many of how many, and which were too long."""
+"""Key in `_meta` of a selected list: how many of how many, and which were too long."""
 
 
 @dataclass(frozen=True)
 class RelevantTools:
-    """Tools that serve a purpose, best first, by the names they are listed under."""
+    """Tools that fit a task, best first, by the names they are listed under."""
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
     candidate_count: int = 0
-    """How many they were chosen from."""
+    """Number of tools that were considered."""
     left_out: tuple[str, ...] = ()
-    """What would have been among them, but for the tokens."""
+    """Names of tools that matched but exceeded the token budget."""
     nothing_fits: bool = False
-    """Nothing seems to serve the purpose."""
+    """No tool matched the task."""
 
     @property
     def definitions(self) -> list[Raw]:
-        """As they are listed."""
+        """The definitions, as they are listed."""
         return [to_strict_tool(tool.definition, name) for name, tool in self.tools.items()]
 
     @property
     def meta(self) -> Raw:
-        """What a client is told of the choice."""
-        said: Raw = {"listed": len(self.tools), "of": self.candidate_count}
+        """The `_meta` entry that describes the selection to the client."""
+        summary: Raw = {"listed": len(self.tools), "of": self.candidate_count}
         if self.left_out:
-            said["left_out"] = list(self.left_out)
-            said["why"] = "their definitions would take the list over budgets.listing"
+            summary["left_out"] = list(self.left_out)
+            summary["why"] = "their definitions would take the list over budgets.listing"
         if self.nothing_fits:
-            said["why"] = "no tool here seems to serve this"
-        return {META_KEY: said}
+            summary["why"] = "no tool here seems to serve this"
+        return {META_KEY: summary}
 
 
 def select_relevant_tools(
@@ -64,11 +64,11 @@ def select_relevant_tools(
     *,
     require_match: bool = False,
 ) -> RelevantTools:
-    """The tools that serve a query best, of those that are visible: `names` is what each is listed
-    under.
+    """Return the visible tools that best match a query; keys of `tools_by_name` are the listed
+    names.
 
-    One too long for what is left of the budget is left out for the next. `fitting`: none where
-    nothing seems to fit.
+    A tool whose definition exceeds the rest of the budget is skipped. With `require_match`, a weak
+    ranking selects nothing.
     """
     if snapshot.scope.is_unrestricted:
         visible = None
@@ -92,7 +92,10 @@ def select_relevant_tools(
 
 
 def parse_query(params: Mapping[str, Any]) -> str:
-    """The query in the params of a listing; empty where there is none."""
+    """Return the query in the params of a listing, or an empty string.
+
+    Raises RemoteError where it is not text.
+    """
     query = params.get("query")
     if query is not None and not isinstance(query, str):
         raise RemoteError(
@@ -103,11 +106,10 @@ def parse_query(params: Mapping[str, Any]) -> str:
 
 
 class IntentTools:
-    """What the intent of a profile brings into its list: worked out anew only when the catalog is
-    another.
+    """Tools selected for the intent of a profile, recomputed only when the catalog changes.
 
-    Until every tool has its vector, words alone choose: a list that changed with each vector would
-    never be cached.
+    Until every tool has its embedding, ranking is lexical only: a list that changed with each
+    embedding would never be cached.
     """
 
     def __init__(self, profile_state: ProfileState) -> None:
@@ -118,36 +120,38 @@ class IntentTools:
         self._is_encoded = False
 
     async def load_encoder(self) -> None:
-        """Wait until the model has been read, which takes half a second, once: the first list is
-        then the last."""
+        """Wait for the embedding model to load (0.5 s, once), so that the first list is final."""
         encoder = self._profile_state.snapshot.index.encoder
         if encoder is not None and not encoder.is_loaded and not encoder.problem:
             with suppress(EncoderUnavailable):
                 await asyncio.to_thread(encoder.load)
 
     def select_tools(self) -> RelevantTools:
-        """The tools it brings now."""
+        """Return the current selection."""
         snapshot = self._profile_state.snapshot
-        face = self._profile_state.settings
+        settings = self._profile_state.settings
         by_meaning = self._can_rank_by_meaning(snapshot)
-        key = snapshot.version, by_meaning, face
+        key = snapshot.version, by_meaning, settings
         if self._selected is None or self._selected_for != key:
             if by_meaning:
                 searched = snapshot
             else:
                 searched = snapshot.with_index(replace(snapshot.index, encoder=None))
             self._selected = select_relevant_tools(
-                searched, snapshot.tools_by_flat_name, face.intent, face.top_k, face.listing_budget
+                searched,
+                snapshot.tools_by_flat_name,
+                settings.intent,
+                settings.top_k,
+                settings.listing_budget,
             )
             self._selected_for = key
         return self._selected
 
     def has_changed(self) -> bool:
-        """Whether it brings others than those that were listed last; who has listed none, misses
-        none."""
-        before = self._selected
-        return before is not None and [*self.select_tools().tools.items()] != [
-            *before.tools.items()
+        """Return whether the selection differs from the last one; False if none was listed."""
+        previous = self._selected
+        return previous is not None and [*self.select_tools().tools.items()] != [
+            *previous.tools.items()
         ]
 
     def _can_rank_by_meaning(self, snapshot: Snapshot) -> bool:

@@ -1,5 +1,4 @@
-"""Our own resources: what is here, as text and JSON, each within its budget and continued by a
-cursor."""
+"""The gateway's own resources as text and JSON, each within a token budget, paged by cursors."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
@@ -36,10 +35,9 @@ DEFAULT_BUDGET = 8_000
 RESOURCE_BUDGETS: Mapping[str, int] = {
     "hot": 2_000, "categories": 2_000, "category": 4_000, "backend tools": 4_000, "tool": 4_000,
 }  # fmt: skip
-"""What each of these tells at once: whoever reads one after the other stays within the budgets of
-the four tiers."""
+"""Token budget per kind. Reading one after the other stays within the budgets of the four tiers."""
 _INDEX_ENTRY_TOKENS = 12
-"""What the compact index says of a tool."""
+"""Tokens that the compact index spends on the description of a tool."""
 _JSON = "application/json"
 _MARKDOWN = "text/markdown"
 _TEXT = "text/plain"
@@ -48,14 +46,18 @@ _TEXT = "text/plain"
 def _make_resource(
     name: str, title: str, description: str, priority: float, mime: str = _JSON
 ) -> Raw:
-    marked = {
+    annotations = {
         "audience": ["user", "assistant"] if priority >= 0.7 else ["assistant"],
         "priority": priority,
     }
     return {
-        "uri": f"{SCHEME}{name}", "name": name, "title": title, "description": description, "mimeType": mime,
-        "annotations": marked,
-    }  # fmt: skip
+        "uri": f"{SCHEME}{name}",
+        "name": name,
+        "title": title,
+        "description": description,
+        "mimeType": mime,
+        "annotations": annotations,
+    }
 
 
 def _make_template(path: str, name: str, title: str, description: str, mime: str = _JSON) -> Raw:
@@ -139,24 +141,26 @@ TEMPLATES: tuple[Raw, ...] = (
 
 
 class GatewayResources:
-    """What one view can tell of itself."""
+    """The gateway's resources as one view's clients read them."""
 
     def __init__(self, profile_state: ProfileState) -> None:
         self._profile_state = profile_state
 
     async def load_lookups(self, gateway_uri: GatewayUri) -> None:
-        """Have the lookups made that one of our URIs needs, where the event loop would stand still
-        for them."""
+        """Build the lookups that a gateway URI needs, off the event loop where they take long."""
         snapshot = self._profile_state.snapshot
-        shelves = self._profile_state.ranked_catalog
+        ranked_catalog = self._profile_state.ranked_catalog
         if gateway_uri.kind == "tool":
             with contextlib.suppress(UnknownName):
                 await snapshot.find_tool(gateway_uri.name)
         elif gateway_uri.kind in ("overview", "category", "categories"):
-            await snapshot.run_scan(lambda: shelves.categories)
+            await snapshot.run_scan(lambda: ranked_catalog.categories)
 
     def read(self, uri: str, gateway_uri: GatewayUri, caller: Caller) -> Raw:
-        """The contents of one of our URIs; raises RemoteError where it leads nowhere, StaleCursor."""
+        """Return the contents of a gateway URI.
+
+        Raises RemoteError where it names nothing, StaleCursor for an outdated cursor.
+        """
         readers: Mapping[str, Callable[[GatewayUri], list[Raw]]] = {
             "overview": lambda own: [_make_content(uri, self.render_overview(), _MARKDOWN)],
             "backends": self._read_backends,
@@ -173,22 +177,22 @@ class GatewayResources:
         }
         self.check_exists(uri, gateway_uri)
         first, *rest = readers[gateway_uri.kind](gateway_uri)
-        # Under the URI that was asked for: clients look for it there.
+        # Clients look the contents up under the URI that they requested.
         return {"contents": [{**first, "uri": uri}, *rest]}
 
     def render_overview(self) -> str:
-        """The shortest account of what is here."""
-        sight = self._profile_state
+        """Render the overview of servers, categories and meta-tools."""
+        state = self._profile_state
         return instructions.render_overview_text(
-            sight.ranked_catalog, sight.get_server_states(), sight.settings.enabled_meta_tools
+            state.ranked_catalog, state.get_server_states(), state.settings.enabled_meta_tools
         )
 
     def read_tool(self, tool: Tool) -> list[Raw]:
-        """A tool with everything that is known of it, as contents."""
+        """Return the contents of a tool's resource."""
         return self._read_tool(GatewayUri("tool", tool.address))
 
     def check_exists(self, uri: str, gateway_uri: GatewayUri) -> None:
-        """Raise RemoteError where one of our URIs names nothing that is here."""
+        """Raise RemoteError if a gateway URI names nothing that exists."""
         snapshot = self._profile_state.snapshot
         find: Mapping[str, Callable[[str], object]] = {
             "tool": snapshot.resolve_tool,
@@ -199,16 +203,14 @@ class GatewayResources:
         try:
             find.get(gateway_uri.kind, str)(gateway_uri.name)
         except UnknownName as error:
-            near = [GatewayUri(gateway_uri.kind, name).uri for name in error.nearest]
+            nearest = [GatewayUri(gateway_uri.kind, name).uri for name in error.nearest]
+            reason = ""
             if gateway_uri.kind == "tool":
-                why = explain_unknown_name(
+                explained = explain_unknown_name(
                     error, gateway_uri.name, snapshot, self._profile_state.get_server_states()
                 )
-            else:
-                why = error
-            raise make_not_found_error(
-                uri, near, why.message if why is not error else ""
-            ) from error
+                reason = explained.message if explained is not error else ""
+            raise make_not_found_error(uri, nearest, reason) from error
 
     # --- contents
 
@@ -247,10 +249,14 @@ class GatewayResources:
         return self._pack_items(gateway_uri, head, "tools", hot.tools, self._make_card)
 
     def _read_categories(self, gateway_uri: GatewayUri) -> list[Raw]:
-        shelves = self._profile_state.ranked_catalog
-        head: Card = {"tools_in_all": len(shelves.snapshot.tools)}
+        ranked_catalog = self._profile_state.ranked_catalog
+        head: Card = {"tools_in_all": len(ranked_catalog.snapshot.tools)}
         return self._pack_items(
-            gateway_uri, head, "categories", [*shelves.categories.values()], make_category_card
+            gateway_uri,
+            head,
+            "categories",
+            [*ranked_catalog.categories.values()],
+            make_category_card,
         )
 
     def _read_tool(self, gateway_uri: GatewayUri) -> list[Raw]:
@@ -258,7 +264,7 @@ class GatewayResources:
         gateway_uri = GatewayUri("tool", tool.address, gateway_uri.cursor)
         body = _to_json(to_full_data(tool, details=collect_tool_details(self._profile_state, tool)))
         version = self._profile_state.snapshot.version
-        # Counted from the end: what use changes stands before.
+        # The cursor counts from the end, because usage figures at the start may change in length.
         if gateway_uri.cursor:
             start = len(body) - cursors.decode(gateway_uri.cursor, gateway_uri.uri, version)
         else:
@@ -269,8 +275,10 @@ class GatewayResources:
         end = find_part_end(body, max(start, 0), space - 100)
         contents = [_make_content(gateway_uri.uri, body[max(start, 0) : end], _TEXT)]
         if end < len(body):
-            rest = f"{gateway_uri.uri}?cursor={cursors.encode(gateway_uri.uri, version, len(body) - end)}"
-            note = f"This JSON is too long for one answer; about {format_count(count_tokens(body[end:]), 'token')} more: {rest}"
+            cursor = cursors.encode(gateway_uri.uri, version, len(body) - end)
+            rest = f"{gateway_uri.uri}?cursor={cursor}"
+            left = format_count(count_tokens(body[end:]), "token")
+            note = f"This JSON is too long for one answer; about {left} more: {rest}"
             contents.append(_make_content(rest, note, _TEXT))
         return contents
 
@@ -301,13 +309,13 @@ class GatewayResources:
         )
 
     def _read_category(self, gateway_uri: GatewayUri) -> list[Raw]:
-        shelf = self._profile_state.ranked_catalog.find_category(gateway_uri.name)
-        gateway_uri = GatewayUri("category", shelf.category.key, gateway_uri.cursor)
+        ranked_category = self._profile_state.ranked_catalog.find_category(gateway_uri.name)
+        gateway_uri = GatewayUri("category", ranked_category.category.key, gateway_uri.cursor)
         head = {
             f"{key}_in_all" if key == "tools" else key: value
-            for key, value in make_category_card(shelf).items()
+            for key, value in make_category_card(ranked_category).items()
         }
-        return self._pack_items(gateway_uri, head, "tools", shelf.tools, self._make_card)
+        return self._pack_items(gateway_uri, head, "tools", ranked_category.tools, self._make_card)
 
     def _make_card(self, tool: Tool) -> Card:
         return make_tool_card(
@@ -324,7 +332,7 @@ class GatewayResources:
         items: Sequence[Any],
         render: Callable[[Any], Any],
     ) -> list[Raw]:
-        """As many items as fit, under `key`, and the URI that continues."""
+        """Render as many items as fit, under `key`, and the URI of the next part."""
         version = self._profile_state.ranked_catalog.version
         if gateway_uri.cursor:
             offset = cursors.decode(gateway_uri.cursor, gateway_uri.uri, version)
@@ -346,17 +354,18 @@ class GatewayResources:
             ),
         )
         listed = f'"{key}":[{",".join(packed.texts)}]'
-        after = _to_json(make_continuation(offset + len(packed.texts)))[1:-1]
+        continuation = _to_json(make_continuation(offset + len(packed.texts)))[1:-1]
         return [
             _make_content(
-                gateway_uri.uri, "{" + ",".join(filter(None, (start[1:-1], listed, after))) + "}"
+                gateway_uri.uri,
+                "{" + ",".join(filter(None, (start[1:-1], listed, continuation))) + "}",
             )
         ]
 
     # --- changes
 
     def is_affected(self, uri: str, event: Event) -> bool:
-        """Whether what one of our URIs says may be another after an event."""
+        """Return whether the contents of a gateway URI may differ after an event."""
         own = parse_gateway_uri(uri)
         if own is None or own.kind == "result":
             return False
@@ -383,20 +392,20 @@ class GatewayResources:
 
     def _is_changed_tool(self, name: str, event: CatalogChanged) -> bool:
         touched = {*event.added, *event.removed, *event.changed}
-        # Not `tool`, which would look for the nearest of every name that is gone.
-        meant = self._profile_state.snapshot.find_addresses(name)
-        return name in touched or (len(meant) == 1 and meant[0] in touched)
+        # Not `resolve_tool`, which would search the nearest names for every removed one.
+        addresses = self._profile_state.snapshot.find_addresses(name)
+        return name in touched or (len(addresses) == 1 and addresses[0] in touched)
 
 
 def make_not_found_error(uri: str, nearest: Sequence[str] = (), reason: str = "") -> RemoteError:
-    """That a URI leads nowhere, with the nearest that lead somewhere."""
-    said = "; ".join(
-        filter(None, (reason, f"nearest: {', '.join(nearest[:3])}" if nearest else ""))
-    )
-    asked = sanitize_text(uri if len(uri) <= 200 else f"{uri[:200]}…")
-    return RemoteError(
-        RESOURCE_NOT_FOUND, f"Resource not found: {asked}{said and f' ({said})'}", {"uri": uri}
-    )
+    """Return the error for a URI that names nothing, with the nearest existing URIs."""
+    notes = [reason] if reason else []
+    if nearest:
+        notes.append(f"nearest: {', '.join(nearest[:3])}")
+    message = f"Resource not found: {sanitize_text(uri if len(uri) <= 200 else f'{uri[:200]}…')}"
+    if notes:
+        message += f" ({'; '.join(notes)})"
+    return RemoteError(RESOURCE_NOT_FOUND, message, {"uri": uri})
 
 
 def _get_budget(gateway_uri: GatewayUri) -> int:

@@ -1,8 +1,7 @@
-"""Whose the links in results were, so that a client can read what a tool pointed it to.
+"""Links seen in results, so that a client can read the resource that a tool pointed it to.
 
-A link is known to the session, or to the handle, that was given it. A server can say anything:
-where two of them claim one URI neither can be read by it, and each forgets only its own links when
-it makes too many.
+A link is known to the session or state handle that received it. Servers may claim any URI: one that
+two servers claim cannot be read by either, and each server's links are limited separately.
 """
 
 from collections import OrderedDict
@@ -13,22 +12,22 @@ from portico.upstream.backend import Raw
 
 MAX_SESSIONS = 256
 MAX_LINKS = 1_024
-"""Of one server, in one session."""
+"""Maximum links per server and session."""
 
 
 class ResultLinks:
-    """The links of one view's clients."""
+    """The links that one view's clients received."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, dict[str, OrderedDict[str, None]]] = OrderedDict()
         self._owners: dict[str, str] = {}
-        """Whom the links of each session are counted for."""
+        """Owner of each session's links, for the fair choice of what to drop."""
 
     def remember(self, caller: Caller, server: str, result: Raw) -> None:
-        """Keep the last links of a server's result: of a tool, or of a prompt.
+        """Store the last links in a server's result of a tool or prompt.
 
-        Callers without a session or a handle share theirs, and can only read them by the server's
-        name.
+        Callers without a session or handle share one entry, and can read its links only with the
+        server's name.
         """
         session = caller.state_key
         uris = [
@@ -49,24 +48,22 @@ class ResultLinks:
             del self._sessions[dropped], self._owners[dropped]
 
     def find_servers(self, session: str, uri: str) -> set[str]:
-        """The servers that gave this session, or this handle, the link."""
+        """Return the servers that gave this session or handle the link."""
         return {server for server, links in self._sessions.get(session, {}).items() if uri in links}
 
 
 def _take_last_blocks(result: Raw) -> list[Any]:
-    """The last blocks of content, of a tool's result or of a prompt's messages."""
+    """Return the last content blocks of a tool's result or of a prompt's messages."""
     content = result.get("content")
     messages = result.get("messages")
     if isinstance(content, list):
         blocks: list[Any] = cast("list[Any]", content)[-MAX_LINKS:]
     else:
         blocks = []
-    for message in cast("list[Any]", messages)[-MAX_LINKS:] if isinstance(messages, list) else ():
-        if isinstance(message, dict):
-            said = cast(Raw, message).get("content")
-        else:
-            said = None
-        blocks += cast("list[Any]", said)[-MAX_LINKS:] if isinstance(said, list) else [said]
+    last_messages = cast("list[Any]", messages)[-MAX_LINKS:] if isinstance(messages, list) else []
+    for message in last_messages:
+        body = cast(Raw, message).get("content") if isinstance(message, dict) else None
+        blocks += cast("list[Any]", body)[-MAX_LINKS:] if isinstance(body, list) else [body]
     return blocks[-MAX_LINKS:]
 
 
@@ -74,10 +71,6 @@ def _parse_link(block: Any) -> str | None:
     if not isinstance(block, dict) or block.get("type") != "resource_link":
         return None
     uri = cast("Raw", block).get("uri")
-    if isinstance(uri, str):
-        uri = uri.strip()
-    else:
-        uri = uri
-    if isinstance(uri, str) and len(uri) <= MAX_URI_CHARS:
-        return uri
+    if isinstance(uri, str) and len(uri.strip()) <= MAX_URI_CHARS:
+        return uri.strip()
     return None

@@ -1,11 +1,10 @@
-"""State of one's own: handles for clients that have no session, and what they are told of them.
+"""State handles: identifiers by which clients without a session find their own state again.
 
-A server with `isolation: session` runs once for each client, scripts store values, and results link
-to resources. A client without a session is told a handle with the first answer that something is
-kept for, to come back to it by: in
-`_meta` for programs, in words for models. Its token and its name are no handle: others may have the same. Whoever does
-not know a handle cannot guess it, and one that was not issued here is refused. A view has its own
-handles: another profile's are unknown to it.
+A server with `isolation: session` runs once per client, scripts store values, and results link to
+resources. A client without a session receives a handle with the first response that stores state:
+in `_meta` for programs, in words for models. Its token and its client name cannot serve as a
+handle, because others may share them. Handles cannot be guessed, and one that was not issued here
+is refused. Each view has its own handles; another profile's are unknown to it.
 """
 
 import hashlib
@@ -22,46 +21,44 @@ from portico.rendering import tool_result
 from portico.upstream.backend import Raw
 
 META_KEY = "portico/session"
-"""In `_meta` of a request, the handle to go on with; in that of a result, the one to pass next
-time."""
+"""Key in `_meta`: in a request the handle to continue with, in a result the one to pass next time.
+"""
 SESSION_ARGUMENT = "session"
 TTL_S = 24 * 3_600.0
-"""A handle that nobody has used for so long is forgotten."""
+"""Unused lifetime of a handle, in seconds."""
 MAX_HANDLES = 10_000
 _MAX_CHARS = 200
 
 
 @dataclass(frozen=True)
 class StateHandle:
-    """What a client is told, and what we know it by: a digest, so that no log or event holds the
-    handle itself."""
+    """A handle as the client sees it, and its digest: logs and events hold only the digest."""
 
     text: str
     key: str
 
 
 def create_handle() -> StateHandle:
-    """Make a handle of 128 random bits; it is good for nothing until a view has issued it."""
+    """Create a handle of 128 random bits; it is invalid until a view has issued it."""
     text = secrets.token_urlsafe(16)
     return StateHandle(text, _hash_handle(text))
 
 
 class StateHandles:
-    """The handles of one view's clients. One event loop's own."""
+    """The handles of one view's clients. Used from one event loop only."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last_used: OrderedDict[str, float] = OrderedDict()
-        """When each was last used, by its key; the longest unused first."""
+        """Time of last use by key, least recently used first."""
         self._owners: dict[str, str] = {}
-        """Whom each is counted for, by its key."""
+        """Owner of each handle by key, for the fair choice of what to drop."""
 
     def __len__(self) -> int:
         return len(self._last_used)
 
     def issue(self, handle: StateHandle | None = None, owner: str = "") -> StateHandle:
-        """Take a handle, or a new one, for good from now on; too many are dropped from `holder`s
-        that have most."""
+        """Register a handle, or a new one; above MAX_HANDLES the largest owner loses one."""
         handle = handle or create_handle()
         self._expire()
         if len(self._last_used) >= MAX_HANDLES:
@@ -71,7 +68,7 @@ class StateHandles:
         return handle
 
     def redeem(self, text: Any) -> str:
-        """The key of a handle that was issued here and is not over its time; raises UnknownName."""
+        """Return the key of an issued handle that has not expired; raises UnknownName."""
         self._expire()
         if isinstance(text, str) and len(text) <= _MAX_CHARS:
             key = _hash_handle(text)
@@ -79,8 +76,10 @@ class StateHandles:
             key = ""
         if key not in self._last_used:
             raise UnknownName(
-                "there is no such session here: it was not issued by this gateway, or nobody has used it for too long",
-                advice="Call without a session to begin anew; the answer says the one to pass from then on.",
+                "there is no such session here: it was not issued by this gateway, "
+                "or nobody has used it for too long",
+                advice="Call without a session to begin anew; "
+                "the answer says the one to pass from then on.",
             )
         self._last_used[key] = self._clock()
         self._last_used.move_to_end(key)
@@ -100,8 +99,10 @@ def _hash_handle(text: str) -> str:
 
 
 def take_handle(params: Mapping[str, Any]) -> tuple[Any, Raw]:
-    """The handle in a request's `_meta`, None where there is none; and the request without it: no
-    server sees it."""
+    """Split the handle (or None) off a request's `_meta`; return it and the request without it.
+
+    Servers must not see the handle.
+    """
     meta = params.get("_meta")
     if not isinstance(meta, Mapping) or META_KEY not in meta:
         return None, dict(params)
@@ -110,16 +111,21 @@ def take_handle(params: Mapping[str, Any]) -> tuple[Any, Raw]:
 
 
 def add_handle(params: Mapping[str, Any], handle: str) -> Raw:
-    """A request or a result with a handle in its `_meta`."""
-    given = params.get("_meta")
-    return {**params, "_meta": {**(given if isinstance(given, Mapping) else {}), META_KEY: handle}}
+    """Return a request or a result with a handle in its `_meta`."""
+    meta = params.get("_meta")
+    if not isinstance(meta, Mapping):
+        meta = {}
+    return {**params, "_meta": {**meta, META_KEY: handle}}
 
 
 def add_handle_to_result(result: Mapping[str, Any], handle: StateHandle, *, with_text: bool) -> Raw:
-    """An answer with the handle to pass next time; `in_words` also for a model."""
-    said = add_handle(result, handle.text)
+    """Return a result with the handle to pass next time; `with_text` also tells the model."""
+    marked = add_handle(result, handle.text)
     content = result.get("content")
     if not with_text or not isinstance(content, list):
-        return said
-    line = f'A state is kept for you. To go on with it, pass {SESSION_ARGUMENT}: "{handle.text}" with the next call.'
-    return {**said, "content": [*content, tool_result.make_text_block(line)]}
+        return marked
+    line = (
+        f'A state is kept for you. To go on with it, pass {SESSION_ARGUMENT}: "{handle.text}" '
+        "with the next call."
+    )
+    return {**marked, "content": [*content, tool_result.make_text_block(line)]}

@@ -1,4 +1,4 @@
-"""Use and tokens of a whole gateway as data. Pure."""
+"""Use and token figures of a whole gateway as data. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -16,18 +16,18 @@ MAX_MOST_USED = 10
 
 
 def make_statistics_card(profile_state: ProfileState, caller: Caller) -> Card:
-    """How much is here, how it is used, and what clients were shown of it."""
+    """Return counts, server states, use, and the tokens that clients were shown."""
     snapshot = profile_state.snapshot
     states = profile_state.get_server_states()
     used = profile_state.statistics_by_tool
-    servers: dict[str, int] = {}
+    state_counts: dict[str, int] = {}
     for name in snapshot.servers:
         state = states.get(name, ServerState("configured")).state
-        servers[state] = servers.get(state, 0) + 1
+        state_counts[state] = state_counts.get(state, 0) + 1
     return {
         "tools": len(snapshot.tools),
         "servers": len(snapshot.servers),
-        "server_states": dict(sorted(servers.items())),
+        "server_states": dict(sorted(state_counts.items())),
         "use": _make_usage_totals(used),
         "most_used": [
             {
@@ -38,7 +38,7 @@ def make_statistics_card(profile_state: ProfileState, caller: Caller) -> Card:
             }
             for address in _list_most_used(used)
         ],
-        **(_make_token_figures(profile_state, caller)),
+        **_make_token_figures(profile_state, caller),
     }
 
 
@@ -65,7 +65,7 @@ def _list_most_used(statistics_by_tool: Mapping[str, Statistics]) -> list[str]:
 
 
 def _make_token_figures(profile_state: ProfileState, caller: Caller) -> Card:
-    """What a full listing would have cost, what was shown instead, and the difference."""
+    """Return what a full listing would have cost, what was shown instead, and the difference."""
     if profile_state.usage_data is None:
         return {}
     ledger = profile_state.usage_data.ledger

@@ -1,5 +1,4 @@
-"""What is known of a tool beside its definition: where it belongs, how it is used, how fresh that
-is. Pure."""
+"""Facts about a tool beside its definition: category, tags, use and examples. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,11 +14,10 @@ _MAX_SHAPE_TOKENS = 200
 
 
 def collect_tool_details(profile_state: ProfileState, tool: Tool) -> Mapping[str, Any]:
-    """For the full form: category, tags, use, when its server was listed, and a call as scripts
-    write it."""
+    """Return the facts for the full form; empty ones are left out."""
     snapshot = profile_state.snapshot
     entry = snapshot.servers[tool.server]
-    known: dict[str, Any] = {
+    details: dict[str, Any] = {
         "category": snapshot.get_category(tool.address),
         "tags": [sanitize_text(tag) for tag in dict.fromkeys((*entry.tags, *tool.tags))],
         "usage": make_usage_card(
@@ -30,11 +28,11 @@ def collect_tool_details(profile_state: ProfileState, tool: Tool) -> Mapping[str
         "answers": _describe_learned_shape(profile_state, tool),
         "script": make_script_example(tool, snapshot),
     }
-    return {key: value for key, value in known.items() if value}
+    return {key: value for key, value in details.items() if value}
 
 
 def _describe_learned_shape(profile_state: ProfileState, tool: Tool) -> str:
-    """What its results were made of so far, where it does not say itself."""
+    """Render the shape of past results, for a tool without an output schema."""
     if profile_state.usage_data is None or isinstance(tool.definition.get("outputSchema"), dict):
         return ""
     return profile_state.usage_data.shapes.render_line(tool, _MAX_SHAPE_TOKENS, count_tokens)

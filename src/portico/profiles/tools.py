@@ -1,4 +1,4 @@
-"""Tools as clients list and call them: the meta-tools, or every upstream tool under its flat name."""
+"""Tools as clients list and call them: the meta-tools, or every upstream tool by its flat name."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -43,11 +43,11 @@ from portico.results.services import ResultServices
 from portico.upstream.backend import Raw
 
 _LARGE_DEFINITIONS = 8 * 1024
-"""Bytes of definitions that take longer to describe than the event loop may stand still."""
+"""Bytes of definitions above which they are described in a thread, to keep the event loop free."""
 
 
 class ProfileTools:
-    """One view's tools."""
+    """Listing and calling of one view's tools."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ProfileTools:
         self._intent_tools = IntentTools(profile_state)
         self._code_tools = CodeTools(profile_state, search_service, runtimes, result_services)
         self._categories: dict[str, str] = {}
-        """The category that each server had when it came into the capability index."""
+        """Category of each server when it entered the capability index."""
         self._server_index: dict[str, str] = {}
         self._definitions: list[Raw] | None = None
         self._definitions_for: tuple[Snapshot, ProfileSettings] | None = None
@@ -79,61 +79,66 @@ class ProfileTools:
     # --- listing
 
     async def list_tools(self, params: Raw) -> Raw:
-        """A page of the list."""
-        face = self._profile_state.settings
+        """Return a page of the tool list."""
+        settings = self._profile_state.settings
         version = self._profile_state.snapshot.version
         if query := parse_query(params):
             return await self._list_relevant(query, params)
-        if face.exposure == "semantic":
+        if settings.exposure == "semantic":
             await self._intent_tools.load_encoder()
-            chosen = self._intent_tools.select_tools()
+            selected = self._intent_tools.select_tools()
             return make_list_page(
                 "tools/list",
                 "tools",
-                [*self.build_definitions(), *chosen.definitions],
+                [*self.build_definitions(), *selected.definitions],
                 version,
                 params,
-                chosen.meta,
+                selected.meta,
             )
-        if face.exposure != "full":
+        if settings.exposure != "full":
             return make_list_page("tools/list", "tools", self.build_definitions(), version, params)
         await self._load_listed_tools()
 
-        def render_item(one: tuple[str, Tool]) -> Raw:
-            return to_strict_tool(one[1].definition, one[0])
+        def render_item(named_tool: tuple[str, Tool]) -> Raw:
+            return to_strict_tool(named_tool[1].definition, named_tool[0])
 
         return make_list_page(
             "tools/list", "tools", [*self.listed_tools.items()], version, params, render=render_item
         )
 
     async def _list_relevant(self, query: str, params: Raw) -> Raw:
-        """The tools that serve a query, after the meta-tools where there are any; an extension of
-        the protocol."""
+        """List the tools that match a query, after the meta-tools. An extension of the protocol."""
         await self._intent_tools.load_encoder()
         await self._load_listed_tools()
-        face = self._profile_state.settings
+        settings = self._profile_state.settings
         snapshot = self._profile_state.snapshot
-        most, names = (face.top_k, self.listed_tools) if face.can_call_flat_names else (0, {})
-        chosen = select_relevant_tools(
-            snapshot, names, query, most, face.listing_budget, require_match=True
+        limit = settings.top_k if settings.can_call_flat_names else 0
+        tools = self.listed_tools if settings.can_call_flat_names else {}
+        selected = select_relevant_tools(
+            snapshot, tools, query, limit, settings.listing_budget, require_match=True
         )
-        if face.exposure == "full":
-            ours = []
+        if settings.exposure == "full":
+            meta_tools = []
         else:
-            ours = self.build_definitions()
-        # A cursor goes on with its own query, and with no other.
-        asking = f"tools/list\n{query}"
+            meta_tools = self.build_definitions()
+        # A cursor is valid only for the query that it came with.
+        listing = f"tools/list\n{query}"
         return make_list_page(
-            asking, "tools", [*ours, *chosen.definitions], snapshot.version, params, chosen.meta
+            listing,
+            "tools",
+            [*meta_tools, *selected.definitions],
+            snapshot.version,
+            params,
+            selected.meta,
         )
 
     @property
     def listed_tools(self) -> Mapping[str, Tool]:
-        """Every tool by the name that it is listed under, where it is."""
+        """Every tool by the name that it is or would be listed under."""
         snapshot = self._profile_state.snapshot
-        sole = self._profile_state.transparent_server
-        if sole:
-            return snapshot.servers[sole].tools
+        transparent = self._profile_state.transparent_server
+        if transparent:
+            return snapshot.servers[transparent].tools
         return snapshot.tools_by_flat_name
 
     async def _load_listed_tools(self) -> None:
@@ -141,48 +146,48 @@ class ProfileTools:
             await self._profile_state.snapshot.load_flat_names()
 
     def build_definitions(self) -> "list[Raw]":
-        """The meta-tools; the same bytes until a server gets known, or goes."""
+        """Return the meta-tools' definitions: the same bytes until the known servers change."""
         snapshot = self._profile_state.snapshot
-        face = self._profile_state.settings
-        made = self._definitions
-        made_for = self._definitions_for
+        settings = self._profile_state.settings
+        definitions = self._definitions
+        built_for = self._definitions_for
         if (
-            made is None
-            or made_for is None
-            or made_for[0] is not snapshot
-            or made_for[1] is not face
+            definitions is None
+            or built_for is None
+            or built_for[0] is not snapshot
+            or built_for[1] is not settings
         ):
             index = self._index_servers(snapshot)
-            worn = made_for is None or made_for[1] is not face
-            self._definitions_for = snapshot, face
-            if made is None or worn or index != self._server_index:
+            has_new_settings = built_for is None or built_for[1] is not settings
+            self._definitions_for = snapshot, settings
+            if definitions is None or has_new_settings or index != self._server_index:
                 self._server_index = index
-                self._definitions = made = tool_definitions.build_definitions(
-                    face.enabled_meta_tools, index, self._make_options(snapshot)
+                self._definitions = definitions = tool_definitions.build_definitions(
+                    settings.enabled_meta_tools, index, self._make_options(snapshot)
                 )
-        return made
+        return definitions
 
     def has_changed(self) -> bool:
-        """Whether the list is another than the one that was listed last; who has listed none,
-        misses none."""
-        before = self._definitions
-        ours = before is not None and self.build_definitions() != before
+        """Return whether the list differs from the last one listed; False if none was listed."""
+        previous = self._definitions
+        meta_tools_changed = previous is not None and self.build_definitions() != previous
         return (
             self._profile_state.settings.exposure == "semantic" and self._intent_tools.has_changed()
-        ) or ours
+        ) or meta_tools_changed
 
     def _make_options(self, snapshot: Snapshot) -> tool_definitions.MetaToolOptions:
-        tagged = any(entry.tags for entry in snapshot.servers.values())
+        has_tags = any(entry.tags for entry in snapshot.servers.values())
         return tool_definitions.MetaToolOptions(
             self._profile_state.settings.languages,
-            tagged,
+            has_tags,
             bool(self._profile_state.isolated_servers),
         )
 
     def _index_servers(self, snapshot: Snapshot) -> dict[str, str]:
-        """Every server with its category, none where no tool of it is known.
+        """Return every server with its category; the category is empty while no tool is known.
 
-        A server keeps the category it came in with: clients cache prompts on this text.
+        A server keeps the category that it entered with, because clients cache prompts on this
+        text.
         """
         for name, entry in snapshot.servers.items():
             if entry.tools and name not in self._categories:
@@ -192,47 +197,48 @@ class ProfileTools:
     # --- calling
 
     async def call_tool(self, params: Raw, context: CallContext) -> Raw:
-        """A tool's result, or what a meta-tool answers."""
+        """Run a tool or a meta-tool and return its result."""
         name = params.get("name")
         arguments = params.get("arguments")
         if not isinstance(name, str):
             raise RemoteError(INVALID_PARAMS, "tools/call needs the name of a tool")
         if arguments is None:
             arguments = {}
-        else:
-            arguments = arguments
-        face = self._profile_state.settings
-        sole = self._profile_state.transparent_server
-        if face.exposure == "full":
+        settings = self._profile_state.settings
+        transparent = self._profile_state.transparent_server
+        if settings.exposure == "full":
             context = replace(context, via="flat")
             await self._load_listed_tools()
             tool = self.listed_tools.get(name)
             if tool is not None:
                 return await self._run_tool(tool, arguments, context)
-            if sole and face.allows_unlisted:
-                return await self._call_pipeline.request(sole, "tools/call", params, context)
+            if transparent and settings.allows_unlisted:
+                return await self._call_pipeline.request(transparent, "tools/call", params, context)
             return await self._run_tool(
                 await self._find_tool(name, arguments, context), arguments, context
             )
-        if name not in face.enabled_meta_tools:
+        if name not in settings.enabled_meta_tools:
             context = replace(context, via="flat")
             if (
-                face.can_call_flat_names
+                settings.can_call_flat_names
                 and (tool := await self._profile_state.snapshot.find_by_flat_name(name)) is not None
             ):
                 return await self._run_tool(tool, arguments, context, unabridged=True)
-            there = f" Tools behind this gateway are run by {tool_definitions.CALL_TOOL}(name, arguments)."
+            advice = f"It has: {', '.join(settings.enabled_meta_tools)}."
+            call_tool = tool_definitions.CALL_TOOL
+            if call_tool in settings.enabled_meta_tools:
+                advice += f" Tools behind this gateway are run by {call_tool}(name, arguments)."
             unknown = UnknownName(
                 f"there is no tool {quote_text(name)} in this list",
-                nearest=face.enabled_meta_tools,
-                advice=f"It has: {', '.join(face.enabled_meta_tools)}.{there if tool_definitions.CALL_TOOL in face.enabled_meta_tools else ''}",
+                nearest=settings.enabled_meta_tools,
+                advice=advice,
             )
             await self._call_pipeline.record_refusal(name, arguments, context, unknown)
             raise unknown
         return await self._call_meta_tool(name, arguments, context)
 
     async def _find_tool(self, name: str, arguments: Any, context: CallContext) -> Tool:
-        """The tool of that name; that somebody asked for one that is not there is written down."""
+        """Return the tool of that name. Records an unknown name and raises UnknownName."""
         try:
             return await self._profile_state.snapshot.find_tool(name)
         except UnknownName as error:
@@ -266,23 +272,23 @@ class ProfileTools:
             return tool_result.make_error_result(error)
 
     async def search_tools(self, request: SearchRequest, context: CallContext) -> str:
-        """A page of what is found."""
-        sight = self._profile_state
-        about = (
-            sight.get_server_states(),
-            sight.settings.discovery_budget,
-            sight.settings.enabled_meta_tools,
+        """Return a page of search results."""
+        state = self._profile_state
+        page = await self._search_service.search(
+            state.snapshot,
+            request,
+            context.caller,
+            state.get_server_states(),
+            state.settings.discovery_budget,
+            state.settings.enabled_meta_tools,
         )
-        return (
-            await self._search_service.search(sight.snapshot, request, context.caller, *about)
-        ).text
+        return page.text
 
     async def _browse_or_describe(self, name: str, arguments: Raw) -> Raw:
-        sight = self._profile_state
         states = self._profile_state.get_server_states()
         budget = self._profile_state.settings.discovery_budget
-        snapshot = sight.snapshot
-        shelves = sight.ranked_catalog
+        snapshot = self._profile_state.snapshot
+        ranked_catalog = self._profile_state.ranked_catalog
         if name == tool_definitions.DESCRIBE_TOOLS:
             named = await snapshot.run_scan(
                 describe_tools.resolve_names, snapshot, arguments.pop("names"), states
@@ -292,23 +298,23 @@ class ProfileTools:
                 return tool_result.make_text_result(body)
             return {**tool_result.make_text_result(body), "isError": True}
         if arguments.get("server") or arguments.get("category"):
-            browse = partial(browse_tools.browse, shelves, states, budget, **arguments)
+            browse = partial(browse_tools.browse, ranked_catalog, states, budget, **arguments)
             return tool_result.make_text_result(await snapshot.run_scan(browse))
         overview = partial(
-            browse_tools.render_overview, shelves, states, budget, arguments.get("cursor")
+            browse_tools.render_overview, ranked_catalog, states, budget, arguments.get("cursor")
         )
         return tool_result.make_text_result(await snapshot.run_scan(overview))
 
     async def _describe(
         self, snapshot: Snapshot, named: describe_tools.ResolvedNames, arguments: Raw
     ) -> tuple[str, bool]:
-        """The text and whether a tool was found; large definitions are rendered in a thread."""
+        """Return the text and whether a tool was found; large definitions use a thread."""
         profile_state = self._profile_state
         rendered = describe_tools.choose_rendered(named.tools)
-        known: dict[str, Mapping[str, Any]] = {}
+        details: dict[str, Mapping[str, Any]] = {}
         if arguments.get("detail") == "full":
-            # Here and not in the thread: what is known of a tool's use changes on the event loop.
-            known = {
+            # Not in the thread: usage data changes on the event loop.
+            details = {
                 address: collect_tool_details(profile_state, tool)
                 for address, tool in rendered.items()
             }
@@ -318,7 +324,7 @@ class ProfileTools:
             profile_state.settings.discovery_budget,
             named,
             **arguments,
-            get_details=lambda tool: known[tool.address],
+            get_details=lambda tool: details[tool.address],
         )
         if sum(len(tool.blob) for tool in rendered.values()) < _LARGE_DEFINITIONS:
             return describe()
@@ -326,11 +332,11 @@ class ProfileTools:
 
     async def _call_named_tool(self, arguments: Raw, context: CallContext) -> Raw:
         name = arguments["name"]
-        given = arguments.get("arguments") or {}
+        tool_arguments = arguments.get("arguments") or {}
         snapshot = self._profile_state.snapshot
         context = replace(context, via="call_tool")
         try:
-            tool = await self._find_tool(name, given, context)
+            tool = await self._find_tool(name, tool_arguments, context)
         except UnknownName as error:
             raise browse_tools.explain_unknown_name(
                 error, name, snapshot, self._profile_state.get_server_states()
@@ -338,10 +344,15 @@ class ProfileTools:
         if arguments.get("view") == "shape":
             confirm = bool(arguments.get("confirm"))
             call = call_for_shape(
-                self._call_pipeline, tool, given, context, confirm=confirm, count=count_tokens
+                self._call_pipeline,
+                tool,
+                tool_arguments,
+                context,
+                confirm=confirm,
+                count=count_tokens,
             )
             return self._add_call_notes(tool, await self._await_result(tool, call))
-        return await self._run_tool(tool, given, context)
+        return await self._run_tool(tool, tool_arguments, context)
 
     async def _read_result(self, arguments: Raw, context: CallContext) -> str:
         if self._result_services is None:
@@ -353,8 +364,8 @@ class ProfileTools:
     async def _run_tool(
         self, tool: Tool, arguments: Any, context: CallContext, *, unabridged: bool = False
     ) -> Raw:
-        face = self._profile_state.settings
-        unabridged = unabridged or face.exposure == "full"
+        settings = self._profile_state.settings
+        unabridged = unabridged or settings.exposure == "full"
         result = await self._await_result(
             tool, self._call_pipeline.call(tool, arguments, context), raise_remote=unabridged
         )
@@ -362,14 +373,13 @@ class ProfileTools:
         if not self._profile_state.transparent_server:
             result = await confine_links(tool.server, result)
         if unabridged:
-            return without_mismatch(
-                result
-            )  # a client that lists a tool itself holds its result against the declared schema
+            # A client that lists the tool checks its result against the declared schema.
+            return without_mismatch(result)
         if self._result_services is not None:
-            budget = face.result_budget
-            by_tool = tool_definitions.READ_RESULT in face.enabled_meta_tools
+            budget = settings.result_budget
+            has_read_result = tool_definitions.READ_RESULT in settings.enabled_meta_tools
             result = await self._result_services.handles.fit_to_budget(
-                tool, result, context.caller, budget=budget, has_read_result=by_tool
+                tool, result, context.caller, budget=budget, has_read_result=has_read_result
             )
         return self._add_call_notes(tool, result)
 
@@ -377,12 +387,14 @@ class ProfileTools:
         return add_call_notes(result, lambda: self._render_hint(tool))
 
     def _render_hint(self, tool: Tool) -> str:
-        """The parameters of a tool as it is now: it may have changed while it was called."""
-        now = self._profile_state.snapshot.tools.get(tool.address, tool)
-        return browse_tools.render_schema_hint(now, self._profile_state.settings.discovery_budget)
+        """Render the parameters of the current definition; it may have changed during the call."""
+        current = self._profile_state.snapshot.tools.get(tool.address, tool)
+        return browse_tools.render_schema_hint(
+            current, self._profile_state.settings.discovery_budget
+        )
 
     def _render_error_hint(self, error: PorticoError, tool: Tool) -> str:
-        """The same below an error; where the definition changed, marked as the server's words."""
+        """Render the parameters below an error, marked as server text if they changed."""
         changed = CHANGED_PHRASE in error.advice or isinstance(error, DefinitionChanged)
         if changed:
             return f"{SERVER_TEXT_NOTICE}\n{self._render_hint(tool)}"
@@ -391,8 +403,10 @@ class ProfileTools:
     async def _await_result(
         self, tool: Tool, call: Awaitable[Raw], *, raise_remote: bool = False
     ) -> Raw:
-        """A call's result; where it failed, the reason as a result, but a server's own error as it
-        is where `raw`."""
+        """Return a call's result, or its failure as an error result.
+
+        With `raise_remote`, and for codes the client must handle, a server's own error is raised.
+        """
         try:
             return await call
         except (InvalidArguments, DefinitionChanged) as error:
@@ -402,9 +416,7 @@ class ProfileTools:
         except RemoteError as error:
             if raise_remote or error.code in tool_result.CLIENT_ERROR_CODES:
                 raise
-            return tool_result.make_error_result(
-                error,
-                hint=self._render_error_hint(error, tool)
-                if error.code == INVALID_PARAMS or error.advice
-                else "",
-            )
+            hint = ""
+            if error.code == INVALID_PARAMS or error.advice:
+                hint = self._render_error_hint(error, tool)
+            return tool_result.make_error_result(error, hint=hint)

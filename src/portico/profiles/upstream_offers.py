@@ -1,4 +1,4 @@
-"""Resources, prompts and completion of the upstream servers, under names that tell them apart."""
+"""Resources, prompts and completion of the upstream servers, under distinct names."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -27,11 +27,14 @@ from portico.upstream.backend import Raw
 GATEWAY_URIS = tuple(resource["uri"] for resource in RESOURCES)
 RenameOffer = Callable[[str, Raw], Raw]
 _MAX_COMPARED = 2_000
-"""Resources that an address is compared with which leads nowhere."""
+"""Maximum number of resources that an unknown URI is compared with."""
 _NO_SESSION_HINT = (
     f"a link that a tool gave is read without a session as {to_outer_uri('SERVER', 'URI')}"
 )
-_UNLISTED_HINT = "{} lists no such resource and no template for it; `resources.unlisted: true` in its entry lets it be asked"
+_UNLISTED_HINT = (
+    "{} lists no such resource and no template for it; "
+    "`resources.unlisted: true` in its entry lets it be asked"
+)
 
 
 def _rename_prompt(name: str, prompt: Raw) -> Raw:
@@ -39,7 +42,7 @@ def _rename_prompt(name: str, prompt: Raw) -> Raw:
 
 
 class UpstreamOffers:
-    """What one view's servers offer beside tools."""
+    """Resources and prompts of the servers of one view."""
 
     def __init__(
         self, profile_state: ProfileState, call_pipeline: CallPipeline, links: ResultLinks
@@ -49,14 +52,14 @@ class UpstreamOffers:
         self._links = links
 
     async def list_resources(self, params: Raw, gateway_items: Sequence[Raw]) -> Raw:
-        """A page of the resources, ours first."""
+        """Return a page of the resources, the gateway's first."""
         items = self._iterate_offers(lambda entry: entry.offers.resources)
         return await self._make_page(
             "resources/list", "resources", gateway_items, items, to_outer_resource, params
         )
 
     async def list_templates(self, params: Raw, gateway_items: Sequence[Raw]) -> Raw:
-        """A page of the resource templates, ours first."""
+        """Return a page of the resource templates, the gateway's first."""
         items = self._iterate_offers(lambda entry: entry.offers.templates)
         return await self._make_page(
             "resources/templates/list",
@@ -68,7 +71,7 @@ class UpstreamOffers:
         )
 
     async def list_prompts(self, params: Raw, gateway_items: Sequence[Raw]) -> Raw:
-        """A page of the prompts, ours first."""
+        """Return a page of the prompts, the gateway's first."""
         snapshot = self._profile_state.snapshot
         await snapshot.load_lookup("flat_prompts")
         flat = ((name, prompt) for name, (_, prompt) in snapshot.flat_prompts.items())
@@ -98,26 +101,26 @@ class UpstreamOffers:
         params: Raw,
     ) -> Raw:
         snapshot = self._profile_state.snapshot
-        sole = self._profile_state.transparent_server
+        transparent = self._profile_state.transparent_server
         await snapshot.load_lookup("offers_version")
 
-        def render_item(one: tuple[str, Raw]) -> Raw:
-            name, item = one
+        def render_item(named_item: tuple[str, Raw]) -> Raw:
+            name, item = named_item
             if not name:
                 return item
-            return to_strict_offer(item if sole else rename(name, item))
+            return to_strict_offer(item if transparent else rename(name, item))
 
-        every = [*(("", item) for item in gateway_items), *items]
+        all_items = [*(("", item) for item in gateway_items), *items]
         return make_list_page(
-            method, key, every, snapshot.offers_version, params, render=render_item
+            method, key, all_items, snapshot.offers_version, params, render=render_item
         )
 
     async def request_resource(self, method: str, params: Raw, context: CallContext) -> Raw:
-        """Read or watch one resource."""
-        # Whoever stops watching may do so whatever has become of the resource.
-        known = method != "resources/unsubscribe"
+        """Read, subscribe to or unsubscribe from one resource."""
+        # Unsubscribing is allowed even if the resource no longer exists.
+        must_be_known = method != "resources/unsubscribe"
         server, inner = self.locate_resource(
-            params["uri"], context.caller.state_key, must_be_known=known
+            params["uri"], context.caller.state_key, must_be_known=must_be_known
         )
         result = await self._call_pipeline.request(
             server, method, {**params, "uri": inner}, context
@@ -129,19 +132,17 @@ class UpstreamOffers:
     def locate_resource(
         self, uri: str, owner: str, *, must_be_known: bool = True
     ) -> tuple[str, str]:
-        """The server that has a resource, or gave this caller a link to it, and the URI it knows it
-        by.
+        """Return the server that has a resource, or gave this caller a link to it, and its own URI.
 
-        Raises RemoteError where there is none, and with `known` also where the server does not list
-        the address, has no listed template for it and gave this caller no link to it, or where this
-        view does not show it.
+        Raises RemoteError if there is none. With `must_be_known`, also if the server neither lists
+        the URI nor a template for it and gave this caller no link, or if this view hides it.
         """
         snapshot = self._profile_state.snapshot
-        sole = self._profile_state.transparent_server
-        if sole and self._profile_state.settings.allows_unlisted:
-            return sole, uri
-        if sole:
-            found = (sole, uri)
+        transparent = self._profile_state.transparent_server
+        if transparent and self._profile_state.settings.allows_unlisted:
+            return transparent, uri
+        if transparent:
+            found = (transparent, uri)
         else:
             found = parse_outer_uri(uri)
         if found is None or found[0] not in snapshot.servers:
@@ -155,19 +156,19 @@ class UpstreamOffers:
         return found
 
     def _find_claiming_server(self, uri: str, owner: str) -> tuple[str, str] | None:
-        """The one server that lists an address as its own, or gave this caller a link to it."""
+        """Return the only server that lists a URI as its own, or gave this caller a link to it."""
         servers = self._profile_state.snapshot.servers
-        claimed = {name for name, entry in servers.items() if uri in entry.resource_uris}
-        # A server can claim what is another's: whoever else does, nobody is asked in its place.
+        claimants = {name for name, entry in servers.items() if uri in entry.resource_uris}
+        # A server can claim another's URI: if more than one does, none is asked.
         if owner:
-            claimed |= self._links.find_servers(owner, uri) & servers.keys()
-        if len(claimed) == 1:
-            return (claimed.pop(), uri)
+            claimants |= self._links.find_servers(owner, uri) & servers.keys()
+        if len(claimants) == 1:
+            return (claimants.pop(), uri)
         return None
 
     def _is_visible(self, server: str, uri: str, owner: str) -> bool:
-        # Callers without a session or a handle share their links: these open nothing that a profile
-        # hides.
+        # Callers without a session or a handle share their links, so these must not reveal what a
+        # profile hides.
         linked = bool(owner) and server in self._links.find_servers(owner, uri)
         return self._profile_state.settings.scope.can_see_resource(server, uri, linked=linked)
 
@@ -192,17 +193,17 @@ class UpstreamOffers:
         return make_not_found_error(uri, find_nearest_names(uri, [*GATEWAY_URIS, *uris]), reason)
 
     def can_show_resource(self, server: str, uri: str) -> bool:
-        """Whether a resource of a server may be told of here."""
+        """Return whether a server's resource may be mentioned to this view's clients."""
         return self._profile_state.settings.scope.can_see_resource(server, uri, linked=True)
 
     def to_outer_uri(self, server: str, uri: str) -> str:
-        """A server's URI as this view's clients know it."""
+        """Return a server's URI as this view's clients know it."""
         if self._profile_state.transparent_server:
             return uri
         return to_outer_uri(server, uri)
 
     async def get_prompt(self, params: Raw, context: CallContext) -> Raw:
-        """A server's prompt."""
+        """Get a server's prompt."""
         await self._profile_state.snapshot.load_lookup("flat_prompts")
         server, name = self._locate_prompt(params.get("name"))
         result = await self._call_pipeline.request(
@@ -216,20 +217,20 @@ class UpstreamOffers:
     def _locate_prompt(self, name: Any) -> tuple[str, str]:
         if not isinstance(name, str):
             raise RemoteError(INVALID_PARAMS, "a prompt needs a name")
-        sole = self._profile_state.transparent_server
+        transparent = self._profile_state.transparent_server
         snapshot = self._profile_state.snapshot
-        if sole:
-            listed = snapshot.servers[sole].offers.prompts
+        if transparent:
+            listed = snapshot.servers[transparent].offers.prompts
             if self._profile_state.settings.allows_unlisted or any(
                 prompt["name"] == name for prompt in listed
             ):
-                return sole, name
+                return transparent, name
         elif found := snapshot.flat_prompts.get(name):
             return found[0], found[1]["name"]
         raise RemoteError(INVALID_PARAMS, f"Unknown prompt: {quote_text(name)}")
 
     async def complete_argument(self, params: Raw, context: CallContext) -> Raw:
-        """What a server proposes for an argument."""
+        """Return a server's completion proposals for an argument."""
         reference = params.get("ref")
         if self._profile_state.transparent_server and self._profile_state.settings.allows_unlisted:
             return await self._call_pipeline.request(
@@ -249,10 +250,10 @@ class UpstreamOffers:
         )
 
     def _locate_template(self, uri: str, owner: str) -> tuple[str, str]:
-        sole = self._profile_state.transparent_server
+        transparent = self._profile_state.transparent_server
         servers = self._profile_state.snapshot.servers
-        if sole:
-            found = (sole, uri)
+        if transparent:
+            found = (transparent, uri)
         else:
             found = parse_outer_uri(uri)
         if found is not None and found[0] in servers:

@@ -1,8 +1,8 @@
-"""One profile's face to its clients: every MCP method that is about tools, resources or prompts, as
-raw dicts.
+"""One profile's MCP interface: every method about tools, resources or prompts, as raw dicts.
 
-`meta` and `code` show the meta-tools, `full` every upstream tool. A full view of a single un-prefixed server is
-transparent: names, URIs and unknown methods pass as they are, and nothing of ours is added.
+The exposures `meta` and `code` show the meta-tools, `full` every upstream tool. A full view of a
+single un-prefixed server is transparent: names, URIs and unknown methods pass unchanged, and
+nothing of the gateway's own is added.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -48,7 +48,7 @@ _DISCOVERY_TOOLS = frozenset(
 
 
 class ProfileView:
-    """Answers a profile's clients."""
+    """Handler of the MCP requests of a profile's clients."""
 
     def __init__(
         self,
@@ -63,10 +63,11 @@ class ProfileView:
         result_services: ResultServices | None = None,
         runtimes: Runtimes | None = None,
     ) -> None:
-        """`first_listing` waits for servers nothing was known of: until it is enough, or they have had their chance.
+        """Create the view.
 
-        Without `insight`, nothing is known of use; without `large`, every result passes whole;
-        `means` are for scripts and workflows.
+        `wait_for_listing` waits for servers that were never listed, until its predicate holds or
+        they have had their time. Without `usage_data` there are no statistics; without
+        `result_services` results are never shortened; `runtimes` run scripts and workflows.
         """
         self.profile_state = ProfileState(settings, catalog, upstreams, usage_data)
         self.search_service = SearchService(
@@ -78,7 +79,7 @@ class ProfileView:
         )
         self._wait_for_listing = wait_for_listing
         self._fully_known_servers: Mapping[str, ServerEntry] | None = None
-        """The servers as they were when every one of them had been heard."""
+        """The server map for which every server was listed, so that requests need not wait."""
         self._call_pipeline = call_pipeline
         self._bus = bus
         links = ResultLinks()
@@ -100,35 +101,35 @@ class ProfileView:
 
     @property
     def settings(self) -> ProfileSettings:
-        """What its configuration says about it."""
+        """The profile's settings."""
         return self.profile_state.settings
 
     def apply(self, settings: ProfileSettings) -> None:
-        """Show another face from now on."""
+        """Replace the settings."""
         self.profile_state.apply(settings)
 
     @property
     def snapshot(self) -> Snapshot:
-        """What this profile sees now."""
+        """The current snapshot, restricted to the profile's scope."""
         return self.profile_state.snapshot
 
     @property
     def ranked_catalog(self) -> RankedCatalog:
-        """The tools it sees, laid out by use and pins."""
+        """The visible tools, ranked by use and pins."""
         return self.profile_state.ranked_catalog
 
     @property
     def transparent_server(self) -> str | None:
-        """The server this view is transparent for, if it is."""
+        """The server that this view is transparent for, or None."""
         return self.profile_state.transparent_server
 
     def get_capabilities(self, era: Era) -> Raw:
-        """What we declare; for a transparent view what its server declares."""
+        """Return the declared capabilities; for a transparent view those of its server."""
         if self.transparent_server and (
-            hello := self.snapshot.servers[self.transparent_server].initialize_info
+            info := self.snapshot.servers[self.transparent_server].initialize_info
         ):
-            mirrored = dict(hello.capabilities)
-            if era == "modern" and hello.era == "legacy":
+            mirrored = dict(info.capabilities)
+            if era == "modern" and info.era == "legacy":
                 mirrored.pop("logging", None)
             return mirrored
         declared: Raw = {
@@ -142,11 +143,11 @@ class ProfileView:
         return {**declared, "logging": {}}
 
     def render_instructions(self) -> str:
-        """What the client is told first."""
+        """Return the instructions of the `initialize` response."""
         if self.transparent_server:
-            hello = self.snapshot.servers[self.transparent_server].initialize_info
-            if hello:
-                return hello.instructions
+            info = self.snapshot.servers[self.transparent_server].initialize_info
+            if info:
+                return info.instructions
             return ""
         if self.settings.exposure == "full":
             return instructions.render_full_instructions(self.snapshot)
@@ -155,17 +156,14 @@ class ProfileView:
         )
 
     def get_input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """The schema a client was shown for a tool, for checking `Mcp-Param-*` headers."""
-        if self.settings.can_call_flat_names:
-            tool = self._tools.listed_tools.get(name)
-        else:
-            tool = None
-        if tool:
-            return tool.input_schema
-        return None
+        """Return the schema that a client was shown for a tool, to check `Mcp-Param-*` headers."""
+        if not self.settings.can_call_flat_names:
+            return None
+        tool = self._tools.listed_tools.get(name)
+        return tool.input_schema if tool else None
 
     async def handle(self, method: str, params: Raw, context: CallContext, era: Era) -> Raw:
-        """Answer one request; raises PorticoError."""
+        """Handle one request; raises PorticoError."""
         handler = self._handlers.get(method)
         if handler is None:
             if self.transparent_server:
@@ -207,7 +205,7 @@ class ProfileView:
     async def _wait_for_servers(
         self, wait_for_listing: WaitForListing, method: str, params: Raw
     ) -> None:
-        """Wait where an answer now would leave out a server that is still on its first start."""
+        """Wait if a response now would leave out a server that is on its first start."""
         name = self._get_called_name(method, params)
 
         def is_enough() -> bool:
@@ -228,11 +226,11 @@ class ProfileView:
 
     def _get_called_name(self, method: str, params: Raw) -> str | None:
         if params.get("name") in self.settings.enabled_meta_tools:
-            given = params.get("arguments")
+            source = params.get("arguments")
         else:
-            given = params
-        if method == "tools/call" and isinstance(given, dict):
-            name = given.get("name")
+            source = params
+        if method == "tools/call" and isinstance(source, dict):
+            name = source.get("name")
         else:
             name = None
         if isinstance(name, str):
@@ -255,8 +253,7 @@ class ProfileView:
     # --- resources
 
     def parse_gateway_uri(self, uri: str) -> GatewayUri | None:
-        """What one of our own URIs asks for; None for a server's, and for all in a transparent
-        view."""
+        """Parse a gateway URI; None for a server's, and always None in a transparent view."""
         if self.transparent_server:
             return None
         return parse_gateway_uri(uri)
@@ -281,15 +278,15 @@ class ProfileView:
             uri = params.get("uri")
             if not isinstance(uri, str):
                 raise RemoteError(INVALID_PARAMS, f"{method} needs a uri")
-            if (own := self.parse_gateway_uri(uri)) is None:
+            if (gateway_uri := self.parse_gateway_uri(uri)) is None:
                 return await self._upstream_offers.request_resource(method, params, context)
-            if own.kind == "result":
-                return await self._read_result(method, uri, own, context)
-            await self._resources.load_lookups(own)
+            if gateway_uri.kind == "result":
+                return await self._read_result(method, uri, gateway_uri, context)
+            await self._resources.load_lookups(gateway_uri)
             if method != "resources/read":
-                self._resources.check_exists(uri, own)
+                self._resources.check_exists(uri, gateway_uri)
                 return {}
-            found = self._resources.read(uri, own, context.caller)
+            found = self._resources.read(uri, gateway_uri, context.caller)
             self.publish_shown(context.caller, found["contents"][0]["text"])
             return found
 
@@ -298,14 +295,12 @@ class ProfileView:
     async def _read_result(
         self, method: str, uri: str, gateway_uri: GatewayUri, context: CallContext
     ) -> Raw:
-        """A kept result is read whole; it never changes, so there is nothing to watch."""
+        """Read a stored result whole. It never changes, so it cannot be subscribed to."""
         try:
-            if self._result_services is None or method != "resources/read":
-                raise UnknownName(
-                    "a result cannot be subscribed to: it never changes"
-                    if self._result_services
-                    else ""
-                )
+            if self._result_services is None:
+                raise UnknownName("")
+            if method != "resources/read":
+                raise UnknownName("a result cannot be subscribed to: it never changes")
             found = await self._result_services.reader.read_resource(
                 context.caller, gateway_uri.name
             )
@@ -316,24 +311,23 @@ class ProfileView:
     def locate_resource(
         self, uri: str, owner: str, *, must_be_known: bool = True
     ) -> tuple[str, str]:
-        """The server that has a resource, or gave this caller a link to it, and the URI it knows it
-        by."""
+        """Return the server that has a resource, or gave this caller a link, and its own URI."""
         return self._upstream_offers.locate_resource(uri, owner, must_be_known=must_be_known)
 
     def can_show_resource(self, server: str, uri: str) -> bool:
-        """Whether a resource of a server may be told of here."""
+        """Return whether a server's resource may be mentioned to this view's clients."""
         return self._upstream_offers.can_show_resource(server, uri)
 
     def can_store_values(self, method: str, params: Raw) -> bool:
-        """Whether a request may store values for the next: only scripts do."""
+        """Return whether a request may store values for later ones: only scripts do."""
         return method == "tools/call" and params.get("name") == tool_definitions.RUN_CODE
 
     def has_stored_values(self, caller: Caller) -> bool:
-        """Whether values are kept that this caller's scripts stored."""
+        """Return whether this caller's scripts have stored values."""
         return self._runtimes is not None and self._runtimes.scripts.state_store.has_state(caller)
 
     def to_outer_uri(self, server: str, uri: str) -> str:
-        """A server's URI as this view's clients know it."""
+        """Return a server's URI as this view's clients know it."""
         return self._upstream_offers.to_outer_uri(server, uri)
 
     # --- prompts, completion, logging
@@ -352,43 +346,44 @@ class ProfileView:
 
     async def _complete_argument(self, params: Raw, context: CallContext) -> Raw:
         if not self.transparent_server:
-            shelves = self.profile_state.ranked_catalog
-            found = await shelves.snapshot.run_scan(complete_argument, shelves, params)
+            ranked_catalog = self.profile_state.ranked_catalog
+            found = await ranked_catalog.snapshot.run_scan(
+                complete_argument, ranked_catalog, params
+            )
             if found is not None:
                 return found
         return await self._upstream_offers.complete_argument(params, context)
 
     async def _set_level(self, params: Raw, context: CallContext) -> Raw:
         if self.transparent_server:
-            hello = self.snapshot.servers[self.transparent_server].initialize_info
+            info = self.snapshot.servers[self.transparent_server].initialize_info
         else:
-            hello = None
+            info = None
         if (
             self.transparent_server
-            and hello
-            and hello.era == "legacy"
-            and "logging" in hello.capabilities
+            and info
+            and info.era == "legacy"
+            and "logging" in info.capabilities
         ):
             return await self._call_pipeline.request(
                 self.transparent_server, "logging/setLevel", params, context
             )
         return {}
 
-    # --- what was shown, and what changed
+    # --- notifications
 
     def publish_shown(self, caller: Caller, content: object, *, listing: bool = False) -> None:
-        """Tell whoever keeps the ledger what a client was shown."""
+        """Publish what a client was shown, for the token ledger."""
         if content and self._bus is not None and self._bus.has_subscribers(ToolsShown):
             self._bus.publish(ToolsShown(caller, content, listing))
 
     def find_changed_lists(self, event: CatalogChanged) -> set[str]:
-        """The lists of this view, of `tools`, `resources` and `prompts`, that are others after an
-        event."""
+        """Return which of `tools`, `resources` and `prompts` differ after an event."""
         if self.settings.exposure == "full":
             differ = event.tools_changed
         else:
             differ = self._tools.has_changed()
-        # What can be read of ours under a tool's or a server's name comes and goes with it.
+        # The gateway's resources include one per tool and server, so they change with these.
         resources_differ = event.resources_changed or (
             event.tools_changed and not self.transparent_server
         )
@@ -396,9 +391,9 @@ class ProfileView:
         return {kind for kind, differs in kinds.items() if differs}
 
     def has_changed_tool_list(self) -> bool:
-        """Whether the list of tools is another, now that tools can be found by their meaning."""
+        """Return whether the tool list changed because embeddings became available."""
         return self.settings.exposure == "semantic" and self._tools.has_changed()
 
     def is_affected(self, uri: str, event: Event) -> bool:
-        """Whether one of our own resources may say something else after an event."""
+        """Return whether the contents of a gateway resource may differ after an event."""
         return not self.transparent_server and self._resources.is_affected(uri, event)

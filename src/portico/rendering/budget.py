@@ -1,4 +1,4 @@
-"""Packs, parts and cuts what does not fit. Pure."""
+"""Packing, splitting and truncating text to fit a token budget. Pure."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from portico.rendering.token_count import count_tokens
 
 @dataclass(frozen=True)
 class PackedTexts:
-    """The texts that fit, and whether anything was left."""
+    """The texts that fit, and whether any were left out."""
 
     texts: tuple[str, ...]
     is_full: bool
@@ -18,23 +18,26 @@ class PackedTexts:
 def pack(
     items: Iterable[str], budget: int, measure: Callable[[str], int] = count_tokens
 ) -> PackedTexts:
-    """Texts in order until the budget is spent; the first is kept whatever its size, so that no
-    answer is empty."""
-    kept: list[str] = []
+    """Take texts in order until the budget is spent.
+
+    The first is taken whatever its size, so that no response is empty.
+    """
+    packed: list[str] = []
     spent = 0
     for text in items:
         cost = measure(text) + 1
-        if kept and spent + cost > budget:
-            return PackedTexts(tuple(kept), is_full=True)
-        kept.append(text)
+        if packed and spent + cost > budget:
+            return PackedTexts(tuple(packed), is_full=True)
+        packed.append(text)
         spent += cost
-    return PackedTexts(tuple(kept), is_full=False)
+    return PackedTexts(tuple(packed), is_full=False)
 
 
 def truncate(text: str, max_tokens: int) -> str:
-    """Text in at most so many tokens, cut at a word."""
-    text, whole = text[: max_tokens * 8], text
-    if text == whole and count_tokens(text) <= max_tokens:
+    """Cut text to at most `max_tokens`, at a word boundary."""
+    full_length = len(text)
+    text = text[: max_tokens * 8]
+    if len(text) == full_length and count_tokens(text) <= max_tokens:
         return text
     while text and (cost := count_tokens(text)) > max_tokens - 1:
         shorter = text[: min(len(text) - 1, int(len(text) * (max_tokens - 1) / cost))]
@@ -47,18 +50,17 @@ def truncate(text: str, max_tokens: int) -> str:
 
 
 def find_part_end(text: str, start: int, max_tokens: int) -> int:
-    """Where a part of `text` that begins at `start` and has about `tokens` ends: after a line, or
-    inside one too long.
+    """Return the end of a part of `text` from `start` with about `max_tokens`: after a line if
+    possible.
 
-    Parts joined give the text back: each takes at least one character, and none is left between
-    two.
+    A line that is too long is split. Joined parts equal the text: each has at least one character,
+    and none is lost between two.
     """
     end = start
     spent = 0
     while end < len(text):
         line_end = text.find("\n", end) + 1 or len(text)
-        # A token has seldom more than 8 characters, so that a line of megabytes need not be counted
-        # to its end.
+        # Tokens rarely exceed 8 characters, so a line of megabytes need not be counted to its end.
         if line_end - end <= max_tokens * 8:
             cost = count_tokens(text[end:line_end])
         else:
@@ -75,7 +77,7 @@ def find_part_end(text: str, start: int, max_tokens: int) -> int:
 
 
 def _count_fitting_chars(text: str, max_tokens: int) -> int:
-    """How many characters of one line fit."""
+    """Return how many characters of one line fit."""
     while len(text) > 1 and (cost := count_tokens(text)) > max_tokens:
         text = text[: max(1, min(len(text) - 1, int(len(text) * max_tokens / cost)))]
     return len(text)

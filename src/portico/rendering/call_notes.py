@@ -1,4 +1,4 @@
-"""What the pipeline did with a call, in a line or two for a model to read before the result. Pure."""
+"""Notes on repairs and changed definitions, for a model to read before a result. Pure."""
 
 from collections.abc import Callable
 
@@ -13,14 +13,17 @@ SERVER_TEXT_NOTICE = "Its server's own words, which may say anything, are now:"
 
 
 def add_call_notes(result: Raw, render_definition: Callable[[], str]) -> Raw:
-    """A result with what there is to say of it; `definition` is the tool's as it is now. Mostly
-    there is nothing."""
+    """Prepend notes to a result, if there are any.
+
+    `render_definition` renders the tool's current definition, if it changed.
+    """
     marks = get_marks(result)
     lines: list[str] = []
     if CHANGED in marks:
-        told = "; ".join(marks[CHANGED]["changes"])
+        changes = "; ".join(marks[CHANGED]["changes"])
         lines.append(
-            f"[the definition of this tool {CHANGED_PHRASE}: {told}. {SERVER_TEXT_NOTICE}]\n{render_definition()}"
+            f"[the definition of this tool {CHANGED_PHRASE}: {changes}. {SERVER_TEXT_NOTICE}]\n"
+            f"{render_definition()}"
         )
     if REPAIRED in marks:
         lines.append(f"[arguments repaired: {_join_notes(marks[REPAIRED])}]")

@@ -1,8 +1,7 @@
-"""Opaque, signed cursors: where a listing goes on, for one catalog only. Pure.
+"""Opaque, signed cursors: the position in a listing, valid for one catalog version. Pure.
 
-The key lives as long as the process. A cursor of another catalog, another question or another
-process is refused with advice, never misread. A model carries a cursor in its context, so it is
-short: 28 characters.
+The key is generated per process. A cursor of another catalog version, listing or process is refused
+with advice. A model carries cursors in its context, so they are short: 28 characters.
 """
 
 import base64
@@ -15,31 +14,31 @@ from portico.errors import StaleCursor
 
 _KEY = secrets.token_bytes(32)
 _LAYOUT = struct.Struct(">8s5s4sI")
-"""Signature, question, version, offset: 21 bytes, which base64 needs no padding for."""
+"""Signature, listing, version, offset: 21 bytes, which base64 encodes without padding."""
 _SIGNATURE_BYTES = 8
 
 
 def encode(listing: str, version: str, offset: int) -> str:
-    """A cursor that continues `question` at `offset`."""
+    """Return a cursor that continues `listing` at `offset`."""
     body = _LAYOUT.pack(b"", _digest(listing, 5), _digest(version, 4), offset)[_SIGNATURE_BYTES:]
     return _to_text(_sign(body) + body)
 
 
 def decode(cursor: str, listing: str, version: str) -> int:
-    """The offset a cursor stands for; raises StaleCursor."""
+    """Return the offset of a cursor; raises StaleCursor."""
     try:
         raw = base64.urlsafe_b64decode(cursor)
-        signature, asked, made_for, offset = _LAYOUT.unpack(raw)
+        signature, listing_digest, version_digest, offset = _LAYOUT.unpack(raw)
     except (ValueError, struct.error):
         raise _make_unknown_cursor_error() from None
-    # Base64 can be spelt in many ways, a cursor in one.
+    # Base64 accepts several spellings of the same bytes; only the canonical one is accepted.
     if _to_text(raw) != cursor or not hmac.compare_digest(signature, _sign(raw[_SIGNATURE_BYTES:])):
         raise _make_unknown_cursor_error()
-    if asked != _digest(listing, 5):
+    if listing_digest != _digest(listing, 5):
         raise StaleCursor(
             "this cursor belongs to another question", advice="Repeat the question it came with."
         )
-    if made_for != _digest(version, 4):
+    if version_digest != _digest(version, 4):
         raise StaleCursor(
             "the tools changed since this cursor was made, or their order did",
             advice="Ask again without a cursor.",

@@ -1,4 +1,4 @@
-"""Plausible calls of a tool, made from its schema alone. Pure."""
+"""Plausible calls of a tool, generated from its schema alone. Pure."""
 
 import math
 from functools import lru_cache
@@ -17,9 +17,10 @@ from portico.catalog.visible_text import sanitize_text
 from portico.upstream.pattern_cost import MAX_COMPILE_US, estimate_compilation
 
 _SAMPLES = {
-    "date-time": "2025-01-31T12:00:00Z", "date": "2025-01-31", "time": "12:00:00Z", "email": "name@example.com",
-    "uri": "https://example.com", "url": "https://example.com", "uuid": "123e4567-e89b-42d3-a456-426614174000",
-    "hostname": "example.com", "ipv4": "192.0.2.1", "ipv6": "2001:db8::1", "duration": "P1D", "cidrv4": "192.0.2.0/24",
+    "date-time": "2025-01-31T12:00:00Z", "date": "2025-01-31", "time": "12:00:00Z",
+    "email": "name@example.com", "uri": "https://example.com", "url": "https://example.com",
+    "uuid": "123e4567-e89b-42d3-a456-426614174000", "hostname": "example.com", "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1", "duration": "P1D", "cidrv4": "192.0.2.0/24",
 }  # fmt: skip
 _MORE_SAMPLES = (
     "example",
@@ -37,18 +38,16 @@ _MORE_SAMPLES = (
 _MAX_PATTERNS = 16
 _MAX_MATCHED_CHARS = 1_000
 _MAX_PATTERN_BYTES = 4 * 1024
-"""How many patterns of a schema are tried, with texts of how many characters, and how large one may
-be compiled."""
+"""Limits per schema: patterns tried, characters of a matched text, bytes of a compiled pattern."""
 _KEPT = 16
-"""Tools whose example is remembered: one answer may need it three times."""
+"""Cached examples: one response may need the same one three times."""
 _MAX_AUTHOR_EXAMPLES = 2
 _MAX_OPTIONS = 3
-"""How many of an author's own examples are shown, and with how many options ours."""
+"""Examples of the schema's author that are shown, and optional parameters in ours."""
 
 
 def make_example(tool: Tool) -> dict[str, Any]:
-    """A plausible minimal arguments object: what is required, from defaults, enums and examples
-    where there are any."""
+    """Return minimal plausible arguments, from defaults, enums and examples where possible."""
     return dict(_least(tool))
 
 
@@ -62,27 +61,27 @@ def _least(tool: Tool) -> dict[str, Any]:
 
 
 def make_examples(tool: Tool) -> list[dict[str, Any]]:
-    """One to three calls: what the schema's author wrote, the least that is taken, and one with
-    some options."""
+    """Return one to three calls: the author's, the minimal one, and one with some options."""
     tree = get_input_outline(tool)
-    least = make_example(tool)
-    written = [value for value in tree.root.examples if isinstance(value, dict)][
+    minimal = make_example(tool)
+    authored = [value for value in tree.root.examples if isinstance(value, dict)][
         :_MAX_AUTHOR_EXAMPLES
     ]
-    found = [*written, least, {**least, **_sample_options(tree)}]
-    return [value for place, value in enumerate(found) if value not in found[:place]][:3]
+    candidates = [*authored, minimal, {**minimal, **_sample_options(tree)}]
+    return [
+        value for position, value in enumerate(candidates) if value not in candidates[:position]
+    ][:3]
 
 
 def _sample_options(tree: SchemaOutline) -> dict[str, Any]:
-    """Some optional parameters that the schema knows good values for; those that are no default
-    tell most."""
+    """Return optional parameters with known good values; non-default values come first."""
     options = [param for param in tree.parameters if not (param.required or param.is_pattern)]
     known = {param.name: _find_known_value(param) for param in options}
-    told = sorted(
+    usable = sorted(
         (param for param in options if known[param.name] is not ABSENT),
         key=lambda param: not _has_sample_values(param),
     )
-    return {param.name: known[param.name] for param in told[:_MAX_OPTIONS]}
+    return {param.name: known[param.name] for param in usable[:_MAX_OPTIONS]}
 
 
 def _has_sample_values(param: SchemaParameter) -> bool:
@@ -90,11 +89,10 @@ def _has_sample_values(param: SchemaParameter) -> bool:
 
 
 def _find_known_value(param: SchemaParameter) -> Any:
-    """A value that its schema gives: an example, another of the values than the default, or the
-    default."""
+    """Return a value that the schema gives: an example, a non-default value, or the default."""
     for value in (
         *param.examples,
-        *(one for one in param.enum if one != param.default),
+        *(item for item in param.enum if item != param.default),
         param.default,
     ):
         if value is not ABSENT and value is not None and _is_usable(value, param):
@@ -103,8 +101,7 @@ def _find_known_value(param: SchemaParameter) -> Any:
 
 
 class _ExampleSampler:
-    """Makes one example; types that need themselves, or each other over and over, end when `left`
-    does."""
+    """Generator of one example. Recursive types end when `values_left` is used up."""
 
     def __init__(self, tree: SchemaOutline) -> None:
         self.types = tree.types
@@ -146,14 +143,14 @@ class _ExampleSampler:
 
     def _sample_members(self, param: SchemaParameter, depth: int) -> dict[str, Any]:
         wanted = (
-            one
-            for one in param.children
-            if (one.required or "const" in one.source) and not one.is_pattern
+            child
+            for child in param.children
+            if (child.required or "const" in child.source) and not child.is_pattern
         )
-        return {one.name: self.sample(one, depth + 1) for one in wanted}
+        return {child.name: self.sample(child, depth + 1) for child in wanted}
 
     def _sample_items(self, param: SchemaParameter, depth: int) -> list[Any]:
-        values = [self.sample(one, depth + 1) for one in param.prefix]
+        values = [self.sample(item, depth + 1) for item in param.prefix]
         missing = min(
             max(_get_limit(param, "minItems", 1), 1), _get_limit(param, "maxItems", 100), 100
         ) - len(values)
@@ -163,7 +160,7 @@ class _ExampleSampler:
 
 
 def _is_usable(value: Any, param: SchemaParameter) -> bool:
-    """Whether a default or an example has the type that it is one for; some servers' have not."""
+    """Return whether a default or example has its parameter's type; some servers' have not."""
     kind = get_json_type(value)
     if kind in ("null", "any"):
         return kind == "null" and param.nullable
@@ -184,22 +181,18 @@ def _sample_number(param: SchemaParameter) -> int | float:
         value = above + step
     elif value >= below:
         value = below - step
-    else:
-        value = value
     multiple = _get_limit(param, "multipleOf", 0)
     if multiple > 0:
         value = math.ceil(value / multiple) * multiple
-    else:
-        value = value
     if param.type == "integer":
         return math.ceil(value)
     return value
 
 
 def _sample_string(param: SchemaParameter) -> str:
-    least = min(int(_get_limit(param, "minLength", 0)), 10_000)
-    most = int(_get_limit(param, "maxLength", 10_000))
-    return _pick_sample(param)[:most].ljust(least, "x")
+    min_chars = min(int(_get_limit(param, "minLength", 0)), 10_000)
+    max_chars = int(_get_limit(param, "maxLength", 10_000))
+    return _pick_sample(param)[:max_chars].ljust(min_chars, "x")
 
 
 def _pick_sample(param: SchemaParameter) -> str:
@@ -211,35 +204,40 @@ def _render_name(param: SchemaParameter) -> str:
 
 
 def _sample_pattern(param: SchemaParameter) -> str:
-    """A text that matches the pattern, if one of a few does."""
+    """Return a text that matches the pattern, if one of a few candidates does."""
     limits = {
         key: param.source[key]
         for key in ("pattern", "minLength", "maxLength")
         if key in param.source
     }
-    first = _pick_sample(param)
-    least = int(_get_limit(param, "minLength", 0))
-    most = min(int(_get_limit(param, "maxLength", _MAX_MATCHED_CHARS)), _MAX_MATCHED_CHARS)
+    fallback = _pick_sample(param)
+    min_chars = int(_get_limit(param, "minLength", 0))
+    max_chars = min(int(_get_limit(param, "maxLength", _MAX_MATCHED_CHARS)), _MAX_MATCHED_CHARS)
     if (
-        least > _MAX_MATCHED_CHARS
+        min_chars > _MAX_MATCHED_CHARS
         or estimate_compilation([str(limits["pattern"])]) > MAX_COMPILE_US // _MAX_PATTERNS
     ):
-        return first
-    # Imported here because search answers need this module at once and hardly ever a pattern. The
-    # pattern is a stranger's: only a matcher that cannot run away may try it.
+        return fallback
+    # Imported here because search responses need this module at once but rarely a pattern. The
+    # pattern is untrusted: only a linear-time matcher may run it.
     import jsonschema_rs
 
     try:
         options = jsonschema_rs.RegexOptions(_MAX_PATTERN_BYTES)
-        fits = jsonschema_rs.validator_for(limits, pattern_options=options).is_valid
+        is_valid = jsonschema_rs.validator_for(limits, pattern_options=options).is_valid
     except ValueError:
-        return first
+        return fallback
     candidates = [
-        one[:most] for one in (first, _render_name(param), *_MORE_SAMPLES, *_SAMPLES.values())
+        sample[:max_chars]
+        for sample in (fallback, _render_name(param), *_MORE_SAMPLES, *_SAMPLES.values())
     ]
     return next(
-        (one for one in (text.ljust(least, text[-1:] or "x") for text in candidates) if fits(one)),
-        first,
+        (
+            sample
+            for sample in (text.ljust(min_chars, text[-1:] or "x") for text in candidates)
+            if is_valid(sample)
+        ),
+        fallback,
     )
 
 

@@ -1,5 +1,7 @@
-"""Lines that answers have in common, such as a server with its state, and the room that they leave.
-Pure."""
+"""Lines that several responses share, such as a server with its state, and the remaining budget.
+
+Pure.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,16 +14,17 @@ from portico.upstream.lifecycle.status import TROUBLED_STATES
 
 _USABLE_SHARE = 0.95
 _RESERVED_TOKENS = 60
-"""How much of a budget is used. What an answer costs is estimated, and where one server's odd names
-fill it, the estimate is low by up to a seventh in short answers and a twentieth in long ones."""
+"""Part of a budget that is used. Costs are estimated; for a server with unusual names the estimate
+is low by up to a seventh in short responses and a twentieth in long ones.
+"""
 
 _CHARS_PER_TOKEN = 64
-"""Characters of a text that are looked at for each token of it that is shown."""
+"""Characters of a text that are read per token shown."""
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """What a listing says about a server beside its tools."""
+    """A server's state, as listings show it."""
 
     state: str
     reason: str = ""
@@ -32,7 +35,7 @@ ServerStates = Mapping[str, ServerState]
 
 
 def render_server_line(entry: ServerEntry, states: ServerStates) -> str:
-    """A server: how many tools, what it is for, and what is wrong with it."""
+    """Render a server's number of tools, its purpose and its problem, if any."""
     state = states.get(entry.name, ServerState("configured"))
     if entry.is_listed:
         tools = format_count(len(entry.tools), "tool")
@@ -50,28 +53,27 @@ def render_server_line(entry: ServerEntry, states: ServerStates) -> str:
 
 
 def render_unlisted_servers(snapshot: Snapshot, states: ServerStates) -> Iterator[str]:
-    """Servers whose tools are not known, because a search cannot have looked there."""
-    if waiting := snapshot.unlisted_servers:
+    """Render the servers that a search could not cover, because they were never listed."""
+    if unlisted := snapshot.unlisted_servers:
         named = ", ".join(
-            f"{name} ({states[name].state})" if name in states else name for name in waiting[:5]
+            f"{name} ({states[name].state})" if name in states else name for name in unlisted[:5]
         )
-        yield f"Not searched, because not listed yet: {named}{' …' if len(waiting) > 5 else ''}"
+        yield f"Not searched, because not listed yet: {named}{' …' if len(unlisted) > 5 else ''}"
 
 
 def format_count(number: int, singular: str, plural: str = "") -> str:
-    """`1 tool`, `1,200 tools`."""
+    """Format a number with its noun: `1 tool`, `1,200 tools`."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
 def to_short_line(text: str, max_tokens: int) -> str:
-    """Somebody's text in one line of at most so many tokens."""
-    # A token has seldom more than 8 characters, and spaces go: megabytes need not be looked through
-    # for a line.
+    """Return an untrusted text as one line of at most `max_tokens`."""
+    # Tokens rarely exceed 8 characters, so a long text need not be read to its end.
     return truncate(
         " ".join(sanitize_text(text[: max_tokens * _CHARS_PER_TOKEN]).split()), max_tokens
     )
 
 
 def compute_remaining_tokens(budget: int, *lines: str) -> int:
-    """What a budget leaves for the entries of an answer beside its other lines."""
+    """Return what a budget leaves for the entries of a response beside its other lines."""
     return int(budget * _USABLE_SHARE) - _RESERVED_TOKENS - count_tokens("\n".join(lines)) - 1

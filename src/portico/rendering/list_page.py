@@ -1,4 +1,4 @@
-"""Long lists of the protocol, a page at a time. Pure."""
+"""Pagination of the protocol's list methods. Pure."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,20 +18,20 @@ def make_list_page(
     meta: Raw | None = None,
     render: Callable[[Any], Any] | None = None,
 ) -> Raw:
-    """The page that the params of a listing ask for, with what is to be said of the whole; raises
-    StaleCursor.
+    """Return the page that the params of a listing request; raises StaleCursor.
 
-    `show` makes of an item what is listed: only those of the page are asked for.
+    `meta` describes the whole list. `render` turns an item into its listed form, for this page
+    only.
     """
-    given = params.get("cursor")
-    if given is not None:
-        offset = cursors.decode(str(given), method, version)
+    cursor = params.get("cursor")
+    if cursor is not None:
+        offset = cursors.decode(str(cursor), method, version)
     else:
         offset = 0
-    some = items[offset : offset + PAGE_SIZE]
-    found: Raw = {key: list(map(render, some)) if render else list(some)}
+    page_items = items[offset : offset + PAGE_SIZE]
+    page: Raw = {key: list(map(render, page_items)) if render else list(page_items)}
     if offset + PAGE_SIZE < len(items):
-        found["nextCursor"] = cursors.encode(method, version, offset + PAGE_SIZE)
+        page["nextCursor"] = cursors.encode(method, version, offset + PAGE_SIZE)
     if meta:
-        found["_meta"] = meta
-    return found
+        page["_meta"] = meta
+    return page

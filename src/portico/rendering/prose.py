@@ -1,5 +1,4 @@
-"""A server's words, made fit to show: without padding, as one sentence, or as a list of sentences.
-Pure."""
+"""Normalization of server text: without padding, as one sentence, or as sentences. Pure."""
 
 import inspect
 import re
@@ -11,7 +10,7 @@ from portico.rendering.token_count import count_tokens
 _SENTENCE_TOKENS = 28
 _BARE_NAME = re.compile(r"[A-Za-z_$@][\w$@-]*", re.ASCII)
 
-# What repeats is bounded: a stranger's text of nothing but brackets must not take seconds.
+# Repetitions are bounded: an untrusted text of nothing but brackets must not take seconds.
 _MARKUP = re.compile(
     r"\*\*|^[ \t]{0,40}<[A-Za-z][\w-]{0,40}>|!?\[([^\]]{0,200})\]\([^)]{0,500}\)", re.MULTILINE
 )
@@ -25,48 +24,48 @@ _NOT_AN_END = re.compile(
 
 
 def quote_if_needed(name: str) -> str:
-    """A parameter's name as it may stand in a line; in quotation marks where it is not a plain
-    word."""
+    """Return a parameter's name, quoted if it is not a plain word."""
     if _BARE_NAME.fullmatch(name):
         return name
     return to_literal(name)
 
 
 def collapse_whitespace(text: str) -> str:
-    """Text in one line."""
+    """Return text as one line."""
     return " ".join(text.split())
 
 
 def normalize_prose(text: str) -> str:
-    """Text with its lines but not their padding: no common indent, blank lines or wrapping inside a
-    sentence."""
+    """Return text without common indent, blank lines and wrapping inside sentences."""
     text = sanitize_text(text)
     if "\n" not in text:
         return collapse_whitespace(text)
     parts = list[str]()
     fenced = False
-    before = ""
+    previous = ""
     for line in map(str.rstrip, inspect.cleandoc(text).split("\n")):
         fenced ^= line.lstrip().startswith("```")
         if line:
-            wrapped = line[0].islower() and len(before) >= 60 and before[0] != " " and not fenced
+            wrapped = (
+                line[0].islower() and len(previous) >= 60 and previous[0] != " " and not fenced
+            )
             parts += (" " if wrapped else "\n", line)
-            before = line
+            previous = line
     return "".join(parts[1:])
 
 
 def strip_markup(text: str) -> str:
-    """Text without bold type, tags around it and the addresses of links."""
+    """Return text without bold type, enclosing tags and link targets."""
     return _MARKUP.sub(r"\1", _CLOSING_TAG.sub("\n\n", text))
 
 
 def split_blocks(text: str) -> list[str]:
-    """Paragraphs and list items, each in one line."""
+    """Return paragraphs and list items, each as one line."""
     return [block for part in _BREAK.split(text) if (block := collapse_whitespace(part))]
 
 
 def split_sentences(line: str) -> Iterator[str]:
-    """The sentences of one line. What is too short to say something goes with the next."""
+    """Yield the sentences of one line; a very short one is joined with the next."""
     start = 0
     for end in _SENTENCE_END.finditer(line):
         head = line[start : end.end()].lstrip()
@@ -81,7 +80,7 @@ def split_sentences(line: str) -> Iterator[str]:
 
 
 def extract_first_sentence(text: str, max_tokens: int = _SENTENCE_TOKENS) -> str:
-    """The first sentence in one line of at most about `limit` tokens, cut at a word."""
+    """Return the first sentence as one line of about `max_tokens` at most, cut at a word."""
     text = strip_markup(sanitize_text(text[:2000])).strip(" \n\t#*-_=")
     return clip_line(
         next(split_sentences(collapse_whitespace(_BREAK.split(text, maxsplit=1)[0])), ""),
@@ -90,7 +89,7 @@ def extract_first_sentence(text: str, max_tokens: int = _SENTENCE_TOKENS) -> str
 
 
 def clip_line(text: str, max_tokens: int) -> str:
-    """One line in at most about `limit` tokens, cut at a word."""
+    """Cut one line to about `max_tokens` at most, at a word."""
     if count_tokens(text) <= max_tokens:
         return text
     while (cost := count_tokens(text)) > max_tokens - 1:

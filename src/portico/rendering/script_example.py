@@ -1,4 +1,4 @@
-"""A plausible call of a tool as scripts write it. Pure."""
+"""A plausible call of a tool in each script language. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from portico.rendering.examples import make_example
 
 
 def make_script_example(tool: Tool, snapshot: Snapshot) -> Mapping[str, str]:
-    """The same call in Python, JavaScript and Lua, under the names that scripts know the tool by."""
+    """Return the same call in Python, JavaScript and Lua, by the tool's name in scripts."""
     name = to_function_name(tool, snapshot)
     sample = make_example(tool)
     return {
@@ -22,16 +22,18 @@ def make_script_example(tool: Tool, snapshot: Snapshot) -> Mapping[str, str]:
 
 
 def to_function_name(tool: Tool, snapshot: Snapshot) -> str:
-    """What scripts call a tool by: `server.tool`, both as identifiers."""
-    return f"{_find_identifier(tool.server, snapshot.server_identifiers)}.{_find_identifier(tool.name, snapshot.servers[tool.server].tool_identifiers)}"
+    """Return the name of a tool in scripts: `server.tool`, both as identifiers."""
+    server = _find_identifier(tool.server, snapshot.server_identifiers)
+    name = _find_identifier(tool.name, snapshot.servers[tool.server].tool_identifiers)
+    return f"{server}.{name}"
 
 
 def _find_identifier(name: str, identifiers: Mapping[str, str]) -> str:
-    """The identifier of a name, told apart from the others'."""
-    word = to_identifier(name)
-    if identifiers.get(word) == name:
-        return word
-    return next(word for word, meant in identifiers.items() if meant == name)
+    """Return the unique identifier of a name."""
+    identifier = to_identifier(name)
+    if identifiers.get(identifier) == name:
+        return identifier
+    return next(identifier for identifier, owner in identifiers.items() if owner == name)
 
 
 def _to_python(arguments: Mapping[str, Any]) -> str:
@@ -42,10 +44,10 @@ def _to_python(arguments: Mapping[str, Any]) -> str:
 
 def _to_lua(value: Any) -> str:
     if isinstance(value, Mapping):
-        given = {str(name): _to_lua(item) for name, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        members = {str(name): _to_lua(item) for name, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         keyed = (
             (name if to_identifier(name) == name else f"[{_to_json(name)}]", item)
-            for name, item in given.items()
+            for name, item in members.items()
         )
         return "{" + ", ".join(f"{name} = {item}" for name, item in keyed) + "}"
     if isinstance(value, list):

@@ -1,5 +1,4 @@
-"""What a script's caller is told: its answer first, then what it printed and which tools it called.
-Pure."""
+"""Script results as text: the value first, then printed output and the tools called. Pure."""
 
 from collections import Counter
 
@@ -12,25 +11,25 @@ from portico.scripts.sandbox.script import Fault
 from portico.upstream.backend import Raw
 
 MAX_PRINTED_TOKENS = 2_000
-"""Of an answer; who prints more has the rest by returning it."""
+"""Maximum tokens of printed output; a script that needs more returns it as its value."""
 _MAX_TOOLS = 12
 _MAX_REPAIRS = 3
 
 
 def make_script_result(script_result: ScriptResult, code: str) -> Raw:
-    """A script's end as a tool result. An object is also its structured content."""
+    """Return a script's outcome as a tool result; an object is also its structured content."""
     outcome = script_result.outcome
     if outcome.fault:
         head = _render_fault(outcome.fault, code)
     else:
         head = _render_value(outcome.value)
-    told = (
+    notes = (
         *_render_repairs(script_result.repairs),
         _render_printed(outcome.printed, outcome.dropped_chars),
         _render_calls(script_result.calls, script_result.seconds),
     )
-    beside = "\n".join(filter(None, (script_result.hint, *told)))
-    result: Raw = {"content": [make_text_block(text) for text in (head, beside) if text]}
+    second = "\n".join(filter(None, (script_result.hint, *notes)))
+    result: Raw = {"content": [make_text_block(text) for text in (head, second) if text]}
     if outcome.fault:
         result["isError"] = True
     elif isinstance(outcome.value, dict):
@@ -39,9 +38,9 @@ def make_script_result(script_result: ScriptResult, code: str) -> Raw:
 
 
 def _render_repairs(notes: tuple[str, ...]) -> list[str]:
-    told = [truncate(sanitize_text(note).replace("\n", " "), 40) for note in notes[:_MAX_REPAIRS]]
-    if told:
-        return [f"repaired: {'; '.join(told)}" + (" …" if len(notes) > _MAX_REPAIRS else "")]
+    shown = [truncate(sanitize_text(note).replace("\n", " "), 40) for note in notes[:_MAX_REPAIRS]]
+    if shown:
+        return [f"repaired: {'; '.join(shown)}" + (" …" if len(notes) > _MAX_REPAIRS else "")]
     return []
 
 
@@ -54,23 +53,24 @@ def _render_value(value: object) -> str:
 
 
 def _render_fault(fault: Fault, code: str) -> str:
-    """What went wrong and where, with the line itself."""
-    said = f"script {fault.kind}: {sanitize_text(fault.message)}".replace("\n", "\n  ")
+    """Render what went wrong and where, with the source line."""
+    message = f"script {fault.kind}: {sanitize_text(fault.message)}".replace("\n", "\n  ")
     lines = code.splitlines()
     if fault.line is None or not 1 <= fault.line <= len(lines):
-        return said
-    return f"{said}\n  at line {fault.line}: {truncate(sanitize_text(lines[fault.line - 1].strip()), 60)}"
+        return message
+    line = truncate(sanitize_text(lines[fault.line - 1].strip()), 60)
+    return f"{message}\n  at line {fault.line}: {line}"
 
 
 def _render_printed(text: str, dropped: int) -> str:
     if not text:
         return ""
-    kept = truncate(text, MAX_PRINTED_TOKENS)
-    if kept != text:
-        left = dropped + len(text) - len(kept)
+    shown = truncate(text, MAX_PRINTED_TOKENS)
+    if shown != text:
+        left = dropped + len(text) - len(shown)
     else:
         left = dropped
-    return f"printed:\n{kept.rstrip()}" + (
+    return f"printed:\n{shown.rstrip()}" + (
         f"\n[{left:,} more characters were printed]" if left > 0 else ""
     )
 
@@ -85,14 +85,16 @@ def _render_calls(calls: tuple[ToolCallRecord, ...], seconds: float) -> str:
     }
 
     def render_tool(tool: str, call_count: int) -> str:
-        badly = ", ".join(f"{number[tool]} {how}" for how, number in ended.items() if number[tool])
+        problems = ", ".join(
+            f"{number[tool]} {outcome}" for outcome, number in ended.items() if number[tool]
+        )
         return (
             sanitize_text(tool)
             + (f" ×{call_count}" if call_count > 1 else "")
-            + (f" ({badly})" if badly else "")
+            + (f" ({problems})" if problems else "")
         )
 
-    named = [render_tool(tool, many) for tool, many in times.most_common(_MAX_TOOLS)]
+    named = [render_tool(tool, count) for tool, count in times.most_common(_MAX_TOOLS)]
     named += [f"{len(times) - _MAX_TOOLS} more"] if len(times) > _MAX_TOOLS else []
     cached = sum(call.cached for call in calls)
     return f"called: {', '.join(named)} in {seconds:.2f} s" + (

@@ -1,8 +1,8 @@
-"""A definition as strict clients take it: of a tool, a resource, a template or a prompt. Pure.
+"""Definitions of tools, resources, templates and prompts, made valid for strict clients. Pure.
 
-One field of the wrong kind makes such a client lose the whole list. So a field that the protocol
-names and whose value it does not allow is left out, and a schema is given the form it asks for
-where that says the same. All else is as it came.
+One field of the wrong type makes such a client reject the whole list. So a standard field with an
+invalid value is left out, and a schema is given the required form where that means the same.
+Everything else is unchanged.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ _TASK_SUPPORT = ("forbidden", "optional", "required")
 
 
 def to_strict_tool(definition: Mapping[str, Any], name: str) -> Raw:
-    """A definition under the name it is listed by."""
+    """Return a valid tool definition under the name that it is listed by."""
     listed: Raw = {**definition, "name": name}
     for key, kind in _TOOL_FIELDS.items():
         if key in listed and not isinstance(listed[key], kind):
@@ -60,7 +60,7 @@ def to_strict_tool(definition: Mapping[str, Any], name: str) -> Raw:
 
 
 def to_strict_offer(definition: Mapping[str, Any]) -> Raw:
-    """A resource, a template or a prompt; one without a name is called by its address."""
+    """Return a valid resource, template or prompt; one without a name gets its URI."""
     listed = dict(_keep_typed(dict(definition), _OFFER_FIELDS))
     if not isinstance(listed.get("name"), str):
         listed["name"] = listed.get("uri") or listed.get("uriTemplate") or ""
@@ -72,11 +72,13 @@ def to_strict_offer(definition: Mapping[str, Any]) -> Raw:
         }
     if "arguments" in listed:
         named = (
-            one
-            for one in listed["arguments"]
-            if isinstance(one, dict) and isinstance(one.get("name"), str)
+            argument
+            for argument in listed["arguments"]
+            if isinstance(argument, dict) and isinstance(argument.get("name"), str)
         )
-        listed["arguments"] = [_keep_typed(cast(Raw, one), _ARGUMENT_FIELDS) for one in named]
+        listed["arguments"] = [
+            _keep_typed(cast(Raw, argument), _ARGUMENT_FIELDS) for argument in named
+        ]
     if "icons" in listed:
         listed["icons"] = [icon for icon in listed["icons"] if _is_valid_icon(icon)]
     return listed
@@ -84,7 +86,9 @@ def to_strict_offer(definition: Mapping[str, Any]) -> Raw:
 
 def _is_valid_annotation(key: str, value: Any) -> bool:
     if key == "audience":
-        return isinstance(value, list) and all(one in _AUDIENCE for one in cast("list[Any]", value))
+        return isinstance(value, list) and all(
+            audience in _AUDIENCE for audience in cast("list[Any]", value)
+        )
     if key == "priority":
         return isinstance(value, int | float) and 0 <= value <= 1
     return key != "lastModified" or isinstance(value, str)
@@ -99,14 +103,14 @@ def _keep_typed(value: Raw, types: Mapping[str, type]) -> Raw:
 def _is_valid_icon(icon: Any) -> bool:
     if not isinstance(icon, dict):
         return False
-    given = cast(Raw, icon)
-    sizes = given.get("sizes", [])
+    fields = cast(Raw, icon)
+    sizes = fields.get("sizes", [])
     return (
-        isinstance(given.get("src"), str)
-        and isinstance(given.get("mimeType", ""), str)
+        isinstance(fields.get("src"), str)
+        and isinstance(fields.get("mimeType", ""), str)
         and isinstance(sizes, list)
         and all(isinstance(size, str) for size in cast("list[Any]", sizes))
-        and given.get("theme", "light") in ("light", "dark")
+        and fields.get("theme", "light") in ("light", "dark")
     )
 
 
@@ -127,8 +131,7 @@ def _to_object_schema(schema: Any) -> Raw:
 
 
 def _is_valid_schema(schema: Raw) -> bool:
-    """Whether a client can tell what is promised. Of a promise that is in part unreadable, nothing
-    can be kept."""
+    """Return whether an output schema is readable; a partly invalid one is dropped as a whole."""
     properties: Raw = schema.get("properties", {})
     return all(_is_valid_keyword(key, value) for key, value in schema.items()) and all(
         isinstance(value, dict | bool) for value in properties.values()
@@ -144,7 +147,7 @@ def _is_valid_keyword(keyword: str, value: Any) -> bool:
 
 
 def _to_property_schema(schema: Any) -> Any:
-    """A property's schema as an object: `true` allows everything, `false` nothing."""
+    """Return a property's schema as an object: `true` allows everything, `false` nothing."""
     if isinstance(schema, dict):
         return cast(Raw, schema)
     if schema is False:

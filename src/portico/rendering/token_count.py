@@ -1,11 +1,10 @@
-"""Counting tokens: a calibrated estimate for the hot path, the exact o200k_base count where its
-table is at hand.
+"""Token counts: a calibrated estimate for the hot path, exact o200k_base counts if available.
 
-The estimate cuts text into the pieces that a byte-pair tokenizer starts from (a word with the
-character before it, up to three digits, a run of punctuation, white space) and adds up what such a
-piece costs on average. The averages were measured with o200k_base on the listings, descriptions and
-renderings of 4,136 tools of real servers; they lean a little high, because a budget that is overrun
-costs more than one that is not quite used.
+The estimate splits text into the pieces that a byte-pair tokenizer starts from (a word with the
+character before it, up to three digits, a run of punctuation, white space) and adds up their
+average costs. The averages were measured with o200k_base on the listings, descriptions and
+renderings of 4,136 tools of real servers; they lean a little high, because exceeding a budget costs
+more than leaving some of it unused.
 """
 
 import hashlib
@@ -19,14 +18,15 @@ from pathlib import Path
 
 _TABLE_FILE = "fb374d419588a4632f3f557e76b4b70aebbca790"
 _TABLE_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
-"""The name under which tiktoken looks for o200k_base in its cache, and the digest it wants: with
-any other it would go to the network for the table, which must never happen here."""
+"""Cache file name and digest under which tiktoken accepts o200k_base: with any other it would
+download the table, which must never happen here.
+"""
 
 _BIAS = 1.012
 """Above 1, so that the estimate errs on the high side more often than not."""
 
-# Plain character ranges, because classes such as \w cost three times as much here. Every run is
-# bounded: one piece of a megabyte would make the cache of costs hold that megabyte.
+# Plain character ranges, because classes such as \w are three times slower here. Every run is
+# bounded, so that the cost cache never holds a piece of a megabyte.
 _PIECE = re.compile(
     r"[A-Za-z0-9+/]{80,400}"
     r"| ?[a-z]{1,40}"
@@ -41,8 +41,8 @@ _PIECE = re.compile(
     r"|[\x00-\x7f]"
 )
 
-# What a word costs by its number of letters: after a space, at the start of a piece, after a mark
-# such as `_` or `.`
+# Average cost of a word by its number of letters: after a space, at the start of a piece, after a
+# mark such as `_` or `.`.
 _AFTER_SPACE = (
     1.0,
     1.0,
@@ -120,13 +120,14 @@ _CAPITALS = (
     4.2,
 )
 _MARKS = (1.0, 1.0, 1.0, 1.25, 1.6, 1.95, 2.7, 3.3, 3.7)
-# Pieces that make up half of every schema and are one token each whatever their length
+# Pieces that make up half of every schema; each is one token whatever its length.
 _COMMON = frozenset(
-    ("type", "string", "title", "object", "description", "default", "properties", "required", "integer", "number",
-     "boolean", "enum", "items", "array", '":"', '":{"', '","', '":["', '"},{"', '.","', '"}}', "://")
+    ("type", "string", "title", "object", "description", "default", "properties", "required",
+     "integer", "number", "boolean", "enum", "items", "array", '":"', '":{"', '","', '":["',
+     '"},{"', '.","', '"}}', "://")
 )  # fmt: skip
-# What a character beyond ASCII costs, by the block it is in: Latin, Greek and Cyrillic, other
-# alphabets, punctuation, symbols, Chinese and Japanese, Korean, full-width forms, emoji
+# Cost of a non-ASCII character by block: Latin, Greek and Cyrillic, other alphabets, punctuation,
+# symbols, Chinese and Japanese, Korean, full-width forms, emoji.
 _NON_ASCII_STARTS = (
     "\u0370",
     "\u0530",
@@ -142,23 +143,24 @@ _NON_ASCII_COSTS = (0.05, 0.21, 0.31, 0.7, 1.0, 0.71, 0.58, 0.71, 1.7)
 
 @dataclass(frozen=True, slots=True)
 class TokenCounter:
-    """A way to count, and the name to print beside its figures."""
+    """A counting function, and the name to print beside its figures."""
 
     name: str
     count: Callable[[str], int]
 
 
 MAX_COUNTED_CHARS = 32 * 1024
-"""Characters that are looked at."""
+"""Characters that are examined."""
 _MAX_CHARS_PER_TOKEN = 6
-"""Characters a token that text beyond has at most, so that it fits no budget by looking sparse at
-its beginning."""
+"""Maximum characters per token assumed beyond that, so that a text sparse at its beginning is not
+underestimated.
+"""
 
 
 def count_tokens(text: str) -> int:
-    """About how many tokens `text` is, never less than one for text that is not empty.
+    """Estimate the tokens of `text`; at least one unless it is empty.
 
-    Linear in the first COUNTED characters; what is beyond is taken to be like them.
+    Linear in the first MAX_COUNTED_CHARS characters; the rest is assumed to be similar.
     """
     if not text:
         return 0
@@ -174,8 +176,10 @@ ESTIMATE_COUNTER = TokenCounter("estimate", count_tokens)
 
 
 def load_exact_counter() -> TokenCounter | None:
-    """o200k_base, if tiktoken is installed and TIKTOKEN_CACHE_DIR holds its table; never downloads
-    it."""
+    """Return the o200k_base counter if tiktoken and its table (TIKTOKEN_CACHE_DIR) are available.
+
+    Never downloads the table.
+    """
     folder = os.environ.get("TIKTOKEN_CACHE_DIR")
     if folder:
         return _load_exact_from(folder)
@@ -183,7 +187,7 @@ def load_exact_counter() -> TokenCounter | None:
 
 
 def get_best_counter() -> TokenCounter:
-    """The exact counter where there is one, else the estimate."""
+    """Return the exact counter if available, else the estimate."""
     return load_exact_counter() or ESTIMATE_COUNTER
 
 
@@ -203,7 +207,7 @@ def _load_exact_from(folder: str) -> TokenCounter | None:
 
 @lru_cache(maxsize=4_096)
 def _estimate_piece(piece: str) -> float:
-    """What one piece costs on average."""
+    """Return the average cost of one piece."""
     if piece in _COMMON:
         return 1.0
     first = piece[0]
@@ -220,9 +224,9 @@ def _estimate_piece(piece: str) -> float:
             word = piece[1:]
         if len(word) > 1 and not word[1:].islower():
             return _look_up_cost(_CAPITALS, len(word))
-        return _look_up_cost(
-            _AT_START if bare else _AFTER_SPACE if first == " " else _AFTER_MARK, len(word)
-        )
+        if bare:
+            return _look_up_cost(_AT_START, len(word))
+        return _look_up_cost(_AFTER_SPACE if first == " " else _AFTER_MARK, len(word))
     if last > "\x7f":
         return _estimate_non_ascii(piece)
     if "0" <= first <= "9" or piece.isspace():
@@ -239,8 +243,7 @@ def _look_up_cost(table: tuple[float, ...], length: int) -> float:
 
 
 def _estimate_non_ascii(run: str) -> float:
-    """Text beyond ASCII: letters with accents, alphabets, symbols, and scripts written without
-    spaces."""
+    """Return the cost of accented letters, other alphabets, symbols and scripts without spaces."""
     cost = 0.3
     for char in run.lstrip():
         cost += _NON_ASCII_COSTS[bisect_right(_NON_ASCII_STARTS, char)]

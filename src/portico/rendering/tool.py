@@ -1,8 +1,8 @@
-"""How a tool is shown to a model: one line, the compact typed form, or everything.
+"""A tool as text for a model: one line, the compact typed form, or everything.
 
 Pure functions of a tool. Names, types, enums, defaults and limits are written so that a caller can
-use them as they stand. The typed form says in few words what each thing is for; the full form has
-every word, and raw JSON stays raw.
+use them as they are. The typed form condenses descriptions; the full form has every word, and raw
+JSON unchanged.
 """
 
 import copy
@@ -26,36 +26,33 @@ from portico.rendering.token_count import count_tokens
 
 _MAX_PARAMS_TOKENS = 22
 _MAX_REQUIRED_TOKENS = 60
-"""Required names may use this much, where types and optional names stop at `_PARAMS_TOKENS`."""
+"""Tokens for required names; types and optional names stop at `_MAX_PARAMS_TOKENS`."""
 _SCALARS = ("integer", "number", "boolean")
-"""Of an option, a type like these tells less than the name of one more."""
+"""Types that are omitted for options, because one more name is worth more."""
 _MAX_DUPLICATES = 5
-"""Tools of other servers that do the same are named, but do not fill the page that they were taken
-from."""
+"""Maximum duplicates on other servers that are named."""
 _CACHE_SIZE = 2_000
-"""Typed forms that are kept: who looks at a tool looks again, and to find the words that can go
-takes most of a ms."""
+"""Cached typed forms: condensing takes most of a millisecond, and tools are looked at repeatedly.
+"""
 _NEWLINE = "\n"
 _INDENTED = "\n  "
 _MIN_NOTED_TOKENS = 60
-"""So many tokens left out are worth saying that the full form has them."""
+"""Omitted tokens above which the full form is pointed to."""
 
 
 def render_brief(tool: Tool, duplicates: Sequence[str] = ()) -> str:
-    """One line: address, parameters, first sentence, and tools of other servers that do the same."""
+    """Render one line: address, parameters, first sentence, and duplicates on other servers."""
     line = f"{collapse_whitespace(sanitize_text(tool.address))}({render_signature(tool)})"
     sentence = extract_first_sentence(tool.description) or extract_first_sentence(tool.title)
     if sentence:
         line = f"{line} — {sentence}"
-    else:
-        line = line
     if duplicates:
         return f"{line} (also: {render_addresses(duplicates)})"
     return line
 
 
 def render_addresses(names: Sequence[str], limit: int = _MAX_DUPLICATES) -> str:
-    """Tools by address, as many as a line can bear."""
+    """Render tool addresses, at most `limit`, and the number of the rest."""
     if len(names) > limit:
         rest = [f"…+{len(names) - limit}"]
     else:
@@ -64,8 +61,7 @@ def render_addresses(names: Sequence[str], limit: int = _MAX_DUPLICATES) -> str:
 
 
 def render_schema(tool: Tool, duplicates: Sequence[str] = ()) -> str:
-    """The compact typed form: what the tool does, and every parameter with all a caller needs to
-    know of it."""
+    """Render the compact typed form: purpose, and every parameter with what a caller needs."""
     if duplicates:
         return f"{_render_typed_form(tool)}\nalso: {render_addresses(duplicates)}"
     return _render_typed_form(tool)
@@ -73,21 +69,21 @@ def render_schema(tool: Tool, duplicates: Sequence[str] = ()) -> str:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _render_typed_form(tool: Tool) -> str:
-    # Imported here, because a gateway's first answers are brief and these patterns take
-    # milliseconds to compile.
+    # Imported here, because first responses are brief and these patterns take milliseconds to
+    # compile.
     from portico.rendering.condensed_text import condense_description
     from portico.rendering.docstring import parse_docstring
     from portico.rendering.typed_form import TypedFormWriter, render_returns
 
     tree = get_input_outline(tool)
     names = {param.name for param in tree.parameters}
-    written = parse_docstring(sanitize_text(tool.description), names)
-    typed = TypedFormWriter(tree, written.notes)
+    docstring = parse_docstring(sanitize_text(tool.description), names)
+    typed = TypedFormWriter(tree, docstring.notes)
     lines = typed.render_lines()
-    about = condense_description(written.description, names)
+    condensed = condense_description(docstring.description, names)
     text = (
-        about.text
-        or extract_first_sentence(written.description)
+        condensed.text
+        or extract_first_sentence(docstring.description)
         or extract_first_sentence(tool.title)
     )
     hints = ", ".join(_list_hints(tool.annotations))
@@ -98,16 +94,16 @@ def _render_typed_form(tool: Tool) -> str:
     )
     if text:
         head = f"{head} — {text}"
-    if about.omitted_tokens + typed.omitted_tokens > _MIN_NOTED_TOKENS:
+    if condensed.omitted_tokens + typed.omitted_tokens > _MIN_NOTED_TOKENS:
         head = f"{head} (shortened: see detail=full)"
     output = tool.definition.get("outputSchema")
-    if isinstance(output, dict) and (given := render_returns(build_outline(output))):
-        lines.append(f"returns: {given}")
+    if isinstance(output, dict) and (returns := render_returns(build_outline(output))):
+        lines.append(f"returns: {returns}")
     return "\n".join((head, *lines))
 
 
 def to_full_data(tool: Tool, *, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Everything that is known of a tool; `definition` is what its server listed, every key of it."""
+    """Return everything known of a tool; `definition` is what its server listed, complete."""
     return {
         **(details or {}),
         "tool": tool.address,
@@ -124,19 +120,18 @@ def to_full_data(tool: Tool, *, details: Mapping[str, Any] | None = None) -> dic
 
 
 def render_full_text(tool: Tool, *, details: Mapping[str, Any] | None = None) -> str:
-    """The typed form, the whole description, examples, what else is known, then every other key of
-    the raw definition.
+    """Render the typed form, full description, examples, details, and the rest of the definition.
 
-    Each key is one line of JSON. What every call changes (`extra`) stands before what only the
+    Each key is one line of JSON. `details`, which change with every call, precede what only the
     server can change.
     """
     head = render_schema(tool)
-    words = normalize_prose(tool.description)
-    # Indented, so that no line of it can be taken for one of ours.
-    if collapse_whitespace(words) in head:
+    description = normalize_prose(tool.description)
+    # Indented, so that no line of it looks like one of the gateway's.
+    if collapse_whitespace(description) in head:
         lines = []
     else:
-        lines = [f"description: {words.replace(_NEWLINE, _INDENTED)}"]
+        lines = [f"description: {description.replace(_NEWLINE, _INDENTED)}"]
     lines += (
         f"example: {json_codec.dumps(arguments).decode()}" for arguments in make_examples(tool)
     )
@@ -144,8 +139,8 @@ def render_full_text(tool: Tool, *, details: Mapping[str, Any] | None = None) ->
     raw = {
         key: value for key, value in tool.definition.items() if key not in ("name", "description")
     }
-    known = {**(details or {}), "warnings": list(tool.warnings)}
-    for key, value in known.items():
+    all_details = {**(details or {}), "warnings": list(tool.warnings)}
+    for key, value in all_details.items():
         if value and key not in raw:
             lines += _render_detail(quote_if_needed(key), value)
     lines += (
@@ -155,12 +150,12 @@ def render_full_text(tool: Tool, *, details: Mapping[str, Any] | None = None) ->
 
 
 def to_resource_uri(tool: Tool) -> str:
-    """Where a client reads the same as a resource."""
+    """Return the URI of the tool's resource."""
     return f"portico://tool/{quote(tool.address, safe='')}"
 
 
 def _render_detail(name: str, value: Any) -> Iterator[str]:
-    """Something that is known: text as it is, several texts a line each, anything else as JSON."""
+    """Yield a detail: text as it is, several texts a line each, anything else as JSON."""
     if isinstance(value, str):
         yield f"{name}: {collapse_whitespace(sanitize_text(value))}"
     elif (
@@ -177,8 +172,7 @@ def _render_detail(name: str, value: Any) -> Iterator[str]:
 
 
 def render_signature(tool: Tool) -> str:
-    """A tool's parameters in one short line: required names always, types and options as far as
-    they fit."""
+    """Render parameters in one short line: required names always, types and options if they fit."""
     entries = list(summarize_parameters(tool.definition.get("inputSchema")))
     required = [(quote_if_needed(name), kind) for name, needed, kind in entries if needed]
     costs = [count_tokens(f" {name}") + 1 for name, _ in required]
@@ -197,11 +191,11 @@ def render_signature(tool: Tool) -> str:
             used = used + kind_cost
         parts.append(name)
     optional = entries[len(required) :]
-    for done, (raw_name, _, kind) in enumerate(optional):
+    for position, (raw_name, _, kind) in enumerate(optional):
         name = f"{quote_if_needed(raw_name)}?"
         used += count_tokens(f" {name}") + 1
         if used > _MAX_PARAMS_TOKENS:
-            parts.append(f"…+{len(optional) - done}")
+            parts.append(f"…+{len(optional) - position}")
             break
         if kind in _SCALARS:
             kind_cost = 0
@@ -221,8 +215,7 @@ def _count_kind_tokens(kind: str) -> int:
 
 
 def _list_hints(annotations: Mapping[str, Any]) -> Iterator[str]:
-    """What a tool does to the world, where its server says so; what it says beside that is in the
-    full form."""
+    """Yield the side effects that a server declares for a tool."""
     if annotations.get("readOnlyHint") is True:
         yield "read-only"
         return

@@ -1,8 +1,7 @@
-"""The typed form of a tool's parameters and of what it gives back: a line for each, nested ones
-indented. Pure.
+"""The typed form of a tool's parameters and results: a line each, nested ones indented. Pure.
 
-Names, types, enums, defaults and limits are always whole, because a caller sends them as they
-stand. Words are few.
+Names, types, enums, defaults and limits are always complete, because a caller sends them as they
+are. Descriptions are condensed.
 """
 
 import re
@@ -16,7 +15,7 @@ from portico.rendering.prose import collapse_whitespace, quote_if_needed
 _MAX_INLINE_CHARS = 90
 _MAX_RETURNS_CHARS = 200
 _MIN_REPEAT_CHARS = 200
-"""Fields that were shown before are pointed to when their JSON is longer than this."""
+"""Fields whose JSON is longer than this are written once and referred to afterwards."""
 _FIELD_KEYS = (
     "properties",
     "required",
@@ -31,25 +30,24 @@ _UNINFORMATIVE_TYPE = re.compile(
 
 
 def render_label(param: SchemaParameter) -> str:
-    """A parameter's name, with a question mark where it may be left out."""
+    """Return a parameter's name, with a question mark if it is optional."""
     if param.is_pattern:
         return param.name
     return quote_if_needed(param.name) + ("" if param.required else "?")
 
 
 class TypedFormWriter:
-    """One tool's parameters being written: which fields were shown already, and how much was left
-    out."""
+    """Writer of one tool's parameters: tracks which fields were shown and how much was left out."""
 
     def __init__(self, tree: SchemaOutline, notes: Mapping[str, str]) -> None:
-        """`notes` are words about top-level parameters from elsewhere, for those that have none of their own."""
+        """Prepare the writer; `notes` describe top-level parameters that lack a description."""
         self.omitted_tokens = 0
         self._tree = tree
         self._notes = notes
         self._path_by_fields: dict[str, str] = {}
 
     def render_lines(self) -> list[str]:
-        """A line for each parameter, the required ones first, and the types that they name."""
+        """Return a line for each parameter, required ones first, and the types that they name."""
         root = self._tree.root
         lines = list[str]()
         if root.type not in ("object", "any", "union"):
@@ -67,20 +65,24 @@ class TypedFormWriter:
     def _render_param(
         self, name: str, param: SchemaParameter, depth: int, parent_path: str
     ) -> list[str]:
-        """One parameter: its own line, then lines for each thing inside it that does not fit there."""
+        """Return a parameter's own line, then lines for inner parts that do not fit on it."""
         blocks = list[SchemaParameter]()
         notes = list[str]()
         text = self._render_type(param, blocks, notes, role="")
         for number in range(1, len(blocks) + 1):
             text = text.replace("\0", f"object{number}" if len(blocks) > 1 else "object", 1)
-        if len(blocks) == 1 and blocks[0] is not param and (about := self._render_note(blocks[0])):
-            notes.append(about)
+        if (
+            len(blocks) == 1
+            and blocks[0] is not param
+            and (block_note := self._render_note(blocks[0]))
+        ):
+            notes.append(block_note)
         if depth == 1:
             elsewhere = self._notes.get(param.name, "")
         else:
             elsewhere = ""
-        words = self._render_note(param, elsewhere)
-        parts = [words, *(f"({note})" for note in notes), _render_examples(param, words)]
+        note_text = self._render_note(param, elsewhere)
+        parts = [note_text, *(f"({note})" for note in notes), _render_examples(param, note_text)]
         description = " ".join(filter(None, parts))
         indent = " " * depth
         lines = [
@@ -95,22 +97,21 @@ class TypedFormWriter:
             inner = depth + 1
             if len(blocks) > 1:
                 if block is not param:
-                    about = self._render_note(block)
+                    block_note = self._render_note(block)
                 else:
-                    about = ""
-                lines.append(f"{indent} object{number}:{about and ' '}{about}")
+                    block_note = ""
+                lines.append(f"{indent} object{number}:{block_note and ' '}{block_note}")
                 inner += 1
             lines += self._render_fields(block, inner, path)
         return lines
 
     def _render_fields(self, block: SchemaParameter, depth: int, path: str) -> list[str]:
-        """An object's fields, or where the very same fields were shown before."""
+        """Return an object's fields, or a reference to where the same fields were shown."""
         key = to_literal([block.source.get(part) for part in _FIELD_KEYS])
         if len(key) > _MIN_REPEAT_CHARS:
             if key in self._path_by_fields:
-                return [
-                    f"{' ' * depth}(fields of {collapse_whitespace(sanitize_text(self._path_by_fields[key]))})"
-                ]
+                shown_at = collapse_whitespace(sanitize_text(self._path_by_fields[key]))
+                return [f"{' ' * depth}(fields of {shown_at})"]
             self._path_by_fields[key] = path
         return [
             line
@@ -121,10 +122,10 @@ class TypedFormWriter:
     def _render_type(
         self, param: SchemaParameter, blocks: list[SchemaParameter], notes: list[str], *, role: str
     ) -> str:
-        """A type as an expression; an object too big for one is "\\0" in it and goes to `blocks`.
+        """Render a type expression; an object too big for it is "\\0" there and goes to `blocks`.
 
-        `role` is what an unnamed part is to its whole: its description becomes a note, because it has no line of its
-        own.
+        `role` is the relation of an unnamed part to its parent: its description becomes a note,
+        because it has no line of its own.
         """
         if param.ref:
             text = param.ref
@@ -148,7 +149,7 @@ class TypedFormWriter:
                 text = f"{inner}[]"
             if param.prefix:
                 first = ", ".join(
-                    self._render_type(one, blocks, notes, role="item") for one in param.prefix
+                    self._render_type(item, blocks, notes, role="item") for item in param.prefix
                 )
                 if param.items:
                     text = f"[{first}, ...{text}]"
@@ -157,7 +158,7 @@ class TypedFormWriter:
         elif param.type == "object" and param.children:
             text = self._render_object(param, blocks, notes)
         else:
-            # Some servers list the values of a string as if it were an array.
+            # Some servers declare the values of a string with `items`, as if it were an array.
             if param.items:
                 inner = f"(items {self._render_type(param.items, blocks, notes, role='each')})"
             else:
@@ -176,15 +177,15 @@ class TypedFormWriter:
         if role:
             text += _render_default(param)
             if blocks and blocks[-1] is param:
-                about = ""
+                note = ""
             else:
-                about = self._render_note(param)
-            if about:
+                note = self._render_note(param)
+            if note:
                 if role == "or" and len(text) < 40 and "\0" not in text:
-                    what = text
+                    label = text
                 else:
-                    what = role
-                notes.append(f"{what}: {about}")
+                    label = role
+                notes.append(f"{label}: {note}")
         return text
 
     def _render_object(
@@ -192,12 +193,14 @@ class TypedFormWriter:
     ) -> str:
         children = param.children
         if len(children) == 1 and children[0].is_pattern and not children[0].description:
-            return f"{{{children[0].name}: {self._render_type(children[0], blocks, notes, role='value')}}}"
+            value = self._render_type(children[0], blocks, notes, role="value")
+            return f"{{{children[0].name}: {value}}}"
         if _is_small(param, 3):
-            inner = ", ".join(
-                f"{render_label(one)}: {self._render_type(one, [], [], role='')}{_render_default(one)}"
-                for one in children
-            )
+            fields: list[str] = []
+            for child in children:
+                text = self._render_type(child, [], [], role="")
+                fields.append(f"{render_label(child)}: {text}{_render_default(child)}")
+            inner = ", ".join(fields)
             if len(inner) <= _MAX_INLINE_CHARS and "\0" not in inner:
                 return f"{{{inner}}}"
         blocks.append(param)
@@ -207,9 +210,9 @@ class TypedFormWriter:
         text = param.description or fallback
         if not text:
             return ""
-        words = condensed_text.condense_note(param, text)
-        self.omitted_tokens += words.omitted_tokens
-        return words.text
+        condensed = condensed_text.condense_note(param, text)
+        self.omitted_tokens += condensed.omitted_tokens
+        return condensed.text
 
 
 def _is_small(param: SchemaParameter, levels: int) -> bool:
@@ -222,7 +225,7 @@ def _is_small(param: SchemaParameter, levels: int) -> bool:
         *((param.items,) if param.items else ()),
     )
     return all(
-        not (_is_described(one) or one.examples) and _is_small(one, levels - 1) for one in inner
+        not (_is_described(part) or part.examples) and _is_small(part, levels - 1) for part in inner
     )
 
 
@@ -231,7 +234,7 @@ def _is_described(param: SchemaParameter) -> bool:
 
 
 def _render_default(param: SchemaParameter) -> str:
-    """` = 5`; ` = null` also says that the type takes null."""
+    """Render ` = 5`; ` = null` also says that the type accepts null."""
     if param.default is ABSENT:
         return ""
     takes_null = param.nullable or param.type in ("null", "any") or None in param.enum
@@ -241,26 +244,25 @@ def _render_default(param: SchemaParameter) -> str:
 
 
 def _render_examples(param: SchemaParameter, note: str) -> str:
-    """One or two values to go by, where neither the words nor the type have any."""
+    """Render one or two example values, if neither the note nor the type has any."""
     if param.enum or "e.g." in note or "xample" in note:
         return ""
-    kept = list[str]()
+    shown = list[str]()
     for value in param.examples[:2]:
         text = to_literal(value)
         if (
             text == to_literal(param.default)
-            or sum(map(len, kept)) + len(text) > _MAX_EXAMPLE_CHARS
+            or sum(map(len, shown)) + len(text) > _MAX_EXAMPLE_CHARS
         ):
             break
-        kept.append(text)
-    if kept:
-        return f"e.g. {', '.join(kept)}"
+        shown.append(text)
+    if shown:
+        return f"e.g. {', '.join(shown)}"
     return ""
 
 
 def render_returns(tree: SchemaOutline) -> str:
-    """An output schema in one line, as deep as fits; empty where it says nothing. Its details are
-    in the full form."""
+    """Render an output schema in one line, as deep as fits; empty if it says nothing."""
     text = _render_bare_type(tree.root, tree, 1)
     if len(text) > _MAX_RETURNS_CHARS:
         return text[:_MAX_RETURNS_CHARS].rsplit(",", 1)[0] + ", …}"
@@ -282,7 +284,7 @@ def _render_bare_type(param: SchemaParameter, tree: SchemaOutline, levels: int) 
         text = "|".join(map(to_literal, param.enum))
     elif param.variants:
         text = "|".join(
-            dict.fromkeys(_render_bare_type(one, tree, levels) for one in param.variants)
+            dict.fromkeys(_render_bare_type(part, tree, levels) for part in param.variants)
         )
     elif param.type == "array" and param.items:
         inner = _render_bare_type(param.items, tree, levels)
@@ -292,8 +294,8 @@ def _render_bare_type(param: SchemaParameter, tree: SchemaOutline, levels: int) 
             text = f"{inner}[]"
     elif param.children:
         inner = ", ".join(
-            f"{render_label(one)}: {_render_bare_type(one, tree, levels - 1)}"
-            for one in param.children
+            f"{render_label(part)}: {_render_bare_type(part, tree, levels - 1)}"
+            for part in param.children
             if levels > 0
         )
         text = f"{{{inner or '…'}}}"

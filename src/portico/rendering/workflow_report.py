@@ -1,9 +1,8 @@
-"""Workflows as they are told: what became of a run, what it stopped for, and plans to be passed
-back. Pure.
+"""Workflow reports: the outcome of a run, what it stopped for, and suggested plans. Pure.
 
-A run that finished answers with the values of its last steps. One that did not says first what
-failed or asks for approval, then how to go on, then what the steps that ran answered, as far as
-there is room: their whole values stay with the run.
+A finished run reports the values of its last steps. A stopped one reports first what failed or
+needs approval, then how to continue, then the values of the finished steps as far as they fit;
+their complete values stay with the run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,21 +23,21 @@ from portico.workflows.report import StepFailure, StepReport, WorkflowReport
 _TABLE_SHARE = 0.125
 _FAILURE_SHARE = 0.2
 _NOTE_SHARE = 0.1
-"""Of a budget. What stands beside a large value has to stay short."""
+"""Shares of the budget. What accompanies a large value must stay short."""
 _APPROVAL_SHARE = 0.7
-"""Of what is left: whoever approves should see all of it."""
+"""Share of the rest: the approver should see complete arguments."""
 _FAILURE_TOKENS = (40, 300)
-"""Of one failure: at least, at most."""
+"""Minimum and maximum tokens of one failure."""
 _MAX_NOTE_TOKENS = 80
 _CALL_FRAME_TOKENS = 25
-"""Tokens of our own words around the arguments of a call."""
+"""Tokens of the text around the arguments of a call."""
 _MAX_CALLS = 5
-"""Calls of one step that are shown, if all of them are long."""
+"""Calls shown per step if all of them are long."""
 _MIN_VALUE_TOKENS = 30
 _MAX_VALUE_TOKENS = 400
-"""Tokens of one value; with fewer it would say nothing."""
+"""Tokens of one value; fewer than the minimum would be meaningless."""
 _CHARS_PER_TOKEN = 8
-"""A token has seldom more: nobody counts what is plainly too long."""
+"""Tokens are rarely longer; what exceeds it need not be counted."""
 _UNREACHABLE_KINDS = frozenset(("unavailable", "timeout"))
 _STATE_LABELS = {
     "done": "done",
@@ -50,22 +49,23 @@ _STATE_LABELS = {
 
 
 def make_report_result(report: WorkflowReport, budget: int) -> Raw:
-    """A run as a tool result."""
+    """Return a run as a tool result."""
     if report.state == "finished":
         return _make_finished_result(report, budget)
     return _make_stopped_result(report, budget)
 
 
 def make_plan_result(plan: PlanSuggestion, budget: int, *, run_requested: bool = False) -> Raw:
-    """A plan, ready to be passed back, what it lacks, and why it was not run where that was asked."""
-    notes = [
-        f"Nothing here serves {to_literal(truncate(one.clause, _MAX_NOTE_TOKENS))}"
-        + (f"; nearest: {', '.join(map(sanitize_text, one.nearest))}" if one.nearest else "")
-        for one in plan.unserved
-    ]
+    """Return a plan to pass back, what it lacks, and why it was not run if that was requested."""
+    notes: list[str] = []
+    for unserved in plan.unserved:
+        note = f"Nothing here serves {to_literal(truncate(unserved.clause, _MAX_NOTE_TOKENS))}"
+        if unserved.nearest:
+            note += f"; nearest: {', '.join(map(sanitize_text, unserved.nearest))}"
+        notes.append(note)
     if plan.unused and plan.steps:
         words = ", ".join(
-            to_literal(truncate(one, _MIN_VALUE_TOKENS)) for one in plan.unused[:_MAX_CALLS]
+            to_literal(truncate(item, _MIN_VALUE_TOKENS)) for item in plan.unused[:_MAX_CALLS]
         )
         notes.append(
             f"You said {words}, and no step takes it: see whether these are the right tools."
@@ -83,23 +83,24 @@ def make_plan_result(plan: PlanSuggestion, budget: int, *, run_requested: bool =
     else:
         worked = ""
     if run_requested:
-        why_not = f": {_explain_not_run(plan)}"
+        reason = f": {_explain_not_run(plan)}"
     else:
-        why_not = ""
-    head = f"A plan of {format_count(len(plan.steps), 'step')}, not run{why_not}{worked}:"
+        reason = ""
+    head = f"A plan of {format_count(len(plan.steps), 'step')}, not run{reason}{worked}:"
     steps = f"steps={to_literal(list(plan.steps))}"
-    given = ", ".join(f"{to_literal(name)}: …" for name in (*plan.given_inputs, *plan.inputs))
-    last = f"To run it: run_workflow(steps=[…]{f', inputs={{{given}}}' if given else ''}); change what you like first."
-    lacking = [_render_missing_input(name, one) for name, one in plan.inputs.items()]
-    if lacking:
-        lacking.insert(0, "Still missing, to be passed in inputs:")
+    inputs = ", ".join(f"{to_literal(name)}: …" for name in (*plan.given_inputs, *plan.inputs))
+    inputs_argument = f", inputs={{{inputs}}}" if inputs else ""
+    last = f"To run it: run_workflow(steps=[…]{inputs_argument}); change what you like first."
+    missing = [_render_missing_input(name, item) for name, item in plan.inputs.items()]
+    if missing:
+        missing.insert(0, "Still missing, to be passed in inputs:")
     if plan.why:
-        why = ["Why:", *(f"- {to_short_line(line, _MAX_NOTE_TOKENS)}" for line in plan.why)]
+        explanation = ["Why:", *(f"- {to_short_line(line, _MAX_NOTE_TOKENS)}" for line in plan.why)]
     else:
-        why = []
-    if lacking or notes or why:
+        explanation = []
+    if missing or notes or explanation:
         rest = pack(
-            [*lacking, *notes, *why], compute_remaining_tokens(budget, head, steps, last)
+            [*missing, *notes, *explanation], compute_remaining_tokens(budget, head, steps, last)
         ).texts
     else:
         rest = ()
@@ -111,32 +112,38 @@ def make_plan_result(plan: PlanSuggestion, budget: int, *, run_requested: bool =
 
 
 def _explain_not_run(plan: PlanSuggestion) -> str:
-    """Why a plan does not run at once."""
-    some = ((plan.missing_inputs, "missing"), (plan.changing_tools, "not marked read-only"))
-    reasons = [
-        f"{', '.join(map(sanitize_text, names[:_MAX_CALLS]))} {'is' if len(names) == 1 else 'are'} {what}"
-        for names, what in some
-        if names
-    ]
-    return "; ".join(
-        [*reasons, *(["not all that you said is in it"] if plan.unserved or plan.unused else [])]
-    )
+    """Explain why a plan is not run at once."""
+    reasons: list[str] = []
+    for names, problem in (
+        (plan.missing_inputs, "missing"),
+        (plan.changing_tools, "not marked read-only"),
+    ):
+        if names:
+            verb = "is" if len(names) == 1 else "are"
+            shown = ", ".join(map(sanitize_text, names[:_MAX_CALLS]))
+            reasons.append(f"{shown} {verb} {problem}")
+    if plan.unserved or plan.unused:
+        reasons.append("not all that you said is in it")
+    return "; ".join(reasons)
 
 
 def _render_missing_input(name: str, missing: PlanInput) -> str:
     if missing.description:
-        words = f" — {to_short_line(missing.description, _MIN_VALUE_TOKENS)}"
+        description = f" — {to_short_line(missing.description, _MIN_VALUE_TOKENS)}"
     else:
-        words = ""
+        description = ""
     if missing.source_tools:
-        told_by = f" (may be told by {', '.join(map(sanitize_text, missing.source_tools[:3]))})"
+        sources = f" (may be told by {', '.join(map(sanitize_text, missing.source_tools[:3]))})"
     else:
-        told_by = ""
-    return f"- {sanitize_text(name)}: {sanitize_text(missing.type)}, for {', '.join(map(sanitize_text, missing.needed_by[:5]))}{words}{told_by}"
+        sources = ""
+    steps = ", ".join(map(sanitize_text, missing.needed_by[:5]))
+    kind = sanitize_text(missing.type)
+    return f"- {sanitize_text(name)}: {kind}, for {steps}{description}{sources}"
 
 
 def _make_finished_result(report: WorkflowReport, budget: int) -> Raw:
-    head = f"Workflow finished: {format_count(len(report.steps), 'step')} in {_format_seconds(report.seconds)}."
+    count = format_count(len(report.steps), "step")
+    head = f"Workflow finished: {count} in {_format_seconds(report.seconds)}."
     first = "\n".join(
         [
             head,
@@ -146,20 +153,20 @@ def _make_finished_result(report: WorkflowReport, budget: int) -> Raw:
     )
     outputs = report.outputs
     if len(outputs) == 1:
-        whole: Any = next(iter(outputs.values()))
+        value: Any = next(iter(outputs.values()))
     else:
-        whole = dict(outputs)
+        value = dict(outputs)
     left = compute_remaining_tokens(budget, first)
     if not outputs:
         return tool_result.make_text_result(f"{first}\nNo step gave a value.")
-    text = _render_if_fits(whole, left)
+    text = _render_if_fits(value, left)
     content = [
         tool_result.make_text_block(first),
         *([tool_result.make_text_block(text)] if text is not None else []),
     ]
-    if isinstance(whole, dict):
-        return {"content": content, "structuredContent": whole}
-    # What does not fit goes on as a value, so that it can be kept and read in parts.
+    if isinstance(value, dict):
+        return {"content": content, "structuredContent": value}
+    # What does not fit is passed as a value, so that it can be stored and read in parts.
     if text is not None:
         return {"content": content}
     return {"content": content, "structuredContent": dict(outputs)}
@@ -167,12 +174,12 @@ def _make_finished_result(report: WorkflowReport, budget: int) -> Raw:
 
 def _make_stopped_result(report: WorkflowReport, budget: int) -> Raw:
     by_state = {
-        state: [one for one in report.steps if one.state == state] for state in _STATE_LABELS
+        state: [step for step in report.steps if step.state == state] for state in _STATE_LABELS
     }
     failed = by_state["failed"]
-    asking = by_state["approval"]
+    awaiting = by_state["approval"]
     head = ", ".join(
-        f"{len(some)} {_STATE_LABELS[state]}" for state, some in by_state.items() if some
+        f"{len(steps)} {_STATE_LABELS[state]}" for state, steps in by_state.items() if steps
     )
     if failed:
         title = "Workflow failed"
@@ -184,15 +191,15 @@ def _make_stopped_result(report: WorkflowReport, budget: int) -> Raw:
         *_render_failures(failed, int(budget * _FAILURE_SHARE)),
         *_render_notes(report, int(budget * _NOTE_SHARE)),
     ]
-    last = list(_render_resume(report, bool(failed), bool(asking)))
-    if asking:
+    last = list(_render_resume(report, bool(failed), bool(awaiting)))
+    if awaiting:
         share = int(compute_remaining_tokens(budget, *lines, *last) * _APPROVAL_SHARE) // len(
-            asking
+            awaiting
         )
     else:
         share = 0
-    for one in asking:
-        lines += _render_approval(one, max(share - _CALL_FRAME_TOKENS, _MIN_VALUE_TOKENS))
+    for step in awaiting:
+        lines += _render_approval(step, max(share - _CALL_FRAME_TOKENS, _MIN_VALUE_TOKENS))
     lines += last
     lines += _render_values(by_state["done"], compute_remaining_tokens(budget, *lines))
     result = tool_result.make_text_result("\n".join(lines))
@@ -203,15 +210,16 @@ def _make_stopped_result(report: WorkflowReport, budget: int) -> Raw:
 
 def _render_step_table(steps: Sequence[StepReport], max_tokens: int) -> list[str]:
     packed = pack(map(_render_step, steps), max_tokens)
-    left = steps[len(packed.texts) :]
-    if not left:
+    remaining = steps[len(packed.texts) :]
+    if not remaining:
         return list(packed.texts)
     rest = (
-        f"{sum(one.state == state for one in left)} {word}" for state, word in _STATE_LABELS.items()
+        f"{sum(step.state == state for step in remaining)} {word}"
+        for state, word in _STATE_LABELS.items()
     )
     return [
         *packed.texts,
-        f"… {len(left)} more: {', '.join(part for part in rest if part[0] != '0')}",
+        f"… {len(remaining)} more: {', '.join(part for part in rest if part[0] != '0')}",
     ]
 
 
@@ -233,8 +241,8 @@ def _render_step(step: StepReport) -> str:
 def _render_failures(failed_steps: Sequence[StepReport], max_tokens: int) -> list[str]:
     if not failed_steps:
         return []
-    most = min(max(max_tokens // len(failed_steps), _FAILURE_TOKENS[0]), _FAILURE_TOKENS[1])
-    packed = pack((_render_failure(one, most) for one in failed_steps), max_tokens)
+    limit = min(max(max_tokens // len(failed_steps), _FAILURE_TOKENS[0]), _FAILURE_TOKENS[1])
+    packed = pack((_render_failure(step, limit) for step in failed_steps), max_tokens)
     if packed.is_full:
         more = [f"{format_count(len(failed_steps) - len(packed.texts), 'more step')} failed."]
     else:
@@ -244,8 +252,7 @@ def _render_failures(failed_steps: Sequence[StepReport], max_tokens: int) -> lis
 
 def _render_failure(step: StepReport, max_tokens: int) -> str:
     failure = step.failure or StepFailure("internal", "")
-    # What went wrong is often said in a server's own words: those may hold anything, but make no
-    # lines like ours.
+    # Messages often quote a server: rendered as one line, so that none looks like the gateway's.
     if failure.kind in _UNREACHABLE_KINDS:
         message = tool_result.mask_secrets(failure.message)
     else:
@@ -258,20 +265,22 @@ def _render_failure(step: StepReport, max_tokens: int) -> str:
         retryable = " (may work later)"
     else:
         retryable = ""
-    said = to_short_line(message, max_tokens * 2 // 3)
+    text = to_short_line(message, max_tokens * 2 // 3)
     if failure.advice:
         advice = f"\n  {to_short_line(failure.advice, max_tokens // 3)}"
     else:
         advice = ""
-    return f"Step {step.id} failed{element}: {failure.kind}{retryable}: {said}{advice}"
+    return f"Step {step.id} failed{element}: {failure.kind}{retryable}: {text}{advice}"
 
 
 def _render_approval(step: StepReport, max_tokens: int) -> Iterator[str]:
     tool = sanitize_text(step.tool)
     if len(step.pending_arguments) == 1:
-        yield f"Stopped for approval: step {step.id} would call {tool} with {_clip_value(step.pending_arguments[0], max_tokens)}"
+        arguments = _clip_value(step.pending_arguments[0], max_tokens)
+        yield f"Stopped for approval: step {step.id} would call {tool} with {arguments}"
         return
-    yield f"Stopped for approval: step {step.id} would call {tool} {len(step.pending_arguments)} times, with"
+    count = len(step.pending_arguments)
+    yield f"Stopped for approval: step {step.id} would call {tool} {count} times, with"
     each = max(max_tokens // min(len(step.pending_arguments), _MAX_CALLS), _MIN_VALUE_TOKENS)
     packed = pack(
         (f"  {_clip_value(arguments, each)}" for arguments in step.pending_arguments), max_tokens
@@ -285,18 +294,22 @@ def _render_resume(report: WorkflowReport, failed: bool, needs_approval: bool) -
     if not report.run_id:
         yield "This run is too large to be kept: it cannot be continued."
         return
-    way = f'resume="{report.run_id}"'
+    resume = f'resume="{report.run_id}"'
     minutes = round(report.ttl_s / 60)
     if needs_approval:
-        yield f"To approve exactly these calls and go on: run_workflow({way}). Anything else would be asked again."
+        yield (
+            f"To approve exactly these calls and go on: run_workflow({resume}). "
+            "Anything else would be asked again."
+        )
     if failed:
         if needs_approval:
-            also = ", and with what is approved by that"
+            with_approved = ", and with what is approved by that"
         else:
-            also = ""
+            with_approved = ""
         yield (
-            f"To try again from there{also}: run_workflow({way}), with steps=[…] to replace those of the same id or to "
-            "add some, or inputs={…}. What is done is not run again."
+            f"To try again from there{with_approved}: run_workflow({resume}), with steps=[…] to "
+            "replace those of the same id or to add some, or inputs={…}. "
+            "What is done is not run again."
         )
     yield f"Kept for {minutes} minutes."
 
@@ -306,7 +319,8 @@ def _render_values(done_steps: Sequence[StepReport], max_tokens: int) -> list[st
         return []
     share = min(max(max_tokens // len(done_steps) - 8, _MIN_VALUE_TOKENS), _MAX_VALUE_TOKENS)
     packed = pack(
-        (f"{one.id}: {_summarize_value(one.value, share)}" for one in done_steps), max_tokens - 40
+        (f"{step.id}: {_summarize_value(step.value, share)}" for step in done_steps),
+        max_tokens - 40,
     )
     if packed.is_full:
         more = [f"and {len(done_steps) - len(packed.texts)} more"]
@@ -316,7 +330,7 @@ def _render_values(done_steps: Sequence[StepReport], max_tokens: int) -> list[st
 
 
 def _summarize_value(value: Any, max_tokens: int) -> str:
-    """A value if it is short, else what it is made of."""
+    """Return a value if it is short, else its shape."""
     if isinstance(value, str):
         return to_short_line(value, max_tokens)
     text = _render_if_fits(value, max_tokens)
@@ -326,7 +340,7 @@ def _summarize_value(value: Any, max_tokens: int) -> str:
 
 
 def _clip_value(value: Any, max_tokens: int) -> str:
-    """A value, or its beginning with its length: whoever approves has to know that there is more."""
+    """Return a value, or its beginning with its length, so that an approver knows there is more."""
     text = ""
     chars = 0
     for piece in encode_compact(to_parts(value), to_literal):
@@ -341,7 +355,7 @@ def _clip_value(value: Any, max_tokens: int) -> str:
 
 
 def _render_if_fits(value: Any, max_tokens: int) -> str | None:
-    """A value as text; None where it has more tokens than that."""
+    """Return a value as text; None if it exceeds `max_tokens`."""
     if (
         max_tokens <= 0
         or estimate_size(value, max_tokens * _CHARS_PER_TOKEN) >= max_tokens * _CHARS_PER_TOKEN
@@ -357,18 +371,18 @@ def _render_if_fits(value: Any, max_tokens: int) -> str | None:
 
 
 def _render_notes(report: WorkflowReport, max_tokens: int) -> list[str]:
-    said = [*map(str, report.warnings)]
-    said += (
-        f"step {one.id} was repaired: {'; '.join(one.repairs[:3])}"
-        for one in report.steps
-        if one.repairs
+    notes = [*map(str, report.warnings)]
+    notes += (
+        f"step {step.id} was repaired: {'; '.join(step.repairs[:3])}"
+        for step in report.steps
+        if step.repairs
     )
     packed = pack(
-        (f"Note: {to_short_line(line, min(max_tokens, _MAX_NOTE_TOKENS))}" for line in said),
+        (f"Note: {to_short_line(line, min(max_tokens, _MAX_NOTE_TOKENS))}" for line in notes),
         max_tokens,
     )
     if packed.is_full:
-        return [*packed.texts, f"{len(said) - len(packed.texts)} more notes."]
+        return [*packed.texts, f"{len(notes) - len(packed.texts)} more notes."]
     return list(packed.texts)
 
 

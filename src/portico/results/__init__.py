@@ -1,7 +1,8 @@
 """Large results: stored, summarised, and read in parts.
 
-services → handles (a result within its budget) → bodies, summary, store
-services → reader (`read_result`) → grep, path_selection, path_interpreter (JMESPath)
-learned_shapes → shape, shape_json, value_sample   what a tool's answers look like
-marks        what Portico notes in a result's `_meta`
+services      builds the two services below
+handles       fits a result to its budget: bodies (what to store), summary, store
+reader        `read_result`: grep, path_selection, path_interpreter (JMESPath)
+learned_shapes, shape, shape_json, value_sample   structure of a tool's results
+marks         notes of the gateway in a result's `_meta`
 """

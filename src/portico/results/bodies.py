@@ -1,8 +1,7 @@
-"""What of a tool's result is too large for an answer, and what stays as it is. Pure.
+"""Selection of the parts of a result that are too large to be sent inline. Pure.
 
-A result is measured as its reader sees it: its text, or its structured content, whichever is
-longer, because a client shows one of them. Pictures and sound are not read as tokens and have a
-limit of their own.
+The size of a result is its text or its structured content, whichever is longer, because a client
+shows one of them. Images and audio are not read as tokens and have a limit of their own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,38 +20,36 @@ from portico.upstream.backend import Raw
 
 _PIECE_CHARS = 256 * 1024
 _BLOCK_CHARS = 4
-"""Characters that a block of text counts for beside its text: many empty ones are no light answer.
-"""
+"""Characters counted for each text block in addition to its text."""
 
 
 @dataclass(frozen=True)
 class ResultBody:
-    """One thing to be kept: a JSON value, text (which may be JSON), or base64."""
+    """One body to store: a JSON value, text (which may be JSON), or base64."""
 
     kind: Literal["value", "text", "blob"]
     value: Any = None
     texts: tuple[str, ...] = ()
     mime: str = ""
     member: str | None = None
-    """The one field of the structured content that the text was found in."""
+    """Name of the only field of the structured content, if this is its text."""
 
     @property
     def chars(self) -> int:
-        """How long its text is; 0 for a value."""
+        """Length of the text; 0 for a value."""
         return sum(map(len, self.texts))
 
 
 @dataclass(frozen=True)
 class StoragePlan:
-    """What is kept elsewhere, and the blocks that stay."""
+    """Bodies to store, and blocks that stay inline."""
 
     bodies: tuple[ResultBody, ...] = ()
     inline_blocks: tuple[Any, ...] = field(default=())
 
 
 def is_small(result: Raw, max_chars: int, max_media_chars: int) -> bool:
-    """Whether a result plainly fits: asked of every result, so it stops at the first sign of a
-    large one."""
+    """Return whether a result certainly fits. Runs for every result and stops early."""
     text = 0
     for block in _get_blocks(result):
         if isinstance(block, dict):
@@ -73,9 +70,9 @@ def is_small(result: Raw, max_chars: int, max_media_chars: int) -> bool:
 
 
 def plan_storage(result: Raw, max_chars: int, max_media_chars: int) -> StoragePlan:
-    """Which parts of a result that is not light are to be kept, the main one first."""
-    written: list[Raw] = []
-    stays: list[Any] = []
+    """Select the parts of a result that are stored, the main one first."""
+    text_blocks: list[Raw] = []
+    inline_blocks: list[Any] = []
     others: list[Any] = []
     blobs: list[ResultBody] = []
     for block in _get_blocks(result):
@@ -84,16 +81,16 @@ def plan_storage(result: Raw, max_chars: int, max_media_chars: int) -> StoragePl
             if len(data) > max_media_chars:
                 blobs.append(ResultBody("blob", texts=(data,), mime=_get_mime_type(block)))
             else:
-                stays.append(block)
+                inline_blocks.append(block)
         elif (
             isinstance(block, dict)
             and block.get("type") == "text"
             and isinstance(block.get("text"), str)
         ):
-            written.append(block)
+            text_blocks.append(block)
         else:
             others.append(block)
-    texts = [block["text"] for block in written]
+    texts = [block["text"] for block in text_blocks]
     bodies: list[ResultBody] = []
     structured = result.get("structuredContent")
     if structured is not None:
@@ -103,21 +100,21 @@ def plan_storage(result: Raw, max_chars: int, max_media_chars: int) -> StoragePl
             if text.chars > max_chars // 4:
                 bodies.append(text)
             else:
-                stays[:0] = written
+                inline_blocks[:0] = text_blocks
     elif sum(map(len, texts)) + _BLOCK_CHARS * len(texts) > max_chars // 4:
         bodies.append(ResultBody("text", texts=tuple(texts)))
     else:
-        stays[:0] = written
+        inline_blocks[:0] = text_blocks
     if others and estimate_size(others, max_chars) >= max_chars:
         bodies.append(ResultBody("value", others))
     else:
-        stays += others
-    return StoragePlan((*bodies, *blobs), tuple(stays))
+        inline_blocks += others
+    return StoragePlan((*bodies, *blobs), tuple(inline_blocks))
 
 
 def to_json_parts(body: ResultBody) -> Iterator[JsonPart] | None:
-    """A body as the parts of JSON, if it looks like some; raises ValueError later where it turns
-    out not to be."""
+    """Return a body as JSON parts if it looks like JSON, else None; iterating may raise
+    ValueError."""
     if body.kind == "value":
         return to_parts(body.value)
     if body.kind != "text" or not all(
@@ -126,23 +123,23 @@ def to_json_parts(body: ResultBody) -> Iterator[JsonPart] | None:
         return None
     if len(body.texts) == 1:
         return decode_parts(body.texts[0])
-    # A server that gives a list as one block for each item means a list.
+    # A server that returns one JSON block for each item means a list.
     items = chain.from_iterable(decode_parts(text) for text in body.texts)
     return chain([("open", None, "[")], items, [("close", None, None)])
 
 
 def split_text(body: ResultBody) -> Iterator[str]:
-    """A body's text, in pieces."""
+    """Yield a body's text in pieces."""
     for number, text in enumerate(body.texts):
         if number and not body.texts[number - 1].endswith("\n"):
             yield "\n"
-        for at in range(0, len(text), _PIECE_CHARS):
-            yield text[at : at + _PIECE_CHARS]
+        for start in range(0, len(text), _PIECE_CHARS):
+            yield text[start : start + _PIECE_CHARS]
 
 
 def _unwrap_text(structured: Any, min_chars: int) -> ResultBody | None:
-    """The text that is all there is in structured content; as JSON it would be one line, full of
-    escapes."""
+    """Return the text that is the only field of structured content; as JSON it would be one
+    escaped line."""
     if not isinstance(structured, dict) or len(structured) != 1:
         return None
     ((member, text),) = structured.items()
@@ -152,9 +149,8 @@ def _unwrap_text(structured: Any, min_chars: int) -> ResultBody | None:
 
 
 def _is_copy_of_structured(texts: list[str], structured: Any) -> bool:
-    """Whether the text says the same as the structured content, as the protocol asks servers to do."""
-    # A value that is no object is wrapped into one, by whatever name the server's library has for
-    # that.
+    """Return whether the text duplicates the structured content, as the protocol recommends."""
+    # Libraries wrap a value that is not an object into one, under a name of their own.
     if isinstance(structured, dict) and len(structured) == 1:
         inner = next(iter(structured.values()))
     else:
@@ -190,7 +186,7 @@ def _is_same_json(text: str, value: Any) -> bool:
 
 
 def _is_equal_stream(first: Iterable[str], second: Iterable[str]) -> bool:
-    return all(one == other for one, other in zip_longest(first, second))
+    return all(left == right for left, right in zip_longest(first, second))
 
 
 def _get_blocks(result: Raw) -> list[Any]:
@@ -201,7 +197,7 @@ def _get_blocks(result: Raw) -> list[Any]:
 
 
 def _get_base64(block: Any) -> Any:
-    """The base64 of a block that has some."""
+    """Return the base64 of a block, or None."""
     if not isinstance(block, dict):
         return None
     inner = block.get("resource")
@@ -212,7 +208,7 @@ def _get_base64(block: Any) -> Any:
 
 def _get_mime_type(block: Raw) -> str:
     inner = block.get("resource")
-    found = (inner if isinstance(inner, dict) else block).get("mimeType")
-    if isinstance(found, str):
-        return found
+    mime_type = (inner if isinstance(inner, dict) else block).get("mimeType")
+    if isinstance(mime_type, str):
+        return mime_type
     return "application/octet-stream"

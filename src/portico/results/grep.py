@@ -1,10 +1,9 @@
-"""Parts of a stored result: by page, and by what matches. Pure; bounded in time and tokens.
+"""Pages and matching lines of a stored result. Pure; bounded in time and tokens.
 
-A caller writes the pattern, so it is taken for hostile. A regular expression can need years:
-`regex` is asked with a deadline, and lets others run while it looks; it remembers every turn of a
-repeated group, so it looks at a part of a long line at a time; and to compile groups inside
-repeated groups takes it twice as long for each, with the lock held, so there may be few. Plain
-words never become an expression at all.
+The pattern comes from a caller and is treated as hostile. A regular expression can need years:
+`regex` runs with a deadline and releases the interpreter's lock; it remembers every repetition of a
+group, so a long line is searched in windows; and compiling nested repeated groups doubles in time
+with each level, with the lock held, so their number is limited. Plain words are never compiled.
 """
 
 import re
@@ -18,45 +17,41 @@ from portico.errors import InvalidArguments
 CountTokens = Callable[[str], int]
 
 MAX_PATTERN_CHARS = 1_000
-"""Characters of a pattern."""
+"""Maximum length of a pattern."""
 MAX_GROUPS = 12
-"""Opening brackets of a pattern."""
+"""Maximum number of opening brackets in a pattern."""
 GREP_TIMEOUT_S = 2.0
 CONTEXT_CHARS = 160
-"""Characters of a long line that are shown either side of a match."""
+"""Characters of a long line that are shown on either side of a match."""
 LONG_LINE_CHARS = 4 * CONTEXT_CHARS
-"""A longer line is not shown whole: each match in it is shown by itself."""
+"""A longer line is not shown whole: each of its matches is shown as an excerpt."""
 _FOLD_WINDOW_CHARS = 256 * 1024
-"""Characters that are folded at once, with the interpreter's lock held."""
+"""Characters that are case-folded at once, with the interpreter's lock held."""
 _MATCH_WINDOW_CHARS = 64 * 1024
-"""Characters of a line that an expression is held against at once; no match in a longer line has
-more."""
+"""Characters of a line that an expression is matched against at once; also the longest match."""
 _LOOKAHEAD_CHARS = 1_000
-"""Characters before the end of such a part where a match may look different with what comes after
-it."""
+"""Distance from the end of such a window within which a match may change with the text after it."""
 _CHARS_PER_TOKEN = 8
-"""A token has seldom more, so that megabytes need not be counted to find the first pages of them.
-"""
+"""Few tokens are longer, so that megabytes need not be counted to find the first page."""
 _SPECIAL = re.compile(r"[\\^$*+?{}\[\]|()]|\.[*+]")
 _ESCAPE_SEQUENCE = re.compile(r"\\.", re.DOTALL)
 _BEYOND_REGULAR = re.compile(r"\(\?(?:R|&|P>|[0-9+-]|\()|\{[^{}]*[eids]\s*[<{]|\{[eids][:}]")
-"""Recursion, conditions and fuzzy matching: what no grep has, and what costs memory rather than
-time."""
+"""Recursion, conditions and fuzzy matching, which no grep has and which cost memory, not time."""
 _BETWEEN_ROWS = re.compile(r"(?<=[}\])]),\s{0,4}(?=[{\[(])")
 _BETWEEN_WORDS = re.compile(r"\s")
 
 
 @dataclass(frozen=True)
 class TextPage:
-    """A part of something longer."""
+    """A page of a longer text."""
 
     text: str
     next_offset: int | None
-    """Where to go on; None at the end."""
+    """Offset of the next page; None at the end."""
 
 
 def count_fitting_chars(text: str, tokens: int, count: CountTokens) -> int:
-    """How many of the first characters fit, at the end of a line where one is near; at least one."""
+    """Return how many leading characters fit, at a line end if one is near; at least one."""
     end = min(len(text), max(1, tokens) * _CHARS_PER_TOKEN)
     while end > 1 and (cost := count(text[:end])) > tokens:
         end = max(1, min(end - 1, int(end * tokens / cost)))
@@ -67,9 +62,9 @@ def count_fitting_chars(text: str, tokens: int, count: CountTokens) -> int:
 
 
 def take_page(texts: Iterable[str], start: int, tokens: int, count: CountTokens) -> TextPage:
-    """The characters from `start` on that fit; what comes later is not even asked for."""
+    """Return the characters from `start` on that fit; later texts are not consumed."""
     wanted = tokens * _CHARS_PER_TOKEN
-    kept: list[str] = []
+    pieces: list[str] = []
     position = gathered = 0
     more = False
     for text in texts:
@@ -77,11 +72,11 @@ def take_page(texts: Iterable[str], start: int, tokens: int, count: CountTokens)
             if gathered >= wanted:
                 more = True
                 break
-            inside = text[max(0, start - position) :]
-            kept.append(inside[: wanted - gathered])
-            gathered += len(inside)
+            rest = text[max(0, start - position) :]
+            pieces.append(rest[: wanted - gathered])
+            gathered += len(rest)
         position += len(text)
-    body = "".join(kept)
+    body = "".join(pieces)
     if body:
         end = count_fitting_chars(body, tokens, count)
     else:
@@ -95,7 +90,7 @@ MatchSpan = tuple[int, int]
 
 
 class GrepTimeoutError(TimeoutError):
-    """Time is up, and the line has been looked at as far as `at`."""
+    """The deadline passed after the line was searched up to `position`."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -104,22 +99,22 @@ class GrepTimeoutError(TimeoutError):
 
 @dataclass(frozen=True)
 class LineMatcher:
-    """Finds where a line matches, from a place on and until a time; its iterator raises
-    TimeoutError."""
+    """Finds matches in a line from a position on; the iterator raises TimeoutError at the
+    deadline."""
 
     find_spans: Callable[[str, int, float], Iterator[MatchSpan]]
     is_plain: bool
 
 
 def compile_matcher(grep: str) -> LineMatcher:
-    """Plain text unless it has signs of an expression; case counts where a capital letter is in it."""
+    """Compile a pattern: plain text unless it has special characters; smart case."""
     if len(grep) > MAX_PATTERN_CHARS:
         raise InvalidArguments(
             f"grep has more than {MAX_PATTERN_CHARS} characters", advice="Look for less at a time."
         )
-    folds = grep == grep.lower()
+    ignores_case = grep == grep.lower()
     if not _SPECIAL.search(grep):
-        return LineMatcher(_build_plain_search(grep, folds), is_plain=True)
+        return LineMatcher(_build_plain_search(grep, ignores_case), is_plain=True)
     import regex
 
     if _BEYOND_REGULAR.search(grep):
@@ -132,10 +127,10 @@ def compile_matcher(grep: str) -> LineMatcher:
             f"grep has more than {MAX_GROUPS} groups", advice="Use a simpler expression."
         )
     try:
-        compiled = regex.compile(grep, regex.IGNORECASE if folds else 0)
+        compiled = regex.compile(grep, regex.IGNORECASE if ignores_case else 0)
     except (regex.error, OverflowError, RecursionError, ValueError):
-        # An opening bracket is more often meant as one than as a mistake.
-        return LineMatcher(_build_plain_search(grep, folds), is_plain=True)
+        # An unmatched bracket is more often meant literally than a mistake.
+        return LineMatcher(_build_plain_search(grep, ignores_case), is_plain=True)
 
     def find_spans(line: str, start: int, deadline: float) -> Iterator[MatchSpan]:
         while start <= len(line):
@@ -151,7 +146,7 @@ def compile_matcher(grep: str) -> LineMatcher:
             elif (
                 edge < len(line) and found.end() > edge - _LOOKAHEAD_CHARS and found.start() > start
             ):
-                start = found.start()  # once more, with what comes after it
+                start = found.start()  # matched again with the text after it
             else:
                 yield found.span()
                 start = max(found.end(), found.start() + 1)
@@ -164,12 +159,10 @@ def _build_plain_search(
 ) -> Callable[[str, int, float], Iterator[MatchSpan]]:
     def find_spans(line: str, start: int, deadline: float) -> Iterator[MatchSpan]:
         while start < len(line):
-            # What begins in this window may end behind it.
+            # A match that begins in this window may end behind it.
             window = line[start : start + _FOLD_WINDOW_CHARS + len(text) - 1]
             if ignores_case:
                 window = _fold_case(window)
-            else:
-                window = window
             at = 0
             while (found := window.find(text, at)) >= 0:
                 at = found + len(text)
@@ -184,31 +177,31 @@ def _build_plain_search(
 
 
 def _fold_case(text: str) -> str:
-    """Lower case, and no longer for it: only this letter becomes two."""
+    """Return text in lower case with the same length: only this letter becomes two."""
     return text.replace("İ", "i").lower()
 
 
 @dataclass(frozen=True)
 class GrepResult:
-    """What matches, as it is shown."""
+    """Matches in the form they are shown."""
 
     text: str
     match_count: int
-    """Those that are shown; a line that is shown whole shows all of its own."""
+    """Matches shown; a line that is shown whole counts with all of its matches."""
     line_count: int
-    """Lines that they are in."""
+    """Lines that contain them."""
     excerpt_count: int
-    """Those that are shown by themselves, because their line is too long."""
+    """Matches shown as excerpts, because their line is too long."""
     next_offset: int | None
-    """The character to go on at; None when all have been looked at."""
+    """Character offset to go on at; None when everything was searched."""
     first_line: int
-    """The line, from 0, that was looked at first."""
+    """Number of the first line searched, from 0."""
     end_line: int
-    """Lines up to the last that was looked at."""
+    """Number of lines up to the last one searched."""
     hidden_count: int = 0
     """Further matches in the long line that the text ends in."""
     is_count_complete: bool = True
-    """Whether time sufficed to count these."""
+    """False if the deadline passed before all were counted."""
 
 
 def grep_lines(
@@ -220,73 +213,68 @@ def grep_lines(
     *,
     context: int = 0,
 ) -> GrepResult:
-    """The lines from the character `start` on that match, numbered from 1, with `context` lines
-    around each.
+    """Find matching lines from the character `start` on, numbered from 1, with context lines.
 
-    Of a line that is too long to be shown, each match is shown. As many as fit; the rest of such a
-    line is counted.
+    A line that is too long is shown as an excerpt for each match. Stops when the tokens are used
+    up; the other matches of the last long line are counted.
     """
-    telling = _GrepOutput(tokens, count, context)
+    output = _GrepOutput(tokens, count, context)
     number = -1
     position = 0
-    since = None
-    ends = 0.0
+    first_line = None
+    deadline = 0.0
     for number, line in enumerate(lines):
-        begins = position
+        line_start = position
         position = position + len(line) + 1
         if position <= start:
             continue
-        if since is None:
-            # What was read before is skipped at its own cost, or a late page would have no time
-            # left.
-            since = number
-            ends = time.monotonic() + GREP_TIMEOUT_S
-        elif time.monotonic() >= ends:
-            return telling.build_result(begins, since, number)
-        at = max(0, start - begins)
+        if first_line is None:
+            # The deadline starts here, because skipping earlier pages takes time too.
+            first_line = number
+            deadline = time.monotonic() + GREP_TIMEOUT_S
+        elif time.monotonic() >= deadline:
+            return output.build_result(line_start, first_line, number)
+        offset = max(0, start - line_start)
         matched = False
-        spans = line_matcher.find_spans(line, at, ends)
+        spans = line_matcher.find_spans(line, offset, deadline)
         try:
             for span in spans:
-                long = len(line) > LONG_LINE_CHARS
-                if long:
-                    more = 0
+                is_long = len(line) > LONG_LINE_CHARS
+                if is_long:
+                    remaining = 0
                 else:
-                    more = _count_remaining(spans)[0]
-                if not telling.add_match(number, line, span if long else None, 1 + more):
-                    if long:
-                        at = span[0]
+                    remaining = _count_remaining(spans)[0]
+                if not output.add_match(number, line, span if is_long else None, 1 + remaining):
+                    if is_long:
+                        offset = span[0]
                     else:
-                        at = 0
-                    unshown, complete = _count_remaining(spans) if matched else (0, True)
+                        offset = 0
+                    hidden, complete = _count_remaining(spans) if matched else (0, True)
                     if matched:
-                        looked_at = number + 1
+                        end_line = number + 1
                     else:
-                        looked_at = number
-                    return telling.build_result(
-                        begins + at, since, looked_at, unshown + matched, complete
+                        end_line = number
+                    return output.build_result(
+                        line_start + offset, first_line, end_line, hidden + matched, complete
                     )
-                at = max(span[1], span[0] + 1)
+                offset = max(span[1], span[0] + 1)
                 matched = True
         except TimeoutError as error:
             if isinstance(error, GrepTimeoutError):
-                at = error.position
-            else:
-                at = at
-            # What used up all its time at one place will do so again; what merely came last gets a
-            # new turn.
-            if begins + at <= start and not matched:
+                offset = error.position
+            # A position that used up the whole time would do so again; a later one gets more time.
+            if line_start + offset <= start and not matched:
                 raise _build_timeout_error() from None
-            return telling.build_result(
-                min(begins + at, position), since, number + 1 if matched else number
+            return output.build_result(
+                min(line_start + offset, position), first_line, number + 1 if matched else number
             )
-        if not matched and not telling.add_context_line(number, line):
-            return telling.build_result(begins, since, number)
-    return telling.build_result(None, number + 1 if since is None else since, number + 1)
+        if not matched and not output.add_context_line(number, line):
+            return output.build_result(line_start, first_line, number)
+    return output.build_result(None, number + 1 if first_line is None else first_line, number + 1)
 
 
 def _count_remaining(spans: Iterator[MatchSpan]) -> tuple[int, bool]:
-    """How many are left, and whether these are all."""
+    """Return how many matches are left, and whether all of them were counted."""
     counted = 0
     try:
         for _ in spans:
@@ -297,7 +285,7 @@ def _count_remaining(spans: Iterator[MatchSpan]) -> tuple[int, bool]:
 
 
 class _GrepOutput:
-    """The text of a search, while it grows."""
+    """The text of a search while it is built."""
 
     def __init__(self, tokens: int, count: CountTokens, context: int) -> None:
         self._tokens = tokens
@@ -309,18 +297,17 @@ class _GrepOutput:
         self._last_line = self._last_match = -1
 
     def add_match(self, number: int, line: str, span: MatchSpan | None, match_count: int) -> bool:
-        """Tell a line, or one match in a long line; False where it does not fit."""
+        """Add a line, or one match of a long line; returns False if it does not fit."""
         if self._context and not self._context_left:
-            group = [*self._before]
+            context_lines = [*self._before]
         else:
-            group = []
-        new = [f"{at + 1}-{_truncate_line(text)}" for at, text in group]
-        new.append(
-            f"{number + 1}:{line}"
-            if span is None
-            else f"{number + 1}@{span[0] + 1}:{build_excerpt(line, span)}"
-        )
-        if not self._add(new, group[0][0] if group else number, number):
+            context_lines = []
+        new = [f"{index + 1}-{_truncate_line(text)}" for index, text in context_lines]
+        if span is None:
+            new.append(f"{number + 1}:{line}")
+        else:
+            new.append(f"{number + 1}@{span[0] + 1}:{build_excerpt(line, span)}")
+        if not self._add(new, context_lines[0][0] if context_lines else number, number):
             return False
         self._matches += match_count
         self._excerpts += span is not None
@@ -330,8 +317,7 @@ class _GrepOutput:
         return True
 
     def add_context_line(self, number: int, line: str) -> bool:
-        """Tell a line that does not match, if it is near to one that does; False where it does not
-        fit."""
+        """Add a line without a match if it is near one; returns False if it does not fit."""
         if not self._context_left:
             self._before.append((number, line))
             return True
@@ -364,7 +350,7 @@ class _GrepOutput:
     def _add(self, new: list[str], first: int, last: int) -> bool:
         if self._context and self._output and first > self._last_line + 1:
             new.insert(0, "--")
-        cost = sum(self._count(one) + 1 for one in new)
+        cost = sum(self._count(line) + 1 for line in new)
         if self._output and self._spent + cost > self._tokens:
             return False
         self._output += new
@@ -382,7 +368,7 @@ def _build_timeout_error() -> InvalidArguments:
 
 
 def build_excerpt(line: str, span: MatchSpan) -> str:
-    """What lies around a match in a long line: its row where that is near, else whole words."""
+    """Return the text around a match in a long line: its row if that is near, else words."""
     first = max(0, span[0] - CONTEXT_CHARS)
     last = min(len(line), min(span[1], span[0] + CONTEXT_CHARS) + CONTEXT_CHARS)
     before = line[first : span[0]]
@@ -402,7 +388,7 @@ def build_excerpt(line: str, span: MatchSpan) -> str:
 
 
 def _truncate_line(line: str) -> str:
-    """A line that is only shown beside others."""
+    """Shorten a context line."""
     if len(line) <= LONG_LINE_CHARS:
         return line
     return f"{line[:CONTEXT_CHARS]} …({len(line) - CONTEXT_CHARS:,} characters)"

@@ -1,8 +1,7 @@
-"""Results that fit their budget: as they are, or as a summary, a preview and a handle to the whole.
+"""Results fitted to their token budget: unchanged, or as summary, preview and result handle.
 
-The many small ones are only measured. A large one is taken apart, written and summed up in a
-thread, in parts so small that the event loop runs between them, and without a second copy of it in
-memory.
+Small results are only measured. A large one is split, written and summarised in a thread, in parts
+so small that the event loop runs between them, and without a second copy in memory.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ RESULT_TOKENS = 8_000
 PREVIEW_TOKENS = 1_500
 MEDIA_BYTES = 2 * 1024**2
 _MIN_CHARS_PER_TOKEN = 2
-"""Characters per token of a result that is not even counted."""
+"""Lower bound of characters per token; a result that fits by it is not counted."""
 _MAX_CHARS_PER_TOKEN = 8
 _LINK_TOKENS = 80
 _LONG_TEXT_CHARS = 2_000
@@ -49,25 +48,25 @@ _MIME_TYPES: dict[ResultKind, str] = {"json": "application/json", "text": "text/
 
 
 class CursorCodec(Protocol):
-    """Signs where a reader goes on, for one question."""
+    """Encodes and verifies the offset at which a query continues."""
 
     def encode(self, listing: str, version: str, offset: int) -> str:
-        """A cursor."""
+        """Return a signed cursor."""
         ...
 
     def decode(self, cursor: str, listing: str, version: str) -> int:
-        """The offset of one; raises StaleCursor."""
+        """Return the offset of a cursor; raises StaleCursor."""
         ...
 
 
 def build_cursor_query(stored: StoredResult, path: str, grep: str) -> str:
-    """What a cursor is signed for."""
+    """Return the query that a cursor is signed for."""
     return f"read_result\n{stored.id}\n{stored.owner}\n{path}\n{grep}"
 
 
 @dataclass
 class _TextHead:
-    """The first characters of what passes by."""
+    """Keeps the first characters of a stream of texts."""
 
     max_chars: int
     text: str = ""
@@ -83,7 +82,7 @@ class _TextHead:
 
 
 class ResultHandles:
-    """Makes answers of results."""
+    """Fits results to a token budget."""
 
     def __init__(
         self,
@@ -95,7 +94,7 @@ class ResultHandles:
         preview: int = PREVIEW_TOKENS,
         media_bytes: int = MEDIA_BYTES,
     ) -> None:
-        """`budget` and `preview` are tokens; pictures and sound of up to `media_bytes` each pass as they are."""
+        """Create with token budgets; images and audio up to `media_bytes` each stay inline."""
         self._store = store
         self._count = count
         self._cursors = cursors
@@ -113,9 +112,10 @@ class ResultHandles:
         budget: int | None = None,
         has_read_result: bool = True,
     ) -> Raw:
-        """A result as a caller is answered.
+        """Return the result as it is sent to the caller.
 
-        `intent` is what the caller is after, if that is known; `by_tool` says whether it has read_result.
+        `intent` is the caller's aim, if known; `has_read_result` says whether the caller has that
+        meta-tool.
         """
         tokens = budget or self._budget
         if not is_small(result, tokens * _MIN_CHARS_PER_TOKEN, self._media_chars):
@@ -126,23 +126,21 @@ class ResultHandles:
                         result = await self._shorten(
                             tool, result, caller, intent, tokens, has_read_result
                         )
-            except (
-                TypeError,
-                ValueError,
-                RecursionError,
-            ) as error:  # it holds what JSON cannot say
+            # The result contains values that JSON cannot encode.
+            except (TypeError, ValueError, RecursionError) as error:
                 logger.warning("a result of %s passes unmeasured: %s", tool.address, error)
         return _add_cache_note(result)
 
     def _measure(self, result: Raw, tokens: int) -> tuple[bool, int]:
-        """Whether a result that is not light is within its budget after all; else whether it is
-        heavy."""
+        """Return whether a result fits, and if not, the size to acquire a slot for."""
         if self._is_within_budget(result, tokens):
             return True, 0
-        return False, 0 if is_small(result, HEAVY_CHARS, self._media_chars) else HEAVY_CHARS
+        if is_small(result, HEAVY_CHARS, self._media_chars):
+            return False, 0
+        return False, HEAVY_CHARS
 
     def _is_within_budget(self, result: Raw, tokens: int) -> bool:
-        """Whether a result that is not light is within its budget after all."""
+        """Return whether a result that is not small fits its budget by token count."""
         if not is_small(result, tokens * _MAX_CHARS_PER_TOKEN, self._media_chars):
             return False
         texts = [
@@ -172,22 +170,22 @@ class ResultHandles:
         content: list[Any] = []
         links: list[Raw] = []
         for number, body in enumerate(plan.bodies):
-            made = _BodyWriter(
+            writer = _BodyWriter(
                 tool.address,
                 body,
                 failed,
                 self._count,
                 max(self._preview, tokens) * _MAX_CHARS_PER_TOKEN,
             )
-            stored = await made.write_to(self._store, caller, intent)
+            stored = await writer.write_to(self._store, caller, intent)
             if stored:
-                way = self._build_access(stored, has_read_result)
+                access = self._build_access(stored, has_read_result)
             else:
-                way = None
+                access = None
             if number == 0:
-                content += self._render_main_body(made, stored, way, tokens)
+                content += self._render_main_body(writer, stored, access, tokens)
             else:
-                content.append(build_text_block(made.render_summary(way)))
+                content.append(build_text_block(writer.render_summary(access)))
             if stored is not None:
                 links.append(_build_resource_link(stored))
         answer = {**result, "content": [*content, *plan.inline_blocks, *links]}
@@ -204,24 +202,26 @@ class ResultHandles:
         summary = writer.render_summary(access)
         if writer.kind == "blob":
             return [build_text_block(summary)]
-        # What cannot be read later is shown now, as far as it may be.
-        room = tokens - SUMMARY_TOKENS - _LINK_TOKENS
+        # A result that cannot be stored is shown as far as the budget allows.
+        available_tokens = tokens - SUMMARY_TOKENS - _LINK_TOKENS
         head = writer.head.text
-        end = count_fitting_chars(
-            head, max(1, min(self._preview, room) if stored else room), self._count
-        )
+        if stored:
+            available_tokens = min(self._preview, available_tokens)
+        end = count_fitting_chars(head, max(1, available_tokens), self._count)
         body = head[:end]
         if stored is None:
             return [build_text_block(summary), build_text_block(body)]
         offset = len(body.encode(errors="replace"))
         cursor = self._cursors.encode(build_cursor_query(stored, "", ""), "", offset)
         if access and access.has_read_result:
-            on = f' · read_result(result_id="{stored.id}", cursor="{cursor}") goes on'
+            continuation = f' · read_result(result_id="{stored.id}", cursor="{cursor}") goes on'
         else:
-            on = ""
+            continuation = ""
         return [
             build_text_block(summary),
-            build_text_block(f"{body.rstrip()}\n[{offset:,} of {stored.size:,} bytes shown{on}]"),
+            build_text_block(
+                f"{body.rstrip()}\n[{offset:,} of {stored.size:,} bytes shown{continuation}]"
+            ),
         ]
 
     def _build_access(self, stored: StoredResult, has_read_result: bool) -> ResultAccess:
@@ -229,7 +229,7 @@ class ResultHandles:
 
 
 class _BodyWriter:
-    """One body on its way to the disk, and what is learnt of it in passing."""
+    """Writes one body to the store and collects facts for its summary on the way."""
 
     def __init__(
         self, tool: str, body: ResultBody, is_error: bool, count: CountTokens, head_chars: int
@@ -248,7 +248,7 @@ class _BodyWriter:
     async def write_to(
         self, store: ResultStore, caller: Caller, intent: str
     ) -> StoredResult | None:
-        """Keep it; None where that is not possible."""
+        """Store the body; returns None if that is not possible."""
         sampler = ValueSampler()
         stored: StoredResult | None = None
         try:
@@ -256,7 +256,7 @@ class _BodyWriter:
                 self.kind = "json"
                 try:
                     stored = await self._write(store, caller, encode_lines(sampler.watch(stream)))
-                except ValueError:  # it only began like JSON
+                except ValueError:  # it is not JSON after all
                     if self._body.kind == "value":
                         raise
                     self.kind = "text"
@@ -271,7 +271,7 @@ class _BodyWriter:
         return stored
 
     def render_summary(self, access: ResultAccess | None) -> str:
-        """Its header."""
+        """Return the summary; call after `write_to`."""
         assert self._facts is not None
         return render_summary(self._facts, access, self._count)
 
@@ -286,14 +286,14 @@ class _BodyWriter:
     def _collect_facts(
         self, sampler: ValueSampler, stored: StoredResult | None, intent: str
     ) -> ResultFacts:
-        some = self.head.text[:_SAMPLE_CHARS]
+        sample = self.head.text[:_SAMPLE_CHARS]
         if stored:
             size = stored.size
         else:
             size = max(self.head.chars, self._body.chars)
         if stored is None and self._body.kind == "value":
             size = estimate_size(self._body.value, 2**40)
-        tokens = round(self._count(some) * size / max(1, len(some.encode(errors="replace"))))
+        tokens = round(self._count(sample) * size / max(1, len(sample.encode(errors="replace"))))
         if self.kind == "json":
             member = self._body.member
             return ResultFacts(
@@ -323,8 +323,6 @@ class _BodyWriter:
             matches = (*matches, *more[3])
         if last is not first:
             tail = collect_text_facts(last, "")[2]
-        else:
-            tail = tail
         facts = ResultFacts(
             self._tool,
             "text",
@@ -341,13 +339,11 @@ class _BodyWriter:
 
 
 def build_text_block(text: str) -> Raw:
-    """Text as a block of content; long ones are material for the assistant."""
-    long = len(text) > _LONG_TEXT_CHARS
-    return {
-        "type": "text",
-        "text": text,
-        "annotations": {"audience": ["assistant"], "priority": 0.3} if long else {"priority": 0.7},
-    }
+    """Return a text content block; long text is annotated for the assistant only."""
+    annotations: Raw = {"priority": 0.7}
+    if len(text) > _LONG_TEXT_CHARS:
+        annotations = {"audience": ["assistant"], "priority": 0.3}
+    return {"type": "text", "text": text, "annotations": annotations}
 
 
 def _build_resource_link(stored: StoredResult) -> Raw:
@@ -362,7 +358,7 @@ def _build_resource_link(stored: StoredResult) -> Raw:
 
 
 def _add_cache_note(result: Raw) -> Raw:
-    """A result that was kept from an earlier call says so first."""
+    """Put a note before the content of a cached result."""
     age = get_cache_age(result)
     if age is None:
         return result

@@ -1,8 +1,8 @@
-"""What tools are seen to answer: the shape of their first results, by the tool's hash.
+"""Learned shapes: the structure of a tool's first results, by the tool's hash.
 
-A few results tell what a definition without an output schema does not; after those, a call costs
-one look-up. A changed definition has another hash and is learnt anew. All of it is in memory;
-`tend` and `finish` read and write the record, where there is one, and no call waits for them.
+A few results show what a definition without an output schema does not; after those, a call costs
+one look-up. A changed definition has another hash and is learned again. Shapes are in memory;
+`sync_with_storage` and `flush` read and write the database, and no call waits for them.
 """
 
 import asyncio
@@ -23,17 +23,16 @@ from portico.storage.rows import ShapeRow
 from portico.upstream.backend import Raw
 
 MAX_LEARNED_RESULTS = 5
-"""Results from which a shape is learnt."""
+"""Results that a shape is learned from."""
 MAX_TOOLS = 2_000
 MAX_LEARNED_CHARS = 64 * 1024
-"""Of a result that is learnt from: larger ones would be felt by their caller."""
+"""Size of a result below which it is learned from; larger ones would delay their caller."""
 FLUSH_TIMEOUT_S = 2.0
-"""How long the last writing may take."""
+"""Maximum duration of the last write, in seconds."""
 
 
 def extract_value(result: Raw) -> Any:
-    """The value a result stands for: its structured content, the JSON that its text is, or its
-    text; else None."""
+    """Return the value of a result: structured content, parsed JSON text, or text; else None."""
     structured = result.get("structuredContent")
     if structured is not None:
         return structured
@@ -73,7 +72,7 @@ class _LearnedShape:
 
 
 class LearnedShapes:
-    """Learns and tells shapes."""
+    """Learns and renders the shapes of results."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class LearnedShapes:
         return len(self._shapes)
 
     def learn(self, tool: Tool, result: Raw) -> None:
-        """Look at a result, unless enough of this tool's have been seen."""
+        """Learn from a result, unless enough of this tool's results have been seen."""
         known = self._shapes.get(tool.hash)
         if (known is not None and known.result_count >= MAX_LEARNED_RESULTS) or result.get(
             "isError"
@@ -108,11 +107,11 @@ class LearnedShapes:
         if not isinstance(value, dict | list):
             return
         shape = infer_shape(value)
-        self._shapes[tool.hash] = (
-            _LearnedShape(merge_shapes(known.shape, shape), known.result_count + 1)
-            if known
-            else _LearnedShape(shape, 1)
-        )
+        if known:
+            learned = _LearnedShape(merge_shapes(known.shape, shape), known.result_count + 1)
+        else:
+            learned = _LearnedShape(shape, 1)
+        self._shapes[tool.hash] = learned
         self._shapes.move_to_end(tool.hash)
         if len(self._shapes) > self._max_tools:
             self._unwritten.discard(self._shapes.popitem(last=False)[0])
@@ -120,14 +119,14 @@ class LearnedShapes:
             self._unwritten.add(tool.hash)
 
     def get(self, tool: Tool) -> Shape | None:
-        """What is known of this very definition of a tool."""
+        """Return the shape for this definition of a tool, or None."""
         known = self._shapes.get(tool.hash)
         if known:
             return known.shape
         return None
 
     def render_line(self, tool: Tool, tokens: int, count: Callable[[str], int]) -> str:
-        """A line for descriptions; empty where nothing is known."""
+        """Return a line for descriptions; "" if nothing is known."""
         known = self._shapes.get(tool.hash)
         if known is None:
             return ""
@@ -138,8 +137,8 @@ class LearnedShapes:
         return f"returns (learned from {results}): {render_shape(known.shape, tokens, count)}"
 
     async def sync_with_storage(self) -> None:
-        """Read what is on record, once, and write what was learnt since; what cannot be written
-        waits."""
+        """Load stored shapes once, and write those learned since; a failed write is retried next
+        time."""
         if self._store is None:
             return
         hashes: set[str] = set()
@@ -147,22 +146,23 @@ class LearnedShapes:
             if not self._is_loaded:
                 self._load_rows(await self._store.load_shapes(self._max_tools))
                 self._is_loaded = True
-            hashes, self._unwritten = self._unwritten, hashes
+            hashes = self._unwritten
+            self._unwritten = set()
             await self._store.save_shapes(self._to_rows(hashes))
-        except StoreUnavailable:  # the keeper of the record says so
+        except StoreUnavailable:  # logged by the store
             self._unwritten |= hashes
         except BaseException:
             self._unwritten |= hashes
             raise
 
     async def flush(self) -> None:
-        """Write what was learnt, but not for long."""
+        """Write unsaved shapes within FLUSH_TIMEOUT_S."""
         if self._unwritten:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.sync_with_storage(), FLUSH_TIMEOUT_S)
 
     def _load_rows(self, rows: list[ShapeRow]) -> None:
-        """What was learnt here meanwhile is newer, and is kept as it is."""
+        """Add stored shapes; those learned meanwhile are newer and stay."""
         for row in rows:
             if len(self._shapes) >= self._max_tools:
                 return
@@ -172,9 +172,9 @@ class LearnedShapes:
 
     def _to_rows(self, hashes: set[str]) -> list[ShapeRow]:
         now = self._clock()
-        told = ((name, self._shapes[name]) for name in hashes if name in self._shapes)
+        learned = ((name, self._shapes[name]) for name in hashes if name in self._shapes)
         return [
             ShapeRow(name, known.result_count, text, now)
-            for name, known in told
+            for name, known in learned
             if (text := dump_shape(known.shape)) is not None
         ]

@@ -1,4 +1,4 @@
-"""What we say of a result, in its `_meta`, beside what its server says. Pure."""
+"""Marks: notes of the gateway in a result's `_meta`, in addition to its server's. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,26 +6,25 @@ from typing import Any
 from portico.upstream.backend import Raw
 
 CACHED = "portico/cached"
-"""`{"age_s": 12.3}`: an earlier answer, given again."""
+"""`{"age_s": 12.3}`: the result is from the cache."""
 REPAIRED = "portico/repaired"
-"""`["count: \\"5\\" read as 5"]`: what was done to the arguments so that they fit."""
+"""`["count: \\"5\\" read as 5"]`: repairs of the arguments."""
 CHANGED = "portico/changed"
-"""`{"tool", "hash", "was", "changes": [text]}`: the definition is another than the one the caller saw. Told once.
-"""
+"""`{"tool", "hash", "was", "changes": [text]}`: the definition differs from the one the caller saw.
+Marked once."""
 MISMATCH = "portico/output_mismatch"
-"""`["n: \\"x\\" is not of type \\"integer\\""]`: how the structured content differs from the declared schema.
-"""
+"""`["n: \\"x\\" is not of type \\"integer\\""]`: differences from the declared output schema."""
 _MARK_KEYS = frozenset({CACHED, REPAIRED, CHANGED, MISMATCH, "portico/error", "portico/session"})
 
 
 def add_marks(result: Raw, marks: Mapping[str, Any]) -> Raw:
-    """A result with these marks; a copy, because what a server answered is kept as it is."""
+    """Return a copy of a result with these marks added."""
     meta = result.get("_meta")
     return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), **marks}}
 
 
 def get_marks(result: Raw) -> dict[str, Any]:
-    """The marks of a result."""
+    """Return the marks of a result."""
     meta = result.get("_meta")
     if isinstance(meta, dict):
         return {key: meta[key] for key in meta if key in _MARK_KEYS}
@@ -33,8 +32,7 @@ def get_marks(result: Raw) -> dict[str, Any]:
 
 
 def strip_marks(result: Raw) -> Raw:
-    """A result without our marks: what a server says of its own answers is not what we did with
-    them."""
+    """Return a result without marks, so that a server cannot forge them."""
     meta = result.get("_meta")
     if not isinstance(meta, dict) or _MARK_KEYS.isdisjoint(meta):
         return result
@@ -42,7 +40,7 @@ def strip_marks(result: Raw) -> Raw:
 
 
 def without_mismatch(result: Raw) -> Raw:
-    """A result as its server gave it, for who holds it against the declared schema itself."""
+    """Return a result without the mismatch mark, for callers that validate it themselves."""
     meta = result.get("_meta")
     if not isinstance(meta, dict) or MISMATCH not in meta:
         return result
@@ -53,7 +51,7 @@ def without_mismatch(result: Raw) -> Raw:
 
 
 def get_cache_age(result: Raw) -> float | None:
-    """How old a kept answer is; None for a fresh one."""
+    """Return the age of a cached result in seconds; None for a fresh one."""
     meta = result.get("_meta")
     if isinstance(meta, dict):
         mark = meta.get(CACHED)

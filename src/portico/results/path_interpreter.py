@@ -1,10 +1,10 @@
-"""A JMESPath interpreter that no expression can make work long at a time, or make much. Pure.
+"""A JMESPath interpreter with bounded time, output and duration of single calls. Pure.
 
-jmespath hands whole values to single calls of Python: a sort of a million texts, `==` of two values
-that hold the same value twice on every level, the JSON of such a value. Each keeps the
-interpreter's lock until it is done, and `[@, @]` doubles a value for five characters. Here every
-step pays for what it makes before it makes it, and no call goes over more than a few thousand items
-or a quarter of a million characters.
+jmespath passes whole values to single Python calls: a sort of a million texts, `==` of two values
+that contain the same value twice on every level, the JSON of such a value. Each keeps the
+interpreter's lock until it is done, and `[@, @]` doubles a value with five characters. Here every
+step is charged for its output in advance, and no call processes more than a few thousand items or a
+quarter of a million characters.
 """
 
 import contextlib
@@ -25,45 +25,44 @@ from portico.errors import InvalidArguments
 from portico.json_text.part_stream import encode_compact, to_parts
 
 CHUNK_ITEMS = 4_096
-"""Items that one call goes over."""
+"""Items that one call processes."""
 WINDOW_CHARS = 256 * 1024
-"""Characters that one call goes over."""
+"""Characters that one call processes."""
 MAX_SEARCH_CHARS = 1_000_000
-"""Characters of a text that `contains` looks for."""
+"""Longest text that `contains` searches for."""
 MAX_DIGITS = 4_300
-"""Characters of a text that `to_number` reads; Python reads no longer integer."""
+"""Longest text that `to_number` parses; Python parses no longer integers."""
 _OBJECT_COST = 20
 _FIELD_COST = 4
 _LIST_COST = 7
-"""What an empty object, one field of it and an empty list cost, in items of 8 bytes."""
+"""Cost of an empty object, one of its fields and an empty list, in items of 8 bytes."""
 _CONTAINERS = (list, dict)
 _STEPS_PER_CLOCK_CHECK = 256
-"""Steps between two looks at the clock."""
+"""Steps between two checks of the clock."""
 _PIECES = 64
-"""Pieces of JSON that are joined and paid for at once; most have a few characters, and none more
-than a window."""
+"""Pieces of JSON that are joined and charged at once; most have a few characters."""
 _ADVICE = "Select fewer items first: items[0:100].…"
 
 
 class PathParser(Parser):
-    """jmespath's parser, which keeps the last paths; these may be long, so here they are few."""
+    """jmespath's parser with a smaller cache, because paths may be long."""
 
     _CACHE: ClassVar[dict[str, Any]] = {}
     _MAX_SIZE = 32
 
 
 class PathBudget:
-    """What one path may still make and how long it may take; holds what it has made."""
+    """Output and time that one path may still use; refers to everything it has created."""
 
     def __init__(self, max_items: int, timeout_s: float) -> None:
         self._left = max_items
         self._steps = 0
         self._deadline = time.monotonic() + timeout_s
         self.created: list[Any] = []
-        """Every list and object that a step made."""
+        """Every list and object that a step created."""
 
     def spend(self, amount: int) -> None:
-        """Pay for a step and the items or characters it is about to make; raises InvalidArguments."""
+        """Charge for a step and its output in advance; raises InvalidArguments at the limit."""
         self._left -= amount
         self._steps += 1
         if self._left < 0:
@@ -72,30 +71,30 @@ class PathBudget:
             raise InvalidArguments("the path takes too long", advice=_ADVICE)
 
     def create_list(self) -> list[Any]:
-        """An empty list."""
+        """Create an empty list."""
         self.spend(_LIST_COST)
-        made: list[Any] = []
-        self.created.append(made)
-        return made
+        created: list[Any] = []
+        self.created.append(created)
+        return created
 
     def create_object(self) -> dict[str, Any]:
-        """An empty object."""
+        """Create an empty object."""
         self.spend(_OBJECT_COST)
-        made: dict[str, Any] = {}
-        self.created.append(made)
-        return made
+        created: dict[str, Any] = {}
+        self.created.append(created)
+        return created
 
     def collect(self, items: Iterable[Any]) -> list[Any]:
-        """A list of these items, taken a few thousand at a time."""
+        """Create a list of these items, a few thousand at a time."""
         found = self.create_list()
         rest = iter(items)
-        while some := list(islice(rest, CHUNK_ITEMS)):
-            self.spend(len(some))
-            found += some
+        while chunk := list(islice(rest, CHUNK_ITEMS)):
+            self.spend(len(chunk))
+            found += chunk
         return found
 
     def is_equal(self, one: Any, other: Any) -> bool:
-        """Whether two values are equal, as Python says; pays for every pair that is looked at."""
+        """Return whether two values are equal in Python; charges for every pair compared."""
         pending: list[tuple[Any, Any]] = [(one, other)]
         seen: set[tuple[int, int]] = set()
         while pending:
@@ -111,26 +110,26 @@ class PathBudget:
             pairs = _pair_children(one, other)
             if pairs is None:
                 return False
-            while some := list(islice(pairs, CHUNK_ITEMS)):
-                self.spend(len(some))
-                pending += some
+            while chunk := list(islice(pairs, CHUNK_ITEMS)):
+                self.spend(len(chunk))
+                pending += chunk
         return True
 
     def release(self) -> None:
-        """Empty all that was made, a few thousand items at a time: what it has selected is gone
-        then."""
+        """Empty everything that was created, a few thousand items at a time, including the
+        selection."""
         while self.created:
-            one = self.created.pop()
-            if isinstance(one, list):
-                while one:
-                    del one[-CHUNK_ITEMS:]
+            container = self.created.pop()
+            if isinstance(container, list):
+                while container:
+                    del container[-CHUNK_ITEMS:]
             else:
-                while one:
-                    one.popitem()
+                while container:
+                    container.popitem()
 
 
 class BoundedFunctions(Functions):
-    """The functions of JMESPath, in portions; those that go over no items are jmespath's own."""
+    """JMESPath functions in bounded portions; functions without iteration are jmespath's own."""
 
     def __init__(self, budget: PathBudget) -> None:
         self._budget = budget
@@ -138,9 +137,9 @@ class BoundedFunctions(Functions):
     @signature({"types": ["array-number"]})
     def _func_sum(self, arg: list[Any]) -> Any:
         total: Any = 0
-        for some in _split_chunks(arg):
+        for chunk in _split_chunks(arg):
             self._budget.spend(0)
-            total = sum(some, total)
+            total = sum(chunk, total)
         return total
 
     @signature({"types": ["array-number"]})
@@ -155,8 +154,8 @@ class BoundedFunctions(Functions):
             return arg
         texts: list[str] = []
         pieces = encode_compact(to_parts(arg), _to_json)
-        while some := list(islice(pieces, _PIECES)):
-            text = "".join(some)
+        while chunk := list(islice(pieces, _PIECES)):
+            text = "".join(chunk)
             self._budget.spend(len(text))
             texts.append(text)
         return "".join(texts)
@@ -167,9 +166,9 @@ class BoundedFunctions(Functions):
             if get_type_name(arg) == "number":
                 return arg
             return None
-        for read in (int, float) if len(arg) <= MAX_DIGITS else ():
+        for parse in (int, float) if len(arg) <= MAX_DIGITS else ():
             with contextlib.suppress(ValueError):
-                return read(arg)
+                return parse(arg)
         return None
 
     @signature({"types": ["array", "string"]}, {"types": []})
@@ -180,7 +179,7 @@ class BoundedFunctions(Functions):
             raise InvalidArguments(
                 f"contains() looks for {MAX_SEARCH_CHARS:,} characters at most", advice=_ADVICE
             )
-        # What begins in a window may end behind it.
+        # A match that begins in a window may end behind it.
         return any(
             subject.find(search, at, at + WINDOW_CHARS + len(search)) >= 0
             for at in range(0, len(subject) or 1, WINDOW_CHARS)
@@ -196,9 +195,9 @@ class BoundedFunctions(Functions):
     @signature({"types": ["string"]}, {"types": ["array-string"]})
     def _func_join(self, separator: str, array: list[str]) -> str:
         joined: list[str] = []
-        for some in _split_chunks(array):
-            self._budget.spend(sum(map(len, some)) + len(some) * (len(separator) + 1))
-            joined.append(separator.join(some))
+        for chunk in _split_chunks(array):
+            self._budget.spend(sum(map(len, chunk)) + len(chunk) * (len(separator) + 1))
+            joined.append(separator.join(chunk))
         return separator.join(joined)
 
     @signature({"types": ["expref"]}, {"types": ["array"]})
@@ -220,7 +219,7 @@ class BoundedFunctions(Functions):
     @signature({"types": ["object"], "variadic": True})
     def _func_merge(self, *arguments: dict[str, Any]) -> dict[str, Any]:
         merged = self._budget.create_object()
-        for key, value in chain.from_iterable(one.items() for one in arguments):
+        for key, value in chain.from_iterable(argument.items() for argument in arguments):
             self._budget.spend(_FIELD_COST)
             merged[key] = value
         return merged
@@ -263,7 +262,7 @@ class BoundedFunctions(Functions):
         return found
 
     def _sort_indexes(self, keys: Sequence[Any]) -> Iterator[int]:
-        """The numbers of these keys in their order: sorted in portions, which are then merged."""
+        """Return the indexes in the order of their keys: sorted in portions, then merged."""
         portions: list[list[int]] = []
         chars = WINDOW_CHARS
         for number, key in enumerate(keys):
@@ -283,68 +282,69 @@ class BoundedFunctions(Functions):
 
 
 class BoundedInterpreter(TreeInterpreter):
-    """Evaluates a parsed path."""
+    """Evaluates a parsed path within a budget."""
 
     def __init__(self, budget: PathBudget) -> None:
         super().__init__(Options(custom_functions=BoundedFunctions(budget)))
         self._budget = budget
 
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
-        """What a step makes of a value."""
+        """Evaluate a step on a value."""
         self._budget.spend(0)
         return super().visit(node, *args, **kwargs)
 
     def is_truthy(self, value: Any) -> bool:
-        """Whether a filter takes a value for true: zero is."""
+        """Return whether a filter accepts a value; zero counts as true."""
         return bool(value) or get_type_name(value) == "number"
 
     def visit_comparator(self, node: Any, value: Any) -> Any:
-        """Compare; only numbers and texts have an order."""
+        """Compare two values; only numbers and texts are ordered."""
         if node["value"] not in ("eq", "ne"):
             return super().visit_comparator(node, value)
         one, other = (self.visit(child, value) for child in node["children"])
-        both = self._budget.is_equal(one, other) and isinstance(one, bool) is isinstance(
+        is_equal = self._budget.is_equal(one, other) and isinstance(one, bool) is isinstance(
             other, bool
         )
-        return both is (node["value"] == "eq")
+        return is_equal is (node["value"] == "eq")
 
     def visit_projection(self, node: Any, value: Any) -> Any:
-        """The same step for every item."""
+        """Apply a step to every item."""
         base = self.visit(node["children"][0], value)
         if isinstance(base, list):
             return self._project(node["children"][1], base)
         return None
 
     def visit_filter_projection(self, node: Any, value: Any) -> Any:
-        """The same step for every item that a condition holds for."""
-        base, (_, then, condition) = self.visit(node["children"][0], value), node["children"]
+        """Apply a step to every item that meets a condition."""
+        source, step, condition = node["children"]
+        base = self.visit(source, value)
         if not isinstance(base, list):
             return None
         items = cast("list[Any]", base)
         return self._project(
-            then, (item for item in items if self.is_truthy(self.visit(condition, item)))
+            step, (item for item in items if self.is_truthy(self.visit(condition, item)))
         )
 
     def visit_value_projection(self, node: Any, value: Any) -> Any:
-        """The same step for every value of an object."""
+        """Apply a step to every value of an object."""
         base = self.visit(node["children"][0], value)
         if not isinstance(base, dict):
             return None
         return self._project(node["children"][1], cast("dict[str, Any]", base).values())
 
     def visit_flatten(self, node: Any, value: Any) -> Any:
-        """The items of the lists in a list."""
+        """Flatten the lists in a list."""
         base = self.visit(node["children"][0], value)
         if not isinstance(base, list):
             return None
         lists = (
-            cast("list[Any]", one) if isinstance(one, list) else (one,)
-            for one in cast("list[Any]", base)
+            cast("list[Any]", item) if isinstance(item, list) else (item,)
+            for item in cast("list[Any]", base)
         )
         return self._budget.collect(chain.from_iterable(lists))
 
     def visit_slice(self, node: Any, value: Any) -> Any:
-        """Some of the items."""
+        """Slice a list."""
         if not isinstance(value, list):
             return None
         items = cast("list[Any]", value)
@@ -352,34 +352,34 @@ class BoundedInterpreter(TreeInterpreter):
         return self._budget.collect(items[number] for number in numbers)
 
     def visit_multi_select_list(self, node: Any, value: Any) -> Any:
-        """A list of what several steps make."""
+        """Create a list from the values of several steps."""
         if value is None:
             return None
-        made = [self.visit(child, value) for child in node["children"]]
-        return self._budget.collect(made)
+        selected = [self.visit(child, value) for child in node["children"]]
+        return self._budget.collect(selected)
 
     def visit_multi_select_dict(self, node: Any, value: Any) -> Any:
-        """An object of what several steps make."""
+        """Create an object from the values of several steps."""
         if value is None:
             return None
         fields = {child["value"]: self.visit(child, value) for child in node["children"]}
         self._budget.spend(_FIELD_COST * len(fields))
-        made = self._budget.create_object()
-        made.update(fields)
-        return made
+        selected = self._budget.create_object()
+        selected.update(fields)
+        return selected
 
     def _project(self, step: Mapping[str, Any], items: Iterable[Any]) -> list[Any]:
         found = self._budget.create_list()
         for item in items:
-            made = self.visit(step, item)
-            if made is not None:
+            selected = self.visit(step, item)
+            if selected is not None:
                 self._budget.spend(1)
-                found.append(made)
+                found.append(selected)
         return found
 
 
 def _pair_children(one: Any, other: Any) -> Iterator[tuple[Any, Any]] | None:
-    """What has to be equal for two containers to be; None where they cannot be."""
+    """Pair the children of two containers for comparison; None if they cannot be equal."""
     if len(one) != len(other) or isinstance(one, list) is not isinstance(other, list):
         return None
     if isinstance(one, list):
@@ -394,8 +394,8 @@ def _split_chunks(items: list[Any]) -> Iterator[list[Any]]:
 
 
 def get_type_name(value: Any) -> str:
-    """The type of a value, as JMESPath names it."""
-    if isinstance(value, bool):  # to Python also a number
+    """Return the type of a value in JMESPath terms."""
+    if isinstance(value, bool):  # a subclass of int
         return "boolean"
     if isinstance(value, int | float):
         return "number"

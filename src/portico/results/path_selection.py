@@ -1,12 +1,11 @@
-"""JMESPath over a large result, as far as possible without having all of it in memory. Pure;
-bounded in time and size.
+"""JMESPath over a large result, mostly without building all of it in memory. Pure and bounded.
 
-Most paths go down by name and then over a list: those are followed through the stream of parts, one
-item of the list at a time, and what comes before and after is never built. What cannot be done so
-is done on the part it is about.
+Most paths descend by name and then iterate over a list: these are followed through the stream of
+parts, one item at a time, and everything before and after is skipped. Other steps run on the part
+they apply to.
 
-A caller writes the path, so it is taken for hostile: `path_interpreter` counts what its steps make,
-before they do.
+The path comes from a caller and is treated as hostile: `path_interpreter` charges each step for its
+output in advance.
 """
 
 import contextlib
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
     from portico.results.path_interpreter import PathBudget
 
 MAX_PATH_CHARS = 1_000
-"""Characters of a path."""
+"""Maximum length of a path."""
 MAX_CREATED = 10_000_000
-"""Items (of 8 bytes) and characters that the steps of a path may make in all."""
+"""Items (of 8 bytes) and characters that all steps of a path may create."""
 PATH_TIMEOUT_S = 5.0
 
 _CHAINED_STEPS = frozenset(
@@ -39,13 +38,13 @@ _CHAINED_STEPS = frozenset(
         "flatten",
     )
 )
-"""Steps whose first child is the step before them."""
+"""Steps whose first child is the preceding step."""
 
 PathNode = Mapping[str, Any]
 
 
 class PathSelection:
-    """What a path selects. `close` takes it apart, when it has been read."""
+    """The value that a path selects. Call `close` after reading it."""
 
     def __init__(self, value: Any, built: list[Any], budget: "PathBudget | None" = None) -> None:
         self.value = value
@@ -53,7 +52,7 @@ class PathSelection:
         self._budget = budget
 
     def close(self) -> None:
-        """Free what was built for it, bit by bit."""
+        """Free everything that was built, in small portions."""
         self.value = None
         if self._budget is not None:
             self._budget.release()
@@ -63,37 +62,34 @@ class PathSelection:
 def select_path(
     stream: Iterable[JsonPart], path: str, *, member: str | None = None, owns_stream: bool = False
 ) -> PathSelection:
-    """What a JMESPath expression makes of the value these are the parts of; raises
-    InvalidArguments.
+    """Evaluate a JMESPath expression on a stream of parts; raises InvalidArguments.
 
-    The stream is the caller's own: what is built from it is taken apart afterwards, with `owned`
-    also where the path fails. With `member`, the value is taken for what that one field holds, and
-    a path that does not begin with it finds nothing.
+    What is built from the stream is freed by `close`, and with `owns_stream` also if the path
+    fails. With `member` the stream is the value of that one field, and a path that does not begin
+    with it selects nothing.
     """
-    # Here, because jmespath is only read when somebody asks for a path.
+    # Imported here, because jmespath is only needed for paths.
     from portico.results.path_interpreter import PathBudget
 
     if len(path) > MAX_PATH_CHARS:
         raise InvalidArguments(
             f"path has more than {MAX_PATH_CHARS} characters", advice="Ask for less at a time."
         )
-    allowance = PathBudget(MAX_CREATED, PATH_TIMEOUT_S)
-    following = _PathFollower(allowance)
+    budget = PathBudget(MAX_CREATED, PATH_TIMEOUT_S)
+    follower = _PathFollower(budget)
     with _explain_errors(path):
         try:
             parsed = parse_path(path)
             if member is not None and (parsed := _strip_member(parsed, member)) is None:
                 return PathSelection(None, [])
-            return PathSelection(
-                following.evaluate(parsed, iter(stream)), following.built, allowance
-            )
+            return PathSelection(follower.evaluate(parsed, iter(stream)), follower.built, budget)
         except BaseException:
-            PathSelection(None, following.built if owns_stream else [], allowance).close()
+            PathSelection(None, follower.built if owns_stream else [], budget).close()
             raise
 
 
 def evaluate_path(path: str, value: Any, max_items: int) -> Any:
-    """What a JMESPath expression makes of a value, by steps that make so much at most; raises
+    """Evaluate a JMESPath expression on a value, creating at most `max_items`; raises
     InvalidArguments."""
     from portico.results.path_interpreter import BoundedInterpreter, PathBudget
 
@@ -107,7 +103,7 @@ def evaluate_path(path: str, value: Any, max_items: int) -> Any:
 
 
 def parse_path(path: str) -> PathNode:
-    """A path taken apart; raises JMESPathError, ValueError, TypeError and RecursionError."""
+    """Parse a path; raises JMESPathError, ValueError, TypeError and RecursionError."""
     from portico.results.path_interpreter import PathParser
 
     return cast("PathNode", PathParser().parse(path).parsed)
@@ -115,8 +111,7 @@ def parse_path(path: str) -> PathNode:
 
 @contextlib.contextmanager
 def _explain_errors(path: str) -> Generator[None]:
-    """Say what is wrong with a path, but not with which value: that may be of any size, and written
-    out larger."""
+    """Turn errors of a path into InvalidArguments, without the value, which may be large."""
     from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
     from portico.results.path_interpreter import get_type_name
@@ -125,9 +120,9 @@ def _explain_errors(path: str) -> Generator[None]:
         yield
     except JMESPathTypeError as error:
         wanted = ", ".join(map(str, error.expected_types))
-        given = get_type_name(error.current_value)
+        actual = get_type_name(error.current_value)
         raise _build_path_error(
-            path, f"{error.function_name}() takes {wanted}, not {given}"
+            path, f"{error.function_name}() takes {wanted}, not {actual}"
         ) from None
     except (
         JMESPathError,
@@ -147,12 +142,13 @@ def _explain_errors(path: str) -> Generator[None]:
 def _build_path_error(path: str, reason: str) -> InvalidArguments:
     return InvalidArguments(
         f"the path {quote_text(path)} cannot be used: {reason}",
-        advice="It is JMESPath: items[0:10].name, items[?state=='open'].{id: id, title: title}, keys(@).",
+        advice="It is JMESPath: items[0:10].name, "
+        "items[?state=='open'].{id: id, title: title}, keys(@).",
     )
 
 
 def is_field_path(path: str, name: str) -> bool:
-    """Whether a path is the name of this field and no more, bare or as any JSON string for it."""
+    """Return whether a path is only the name of this field, bare or as a JSON string."""
     try:
         return path.strip() == name or json.loads(path[:MAX_PATH_CHARS]) == name
     except (ValueError, RecursionError):
@@ -160,7 +156,7 @@ def is_field_path(path: str, name: str) -> bool:
 
 
 def _strip_member(node: PathNode, member: str) -> PathNode | None:
-    """A path without its first step, if that is this field."""
+    """Return a path without its first step if that is this field, else None."""
     if node["type"] == "field":
         if node["value"] == member:
             return {"type": "current", "children": []}
@@ -184,7 +180,7 @@ class _PathFollower:
         self.built: list[Any] = []
 
     def evaluate(self, node: PathNode, stream: Iterator[JsonPart]) -> Any:
-        """What a step makes of a stream."""
+        """Evaluate a step on a stream."""
         kind = node["type"]
         children = node["children"]
         if _is_navigation(node):
@@ -203,14 +199,14 @@ class _PathFollower:
         return self._visit(node, self._build_value(stream))
 
     def _evaluate_chain(self, steps: list[PathNode], stream: Iterator[JsonPart]) -> Any:
-        at = 0
+        index = 0
         rest: Iterator[JsonPart] | None = stream
-        while at < len(steps) - 1 and _is_navigation(steps[at]):
-            rest = _navigate(steps[at], rest)
-            at += 1
+        while index < len(steps) - 1 and _is_navigation(steps[index]):
+            rest = _navigate(steps[index], rest)
+            index += 1
         if rest is None:
-            return self._apply_steps(steps[at:], None)
-        return self._apply_steps(steps[at + 1 :], self.evaluate(steps[at], rest))
+            return self._apply_steps(steps[index:], None)
+        return self._apply_steps(steps[index + 1 :], self.evaluate(steps[index], rest))
 
     def _apply_steps(self, steps: list[PathNode], value: Any) -> Any:
         for step in steps:
@@ -224,11 +220,11 @@ class _PathFollower:
         for item in items:
             if condition is not None and not self._visitor.is_truthy(self._visit(condition, item)):
                 continue
-            made = self._visit(step, item)
-            if made is not None:
-                found.append(made)
+            selected = self._visit(step, item)
+            if selected is not None:
+                found.append(selected)
                 self._budget.spend(1)
-                if made is item:
+                if selected is item:
                     self.built.append(item)
         return found
 
@@ -244,8 +240,8 @@ class _PathFollower:
 
 
 def _find_streamed_list(node: PathNode) -> tuple[PathNode, tuple[Any, ...]] | None:
-    """The list that a projection goes over, and from where to where; None where it must be had at
-    once."""
+    """Return the list that a projection iterates over and its slice; None if it needs the whole
+    list."""
     bounds: tuple[Any, ...] = (None,)
     if node["type"] == "index_expression" and node["children"][-1]["type"] == "slice":
         *before, last = node["children"]
@@ -258,7 +254,7 @@ def _find_streamed_list(node: PathNode) -> tuple[PathNode, tuple[Any, ...]] | No
 
 
 def _is_navigation(node: PathNode) -> bool:
-    """Whether a step only goes down to a part of what is there."""
+    """Return whether a step only descends to a part of the value."""
     kind = node["type"]
     if kind == "subexpression" or kind == "index_expression":
         return all(map(_is_navigation, node["children"]))
@@ -266,7 +262,7 @@ def _is_navigation(node: PathNode) -> bool:
 
 
 def _navigate(node: PathNode, stream: Iterator[JsonPart] | None) -> Iterator[JsonPart] | None:
-    """The parts of what a step goes down to; None where there is nothing."""
+    """Return the parts that a step descends to; None if there are none."""
     if stream is None or node["type"] in ("identity", "current"):
         return stream
     if node["type"] == "field" or node["type"] == "index":
@@ -277,9 +273,9 @@ def _navigate(node: PathNode, stream: Iterator[JsonPart] | None) -> Iterator[Jso
 
 
 def _find_child(stream: Iterator[JsonPart], key: str | int) -> Iterator[JsonPart] | None:
-    """The parts of one child, by its name or number."""
-    what, _, value = next(stream)
-    if what == "item":
+    """Return the parts of one child by name or index; None if it is missing."""
+    kind, _, value = next(stream)
+    if kind == "item":
         if isinstance(value, list) and isinstance(key, int):
             if key < len(value):
                 return to_parts(value[key])
@@ -302,7 +298,7 @@ def _find_child(stream: Iterator[JsonPart], key: str | int) -> Iterator[JsonPart
 
 
 def _iter_child_parts(first: JsonPart, stream: Iterator[JsonPart]) -> Iterator[JsonPart]:
-    """The parts of the child that begins with `first`."""
+    """Yield the parts of the child that begins with `first`."""
     yield first[0], None, first[2]
     if first[0] == "open":
         depth = 1
@@ -315,11 +311,11 @@ def _iter_child_parts(first: JsonPart, stream: Iterator[JsonPart]) -> Iterator[J
 
 
 def _open_array(stream: Iterator[JsonPart] | None) -> Iterator[Any] | None:
-    """The items of an array, each whole; None where it is none."""
+    """Return the items of an array, each built whole; None for any other value."""
     if stream is None:
         return None
-    what, _, value = next(stream)
-    if what == "item":
+    kind, _, value = next(stream)
+    if kind == "item":
         if isinstance(value, list):
             return iter(value)
         return None

@@ -1,4 +1,4 @@
-"""`read_result` and `portico://result/{id}`: a stored result, in parts that fit an answer or as the whole resource."""
+"""`read_result` and `portico://result/{id}`: a stored result in parts, or whole as a resource."""
 
 import asyncio
 import codecs
@@ -29,11 +29,11 @@ from portico.upstream.backend import Raw
 CountTokens = Callable[[str], int]
 
 _FRAME_TOKENS = 110
-"""Tokens of what is said around a part."""
+"""Tokens of the text around a part."""
 _CONTEXT_LINES = 2
 _LONG_TEXT_CHARS = 200
 _READ_BYTES = 2**20
-"""Bytes that are read from the disk at once."""
+"""Bytes that are read from disk at once."""
 _READ_PAUSE_S = 0.001
 
 
@@ -63,15 +63,16 @@ class ResultReader:
         *,
         budget: int | None = None,
     ) -> str:
-        """A part of a result, as text; raises UnknownName, InvalidArguments, StaleCursor."""
+        """Return a part of a result as text; raises UnknownName, InvalidArguments, StaleCursor."""
         stored = self._store.find(caller, result_id)
         if cursor:
             start = self._cursors.decode(cursor, build_cursor_query(stored, path, grep), "")
         else:
             start = 0
         tokens = max(50, (budget or self._budget) - _FRAME_TOKENS)
-        searched = stored.size if path or grep else 0  # a page is read from its place on
-        async with self._store.acquire_slot(caller, searched):
+        # A page is read from its offset on; path and grep read the whole result.
+        heavy_size = stored.size if path or grep else 0
+        async with self._store.acquire_slot(caller, heavy_size):
             try:
                 return await self._store.run_in_thread(
                     caller, self._read_part, stored, path, grep, start, tokens
@@ -83,7 +84,7 @@ class ResultReader:
                 ) from None
 
     async def read_resource(self, caller: Caller, result_id: str) -> Raw:
-        """The whole, as the answer of `resources/read`; raises UnknownName."""
+        """Return the whole result as the answer of `resources/read`; raises UnknownName."""
         stored = self._store.find(caller, result_id)
         async with self._store.acquire_slot(caller, stored.size):
             try:
@@ -105,13 +106,13 @@ class ResultReader:
         is_whole = not path or (member is not None and is_field_path(path, member))
         if not path or (is_whole and stored.kind != "json"):
             return self._read_whole(stored, path, grep, start, tokens)
-        if stored.kind != "json":
+        if stored.kind == "text":
             raise InvalidArguments(
-                f"a path needs JSON, and this result is {'text' if stored.kind == 'text' else stored.mime}",
-                advice="Use grep to find lines, or read it page by page."
-                if stored.kind == "text"
-                else "",
+                "a path needs JSON, and this result is text",
+                advice="Use grep to find lines, or read it page by page.",
             )
+        if stored.kind != "json":
+            raise InvalidArguments(f"a path needs JSON, and this result is {stored.mime}")
         body = decode_utf8(self._store.files.read(stored.id))
         with contextlib.closing(_select(body, path, None if is_whole else member)) as selection:
             if selection.value is not None:
@@ -131,14 +132,14 @@ class ResultReader:
         sampler = ValueSampler()
         for _ in sampler.watch(decode_parts(body)):
             pass
-        told = render_shape(infer_shape(sampler.value), min(400, tokens), self._count)
-        return f"Nothing is at {quote_text(path)}: null. The whole result is {told}"
+        shape = render_shape(infer_shape(sampler.value), min(400, tokens), self._count)
+        return f"Nothing is at {quote_text(path)}: null. The whole result is {shape}"
 
     def _read_selection(
         self, stored: StoredResult, value: Any, path: str, grep: str, start: int, tokens: int
     ) -> str:
         if isinstance(value, str) and ("\n" in value or len(value) > _LONG_TEXT_CHARS):
-            # Text inside JSON: without the escapes that would make one line of it.
+            # Text inside JSON, decoded: encoded it would be a single line.
             texts: Iterable[str] = _split_lines(value)
         else:
             texts = encode_lines(to_parts(value))
@@ -152,8 +153,7 @@ class ResultReader:
         )
 
     def _read_page(self, stored: StoredResult, path: str, start: int, tokens: int) -> str:
-        # As many bytes as characters could be wanted: the last may be half a character, and is then
-        # not shown.
+        # Enough bytes for all characters; a character cut at the end is ignored.
         text = self._store.files.read(stored.id, start, tokens * 8).decode(errors="ignore")
         if not text:
             return "There is no more."
@@ -173,7 +173,7 @@ class ResultReader:
         start: int,
         tokens: int,
     ) -> str:
-        looking = compile_matcher(grep)
+        matcher = compile_matcher(grep)
         if stored.kind == "text":
             context = _CONTEXT_LINES
         else:
@@ -183,37 +183,36 @@ class ResultReader:
         else:
             rows = _join_lines(texts)
         with contextlib.closing(rows):
-            found = grep_lines(rows, looking, start, tokens, self._count, context=context)
-        if looking.is_plain:
-            how = "as plain text"
+            found = grep_lines(rows, matcher, start, tokens, self._count, context=context)
+        if matcher.is_plain:
+            mode = "as plain text"
         else:
-            how = "as a regular expression"
+            mode = "as a regular expression"
         if not found.match_count and found.next_offset is None:
-            looked = _format_count(found.end_line - found.first_line, "line")
-            return f"No line matches {quote_text(grep)} ({how}, {looked} looked at)."
-        title = (
-            f"[{_format_match_count(found, quote_text(grep))}, {how}, to line {found.end_line:,}]\n"
-        )
+            lines = _format_count(found.end_line - found.first_line, "line")
+            return f"No line matches {quote_text(grep)} ({mode}, {lines} looked at)."
+        counted = _format_match_count(found, quote_text(grep))
+        title = f"[{counted}, {mode}, to line {found.end_line:,}]\n"
         return self._add_continuation(title, found.text, stored, path, grep, found.next_offset)
 
     def _iter_lines(self, stored: StoredResult) -> Generator[str]:
-        """The lines of a stored text, without their ends.
+        """Yield the lines of a stored text without their line breaks.
 
-        Read in large pieces: a thread that asks the disk for a little, again and again, lets go of
-        the interpreter's lock each time and has it back before anyone who waits for it is awake,
-        and the event loop gets no turn. So it also rests between two pieces.
+        Reads large pieces with a pause between them: with many small reads this thread would
+        release the interpreter's lock and take it back before a waiting thread wakes up, and block
+        the event loop.
         """
         decoder = codecs.getincrementaldecoder("utf-8")()
-        at = 0
+        position = 0
         unfinished = list[str]()
-        while piece := self._store.files.read(stored.id, at, _READ_BYTES):
-            if at:
+        while piece := self._store.files.read(stored.id, position, _READ_BYTES):
+            if position:
                 time.sleep(_READ_PAUSE_S)
-            at += len(piece)
-            *whole, last = decoder.decode(piece).split("\n")
-            if whole:
-                yield "".join((*unfinished, whole[0]))
-                yield from whole[1:]
+            position += len(piece)
+            *complete, last = decoder.decode(piece).split("\n")
+            if complete:
+                yield "".join((*unfinished, complete[0]))
+                yield from complete[1:]
                 unfinished.clear()
             unfinished.append(last)
         if last := "".join(unfinished):
@@ -238,18 +237,15 @@ class ResultReader:
 
 
 def _select(body: str, path: str, member: str | None) -> PathSelection:
-    """What a path selects from the text of a field, with or without the field's name before it."""
+    """Select from the text of a field, with or without the field's name at the path's start."""
     try:
         found = select_path(decode_parts(body), path, owns_stream=True)
     except InvalidArguments:
-        # A function refuses the nothing that it finds without the name.
-        if (
-            member is None
-            or (
-                found := select_path(decode_parts(body), path, member=member, owns_stream=True)
-            ).value
-            is None
-        ):
+        # Without the name a function may get null, and refuse it.
+        if member is None:
+            raise
+        found = select_path(decode_parts(body), path, member=member, owns_stream=True)
+        if found.value is None:
             raise
         return found
     if found.value is not None or member is None:
@@ -259,17 +255,17 @@ def _select(body: str, path: str, member: str | None) -> PathSelection:
 
 
 def _split_lines(text: str) -> Iterator[str]:
-    """The lines of a text with their ends; the last has one too, as a piece of its own."""
-    at = 0
-    while (end := text.find("\n", at)) >= 0:
-        yield text[at : end + 1]
-        at = end + 1
-    yield text[at:]
+    """Yield the lines of a text; the last is followed by a line break of its own."""
+    position = 0
+    while (end := text.find("\n", position)) >= 0:
+        yield text[position : end + 1]
+        position = end + 1
+    yield text[position:]
     yield "\n"
 
 
 def _join_lines(pieces: Iterable[str]) -> Generator[str]:
-    """Lines without their ends, of texts that are lines or pieces of them."""
+    """Yield lines without line breaks from texts that are lines or pieces of them."""
     unfinished: list[str] = []
     for piece in pieces:
         unfinished.append(piece.removesuffix("\n"))
@@ -279,19 +275,21 @@ def _join_lines(pieces: Iterable[str]) -> Generator[str]:
 
 
 def _format_match_count(found: GrepResult, grep: str) -> str:
-    """How much matches, and how it is shown."""
+    """Return the number of matches and how they are shown."""
     if not found.excerpt_count:
-        return f"{_format_count(found.line_count, 'line')} {'matches' if found.line_count == 1 else 'match'} {grep}"
+        verb = "matches" if found.line_count == 1 else "match"
+        return f"{_format_count(found.line_count, 'line')} {verb} {grep}"
     if found.is_count_complete:
-        least = ""
+        prefix = ""
     else:
-        least = "at least "
-    amount = f"{least}{_format_count(found.match_count + found.hidden_count, 'match', 'matches')} in {_format_count(found.line_count, 'line')}"
+        prefix = "at least "
+    matches = _format_count(found.match_count + found.hidden_count, "match", "matches")
+    amount = f"{prefix}{matches} in {_format_count(found.line_count, 'line')}"
     if found.hidden_count:
-        here = f" from here on, {found.match_count:,} of them shown"
+        suffix = f" from here on, {found.match_count:,} of them shown"
     else:
-        here = ""
-    return f"{amount}{here}: {grep}, each at line@character"
+        suffix = ""
+    return f"{amount}{suffix}: {grep}, each at line@character"
 
 
 def _format_count(number: int, singular: str, plural: str = "") -> str:

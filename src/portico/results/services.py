@@ -1,5 +1,4 @@
-"""What becomes of results that do not fit an answer, in one piece: how they are handed out, read,
-and let go of."""
+"""Construction of the services that store large results and read them in parts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from portico.storage.result_files import ResultFiles
 
 @dataclass(frozen=True)
 class ResultServices:
-    """Results that are kept for their callers."""
+    """Result handles, their reader and their store."""
 
     handles: ResultHandles
     reader: ResultReader
@@ -28,7 +27,7 @@ class ResultServices:
         count: Callable[[str], int],
         cursors: CursorCodec,
     ) -> "ResultServices":
-        """Results on disk, or without a folder in memory, within these limits."""
+        """Build the services; results are stored in `folder`, or in memory without one."""
         store = ResultStore(
             ResultFiles(folder),
             ttl_s=limits.ttl_s,

@@ -1,8 +1,7 @@
-"""The structure of a value: types, sizes, and one sample of each array; of several values, what
-they have in common.
+"""The shape of a value: types, sizes and one sample per array; shapes can be merged.
 
-Pure, and bounded whatever the value: so many nodes are looked at, and the text fits its tokens by
-telling less of what lies deep and wide.
+Pure and bounded: a limited number of nodes is visited, and the rendered text fits its tokens by
+omitting deep and wide parts.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,42 +18,41 @@ MAX_NODES = 3_000
 MAX_DEPTH = 12
 MAX_FIELDS = 60
 MIN_MAP_FIELDS = 25
-"""Fields from which an object whose values are alike is taken for a map: its keys are data, not
-names."""
+"""Fields from which an object with values of one kind is taken for a map, whose keys are data."""
 SAMPLE_CHARS = 120
 _ITEMS_BY_DEPTH = (20, 8, 4, 2)
-"""Items of an array that are looked at, by depth."""
+"""Items of an array that are visited, by depth."""
 _DETAIL_LEVELS = ((8, 40), (6, 24), (5, 16), (4, 12), (3, 8), (2, 6), (2, 3), (1, 2), (0, 0))
-"""Depth and fields that a text tells of, from all to next to nothing."""
+"""Depth and number of fields that are rendered, from most to least detail."""
 
 Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What is known of the values at one place."""
+    """The values seen at one position."""
 
     seen_count: int = 1
     scalars: frozenset[str] = frozenset()
-    """`null`, `boolean`, `integer`, `number`, `string`; `…` for what was not looked at."""
+    """`null`, `boolean`, `integer`, `number`, `string`; `…` for values that were not visited."""
     chars: Range | None = None
     fields: Mapping[str, "Shape"] | None = None
     object_count: int = 0
-    """How many of the values had fields; a field that was seen less often is optional."""
+    """Number of values with fields; a field seen less often is optional."""
     items: "Shape | None" = None
     length: Range | None = None
-    """How many items, where an array was seen."""
+    """Least and greatest number of items, if an array was seen."""
     keys: Range | None = None
-    """How many keys, where a map was seen; `values` is then what they lead to."""
+    """Least and greatest number of keys, if a map was seen; `values` is the shape of its values."""
     values: "Shape | None" = None
     sample_key: str = ""
     """One key of the map."""
     sample: str = field(default="", compare=False)
-    """The first item of an array, as JSON, clipped."""
+    """The first item of an array as shortened JSON."""
 
 
 def infer_shape(value: Any) -> Shape:
-    """The shape of one value."""
+    """Return the shape of one value."""
     return _ShapeBuilder().build(value, 0)
 
 
@@ -75,13 +73,13 @@ class _ShapeBuilder:
         return Shape(scalars=frozenset({_get_scalar_type(value)}))
 
     def _build_array(self, value: list[Any], depth: int) -> Shape:
-        looked = _ITEMS_BY_DEPTH[min(depth, len(_ITEMS_BY_DEPTH) - 1)]
+        max_items = _ITEMS_BY_DEPTH[min(depth, len(_ITEMS_BY_DEPTH) - 1)]
         size = count_children(value)
-        if len(value) <= looked:
-            some = value
+        if len(value) <= max_items:
+            items_seen = value
         else:
-            some = [*value[: looked - looked // 4], *value[-(looked // 4) :]]
-        items = [self.build(item, depth + 1) for item in some]
+            items_seen = [*value[: max_items - max_items // 4], *value[-(max_items // 4) :]]
+        items = [self.build(item, depth + 1) for item in items_seen]
         if value:
             sample = _render_sample(value[0])
         else:
@@ -92,22 +90,22 @@ class _ShapeBuilder:
 
     def _build_object(self, value: dict[str, Any], depth: int) -> Shape:
         names = [name for name, _ in zip(value, range(MAX_FIELDS), strict=False)]
-        found = {name: self.build(value[name], depth + 1) for name in names}
+        fields = {name: self.build(value[name], depth + 1) for name in names}
         if (
             count_children(value) >= MIN_MAP_FIELDS
-            and len({_get_kind(shape) for shape in found.values()}) == 1
+            and len({_get_kind(shape) for shape in fields.values()}) == 1
         ):
             size = count_children(value)
             return Shape(
-                keys=(size, size), values=reduce(merge_shapes, found.values()), sample_key=names[0]
+                keys=(size, size), values=reduce(merge_shapes, fields.values()), sample_key=names[0]
             )
         if count_children(value) > len(names):
-            found["…"] = Shape(scalars=frozenset({"…"}))
-        return Shape(fields=found, object_count=1)
+            fields["…"] = Shape(scalars=frozenset({"…"}))
+        return Shape(fields=fields, object_count=1)
 
 
 def _get_kind(shape: Shape) -> object:
-    """Two values of one kind could be values of one map."""
+    """Return a key that is equal for values that could be values of one map."""
     if shape.fields is not None:
         return tuple(sorted(shape.fields))
     if shape.keys is not None:
@@ -120,7 +118,7 @@ def _get_kind(shape: Shape) -> object:
 
 
 def merge_shapes(one: Shape, other: Shape) -> Shape:
-    """What holds for the values of both."""
+    """Return the shape of the values of both."""
     first = _convert_to_map(one, other)
     second = _convert_to_map(other, one)
     if second.fields is None:
@@ -151,7 +149,7 @@ def merge_shapes(one: Shape, other: Shape) -> Shape:
 
 
 def _convert_to_map(one: Shape, other: Shape) -> Shape:
-    """An object beside a map is one of its small ones."""
+    """Return an object shape as a map if the other one is a map."""
     if one.fields is None or other.keys is None:
         return one
     shapes = list(one.fields.values())
@@ -166,9 +164,9 @@ def _convert_to_map(one: Shape, other: Shape) -> Shape:
 
 
 def _merge_or_empty(one: Shape | None, other: Shape | None) -> Shape:
-    both = _merge_optional(one, other)
-    if both is not None:
-        return both
+    merged = _merge_optional(one, other)
+    if merged is not None:
+        return merged
     return Shape(0)
 
 
@@ -184,15 +182,15 @@ def _merge_ranges(one: Range | None, other: Range | None) -> Range | None:
     return one or other
 
 
-# --- as text
+# --- rendering
 
 
 def render_shape(shape: Shape, tokens: int, count: CountTokens) -> str:
-    """A shape on one line of at most so many tokens."""
+    """Render a shape on one line of at most so many tokens."""
     text = "…"
     for depth, width in _DETAIL_LEVELS:
         text = _render(shape, depth, width)
-        # Nobody counts what is plainly too long.
+        # Text that is certainly too long is not counted.
         if len(text) <= tokens * 8 and count(text) <= tokens:
             return text
     if count(text) > tokens:
@@ -201,47 +199,43 @@ def render_shape(shape: Shape, tokens: int, count: CountTokens) -> str:
 
 
 def render_samples(shape: Shape, tokens: int, count: CountTokens, path: str = "") -> list[str]:
-    """One sample of each array, outermost first, as `path: value` lines that fit."""
+    """Render one sample of each array, outermost first, as `path: value` lines that fit."""
     lines: list[str] = []
     spent = 0
     level = [(path, shape)]
     while level:
         below: list[tuple[str, Shape]] = []
-        for place, one in level:
-            if one.length is not None and one.sample:
-                line = f"{place}[0]: {one.sample}"
+        for current_path, current in level:
+            if current.length is not None and current.sample:
+                line = f"{current_path}[0]: {current.sample}"
                 spent += count(line) + 1
                 if spent > tokens:
                     return lines
                 lines.append(line)
-            below += _list_children(place, one)
+            below += _list_children(current_path, current)
         level = below[:MAX_FIELDS]
     return lines
 
 
 def _list_children(path: str, shape: Shape) -> list[tuple[str, Shape]]:
-    found = [
-        (f"{path}.{_format_name(name)}" if path else _format_name(name), one)
-        for name, one in (shape.fields or {}).items()
+    prefix = f"{path}." if path else ""
+    children = [
+        (f"{prefix}{_format_name(name)}", child) for name, child in (shape.fields or {}).items()
     ]
     if shape.items is not None:
-        found.append((f"{path}[0]", shape.items))
+        children.append((f"{path}[0]", shape.items))
     if shape.values is not None:
-        found.append(
-            (
-                f"{path}.{_format_name(shape.sample_key)}"
-                if path
-                else _format_name(shape.sample_key),
-                shape.values,
-            )
-        )
-    return found
+        children.append((f"{prefix}{_format_name(shape.sample_key)}", shape.values))
+    return children
 
 
 def _render(shape: Shape, depth: int, width: int) -> str:
     kinds: list[str] = []
     if shape.fields is not None:
-        kinds.append(_render_object(shape, depth, width) if depth and shape.fields else "object")
+        if depth and shape.fields:
+            kinds.append(_render_object(shape, depth, width))
+        else:
+            kinds.append("object")
     if shape.keys is not None:
         if depth and shape.values:
             inner = f": {_render(shape.values, depth - 1, width)}"
@@ -256,28 +250,30 @@ def _render(shape: Shape, depth: int, width: int) -> str:
         else:
             inner = "…"
         kinds.append(f"[{_format_range(shape.length)} × {inner}]" if shape.length[1] else "[]")
-    plain = shape.scalars - ({"integer"} if "number" in shape.scalars else set())
-    for scalar in sorted(plain, key=lambda kind: (kind == "null", kind)):
-        long = scalar == "string" and shape.chars is not None and shape.chars[1] > 40
-        kinds.append(f"string({_format_range(shape.chars)})" if long and shape.chars else scalar)
+    scalars = shape.scalars - ({"integer"} if "number" in shape.scalars else set())
+    for scalar in sorted(scalars, key=lambda kind: (kind == "null", kind)):
+        if scalar == "string" and shape.chars is not None and shape.chars[1] > 40:
+            kinds.append(f"string({_format_range(shape.chars)})")
+        else:
+            kinds.append(scalar)
     return " | ".join(kinds) or "any"
 
 
 def _render_object(shape: Shape, depth: int, width: int) -> str:
     fields = shape.fields or {}
-    told: list[str] = []
-    for name, one in list(fields.items())[:width]:
+    parts: list[str] = []
+    for name, child in list(fields.items())[:width]:
         if name == "…":
-            told.append("…")
+            parts.append("…")
             continue
-        if one.seen_count < shape.object_count:
+        if child.seen_count < shape.object_count:
             mark = "?"
         else:
             mark = ""
-        told.append(f"{_format_name(name)}{mark}: {_render(one, depth - 1, width)}")
+        parts.append(f"{_format_name(name)}{mark}: {_render(child, depth - 1, width)}")
     if len(fields) > width:
-        told.append(f"… {len(fields) - width} more")
-    return "{" + ", ".join(told) + "}"
+        parts.append(f"… {len(fields) - width} more")
+    return "{" + ", ".join(parts) + "}"
 
 
 def _format_range(bounds: Range) -> str:
@@ -289,9 +285,7 @@ def _format_range(bounds: Range) -> str:
 
 def _format_name(name: str) -> str:
     plain = sanitize_text(name)
-    if len(plain) <= 40:
-        plain = plain
-    else:
+    if len(plain) > 40:
         plain = plain[:39] + "…"
     if plain.replace("_", "a").isalnum() and plain.isascii():
         return plain
@@ -311,8 +305,8 @@ def _get_scalar_type(value: Any) -> str:
 
 
 def _render_sample(value: Any) -> str:
-    """A value as short JSON: long texts and lists inside it are cut, so that what lies beside them
-    is seen."""
+    """Return a value as short JSON; long texts and lists in it are cut, so that their neighbours
+    stay visible."""
     text = to_literal(_shrink_value(value, 2))
     if len(text) <= SAMPLE_CHARS * 3:
         return text
@@ -321,25 +315,25 @@ def _render_sample(value: Any) -> str:
 
 def _shrink_value(value: Any, depth: int) -> Any:
     if isinstance(value, str):
-        plain = sanitize_text(value[: SAMPLE_CHARS // 2])
+        text = sanitize_text(value[: SAMPLE_CHARS // 2])
         if len(value) <= SAMPLE_CHARS // 2:
-            return plain
-        return plain[: SAMPLE_CHARS // 3] + "…"
+            return text
+        return text[: SAMPLE_CHARS // 3] + "…"
     if isinstance(value, dict):
         if not depth:
             if value:
                 return "{…}"
             return {}
         return {
-            name[:40]: _shrink_value(one, depth - 1)
-            for (name, one), _ in zip(value.items(), range(12), strict=False)
+            name[:40]: _shrink_value(child, depth - 1)
+            for (name, child), _ in zip(value.items(), range(12), strict=False)
         }
     if isinstance(value, list):
         if not depth:
             if value:
                 return "[…]"
             return []
-        return [_shrink_value(one, depth - 1) for one in value[:2]] + (
+        return [_shrink_value(child, depth - 1) for child in value[:2]] + (
             ["…"] if count_children(value) > 2 else []
         )
     if not isinstance(value, int) or abs(value) < 10**30:

@@ -1,7 +1,6 @@
-"""Shapes as JSON text, to be kept, and back. Pure.
+"""Shapes as JSON text for storage, and back. Pure.
 
-Only what is about the structure is written: samples of items and the keys of maps are somebody's
-data.
+Only structure is written: samples of items and keys of maps are user data.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ _SCALARS = frozenset({"null", "boolean", "integer", "number", "string", "…"})
 
 
 def dump_shape(shape: Shape) -> str | None:
-    """A shape as text; None for one that is too large to be kept."""
+    """Return a shape as text; None if it is too large to store."""
     try:
         text = json_codec.dumps(_to_dict(shape)).decode()
     except (TypeError, ValueError, RecursionError):
@@ -27,7 +26,7 @@ def dump_shape(shape: Shape) -> str | None:
 
 
 def load_shape(text: str) -> Shape | None:
-    """The shape that a text is of; None where it is none."""
+    """Return the shape of a text; None if the text is invalid."""
     try:
         return _from_dict(json_codec.loads(text.encode(errors="surrogatepass")), 0)
     except (TypeError, ValueError, KeyError, RecursionError):
@@ -35,45 +34,46 @@ def load_shape(text: str) -> Shape | None:
 
 
 def _to_dict(shape: Shape) -> dict[str, Any]:
-    told: dict[str, Any] = {"n": shape.seen_count}
+    data: dict[str, Any] = {"n": shape.seen_count}
     if shape.scalars:
-        told["is"] = sorted(shape.scalars)
+        data["is"] = sorted(shape.scalars)
     for key, span in (("chars", shape.chars), ("length", shape.length), ("keys", shape.keys)):
         if span is not None:
-            told[key] = list(span)
+            data[key] = list(span)
     if shape.fields is not None:
-        told["fields"] = {name: _to_dict(one) for name, one in shape.fields.items()}
-        told["objects"] = shape.object_count
+        data["fields"] = {name: _to_dict(field) for name, field in shape.fields.items()}
+        data["objects"] = shape.object_count
     if shape.items is not None:
-        told["items"] = _to_dict(shape.items)
+        data["items"] = _to_dict(shape.items)
     if shape.values is not None:
-        told["values"] = _to_dict(shape.values)
-    return told
+        data["values"] = _to_dict(shape.values)
+    return data
 
 
 def _from_dict(data: Any, depth: int) -> Shape:
     if not isinstance(data, dict) or depth > 2 * MAX_DEPTH:
         raise ValueError("that is no shape")
-    plain = cast("dict[str, Any]", data)
-    fields = plain.get("fields")
+    members = cast("dict[str, Any]", data)
+    fields = members.get("fields")
     if fields is not None and (
         not isinstance(fields, dict) or len(cast("dict[str, Any]", fields)) > 2 * MAX_FIELDS
     ):
         raise ValueError("those are no fields")
-    given = cast("Mapping[str, Any] | None", fields)
-    keys = _parse_range(plain.get("keys"))
+    field_data = cast("Mapping[str, Any] | None", fields)
+    shapes = None
+    if field_data is not None:
+        shapes = {name: _from_dict(field, depth + 1) for name, field in field_data.items()}
+    keys = _parse_range(members.get("keys"))
     return Shape(
-        seen_count=int(plain["n"]),
-        scalars=frozenset(cast("list[str]", plain.get("is", ()))) & _SCALARS,
-        chars=_parse_range(plain.get("chars")),
-        fields=None
-        if given is None
-        else {name: _from_dict(one, depth + 1) for name, one in given.items()},
-        object_count=int(plain.get("objects", 0)),
-        items=_from_dict(plain["items"], depth + 1) if "items" in plain else None,
-        length=_parse_range(plain.get("length")),
+        seen_count=int(members["n"]),
+        scalars=frozenset(cast("list[str]", members.get("is", ()))) & _SCALARS,
+        chars=_parse_range(members.get("chars")),
+        fields=shapes,
+        object_count=int(members.get("objects", 0)),
+        items=_from_dict(members["items"], depth + 1) if "items" in members else None,
+        length=_parse_range(members.get("length")),
         keys=keys,
-        values=_from_dict(plain["values"], depth + 1) if "values" in plain else None,
+        values=_from_dict(members["values"], depth + 1) if "values" in members else None,
         sample_key=_UNKNOWN_KEY if keys is not None else "",
     )
 

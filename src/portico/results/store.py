@@ -1,9 +1,8 @@
-"""Large results that wait to be read: who may, for how long, and how many. The index is in memory,
-the bodies on disk.
+"""Store of large results: an index in memory, bodies on disk.
 
-An id is as good as a key: 128 random bits, and another caller's is not found. Nothing is found
-without its id: who has no session shares its token and name with others. What is over its time or
-over the total goes, first the oldest of whoever holds most.
+An id is a capability: 128 random bits, and it works for its owner only. Nothing is found without an
+id, because clients without a session may share token and name. Expired results are removed; above
+the total size the oldest result of the largest owner goes first.
 """
 
 import asyncio
@@ -28,17 +27,16 @@ TOTAL_BYTES = 256 * 1024**2
 RESULT_BYTES = 64 * 1024**2
 MAX_CONCURRENT = 2
 MAX_CONCURRENT_PER_CALLER = 1
-"""Large results that are taken apart or read at the same time, in all and of one caller: each costs
-memory and a thread. How many may wait is bounded where requests are admitted."""
+"""Large results that are processed at the same time, in all and for one caller: each costs memory
+and a thread. The queue is bounded by admission control."""
 HEAVY_CHARS = 256 * 1024
-"""Characters or bytes from which work on a result needs a place: what is smaller is over at once.
-"""
+"""Size in characters or bytes from which work on a result needs a slot."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class StoredResult:
-    """One result that can be read."""
+    """Index entry of a stored result."""
 
     id: str
     owner: str
@@ -48,26 +46,25 @@ class StoredResult:
     expires_at: float
     mime: str = ""
     member: str | None = None
-    """The only field of the answer, whose text this is; None where it is the answer itself."""
+    """Name of the only field of the answer, if this is that field's text; else None."""
 
     @property
     def uri(self) -> str:
-        """The resource that is the whole of it."""
+        """URI of the resource with the whole result."""
         return RESULT_URI_PREFIX + self.id
 
 
 def get_owner_key(caller: Caller) -> str:
-    """Whom what has an id is counted for, and who may use it, if it knows the id.
+    """Return the key that stored items are counted and authorised by.
 
-    A session where there is one, else a claim that others can make too: of use beside an id, never
-    in place of one.
+    It identifies a session, or else a claim that other clients can make too, so it only restricts
+    an id and never replaces it.
     """
     return f"{caller.profile}\n{caller.owner}"
 
 
 class ResultStore:
-    """Keeps bodies, and finds them again for whoever they belong to. One event loop's own, but for
-    the sweep."""
+    """Stores results and finds them for their owners. Bound to one event loop, except `sweep`."""
 
     def __init__(
         self,
@@ -84,7 +81,7 @@ class ResultStore:
         self._result_bytes = min(result_bytes, total_bytes)
         self._clock = clock
         self._stored: dict[str, StoredResult] = {}
-        """In the order they came."""
+        """In the order of arrival."""
         self._size_bytes = 0
         self._lock = threading.Lock()
         waiting = NO_LIMIT.queue
@@ -92,23 +89,21 @@ class ResultStore:
             Limit(MAX_CONCURRENT, queue=waiting), Limit(MAX_CONCURRENT_PER_CALLER, queue=waiting)
         )
         self._threads: dict[str, set[asyncio.Future[Any]]] = {}
-        """What is at work in threads, by its caller."""
+        """Running threads by caller."""
 
     def __len__(self) -> int:
         return len(self._stored)
 
     @property
     def size_bytes(self) -> int:
-        """How much is on disk."""
+        """Total size of the bodies."""
         return self._size_bytes
 
     @asynccontextmanager
     async def acquire_slot(self, caller: Caller, size: int) -> AsyncGenerator[None]:
-        """Wait for a place for work on a result of about `size` characters, where callers take
-        turns.
+        """Hold a slot for work on a result of about `size` characters; slots are fair by caller.
 
-        The place is free again when the caller's threads have ended, also those that it no longer
-        waits for.
+        The slot is released when all threads of the caller have ended, including abandoned ones.
         """
         if size < HEAVY_CHARS:
             yield
@@ -125,16 +120,15 @@ class ResultStore:
                 self._limiter.release(key)
 
     async def run_in_thread(self, caller: Caller, function: Callable[..., T], *args: Any) -> T:
-        """Run a function in a thread, for a caller that may have a place; cancelled, it goes on to
-        its end."""
-        work = asyncio.create_task(asyncio.to_thread(function, *args), name="work on a result")
-        self._track_thread(caller, work)
+        """Run a function in a thread for a caller; it runs to its end even if this is
+        cancelled."""
+        task = asyncio.create_task(asyncio.to_thread(function, *args), name="work on a result")
+        self._track_thread(caller, task)
         try:
-            return await asyncio.shield(work)
+            return await asyncio.shield(task)
         finally:
-            del (
-                work
-            )  # its error holds this frame: together they would wait for the garbage collector
+            # Its exception refers to this frame: the cycle would wait for the garbage collector.
+            del task
 
     def _track_thread(self, caller: Caller, work: asyncio.Task[Any]) -> None:
         key = get_owner_key(caller)
@@ -142,7 +136,7 @@ class ResultStore:
 
         def untrack(task: asyncio.Task[Any]) -> None:
             if not task.cancelled():
-                task.exception()  # nobody may be waiting for it any more
+                task.exception()  # retrieved, because the caller may have been cancelled
             self._threads[key].discard(task)
             if not self._threads[key]:
                 del self._threads[key]
@@ -158,8 +152,10 @@ class ResultStore:
         mime: str = "",
         member: str | None = None,
     ) -> StoredResult:
-        """Write a body, in a thread; raises TooLarge, OSError, and whatever `texts` raises, leaving
-        nothing behind."""
+        """Write a body in a thread; raises ResultBodyTooLarge, OSError and whatever `texts` raises.
+
+        Nothing is left on disk after an error.
+        """
         name = secrets.token_urlsafe(16)
         expires = self._clock() + self.ttl_s
         writing = asyncio.create_task(
@@ -180,7 +176,7 @@ class ResultStore:
         return stored
 
     def find(self, caller: Caller, result_id: str) -> StoredResult:
-        """A result by its id or URI; raises UnknownName, also for another caller's."""
+        """Return a result by id or URI; raises UnknownName, also for another caller's result."""
         name = result_id.strip().removeprefix(RESULT_URI_PREFIX)
         stored = self._stored.get(name)
         if (
@@ -190,18 +186,18 @@ class ResultStore:
         ):
             raise UnknownName(
                 "there is no such result",
-                advice=f"Results are kept for {round(self.ttl_s / 60)} minutes; call the tool again for a new one.",
+                advice=f"Results are kept for {round(self.ttl_s / 60)} minutes; "
+                "call the tool again for a new one.",
             )
         return stored
 
     def sweep(self) -> None:
-        """Let go of what is over its time. Blocks on the disk for a moment; for start and
-        housekeeping."""
+        """Remove expired results. Blocks on the disk briefly; run at start and periodically."""
         self._expire()
         self.files.sweep()
 
     def drop(self, stored: StoredResult) -> None:
-        """Let go of one."""
+        """Remove a result and its file."""
         with self._lock:
             if self._stored.pop(stored.id, None) is None:
                 return
@@ -209,7 +205,7 @@ class ResultStore:
         self.files.delete(stored.id)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Remove all results."""
         for stored in self._list_stored():
             self.drop(stored)
         self.files.close()
@@ -217,13 +213,15 @@ class ResultStore:
     def _evict(self, newest: StoredResult) -> None:
         self._expire()
         while self._size_bytes > self._total_bytes and (
-            others := [one for one in self._list_stored() if one is not newest]
+            others := [result for result in self._list_stored() if result is not newest]
         ):
-            held: dict[str, int] = {}
-            for one in (*others, newest):
-                held[one.owner] = held.get(one.owner, 0) + one.size
-            most = max(held, key=lambda owner: held[owner])
-            self.drop(next((one for one in others if one.owner == most), others[0]))
+            bytes_by_owner: dict[str, int] = {}
+            for result in (*others, newest):
+                bytes_by_owner[result.owner] = bytes_by_owner.get(result.owner, 0) + result.size
+            largest_owner = max(bytes_by_owner, key=lambda owner: bytes_by_owner[owner])
+            self.drop(
+                next((result for result in others if result.owner == largest_owner), others[0])
+            )
 
     def _expire(self) -> None:
         now = self._clock()
@@ -232,7 +230,7 @@ class ResultStore:
                 self.drop(stored)
 
     def _list_stored(self) -> list[StoredResult]:
-        """A copy, for the sweep in its thread and for the loop beside it."""
+        """Return a copy, because `sweep` runs in a thread."""
         with self._lock:
             return list(self._stored.values())
 

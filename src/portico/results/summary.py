@@ -1,5 +1,5 @@
-"""What a large result is, in at most 500 tokens: how large, how built, its first rows, and how to
-read on. Pure."""
+"""Summary of a large result in at most 500 tokens: size, shape, first rows, how to read on.
+Pure."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ CountTokens = Callable[[str], int]
 
 SUMMARY_TOKENS = 500
 _TARGET_TOKENS = 430
-"""Tokens by estimate; some texts cost more than the estimate says."""
+"""Target of the estimate, below the limit because some texts cost more than estimated."""
 _SHAPE_TOKENS = 150
 _MAX_ROWS = 5
 _CELL_CHARS = 28
@@ -30,56 +30,57 @@ _WORD = re.compile(r"\w{3,}")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 _NOISE = re.compile(r"[!-`{-~]{4,}")
-"""Capitals, digits and marks in a row."""
+"""Runs of capitals, digits and punctuation, which cost more tokens than words."""
 _MIXED = re.compile(
     r"(?<![A-Za-z0-9])(?=[A-Za-z0-9+/]*(?:[a-z0-9][A-Z]|[A-Za-z][0-9]))[A-Za-z0-9+/]{6,}"
 )
 _STOP_WORDS = frozenset(
-    ("the", "and", "for", "with", "all", "any", "from", "into", "that", "this", "what", "which", "get", "list", "find",
-     "show", "are", "was", "has", "have", "not", "can", "you", "your", "how", "where", "when", "who")
+    ("the", "and", "for", "with", "all", "any", "from", "into", "that", "this", "what", "which",
+     "get", "list", "find", "show", "are", "was", "has", "have", "not", "can", "you", "your",
+     "how", "where", "when", "who")
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ResultFacts:
-    """What a summary is made from."""
+    """Facts that a summary is rendered from."""
 
     tool: str
     kind: Literal["json", "text", "blob"]
     size: int
-    """Bytes."""
+    """In bytes."""
     tokens: int
-    """About how many, in all."""
+    """Estimate for the whole result."""
     sample: Any = None
-    """Of JSON: the value, long containers cut."""
+    """The JSON value with long containers cut."""
     line_count: int = 0
     head: str = ""
     tail: str = ""
     matches: tuple[str, ...] = ()
     mime: str = ""
     is_error: bool = False
-    """The tool said that this is an error."""
+    """The tool marked the result as an error."""
     member: str | None = None
-    """The one field of the answer that this is the text of."""
+    """Name of the only field of the answer, if this is its text."""
 
 
 @dataclass(frozen=True)
 class ResultAccess:
-    """How the whole can be read."""
+    """Ways to read the whole result."""
 
     id: str
     uri: str
     ttl_minutes: int
     has_read_result: bool = True
-    """Whether the caller has `read_result`; else only the resource."""
+    """False if the caller has only the resource."""
 
 
 def render_summary(facts: ResultFacts, access: ResultAccess | None, count: CountTokens) -> str:
-    """The summary; `way` is None where the whole could not be kept."""
+    """Render the summary; `access` is None if the result could not be stored."""
     first = _render_title(facts, access)
     last = _render_reading_hint(facts, access)
-    # Our own words cost what the estimate says; the tool's name may be anything.
-    left = (
+    # The estimate holds for our own text; the tool's name may be anything.
+    tokens_left = (
         _TARGET_TOKENS
         - round(1.1 * (count(first) + count(last)))
         - _estimate_tokens(_format_tool_name(facts), count)
@@ -87,23 +88,23 @@ def render_summary(facts: ResultFacts, access: ResultAccess | None, count: Count
     body: list[str] = []
     for line in _render_details(facts, count):
         cost = _estimate_tokens(line, count) + 1
-        if cost > left and len(line) > 40:
-            line = _clip_line(line, left - 2, count)
+        if cost > tokens_left and len(line) > 40:
+            line = _clip_line(line, tokens_left - 2, count)
             cost = _estimate_tokens(line, count) + 1
-        if cost > left:
+        if cost > tokens_left:
             break
         body.append(line)
-        left -= cost
+        tokens_left -= cost
     return "\n".join([first, *body, last])
 
 
 def render_cache_note(age_s: float) -> str:
-    """The mark of an answer that was kept from an earlier call."""
+    """Return the note for a cached result."""
     return f"[cached {max(0, round(age_s))} s ago]"
 
 
 def format_size(size: int) -> str:
-    """Bytes, as people say them."""
+    """Format a number of bytes for people."""
     if size < 1_000:
         return f"{size} bytes"
     if size < 1_000_000:
@@ -112,14 +113,14 @@ def format_size(size: int) -> str:
 
 
 def _format_estimate(number: int) -> str:
-    """A number that is an estimate, with no more digits than it deserves."""
+    """Format an estimated number with two significant digits."""
     if number >= 1_000_000:
         return f"{number / 1_000_000:.1f} million"
     return f"{float(f'{number:.2g}'):,.0f}"
 
 
 def collect_text_facts(text: str, intent: str) -> tuple[int, str, str, tuple[str, ...]]:
-    """Of a long text: its lines, head, tail, and the lines that have most of the intent's words."""
+    """Return line count, head, tail, and the lines with most words of the intent."""
     count = sum(text.count("\n", at, at + _SCAN_CHARS) for at in range(0, len(text), _SCAN_CHARS))
     lines = count + (0 if text.endswith("\n") else 1)
     tail = text[-_TAIL_CHARS:]
@@ -136,28 +137,28 @@ def collect_text_facts(text: str, intent: str) -> tuple[int, str, str, tuple[str
 
 
 def find_matching_lines(text: str, intent: str) -> tuple[str, ...]:
-    """The lines of a text that have most of the words of an intent, in their order."""
+    """Return the lines with most words of an intent, in their order in the text."""
     words = {word.lower() for word in _WORD.findall(intent[:400])} - _STOP_WORDS
     if not words:
         return ()
     wanted = re.compile(
         "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE
     )
-    found: dict[int, tuple[str, set[str]]] = {}
-    for place, word in _find_hits(text, wanted):
-        start = text.rfind("\n", max(0, place - _MATCH_CHARS), place) + 1 or max(
-            0, place - _MATCH_CHARS // 2
+    hits: dict[int, tuple[str, set[str]]] = {}
+    for position, word in _find_hits(text, wanted):
+        start = text.rfind("\n", max(0, position - _MATCH_CHARS), position) + 1 or max(
+            0, position - _MATCH_CHARS // 2
         )
-        if start not in found:
-            end = text.find("\n", place, place + _MATCH_CHARS)
-            found[start] = (text[start : end if end >= 0 else start + _MATCH_CHARS], set())
-        found[start][1].add(word.lower())
-    best: dict[str, int] = {}
-    for start in sorted(found, key=lambda start: (-len(found[start][1]), start)):
-        best.setdefault(found[start][0], start)
-        if len(best) == _MAX_MATCHES:
+        if start not in hits:
+            end = text.find("\n", position, position + _MATCH_CHARS)
+            hits[start] = (text[start : end if end >= 0 else start + _MATCH_CHARS], set())
+        hits[start][1].add(word.lower())
+    start_by_line: dict[str, int] = {}
+    for start in sorted(hits, key=lambda start: (-len(hits[start][1]), start)):
+        start_by_line.setdefault(hits[start][0], start)
+        if len(start_by_line) == _MAX_MATCHES:
             break
-    return tuple(sorted(best, key=lambda line: best[line]))
+    return tuple(sorted(start_by_line, key=lambda line: start_by_line[line]))
 
 
 def _find_hits(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
@@ -177,25 +178,26 @@ def _render_title(facts: ResultFacts, access: ResultAccess | None) -> str:
         "blob": f"of {to_one_line(facts.mime)[:60]}",
     }
     if facts.is_error:
-        failed = " (it says this is an error)"
+        error_note = " (it says this is an error)"
     else:
-        failed = ""
-    amount = f"{format_size(facts.size)} {kinds[facts.kind]}, about {_format_estimate(facts.tokens)} tokens"
-    large = f"{_format_tool_name(facts)} answered{failed} with {amount}"
+        error_note = ""
+    size = f"{format_size(facts.size)} {kinds[facts.kind]}"
+    amount = f"{size}, about {_format_estimate(facts.tokens)} tokens"
+    sentence = f"{_format_tool_name(facts)} answered{error_note} with {amount}"
     if access is None:
-        return f"{large}: more than one answer may have."
-    return f"{large}: kept whole as result {access.id} for {access.ttl_minutes} minutes."
+        return f"{sentence}: more than one answer may have."
+    return f"{sentence}: kept whole as result {access.id} for {access.ttl_minutes} minutes."
 
 
 def _format_tool_name(facts: ResultFacts) -> str:
     tool = to_one_line(facts.tool)
     if tool.isascii():
-        longest = 90
+        max_chars = 90
     else:
-        longest = 30
-    if len(tool) <= longest:
+        max_chars = 30
+    if len(tool) <= max_chars:
         return tool
-    return f"{tool[: longest - 1]}…"
+    return f"{tool[: max_chars - 1]}…"
 
 
 def _render_reading_hint(facts: ResultFacts, access: ResultAccess | None) -> str:
@@ -210,7 +212,10 @@ def _render_reading_hint(facts: ResultFacts, access: ResultAccess | None) -> str
         path = f'path="{_build_example_path(facts.sample)}" (JMESPath), '
     else:
         path = ""
-    return f'To read on: {call} with {path}grep="…" (what matches), or a cursor. The whole is {access.uri}'
+    return (
+        f'To read on: {call} with {path}grep="…" (what matches), or a cursor. '
+        f"The whole is {access.uri}"
+    )
 
 
 def _render_details(facts: ResultFacts, count: CountTokens) -> Iterator[str]:
@@ -229,7 +234,7 @@ def _render_details(facts: ResultFacts, count: CountTokens) -> Iterator[str]:
 
 
 def _render_table(sample: Any) -> Iterator[str]:
-    """The largest uniform array of objects as columns and first rows."""
+    """Render the largest uniform array of objects as columns and first rows."""
     path, rows = find_largest_array(sample)
     objects = [row for row in rows[:50] if isinstance(row, dict)]
     if len(objects) < 2 or len(objects) < len(rows[:50]):
@@ -238,39 +243,38 @@ def _render_table(sample: Any) -> Iterator[str]:
     filled = sum(len(row) for row in objects)
     if not columns or filled < len(columns) * len(objects) * 0.6:
         return
-    some = columns[:_MAX_COLUMNS]
-    if len(columns) > len(some):
-        more = f" | … {len(columns) - len(some)} more columns"
+    shown = columns[:_MAX_COLUMNS]
+    if len(columns) > len(shown):
+        more = f" | … {len(columns) - len(shown)} more columns"
     else:
         more = ""
-    yield f"{path or 'It'} has {count_children(rows):,} rows. Columns: {' | '.join(_format_cell(name) for name in some)}{more}"
+    names = " | ".join(_format_cell(name) for name in shown)
+    yield f"{path or 'It'} has {count_children(rows):,} rows. Columns: {names}{more}"
     for row in objects[:_MAX_ROWS]:
-        yield " | ".join(_format_cell(row.get(name)) for name in some)
+        yield " | ".join(_format_cell(row.get(name)) for name in shown)
 
 
 def find_largest_array(sample: Any) -> tuple[str, list[Any]]:
-    """The array with most items among the outer levels, and the JMESPath to it."""
+    """Return the JMESPath and value of the array with most items in the outer levels."""
     best: tuple[str, list[Any]] = ("", sample if isinstance(sample, list) else [])
     level: list[tuple[str, Any]] = [("", sample)]
     for _ in range(3):
         level = [
             (f"{path}.{to_path_step(name)}" if path else to_path_step(name), child)
-            for path, one in level
-            if isinstance(one, dict)
-            for name, child in list(one.items())[:50]
+            for path, container in level
+            if isinstance(container, dict)
+            for name, child in list(container.items())[:50]
         ]
-        for path, one in level:
-            if isinstance(one, list) and count_children(one) > count_children(best[1]):
-                best = (path, one)
+        for path, container in level:
+            if isinstance(container, list) and count_children(container) > count_children(best[1]):
+                best = (path, container)
     return best
 
 
 def to_path_step(name: str) -> str:
-    """A field as JMESPath spells it."""
+    """Return a field name as JMESPath spells it."""
     plain = sanitize_text(name)
-    if len(plain) <= 40:
-        plain = plain
-    else:
+    if len(plain) > 40:
         plain = plain[:39] + "…"
     if _IDENTIFIER.fullmatch(plain):
         return plain
@@ -278,7 +282,7 @@ def to_path_step(name: str) -> str:
 
 
 def _build_example_path(sample: Any) -> str:
-    """A path that selects something from this very result."""
+    """Return a path that selects something from this result."""
     path, rows = find_largest_array(sample)
     if isinstance(sample, dict) and ('"' in path or len(rows) < 2):
         texts = [
@@ -314,7 +318,7 @@ def _format_cell(value: Any) -> str:
 
 
 def to_one_line(text: str) -> str:
-    """A stranger's text where it must not make lines of its own."""
+    """Return untrusted text on one line, without control characters."""
     return " ".join(sanitize_text(text).split())
 
 
@@ -325,8 +329,8 @@ def _clip_line(line: str, tokens: int, count: CountTokens) -> str:
 
 
 def _estimate_tokens(text: str, count: CountTokens) -> int:
-    """Tokens at the worst: a rare character costs its bytes, and noise more than the words
-    estimates are made for."""
+    """Estimate tokens for the worst case: rare characters cost their bytes, and noise costs more
+    than words."""
     if text.isascii():
         foreign = 0
     else:

@@ -1,7 +1,9 @@
-"""Scripts that call tools: what a script's words mean here, and how it is run, helped and
-remembered.
+"""Scripts that call tools.
 
-scripts (one script, from its text to how it ended) → binding (which tools it means) · engines (who
-runs which language, and whose turn it is) · memory (`store` and `load`) · hints (what to do about
-the usual mistakes)
+runner         runs one script from its text to its outcome
+tool_bindings  finds the tools that a script mentions
+engines        the engine of each language, and fair access to its workers
+state_store    values kept between scripts by `store` and `load`
+hints          advice for common mistakes
+sandbox/       the engines themselves
 """

@@ -1,8 +1,8 @@
-"""Who runs which language, and whose turn it is. An engine is made, and its library imported, by
-the first script that needs it.
+"""Engines by language, created (with the import of their library) by the first script that needs
+one.
 
-The workers of an engine are shared by callers: they take turns, and one of them never has all
-workers, so that the script of another finds one at once.
+The workers of an engine are shared fairly between callers; one caller never gets all of them, so
+that another's script finds one at once.
 """
 
 from collections.abc import AsyncGenerator
@@ -13,13 +13,13 @@ from portico.fair_limiter import FairLimiter, Limit, LimitExceeded
 from portico.scripts.sandbox.script import Language, ScriptEngine
 
 DEFAULT_WORKERS = 4
-"""Scripts of one language that run at the same time; more wait their turn."""
+"""Scripts of one language that run at the same time; more are queued."""
 DEFAULT_MAX_WAITING = 16
-"""Scripts of one caller in one language that may wait for their turn."""
+"""Maximum number of queued scripts of one caller in one language."""
 
 
 class EngineRegistry:
-    """The engines that have been needed so far."""
+    """Engines that have been created so far, with their limiters."""
 
     def __init__(
         self, workers: int = DEFAULT_WORKERS, max_waiting: int = DEFAULT_MAX_WAITING
@@ -30,7 +30,7 @@ class EngineRegistry:
         self._limiters: dict[str, FairLimiter] = {}
 
     def get_engine(self, language: Language) -> ScriptEngine:
-        """The engine of a language."""
+        """Return the engine of a language, created if necessary."""
         kind = _to_engine_kind(language)
         if kind not in self._engines:
             self._engines[kind] = self._create_engine(kind)
@@ -40,25 +40,26 @@ class EngineRegistry:
     async def acquire_worker(
         self, language: Language, owner: str, timeout_s: float
     ) -> AsyncGenerator[None]:
-        """Have a worker to oneself; raises Overloaded where there is none in time, or too many wait
-        already."""
+        """Hold a worker; raises Overloaded if none is free within `timeout_s` or the queue is
+        full."""
         kind = _to_engine_kind(language)
         if kind not in self._limiters:
-            each = Limit(max(1, self._workers - 1), queue=self._max_waiting)
-            self._limiters[kind] = FairLimiter(Limit(self._workers), each)
-        turns = self._limiters[kind]
+            caller_limit = Limit(max(1, self._workers - 1), queue=self._max_waiting)
+            self._limiters[kind] = FairLimiter(Limit(self._workers), caller_limit)
+        limiter = self._limiters[kind]
         try:
-            await turns.acquire(owner, timeout_s)
+            await limiter.acquire(owner, timeout_s)
         except LimitExceeded as refused:
             raise Overloaded(
                 f"no worker is free for another script: {refused.reason}",
-                advice=f"Nothing was begun. Try again in {refused.retry_after_s:g} s, or run fewer scripts at once.",
+                advice=f"Nothing was begun. Try again in {refused.retry_after_s:g} s, "
+                "or run fewer scripts at once.",
                 retry_after_s=refused.retry_after_s,
             ) from None
         try:
             yield
         finally:
-            turns.release(owner)
+            limiter.release(owner)
 
     def _create_engine(self, kind: str) -> ScriptEngine:
         if kind == "python":
@@ -71,14 +72,14 @@ class EngineRegistry:
 
     @property
     def worker_counts(self) -> dict[str, tuple[int, int | None]]:
-        """The processes at work, and those that wait, of each engine that has been needed."""
+        """Busy and idle processes of each engine."""
         return {kind: engine.worker_counts for kind, engine in self._engines.items()}
 
     async def close(self) -> None:
         """End every process."""
-        made = self._engines
+        engines = self._engines
         self._engines = {}
-        for engine in made.values():
+        for engine in engines.values():
             await engine.close()
 
 

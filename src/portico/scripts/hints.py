@@ -1,4 +1,4 @@
-"""What to do about the usual mistakes of scripts. Pure: a script and its end in, words out."""
+"""Advice for common mistakes in scripts. Pure: a script and its outcome in, text out."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,8 +14,8 @@ AWAIT_EXAMPLES = {
     "lua": "server.tool({name = value}):await()",
 }
 PYTHON_MODULES = (
-    "asyncio, base64, bisect, collections, copy, csv, dataclasses, datetime, decimal, functools, hashlib, itertools, "
-    "json, math, random, re, time, tomllib, typing"
+    "asyncio, base64, bisect, collections, copy, csv, dataclasses, datetime, decimal, functools, "
+    "hashlib, itertools, json, math, random, re, time, tomllib, typing"
 )
 UNAVAILABLE_NAMES: Mapping[str, Mapping[str, str]] = {
     "python": {
@@ -52,16 +52,15 @@ _UNKNOWN_NAME_PATTERNS = (
 )
 _MISSING_ATTRIBUTE = re.compile(r"module '(\w+)' has no attribute '(\w+)'")
 _MAX_MESSAGE_CHARS = 1_000
-"""Characters of a message: the script may have made it, and it is searched where everybody waits.
-"""
+"""Limit of a message that is searched, because a script may have created it."""
 _MISSING_MODULE = re.compile(
     r"No module named '([\w.]+)'|cannot import|there are no modules", re.IGNORECASE
 )
 _UNSUPPORTED = re.compile(r"does not yet support|not supported|NotImplementedError", re.IGNORECASE)
 _NOT_CALLABLE = re.compile(r"not callable|not a function|attempt to call", re.IGNORECASE)
 _UNEXPECTED_SHAPE = re.compile(
-    r"not a function|not iterable|indices must be|has no attribute|KeyError|not subscriptable|nil value|undefined"
-    r"|of null|string value|attempt to",
+    r"not a function|not iterable|indices must be|has no attribute|KeyError|not subscriptable"
+    r"|nil value|undefined|of null|string value|attempt to",
     re.IGNORECASE,
 )
 _SHADOWED_RESULT = {
@@ -72,7 +71,8 @@ _SHADOWED_RESULT = {
 _LOOKS_LIKE_JAVASCRIPT = re.compile(r"^\s*(?:const|let|var)\s|=>|;\s*$", re.MULTILINE)
 _MAX_ANSWERS = 2
 _LIMITED_PYTHON = (
-    "This Python is small: no inheritance, generators, del, async with or decorators such as property. Plain "
+    "This Python is small: no inheritance, generators, del, async with or decorators such as "
+    "property. Plain "
     'functions, loops and lists do the same; or pass language="javascript".'
 )
 _LIMITED_ASYNCIO = (
@@ -86,32 +86,35 @@ def build_hint(
     snapshot: Snapshot,
     answers: Mapping[str, str] | None = None,
 ) -> str:
-    """Advice in a sentence or two; empty where nothing usual went wrong. `answers` are what tools
-    answered."""
+    """Return advice in a sentence or two, or "". `answers` describe the last results of tools."""
     fault = outcome.fault
     if fault:
-        said = list(_explain_fault(script, fault, snapshot, answers or {}))
+        hints = list(_explain_fault(script, fault, snapshot, answers or {}))
     else:
-        said = []
+        hints = []
     if isinstance(outcome.value, str) and "[object Promise]" in outcome.value:
-        said.append(f"A tool's answer must be awaited: {AWAIT_EXAMPLES[script.language]}.")
-    # Of a script that was cut off it says nothing that calls were left.
+        hints.append(f"A tool's answer must be awaited: {AWAIT_EXAMPLES[script.language]}.")
+    # After any other fault, calls that were not awaited are no mistake.
     if (
         outcome.unawaited_calls
         and (fault is None or fault.kind in ("runtime", "value"))
-        and not _has_word(said, "awaited")
+        and not _has_word(hints, "awaited")
     ):
-        one = outcome.unawaited_calls == 1
-        calls, they = (
-            ("1 call was", "it") if one else (f"{outcome.unawaited_calls} calls were", "they")
+        if outcome.unawaited_calls == 1:
+            calls = "1 call was"
+            pronoun = "it"
+        else:
+            calls = f"{outcome.unawaited_calls} calls were"
+            pronoun = "they"
+        hints.append(
+            f"{calls} not awaited: cancelled when the script ended, {pronoun} may have taken "
+            f"effect. {AWAIT_EXAMPLES[script.language]}"
         )
-        advice = f"cancelled when the script ended, {they} may have taken effect. {AWAIT_EXAMPLES[script.language]}"
-        said.append(f"{calls} not awaited: {advice}")
-    return " ".join(said)
+    return " ".join(hints)
 
 
-def _has_word(said: list[str], word: str) -> bool:
-    return any(word in one for one in said)
+def _has_word(hints: list[str], word: str) -> bool:
+    return any(word in hint for hint in hints)
 
 
 def _explain_fault(
@@ -119,13 +122,13 @@ def _explain_fault(
 ) -> Iterator[str]:
     message = fault.message[:_MAX_MESSAGE_CHARS]
     language = _to_language_family(script.language)
-    if (limited := _LIMIT_HINTS.get(fault.kind)) is not None:
-        yield limited(script.limits)
+    if (render_limit_hint := _LIMIT_HINTS.get(fault.kind)) is not None:
+        yield render_limit_hint(script.limits)
         return
     if fault.kind not in ("runtime", "value", "syntax"):
         return
-    if hidden := _MISSING_ATTRIBUTE.search(message):
-        yield from _explain_missing_attribute(hidden[1], hidden[2], snapshot)
+    if missing := _MISSING_ATTRIBUTE.search(message):
+        yield from _explain_missing_attribute(missing[1], missing[2], snapshot)
     elif _MISSING_MODULE.search(message):
         yield from _explain_missing_module(script, message, snapshot)
     elif language == "python" and _UNSUPPORTED.search(message):
@@ -133,7 +136,10 @@ def _explain_fault(
     elif _NOT_CALLABLE.search(message) and re.search(
         _SHADOWED_RESULT[language], script.code, re.MULTILINE
     ):
-        yield "The script gives `result` a value of its own: choose another name, or end with the value alone."
+        yield (
+            "The script gives `result` a value of its own: choose another name, "
+            "or end with the value alone."
+        )
     elif _NOT_AWAITABLE.search(message):
         yield "Only tools are awaited; store, load, print and result are not."
     elif _UNAWAITED_CALL.search(message):
@@ -145,11 +151,11 @@ def _explain_fault(
             yield 'This looks like JavaScript: pass language="javascript".'
     elif fault.kind == "value":
         yield "Return plain data: text, numbers, lists, objects."
-    elif word := _find_called_server(script, fault, snapshot):
-        yield f"{word} is a server here: call its tools, {word}.tool(…)."
+    elif server := _find_called_server(script, fault, snapshot):
+        yield f"{server} is a server here: call its tools, {server}.tool(…)."
     elif answers and _UNEXPECTED_SHAPE.search(message):
         yield " ".join(
-            f"{tool} answered {what}." for tool, what in list(answers.items())[-_MAX_ANSWERS:]
+            f"{tool} answered {answer}." for tool, answer in list(answers.items())[-_MAX_ANSWERS:]
         )
 
 
@@ -166,11 +172,13 @@ def _find_unknown_name(message: str) -> str:
 
 
 def _explain_missing_attribute(module: str, name: str, snapshot: Snapshot) -> Iterator[str]:
-    """A module has no such thing; perhaps the server of that name was meant, or something that
-    others have."""
+    """Explain an attribute that a module lacks; a server of that name may be meant."""
     server = snapshot.server_identifiers.get(module)
     if server is not None and name in snapshot.servers[server].tool_identifiers:
-        yield f"`import {module}` hides the server {module}: leave it out, or call_tool('{module}.{name}', {{…}})."
+        yield (
+            f"`import {module}` hides the server {module}: leave it out, "
+            f"or call_tool('{module}.{name}', {{…}})."
+        )
     elif module == "asyncio":
         yield _LIMITED_ASYNCIO
     else:
@@ -184,14 +192,17 @@ def _explain_missing_module(script: Script, message: str, snapshot: Snapshot) ->
     else:
         name = ""
     if name in snapshot.server_identifiers or script.language != "python":
-        yield "Servers are there by their names without an import, and nothing beside them reaches the outside."
+        yield (
+            "Servers are there by their names without an import, "
+            "and nothing beside them reaches the outside."
+        )
     else:
         yield f"Modules here: {PYTHON_MODULES}. Servers are there by their names without an import."
 
 
 def _explain_unknown_name(name: str, language: str, snapshot: Snapshot) -> Iterator[str]:
-    """What a name that is not there might have meant: something others have, a server, a tool
-    without its server."""
+    """Explain an unknown name: unavailable here, a module, a server, or a tool without its
+    server."""
     if known := UNAVAILABLE_NAMES[language].get(name):
         yield known
         return
@@ -201,19 +212,22 @@ def _explain_unknown_name(name: str, language: str, snapshot: Snapshot) -> Itera
     if near := find_nearest_names(name, snapshot.server_identifiers, 3):
         yield f"Did you mean the server {' or '.join(near)}?"
         return
-    homes = [
+    owners = [
         word
         for word, server in snapshot.server_identifiers.items()
         if name in snapshot.servers[server].tool_identifiers
     ]
-    if homes:
-        yield f"Say whose tool it is: {' or '.join(f'{home}.{name}' for home in homes[:3])}."
+    if owners:
+        yield f"Say whose tool it is: {' or '.join(f'{owner}.{name}' for owner in owners[:3])}."
     else:
-        yield "Tools are functions of their servers; search_tools(query) finds them, also from inside a script."
+        yield (
+            "Tools are functions of their servers; search_tools(query) finds them, "
+            "also from inside a script."
+        )
 
 
 def _find_called_server(script: Script, fault: Fault, snapshot: Snapshot) -> str:
-    """A server that the faulty line calls as if it were a function itself."""
+    """Return a server that the faulty line calls like a function, or ""."""
     lines = script.code.splitlines()
     if (
         not _NOT_CALLABLE.search(fault.message[:_MAX_MESSAGE_CHARS])
@@ -227,8 +241,8 @@ def _find_called_server(script: Script, fault: Fault, snapshot: Snapshot) -> str
 
 _LIMIT_HINTS: dict[str, Callable[[ScriptLimits], str]] = {
     "time": lambda limits: (
-        f"A script may compute for {limits.cpu_s:g} s and take {limits.wall_s:g} s in all: do less in one, or "
-        "call tools together rather than one after another."
+        f"A script may compute for {limits.cpu_s:g} s and take {limits.wall_s:g} s in all: "
+        "do less in one, or call tools together rather than one after another."
     ),
     "memory": lambda limits: (
         f"A script may use {limits.memory_bytes // 1024**2} MiB: take less at a time."

@@ -1,8 +1,6 @@
-"""One script, from its text to how it ended. Whatever it calls goes through the pipeline, as if its
-caller had called.
+"""Runs one script from its text to its outcome; its calls go through the call pipeline.
 
-The script's tools get their results whole: what is too large for an answer is not too large for a
-script.
+Tools return whole results to a script, which may be larger than an answer to a client.
 """
 
 import asyncio
@@ -35,23 +33,26 @@ logger = logging.getLogger(__name__)
 
 MAX_CODE_CHARS = 256 * 1024
 MAX_ARGUMENT_CHARS = 2 * 1024**2
-"""Characters: what is checked against a schema is checked where everybody waits."""
+"""Maximum size of the arguments of a call, because they are validated on the event loop."""
 CALL_FUNCTION = "call_tool"
 MAX_BUILTIN_CHARS = 8_192
-"""Characters of a question to the gateway's own functions, which everybody waits for."""
+"""Maximum size of the arguments of a built-in function, which runs on the event loop."""
 _LARGE_CHARS = 256 * 1024
-"""Characters of a result that is read in a thread."""
+"""Size from which a result is processed in a thread."""
 _ERROR_CHARS = 2_000
 _MIN_WAIT_S = 0.1
 _MAX_REPAIRS = 5
 _MAX_PREVIEW_CHARS = 60
 _MAX_KEYS = 12
 _LOAD_CALL = re.compile(r"\bload\s*\(")
-_NOTHING_STORED_HINT = "Nothing is stored here for load: pass the session that the answer of the storing script told you."
+_NOTHING_STORED_HINT = (
+    "Nothing is stored here for load: pass the session that the answer of the storing script "
+    "told you."
+)
 _CODE_FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 
 BuiltinFunction = Callable[..., Awaitable[Any]]
-"""Something of the gateway's own that scripts may call; raises PorticoError."""
+"""A function of the gateway that scripts may call; raises PorticoError."""
 
 
 @dataclass(frozen=True)
@@ -63,36 +64,36 @@ class ToolCallRecord:
     ok: bool
     cached: bool = False
     cancelled: bool = False
-    """Nobody waited for it."""
+    """The script did not wait for it."""
 
 
 @dataclass(frozen=True)
 class ScriptResult:
-    """How a script went."""
+    """Outcome of a script with its calls and hints."""
 
     outcome: ScriptOutcome
     calls: tuple[ToolCallRecord, ...] = ()
     hint: str = ""
-    """What to do about its fault, or about what it forgot."""
+    """Advice about its fault, or about a missing state handle."""
     seconds: float = 0.0
     repairs: tuple[str, ...] = ()
-    """What was wrong with the arguments of its calls, and put right."""
+    """Repairs of the arguments of its calls."""
 
 
 @dataclass(frozen=True)
 class ScriptContext:
-    """What a script finds around it."""
+    """Tools and functions available to a script."""
 
     snapshot: Snapshot
-    """The tools that its caller sees."""
+    """The tools visible to its caller."""
     functions: Mapping[str, BuiltinFunction] = field(default_factory=dict)
-    """The gateway's own, by their names."""
+    """Built-in functions by name."""
     describe_tool: Callable[[Tool], str] = lambda tool: tool.address
-    """How a tool is told, where its arguments were wrong."""
+    """Renders a tool for an error about its arguments."""
 
 
 class ScriptRunner:
-    """Runs scripts."""
+    """Runs scripts within configured limits."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class ScriptRunner:
     ) -> None:
         self._calls = calls
         self._engines = engines or EngineRegistry()
-        # An empty memory is false, and still the one that is meant.
+        # Compared with None, because an empty store is false.
         if state_store is None:
             self.state_store = ScriptStateStore()
         else:
@@ -112,7 +113,7 @@ class ScriptRunner:
 
     @classmethod
     def from_config(cls, calls: CallPipeline, config: CodeConfig) -> "ScriptRunner":
-        """Scripts within configured limits."""
+        """Create a runner with the configured limits."""
         limits = ScriptLimits(
             wall_s=config.wall_s,
             cpu_s=config.cpu_s,
@@ -123,8 +124,8 @@ class ScriptRunner:
             output_bytes=int(config.output),
             answer_bytes=int(config.answer),
         )
-        memory = ScriptStateStore(ttl_s=config.state_s, max_bytes=int(config.state_bytes))
-        return cls(calls, EngineRegistry(config.workers, config.waiting), memory, limits)
+        state_store = ScriptStateStore(ttl_s=config.state_s, max_bytes=int(config.state_bytes))
+        return cls(calls, EngineRegistry(config.workers, config.waiting), state_store, limits)
 
     async def run(
         self,
@@ -134,7 +135,10 @@ class ScriptRunner:
         origin: CallContext,
         timeout_s: float | None = None,
     ) -> ScriptResult:
-        """Run a script; `timeout_s` can only shorten what it may take."""
+        """Run a script; `timeout_s` can only lower the configured limit.
+
+        Raises InvalidArguments for a script that is too long, and Overloaded.
+        """
         if len(code) > MAX_CODE_CHARS:
             raise InvalidArguments(
                 f"a script may have {MAX_CODE_CHARS:,} characters", advice="Pass data as arguments."
@@ -143,20 +147,14 @@ class ScriptRunner:
         limits = replace(
             self._limits, wall_s=min(timeout_s or self._limits.wall_s, self._limits.wall_s)
         )
-        bound = await bind_tools_off_loop(code, context.snapshot)
-        host = _ScriptHost(self._calls, bound, context, origin, limits)
-        script = Script(
-            code,
-            language,
-            {
-                **bound.list_namespaces(identifiers_only=language == "python"),
-                "": (*context.functions, CALL_FUNCTION),
-            },
-            self.state_store.load(origin.caller) if "load" in code else {},
-            limits,
-        )
-        # A client with a session knows what it stored; another may have left out the handle to it.
-        lost = (
+        bindings = await bind_tools_off_loop(code, context.snapshot)
+        host = _ScriptHost(self._calls, bindings, context, origin, limits)
+        namespaces = bindings.list_namespaces(identifiers_only=language == "python")
+        namespaces[""] = (*context.functions, CALL_FUNCTION)
+        state = self.state_store.load(origin.caller) if "load" in code else {}
+        script = Script(code, language, namespaces, state, limits)
+        # A client without a session may have left out the state handle.
+        is_handle_missing = (
             not origin.caller.session
             and not self.state_store.has_state(origin.caller)
             and bool(_LOAD_CALL.search(code))
@@ -166,12 +164,12 @@ class ScriptRunner:
             outcome = await self._engines.get_engine(language).run(
                 _deduct_wait(script, time.perf_counter() - started), host.handle_call
             )
-        refused = self.state_store.store(origin.caller, outcome.stored)
-        advised = await context.snapshot.run_scan(
+        storage_message = self.state_store.store(origin.caller, outcome.stored)
+        hint = await context.snapshot.run_scan(
             build_hint, script, outcome, context.snapshot, host.tool_answers
         )
-        told = (advised, refused, _NOTHING_STORED_HINT if lost else "")
-        advice = " ".join(filter(None, told))
+        hints = (hint, storage_message, _NOTHING_STORED_HINT if is_handle_missing else "")
+        advice = " ".join(filter(None, hints))
         return ScriptResult(
             outcome,
             tuple(host.call_records),
@@ -182,7 +180,7 @@ class ScriptRunner:
 
     @property
     def worker_counts(self) -> dict[str, tuple[int, int | None]]:
-        """The processes of each engine: at work, and waiting."""
+        """Busy and idle processes of each engine."""
         return self._engines.worker_counts
 
     async def close(self) -> None:
@@ -191,7 +189,7 @@ class ScriptRunner:
 
 
 def _deduct_wait(script: Script, waited_s: float) -> Script:
-    """The same script with the time taken off that it waited for its turn."""
+    """Return the script with its queueing time deducted from the time limit."""
     if waited_s < _MIN_WAIT_S:
         return script
     wall_s = max(_MIN_WAIT_S, round(script.limits.wall_s - waited_s, 1))
@@ -199,7 +197,7 @@ def _deduct_wait(script: Script, waited_s: float) -> Script:
 
 
 class _ScriptHost:
-    """The other side of one script's calls."""
+    """Handles the calls of one script."""
 
     def __init__(
         self,
@@ -212,14 +210,13 @@ class _ScriptHost:
         self.call_records: list[ToolCallRecord] = []
         self.repairs: dict[str, None] = {}
         self.tool_answers: dict[str, str] = {}
-        """What the tools answered last, in a few words: for whoever took it for something else."""
+        """Short descriptions of the last results, for hints about unexpected shapes."""
         self._calls = calls
         self._bindings = bindings
         self._context = context
-        # What the client sent beside its question (a progress token, answers to questions) was for
-        # the script alone.
+        # The client's other parameters (progress token, responses) are for the script alone.
         self._origin = CallContext(origin.caller, origin.relay, via="script")
-        # A script's calls come from its engine, which knows nothing of the request that brought it.
+        # Calls run in the engine's tasks, which do not inherit the span of the request.
         self._span = get_current_span()
         self._limits = limits
         self._parallel_slots = asyncio.Semaphore(limits.parallel)
@@ -233,7 +230,7 @@ class _ScriptHost:
     async def handle_call(
         self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]
     ) -> Any:
-        """Answer a script's call; raises CallFailed."""
+        """Handle a call of the script; raises CallFailed."""
         self._call_count += 1
         if self._call_count > self._limits.calls:
             raise CallFailed(f"a script may make {self._limits.calls} calls", fatal=True)
@@ -256,41 +253,39 @@ class _ScriptHost:
         except CallFailed:
             raise
         except Exception as error:
-            # The script must be told, but not of what the gateway is made.
+            # The script gets an error without the gateway's internals.
             logger.exception(
                 "a script's call of %s failed in the gateway", f"{namespace}.{name}".lstrip(".")
             )
             raise CallFailed(f"{name} failed in the gateway, whose log says more") from error
 
     async def _call_builtin(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Call a function of the gateway's own."""
         function = self._context.functions.get(name)
         if function is None:
             raise CallFailed(f"there is no function {name} here")
         try:
-            given = signature(function).bind(*args, **kwargs)
-        except TypeError as error:  # its text names what was passed, and nothing of ours
+            bound = signature(function).bind(*args, **kwargs)
+        except TypeError as error:  # its text names only what was passed
             raise CallFailed(f"{name}: {error}") from error
-        return await function(*given.args, **given.kwargs)
+        return await function(*bound.args, **bound.kwargs)
 
     async def _resolve_named_call(
         self, args: list[Any], kwargs: dict[str, Any]
     ) -> tuple[Tool, dict[str, Any]]:
-        """The tool that is named first, or as `name`; then its arguments, as one object or each by
-        its name."""
-        given = dict(kwargs)
-        name, *rest = args if args else [given.pop("name", None)]
-        if not rest and given.keys() == {"arguments"}:
-            rest = [given["arguments"] or {}]
-            given = {}
+        """Return the tool named by the first argument or `name`, and the arguments for it."""
+        named = dict(kwargs)
+        name, *rest = args if args else [named.pop("name", None)]
+        if not rest and named.keys() == {"arguments"}:
+            rest = [named["arguments"] or {}]
+            named = {}
         if (
             not isinstance(name, str)
             or len(name) > MAX_BUILTIN_CHARS
-            or not all(isinstance(one, dict | None) for one in rest)
+            or not all(isinstance(argument, dict | None) for argument in rest)
         ):
             raise CallFailed(f"{CALL_FUNCTION} takes a tool's name and an object of arguments")
         tool = await self._context.snapshot.find_tool(name)
-        return tool, build_arguments(tool, [one or {} for one in rest], given)
+        return tool, build_arguments(tool, [argument or {} for argument in rest], named)
 
     async def _call_tool(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         async with self._parallel_slots:
@@ -308,7 +303,8 @@ class _ScriptHost:
                     )
                 if result.get("resultType", "complete") != "complete":
                     raise CallFailed(
-                        f"{tool.address} asks for more input: call it by {CALL_FUNCTION} outside of a script"
+                        f"{tool.address} asks for more input: "
+                        f"call it by {CALL_FUNCTION} outside of a script"
                     )
                 ok = True
             except InvalidArguments as error:
@@ -325,8 +321,8 @@ class _ScriptHost:
                     )
                 )
                 await self._report_progress(tool)
-        heavy = estimate_size(result, _LARGE_CHARS) >= _LARGE_CHARS
-        if heavy:
+        is_large = estimate_size(result, _LARGE_CHARS) >= _LARGE_CHARS
+        if is_large:
             value = await asyncio.to_thread(_to_script_value, result)
         else:
             value = _to_script_value(result)
@@ -335,16 +331,16 @@ class _ScriptHost:
 
     async def _report_progress(self, tool: Tool) -> None:
         if self._progress_token is not None and self._origin.relay is not None:
-            told = {
+            params = {
                 "progressToken": self._progress_token,
                 "progress": len(self.call_records),
                 "message": f"called {tool.address}",
             }
-            await self._origin.relay.notify("notifications/progress", told)
+            await self._origin.relay.notify("notifications/progress", params)
 
 
 def _to_script_value(result: Raw) -> Any:
-    """What a result is to a script: its value, or the blocks of one that is neither data nor text."""
+    """Return the value of a result, or its blocks if it is neither data nor text."""
     value = extract_value(result)
     if value is not None:
         return value
@@ -352,7 +348,7 @@ def _to_script_value(result: Raw) -> Any:
 
 
 def strip_code_fence(code: str) -> str:
-    """A script without the fence that it was written in, every line where it was."""
+    """Remove a Markdown code fence; line numbers stay the same."""
     found = _CODE_FENCE.fullmatch(code)
     if found:
         return f"\n{found[1]}"
@@ -360,15 +356,14 @@ def strip_code_fence(code: str) -> str:
 
 
 def describe_value(value: Any) -> str:
-    """What a value is, in a few words."""
+    """Describe a value in a few words."""
     if isinstance(value, str):
         return f"text, beginning {value[:_MAX_PREVIEW_CHARS]!r}"
     if isinstance(value, dict):
         return f"an object with {', '.join(map(str, list(value)[:_MAX_KEYS])) or 'nothing'}"
     if isinstance(value, list):
-        return f"a list of {len(value)}" + (
-            f", the first {describe_value(value[0])}" if value else ""
-        )
+        first = f", the first {describe_value(value[0])}" if value else ""
+        return f"a list of {len(value)}{first}"
     if value is not None:
         return f"{type(value).__name__} {value}"
     return "nothing"

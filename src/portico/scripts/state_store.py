@@ -1,5 +1,4 @@
-"""What scripts keep for the caller's next ones: `store(key, value)` and `load(key)`, bounded and
-for a while."""
+"""Values that scripts keep between runs with `store(key, value)` and `load(key)`, within limits."""
 
 import time
 from collections import OrderedDict
@@ -14,7 +13,7 @@ from portico.results.store import get_owner_key
 
 MAX_OWNERS = 1_000
 MAX_VALUES = 2_000
-"""Of one caller."""
+"""Maximum number of values of one caller."""
 
 
 @dataclass
@@ -23,10 +22,10 @@ class _CallerState:
     owner: str
     values: dict[str, bytes] = field(default_factory=dict[str, bytes])
     size: int = 0
-    """Kept as values come and go: a script may store a hundred thousand."""
+    """Updated incrementally, because a script may store a hundred thousand values."""
 
     def put(self, key: str, value: bytes | None) -> None:
-        """Let go of what is there, and keep this instead."""
+        """Replace the value of a key; None removes it."""
         before = self.values.pop(key, None)
         self.size -= _measure(key, before)
         if value is not None:
@@ -45,11 +44,10 @@ def _make_key(caller: Caller) -> str:
 
 
 class ScriptStateStore:
-    """Each caller's own values, as JSON text: nobody changes what the next script reads by keeping
-    hold of it.
+    """Values by caller, stored as JSON text so that they cannot be modified after storing.
 
-    A caller is its session, or the handle that it was told: never its token or its name, which
-    others may have too.
+    A caller is identified by its session or state handle, never by token or name, which others may
+    share.
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class ScriptStateStore:
         max_owners: int = MAX_OWNERS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`ttl_s` counts from the last script that stored something; `max_bytes` are for each caller."""
+        """Create a store; `ttl_s` runs from the last write, `max_bytes` applies to each caller."""
         self._ttl_s = ttl_s
         self._max_bytes = max_bytes
         self._max_owners = max_owners
@@ -71,54 +69,59 @@ class ScriptStateStore:
         return len(self._states)
 
     def has_state(self, caller: Caller) -> bool:
-        """Whether anything is kept for a caller."""
+        """Return whether a caller has stored values."""
         return bool(caller.state_key) and _make_key(caller) in self._states
 
     def load(self, caller: Caller) -> dict[str, Any]:
-        """Everything a caller has."""
+        """Return all values of a caller."""
         self.expire()
         if caller.state_key:
-            shelf = self._states.get(_make_key(caller))
+            state = self._states.get(_make_key(caller))
         else:
-            shelf = None
-        if shelf:
-            return {key: orjson.loads(value) for key, value in shelf.values.items()}
+            state = None
+        if state:
+            return {key: orjson.loads(value) for key, value in state.values.items()}
         return {}
 
     def store(self, caller: Caller, values: Mapping[str, Any]) -> str:
-        """Keep values, null letting go of one; what cannot be kept is said, the rest is."""
+        """Store values, null removing one; return a message about those that were refused."""
         if not values or self._max_bytes <= 0:
             if values:
                 return "Nothing is kept between scripts here."
             return ""
         if not caller.state_key:
-            return "Nothing is kept between scripts of a caller that has neither a session nor a handle."
+            return (
+                "Nothing is kept between scripts of a caller that has neither a session "
+                "nor a handle."
+            )
         self.expire()
         owner = _make_key(caller)
-        shelf = self._states.pop(owner, None) or _CallerState(0.0, get_owner_key(caller))
-        shelf.expires_at = self._clock() + self._ttl_s
+        state = self._states.pop(owner, None) or _CallerState(0.0, get_owner_key(caller))
+        state.expires_at = self._clock() + self._ttl_s
         refused = list[str]()
         for key, value in values.items():
-            before = shelf.values.get(key)
-            shelf.put(key, None if value is None else orjson.dumps(value))
+            before = state.values.get(key)
+            state.put(key, None if value is None else orjson.dumps(value))
             if value is not None and (
-                shelf.size > self._max_bytes or len(shelf.values) > MAX_VALUES
+                state.size > self._max_bytes or len(state.values) > MAX_VALUES
             ):
-                shelf.put(key, before)
+                state.put(key, before)
                 refused.append(key)
-        if shelf.values:
-            self._states[owner] = shelf
+        if state.values:
+            self._states[owner] = state
         while len(self._states) > self._max_owners:
-            del self._states[
-                choose_entry_to_drop({key: shelf.owner for key, shelf in self._states.items()})
-            ]
+            owners = {key: state.owner for key, state in self._states.items()}
+            del self._states[choose_entry_to_drop(owners)]
         if not refused:
             return ""
         names = ", ".join(repr(key[:40]) for key in refused[:5])
-        return f"Not stored, because a caller may keep {MAX_VALUES:,} values of {self._max_bytes:,} bytes in all: {names}."
+        return (
+            f"Not stored, because a caller may keep {MAX_VALUES:,} values of "
+            f"{self._max_bytes:,} bytes in all: {names}."
+        )
 
     def expire(self) -> None:
-        """Let go of what is over its time."""
+        """Remove expired values."""
         now = self._clock()
-        for owner in [owner for owner, shelf in self._states.items() if shelf.expires_at <= now]:
+        for owner in [owner for owner, state in self._states.items() if state.expires_at <= now]:
             del self._states[owner]

@@ -1,15 +1,15 @@
-"""Search: finds tools. Documents enter, ranked ids with reasons leave.
+"""Search for tools: documents in, ranked ids with reasons out.
 
 Knows nothing of MCP, callers or storage, and never awaits: `Index.search` is a pure function of the
 snapshot.
 
-    document     what enters and what leaves        lexical/   words: terms, fields, postings, BM25F
-    schema_text  the words of a JSON Schema         dense/     meaning: the encoder and its vectors
-    roster       slot → document, groups, names     habits     what use taught
-    filters      who may be found                   fusion     words and meaning → one score
-    search       one question, all signals          ranking    scores → places, twins together
-    verdict      does anything fit?                 nearest    a wrong name → the nearest right ones
-    codec        an index as bytes                  index      all of it, as one immutable thing
+    document        input and output types           lexical/        terms, fields, postings, BM25F
+    schema_text     searchable text of JSON Schema   dense/          the encoder and its vectors
+    document_table  slot to document, groups, names  usage_patterns  boosts from past use
+    filters         who may be found                 fusion          lexical and dense to one score
+    scored_query    one query, all signals           ranking         scores to ranks, duplicates
+    confidence      does anything fit?               nearest_names   suggestions for a wrong name
+    codec           an index as bytes                index           the immutable index
 """
 
 from portico.search.codec import UnreadableIndex

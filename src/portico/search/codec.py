@@ -1,8 +1,7 @@
-"""An index on disk: a small header, then the arrays as they lie in memory, so that loading copies
-nothing.
+"""Serializes an index: a header, then arrays as in memory, so that loading copies nothing.
 
-A dump is a cache of what documents say, never the only copy: one written by another recipe, or
-damaged, is refused and the caller builds again.
+A dump is a cache of the documents, never the only copy: one written by another recipe, or damaged,
+is refused and the caller builds it again.
 """
 
 import json
@@ -25,8 +24,7 @@ from portico.search.lexical.postings import Postings
 _MAGIC = b"portico-index-4\n"
 _ALIGNMENT = 16
 _CHECKSUM = 4
-"""Bytes of the checksum. It covers whatever follows it, so that no number in the header is believed
-unread."""
+"""Bytes of the checksum. It covers everything after it, including the header."""
 _LENGTH = 8
 _ARRAY_COLUMNS: Mapping[str, str] = {
     "starts": "<u4",
@@ -44,11 +42,11 @@ _TEXT_COLUMNS = (*_DOCUMENT_COLUMNS, "terms")
 
 
 class UnreadableIndex(ValueError):
-    """These bytes are no index of this version: build it again from the documents."""
+    """The bytes are not an index of this version; it has to be built again from the documents."""
 
 
 def dump(table: DocumentTable, postings: Postings, vectors: Vectors) -> bytes:
-    """The tables as bytes; terms that lost their last document are left out."""
+    """Return the tables as bytes, without terms that no document has."""
     postings = postings.without_dead_terms()
     columns: dict[str, Any] = {
         "ids": table.ids,
@@ -88,7 +86,7 @@ def dump(table: DocumentTable, postings: Postings, vectors: Vectors) -> bytes:
 
 
 def load(blob: bytes | memoryview) -> tuple[DocumentTable, Postings, Vectors]:
-    """The tables that were dumped. The arrays are views of `blob`."""
+    """Return the dumped tables. The arrays are views of `blob`. Raises UnreadableIndex."""
     try:
         header, at = _read_header(blob)
         if header["recipe"] != _compute_recipe():
@@ -140,7 +138,7 @@ def _build_tables(columns: dict[str, Any]) -> tuple[DocumentTable, Postings, Vec
     for name in ("groups", "categories"):
         columns[name] = list(map(sys.intern, columns[name]))
     columns["tags"] = [tuple(map(sys.intern, tags)) if tags else () for tags in columns["tags"]]
-    roster = DocumentTable(*(columns[name] for name in (*_DOCUMENT_COLUMNS, *_KEY_COLUMNS)))
+    table = DocumentTable(*(columns[name] for name in (*_DOCUMENT_COLUMNS, *_KEY_COLUMNS)))
     vocabulary = {term: number for number, term in enumerate(columns["terms"])}
     postings = Postings(
         vocabulary, *(columns[name] for name in ("starts", "slots", "strengths", "fields"))
@@ -148,8 +146,8 @@ def _build_tables(columns: dict[str, Any]) -> tuple[DocumentTable, Postings, Vec
     vectors = Vectors(columns["vectors"].reshape(-1, VECTOR_WIDTH))
     starts = postings.starts
     slots = postings.slots
-    count = len(roster.ids)
-    fits = (
+    count = len(table.ids)
+    is_consistent = (
         all(len(columns[name]) == count for name in (*_DOCUMENT_COLUMNS, *_KEY_COLUMNS))
         and len(vectors.rows) == count
         and len(starts) == len(vocabulary) + 1 == len(columns["terms"]) + 1
@@ -158,11 +156,11 @@ def _build_tables(columns: dict[str, Any]) -> tuple[DocumentTable, Postings, Vec
         and bool((starts[1:] >= starts[:-1]).all())
         and (not len(slots) or int(slots.max()) < count)
     )
-    if not fits:
+    if not is_consistent:
         raise UnreadableIndex(
             "The parts of the index do not fit together. Build it again from the documents."
         )
-    return roster, postings, vectors
+    return table, postings, vectors
 
 
 def _read_array(blob: bytes | memoryview, dtype: str, count: int, at: int) -> NDArray[Any]:
@@ -177,7 +175,7 @@ def _pad(part: bytes) -> bytes:
 
 
 def _compute_recipe() -> str:
-    """What the postings of a document depend on besides the document."""
+    """Identify everything besides the document that its postings depend on."""
     ingredients = (
         fields.FIELDS,
         fields.SATURATION,
@@ -186,4 +184,5 @@ def _compute_recipe() -> str:
         sorted(tokens.STOP_WORDS),
         (encoder.ENCODER_NAME, encoder.QUANTISATION_PEAK),
     )
-    return f"{tokens.VERSION}/{unicodedata.unidata_version}/{zlib.crc32(repr(ingredients).encode()):08x}"
+    checksum = zlib.crc32(repr(ingredients).encode())
+    return f"{tokens.VERSION}/{unicodedata.unidata_version}/{checksum:08x}"

@@ -1,10 +1,9 @@
-"""How sure a ranking is that it serves the query: a calibrated guess, so that nothing is called a
-find that is none.
+"""Estimates how likely a ranking serves the query, so that poor matches are reported as such.
 
-Logistic in how near the first hits are in meaning, how much of the query's words the first has, and
-how many documents there were to choose from: the more there are, the nearer the nearest is by
-chance. Fitted on questions with and without an answer, over whole catalogs and small ones
-(`training/README.md`, "Knowing when nothing fits").
+Logistic in the similarity of the first hits, the share of the query's words in the first, and the
+number of documents: the more there are, the nearer the nearest is by chance. Fitted on queries with
+and without an answer, over large catalogs and small ones (`training/README.md`, "Knowing when
+nothing fits").
 """
 
 import math
@@ -15,17 +14,19 @@ _CHOICE = -0.56
 _OFFSET = -3.1
 
 WEAK = 0.12
-"""Below, nothing fits: true of most queries that nothing serves, and of few that something does."""
+"""Below this, nothing fits: true of most queries without a suitable tool, and of few with one."""
 UNSURE = 0.35
-"""Between the two, most first hits are right and many are not: say so."""
+"""Between the two thresholds most first hits are right but many are not, so the answer says so."""
 WEAK_BY_WORDS = 0.2
-"""The same where words alone were searched, and confidence is the share of the query's words in the
-first hit."""
+"""Threshold for search by words alone, where confidence is the first hit's word coverage."""
 
 
 def estimate_confidence(nearness: float, coverage: float, count: int) -> float:
-    """0 … 1, from the best cosine among the first hits, the share of the query's words in the
-    first, of so many."""
+    """Return a confidence of 0 … 1.
+
+    `nearness` is the best cosine among the first hits, `coverage` the share of the query's words in
+    the first, `count` the number of documents searched.
+    """
     evidence = (
         _NEARNESS * nearness + _COVERAGE * coverage + _CHOICE * math.log(max(count, 1)) + _OFFSET
     )

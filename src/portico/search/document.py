@@ -1,4 +1,4 @@
-"""What enters the search room and what leaves it: documents in, a ranking of ids with reasons out."""
+"""Types of search: documents as input, a ranking of ids with reasons as output."""
 
 import hashlib
 from dataclasses import dataclass
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SearchDocument:
-    """One tool as text, already taken apart by field."""
+    """One tool as text, separated by field."""
 
     id: str
-    """Its address, `github.create_issue`: unique in an index, and what hits carry."""
+    """The tool's address, such as `github.create_issue`: unique in an index, and the id of hits."""
     hash: str
-    """Identity of everything below (see `fingerprint`): the same hash is never indexed twice."""
+    """Identity of all other fields (see `compute_fingerprint`): a known hash is not indexed
+    again."""
     group: str
-    """What is replaced together: the server's key in the config."""
+    """Unit of replacement: the server's key in the config."""
     name: str
     title: str = ""
     server: str = ""
-    """The words for its server (usually the key again)."""
+    """The server's name as text (usually its key)."""
     server_text: str = ""
-    """How the server introduces itself: title, description, instructions. Only its beginning is
-    read."""
+    """The server's title, description and instructions. Only the beginning is indexed."""
     description: str = ""
     parameters: tuple[str, ...] = ()
     parameter_text: str = ""
-    """The descriptions of the parameters."""
+    """Descriptions of the parameters."""
     enums: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     category: str = ""
@@ -32,26 +32,26 @@ class SearchDocument:
 
 @dataclass(frozen=True, slots=True)
 class MatchReason:
-    """Why a document was found: one word of the query, and where it stands in the document."""
+    """One word of the query that matched, and the fields of the document that contain it."""
 
     word: str
     fields: tuple[str, ...]
     score: float
-    """What the word added to the hit's score."""
+    """The word's contribution to the hit's score."""
     is_synonym: bool = False
-    """The document has only a related word (`delete` for `remove`)."""
+    """The document contains only a related word (`delete` for `remove`)."""
     correction: str = ""
-    """What the word was taken for, as it stands nowhere here."""
+    """The correction of a word that no document contains."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boost:
-    """What use of the past adds to a document's score, and why."""
+    """Score that past use adds to a document, with reasons."""
 
     amount: float
     reasons: tuple[str, ...] = ()
     popularity: float = 0.0
-    """The part of it that is for being called often."""
+    """The part that is due to frequent calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,48 +60,47 @@ class Hit:
 
     id: str
     score: float
-    """0 … 1 within its ranking, lifts added; 2 and more for a tool whose name the query is."""
+    """0 … 1 within its ranking plus boosts; 2 and more if the query is the tool's name."""
     reasons: tuple[MatchReason, ...] = ()
-    """The words of the query that it has."""
+    """Words of the query that the document contains."""
     missing_words: tuple[str, ...] = ()
-    """The telling words of the query that it does not have."""
+    """Significant words of the query that the document lacks."""
     lexical_score: float = 0.0
-    """The share of a perfect match by words that it reaches."""
+    """Share of a perfect lexical match."""
     similarity: float | None = None
-    """How near its meaning is to the query's, as a cosine; None where no vector is known."""
+    """Cosine similarity to the query; None without a vector."""
     boost: Boost | None = None
     is_name_match: bool = False
-    """The query is its name or address: no other signal counts as much."""
+    """The query is its name or address, which outweighs every other signal."""
     duplicates: tuple[str, ...] = ()
-    """Documents of other groups that say the same, best first: they have no place of their own."""
+    """Equivalent documents of other groups, best first; they have no rank of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The answer to one query."""
+    """The result of one query."""
 
     hits: tuple[Hit, ...]
     total: int
-    """How many documents matched at all, under the filter."""
+    """Number of documents that matched, after filtering."""
     confidence: float
-    """0 … 1: how sure it is that the first hits serve the query. 0: nothing matched."""
+    """0 … 1: how likely the first hits serve the query. 0: nothing matched."""
     is_weak: bool = False
-    """Nothing here fits: say so before showing the hits."""
+    """Nothing here fits; the answer says so before the hits."""
     is_unsure: bool = False
     """Something may fit, or may not."""
     weak_threshold: float = 0.0
-    """Below what nothing fits."""
+    """Confidence below which nothing fits."""
     nearest_groups: tuple[str, ...] = ()
-    """The groups of the nearest documents, nearest first: where to look if nothing fits."""
+    """Groups of the nearest documents, nearest first: where to look if nothing fits."""
     uses_embeddings: bool = False
-    """Whether meaning was searched, or words alone."""
+    """Whether vectors were searched, or words alone."""
     has_more: bool = False
     """Whether there are hits after these."""
 
 
 def compute_fingerprint(*parts: str) -> str:
-    """A hash for `Document.hash`: of the tool's own hash and whatever else the document was made
-    from."""
+    """Return a hash for `SearchDocument.hash`, of all parts the document was made from."""
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         digest.update(part.encode(errors="surrogatepass"))

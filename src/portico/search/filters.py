@@ -1,4 +1,4 @@
-"""Which documents may be found: by server, category, tags, and by what is known of their use."""
+"""Filters documents by server, category, tags and usage."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from portico.search.document_table import DocumentTable, Mask
 
 @dataclass(frozen=True, slots=True)
 class UsageFacts:
-    """What use has shown of one tool."""
+    """Usage statistics of one tool."""
 
     calls: int = 0
     successes: int = 0
@@ -18,7 +18,7 @@ class UsageFacts:
 
     @property
     def success_rate(self) -> float:
-        """The share of calls that went well; 1 while there is none."""
+        """Share of successful calls; 1 while there is none."""
         if self.calls:
             return self.successes / self.calls
         return 1.0
@@ -26,13 +26,12 @@ class UsageFacts:
 
 @dataclass(frozen=True, slots=True)
 class SearchFilters:
-    """What a document must be like. A tool that was never called passes for its latency and
-    success."""
+    """Conditions on a document. A tool that was never called passes the usage limits."""
 
     groups: Collection[str] | None = None
     categories: Collection[str] = ()
     tags: Collection[str] = ()
-    """At least one of them."""
+    """At least one of them must match."""
     max_latency_ms: float | None = None
     min_success_rate: float | None = None
 
@@ -48,7 +47,7 @@ NO_FILTERS = SearchFilters()
 def build_filter_mask(
     filters: SearchFilters, table: DocumentTable, facts: Mapping[str, UsageFacts]
 ) -> Mask | None:
-    """Which slots pass; None if all do."""
+    """Return a mask of the slots that pass; None if all do."""
     if filters.is_empty:
         return None
     if filters.groups is None:
@@ -74,11 +73,11 @@ def build_filter_mask(
 
 
 def _meets_usage_limits(fact: UsageFacts, filters: SearchFilters) -> bool:
-    quick = (
+    is_fast_enough = (
         filters.max_latency_ms is None
         or not fact.calls
         or fact.latency_ms <= filters.max_latency_ms
     )
-    return quick and (
+    return is_fast_enough and (
         filters.min_success_rate is None or fact.success_rate >= filters.min_success_rate
     )

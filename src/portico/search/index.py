@@ -1,12 +1,12 @@
-"""The index: an immutable answer machine, replaced whole when the catalog changes.
+"""The search index: immutable, replaced as a whole when the catalog changes.
 
-`build`, `replace` and `with_vectors` make a new index and share what did not change; `search` is a pure function of
-the index and what it is given, so any number of threads may ask an index while its successor is
-being made.
+`build`, `replace` and `with_vectors` return a new index that shares what did not change; `search`
+is a pure function of the index and its arguments, so any number of threads may search an index
+while its successor is being built.
 
-Words are read at once. Vectors take milliseconds a document and come later: `unencoded` tells what
-is missing,
-`with_vectors` takes what was encoded or kept. A document without a vector is found by its words.
+Words are indexed at once. Vectors take milliseconds per document and come later:
+`list_unencoded_by_group` tells what is missing, `with_vectors` adds what was encoded or stored. A
+document without a vector is found by its words.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from portico.search.lexical.query import parse_query
 from portico.search.scored_query import Placement, ScoredQuery, build_ranking, find_placement
 
 IdFilter = Callable[[str], bool] | Mask
-"""Which ids may be found, as a question or worked out by `Index.mask`."""
+"""Which ids may be found: a predicate, or a mask from `Index.build_mask`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Index:
     _postings: Postings
     _vectors: Vectors
     encoder: Encoder | None = None
-    """What queries are encoded with; without one, words alone are searched."""
+    """Encodes queries; without one, words alone are searched."""
 
     @classmethod
     def build(
@@ -47,8 +47,7 @@ class Index:
         *,
         encoder: Encoder | None = None,
     ) -> "Index":
-        """An index of exactly these documents. Groups that `previous` holds unchanged are not read
-        again."""
+        """Return an index of exactly these documents; unchanged groups of `previous` are reused."""
         groups: dict[str, dict[str, SearchDocument]] = {}
         for document in documents:
             groups.setdefault(document.group, {})[document.id] = document
@@ -66,33 +65,32 @@ class Index:
         return index
 
     def replace(self, changed: Mapping[str, Sequence[SearchDocument]]) -> "Index":
-        """An index in which each of these groups consists of exactly these documents; none removes
-        the group."""
-        roster, gone, slots = self._table.replace(changed)
+        """Return an index with these groups replaced; a group without documents is removed."""
+        table, removed, slots = self._table.replace(changed)
         documents = [document for members in changed.values() for document in members]
         vocabulary = dict(self._postings.vocabulary)
         entries = build_entries(documents, slots, vocabulary)
-        leaving = np.array(gone, dtype=np.uint32)
-        # A document that did not change keeps its vector, wherever it now sits.
-        kept = {
+        removed_slots = np.array(removed, dtype=np.uint32)
+        # A document that did not change keeps its vector, whatever its new slot.
+        stored = {
             self._table.hashes[slot]: self._vectors.rows[slot]
-            for slot in gone
+            for slot in removed
             if self._vectors.encoded_slots[slot]
         }
-        moved = {
-            slot: kept[it.hash]
-            for slot, it in zip(slots, documents, strict=True)
-            if it.hash in kept
+        reused = {
+            slot: stored[added.hash]
+            for slot, added in zip(slots, documents, strict=True)
+            if added.hash in stored
         }
         return Index(
-            roster,
-            self._postings.splice(leaving, vocabulary, entries),
-            self._vectors.splice(len(roster.ids), leaving, moved),
+            table,
+            self._postings.splice(removed_slots, vocabulary, entries),
+            self._vectors.splice(len(table.ids), removed_slots, reused),
             self.encoder,
         )
 
     def with_vectors(self, vectors: Mapping[str, Vector]) -> "Index":
-        """This index with these documents' vectors, by id; ids it does not have are passed over."""
+        """Return this index with vectors added by document id; unknown ids are ignored."""
         added = {
             slot: row
             for id_, row in vectors.items()
@@ -103,17 +101,17 @@ class Index:
 
     @property
     def unencoded_count(self) -> int:
-        """How many documents have no vector yet."""
+        """Number of documents without a vector."""
         return int(np.count_nonzero(self._table.occupied_slots & ~self._vectors.encoded_slots))
 
     def list_unencoded(self, group: str) -> Sequence[str]:
-        """The ids of a group's documents that have no vector yet."""
+        """Return the ids of a group's documents without a vector."""
         known = self._vectors.encoded_slots
         ids = self._table.ids
         return [ids[slot] for slot in self._table.slots_by_group.get(group, ()) if not known[slot]]
 
     def list_unencoded_by_group(self) -> Mapping[str, Sequence[str]]:
-        """The groups with documents that have no vector yet, and the ids of those."""
+        """Return the ids of documents without a vector, by group."""
         found: dict[str, list[str]] = {}
         for slot in np.flatnonzero(
             self._table.occupied_slots & ~self._vectors.encoded_slots
@@ -122,27 +120,26 @@ class Index:
         return found
 
     def has_group(self, group: str, hashes: Mapping[str, str]) -> bool:
-        """Whether the group is indexed with exactly these documents (id → hash): then there is
-        nothing to replace."""
+        """Return whether the group is indexed with exactly these documents (id → hash)."""
         return self._table.has_group(group, hashes)
 
     @property
     def groups(self) -> Collection[str]:
-        """The groups that have documents here."""
+        """Groups that have documents here."""
         return self._table.slots_by_group.keys()
 
     def __len__(self) -> int:
         return self._table.count
 
     def get_category(self, id_: str) -> str:
-        """The category of a document; empty for one that is not here."""
+        """Return the category of a document; empty for an unknown id."""
         slot = self._table.slot_by_id.get(id_)
         if slot is not None:
             return self._table.categories[slot]
         return ""
 
     def build_mask(self, allow: Callable[[str], bool]) -> Mask:
-        """A filter, worked out once for many searches of this index."""
+        """Precompute a filter for many searches of this index."""
         return self._table.build_mask(allow)
 
     def search(
@@ -156,21 +153,18 @@ class Index:
         boosts: Mapping[str, Boost] | None = None,
         facts: Mapping[str, UsageFacts] | None = None,
     ) -> Ranking:
-        """The documents that match best, among those that `filters` and `allow` let pass; equals
-        are ordered by id."""
+        """Rank the documents that pass `filters` and `allow`; ties are ordered by id."""
         allowed = self._combine_masks(filters, allow, facts or {})
         return build_ranking(self._score_query(query, allowed, boosts or {}), limit, offset)
 
     def encode_query(self, query: str) -> Vector | None:
-        """The vector of a query, as `search` compares it with the documents'; None where it
-        compares words alone."""
-        # Whether it asks for anything does not depend on what is known: no spelling is looked up
-        # for it.
-        read = parse_query(query, Postings.empty())
-        if self.encoder is None or not read.terms or not self._vectors.encoded_slots.any():
+        """Return the vector `search` uses for a query; None where it uses words alone."""
+        # Parsed without a vocabulary: only whether there are terms matters here.
+        parsed = parse_query(query, Postings.empty())
+        if self.encoder is None or not parsed.terms or not self._vectors.encoded_slots.any():
             return None
         try:
-            return self.encoder.encode_query(read.text)
+            return self.encoder.encode_query(parsed.text)
         except EncoderUnavailable:
             return None
 
@@ -184,7 +178,7 @@ class Index:
         boosts: Mapping[str, Boost] | None = None,
         facts: Mapping[str, UsageFacts] | None = None,
     ) -> Placement | None:
-        """Where one document stands for a query, and why; None for an unknown id."""
+        """Return the rank of one document for a query, with reasons; None for an unknown id."""
         slot = self._table.slot_by_id.get(id_)
         if slot is None:
             return None
@@ -217,16 +211,14 @@ class Index:
         return passing & allowed
 
     def find_nearest_names(self, name: str, limit: int = 5) -> list[str]:
-        """The ids whose name or address is spelt most like `name`, nearest first; none if nothing
-        is near."""
+        """Return the ids whose name or address is spelt most like `name`, nearest first."""
         return nearest_names.find_nearest_names(name, self._table, limit)
 
     def dump(self) -> bytes:
-        """The index as bytes for `load`."""
+        """Return the index as bytes for `load`."""
         return codec.dump(self._table, self._postings, self._vectors)
 
     @classmethod
     def load(cls, blob: bytes | memoryview, *, encoder: Encoder | None = None) -> "Index":
-        """The index that was dumped, a view of `blob`; `UnreadableIndex` if it is damaged or
-        another version's."""
+        """Restore a dumped index as a view of `blob`; raises UnreadableIndex."""
         return cls(*codec.load(blob), encoder)

@@ -1,26 +1,26 @@
-"""Did you mean …: the names spelt most like a wrong one."""
+"""Finds the names spelt most like a wrong one."""
 
 from portico.search.document_table import DocumentTable
 from portico.search.lexical.tokens import squash
 
 _MIN_SIMILARITY = 60.0
-"""rapidfuzz's 0 … 100. Below this, a guess helps nobody."""
+"""On rapidfuzz's scale of 0 … 100; a worse suggestion does not help."""
 _MAX_NAME = 256
 
 
 def find_nearest_names(name: str, table: DocumentTable, limit: int) -> list[str]:
-    """The ids of the nearest names and addresses, nearest first, equals by id."""
+    """Return the ids of the nearest names and addresses, nearest first, ties by id."""
     try:
-        # Needed for wrong names only, so right ones do not pay for the import.
+        # Imported late: only wrong names need it.
         from rapidfuzz import fuzz, process
-    except (ImportError, OSError):  # without it there is no guess, and still an answer
+    except (ImportError, OSError):  # optional: without it there are no suggestions
         return []
 
-    wrong = squash(name[:_MAX_NAME])
+    folded = squash(name[:_MAX_NAME])
     likeness: dict[int, float] = {}
-    for spellings in (table.squashed_ids, table.squashed_names) if wrong else ():
+    for spellings in (table.squashed_ids, table.squashed_names) if folded else ():
         near = process.extract(
-            wrong, spellings, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=_MIN_SIMILARITY
+            folded, spellings, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=_MIN_SIMILARITY
         )
         for _, points, slot in near:
             likeness[slot] = max(likeness.get(slot, 0.0), points)

@@ -1,4 +1,4 @@
-"""Scores to places: the best of many, in one order that never depends on how they were stored."""
+"""Ranks scored slots in an order that does not depend on how they are stored."""
 
 import heapq
 from collections.abc import Collection, Mapping, Sequence
@@ -10,27 +10,27 @@ from portico.search.dense.vectors import Vectors
 from portico.search.document_table import DocumentTable
 
 DUPLICATE_SIMILARITY = 0.93
-"""Tools of two servers whose texts are this near say the same in other words."""
+"""Similarity from which tools of two servers count as duplicates."""
 SAME_NAME_DUPLICATE_SIMILARITY = 0.78
-"""Where the names are the same, less is enough."""
+"""Threshold where the names are equal."""
 _NEED_DECAY = 0.5
-"""What is left of a need's weight each time a tool is placed for it."""
+"""Factor on a need's weight each time a tool is placed for it."""
 _GROUPING_LIMIT = 256
-"""First places within which twins are looked for: it takes comparing each with each."""
+"""First ranks compared pairwise for duplicates."""
 _SPARE_PLACES = 24
-"""Places looked at beyond those asked for, because twins give theirs up."""
+"""Ranks looked at beyond those requested, because duplicates lose theirs."""
 _MAX_DUPLICATE_DISTANCE = 24
-"""A twin stands at most so many ranks behind the last of its group: whoever shows a place knows all
-who share it."""
+"""Largest distance in rank between a duplicate and the last member of its group, so that a page
+shows all duplicates of its hits."""
 
 
 def select_top_slots(scores: NDArray[np.float32], ids: Sequence[str], places: int) -> list[int]:
-    """The slots on the first `places` by falling score, then id. A score of 0 has no place."""
+    """Return the slots of the first `places` ranks by score, then id. A score of 0 has no rank."""
     found = np.flatnonzero(scores >= _find_score_floor(scores, places))
     ties: list[int] = []
     if places < len(found):
         last = np.partition(scores[found], len(found) - places)[len(found) - places]
-        # Ids decide among those who tie with the last place, who may be thousands.
+        # Ids decide among those that tie with the last rank, which may be thousands.
         ties = found[scores[found] == last].tolist()
         found = found[scores[found] > last]
     first = sorted(found.tolist(), key=lambda slot: (-scores[slot], ids[slot]))
@@ -43,49 +43,47 @@ def interleave_needs(
     needs: Sequence[NDArray[np.float32]],
     share: float,
 ) -> list[int]:
-    """The ranked slots in an order that serves every need early: a need that has its tool waits for
-    the others."""
+    """Reorder ranked slots so that every need is served early."""
     slots = np.array(ranked, dtype=np.int64)
     served = np.stack([need[slots] for need in needs])
-    rest = scores[slots] - share * served.max(axis=0)
-    patience = np.ones(len(needs), dtype=np.float32)
-    left = np.ones(len(slots), dtype=bool)
+    base = scores[slots] - share * served.max(axis=0)
+    need_weights = np.ones(len(needs), dtype=np.float32)
+    is_left = np.ones(len(slots), dtype=bool)
     order: list[int] = []
     for _ in ranked:
-        worth = served * patience[:, None]
-        now = np.where(left, rest + share * worth.max(axis=0), -1)
-        # Of equals the one that was ranked first.
-        chosen = int(np.argmax(now))
+        weighted = served * need_weights[:, None]
+        current = np.where(is_left, base + share * weighted.max(axis=0), -1)
+        # The first ranked one on a tie.
+        chosen = int(np.argmax(current))
         order.append(int(slots[chosen]))
-        left[chosen] = False
-        patience[int(np.argmax(worth[:, chosen]))] *= _NEED_DECAY
+        is_left[chosen] = False
+        need_weights[int(np.argmax(weighted[:, chosen]))] *= _NEED_DECAY
     return order
 
 
 def add_spare_places(places: int) -> int:
-    """How many leaders to look at for so many places after grouping."""
+    """Return how many ranks to look at for so many ranks after grouping."""
     return 2 * places + _SPARE_PLACES
 
 
 def group_duplicates(
     ranked: Sequence[int], vectors: Vectors, table: DocumentTable, named_groups: Collection[str]
 ) -> dict[int, list[int]]:
-    """The leaders with their twins: a slot that says the same as a better one of another group
-    stands behind it.
+    """Return the leading slots with their duplicates from other groups.
 
-    Not a tool of a group that was `named`: that one was meant. Far down the list everyone keeps a
-    place.
+    Tools of a group the query names are never duplicates. Beyond `_GROUPING_LIMIT` nothing is
+    grouped.
     """
     found = _group_first_places(ranked[:_GROUPING_LIMIT], vectors, table, named_groups)
-    behind = {slot for twins in found.values() for slot in twins}
-    found.update((slot, []) for slot in ranked[_GROUPING_LIMIT:] if slot not in behind)
+    duplicates = {slot for followers in found.values() for slot in followers}
+    found.update((slot, []) for slot in ranked[_GROUPING_LIMIT:] if slot not in duplicates)
     return found
 
 
 def count_required_ranks(
     ranked: Sequence[int], duplicates: Mapping[int, Sequence[int]], page: Sequence[int]
 ) -> int:
-    """How many ranks to look at, so that nobody beyond them can belong to a place of this page."""
+    """Return how many ranks to look at so that no later one can be a duplicate on this page."""
     ranks = {slot: rank for rank, slot in enumerate(ranked)}
     last = max(
         (ranks[slot] for leader in page for slot in (leader, *duplicates[leader])), default=-1
@@ -97,49 +95,53 @@ def _group_first_places(
     ranked: Sequence[int], vectors: Vectors, table: DocumentTable, named_groups: Collection[str]
 ) -> dict[int, list[int]]:
     if len(vectors.rows):
-        alike = vectors.compute_pairwise_similarity(ranked)
+        similarity = vectors.compute_pairwise_similarity(ranked)
     else:
-        alike = np.zeros((len(ranked), len(ranked)), dtype=np.float32)
+        similarity = np.zeros((len(ranked), len(ranked)), dtype=np.float32)
     names = table.name_keys[list(ranked)]
     copies = table.copy_keys[list(ranked)]
     groups = table.groups
     same_name = names[:, None] == names[None]
-    twins = (alike >= DUPLICATE_SIMILARITY) | (
-        same_name & (alike >= SAME_NAME_DUPLICATE_SIMILARITY)
+    is_duplicate = (similarity >= DUPLICATE_SIMILARITY) | (
+        same_name & (similarity >= SAME_NAME_DUPLICATE_SIMILARITY)
     )
-    twins |= (copies[:, None] == copies[None]) & (copies[:, None] != 0)
-    found: dict[int, list[int]] = {}
+    is_duplicate |= (copies[:, None] == copies[None]) & (copies[:, None] != 0)
+    duplicates: dict[int, list[int]] = {}
     last: dict[int, int] = {}
-    """The rank of each group's last member."""
-    for place, slot in enumerate(ranked):
+    """Rank of each group's last member."""
+    for rank, slot in enumerate(ranked):
         if groups[slot] in named_groups:
-            found[slot], last[slot] = [], place
+            duplicates[slot] = []
+            last[slot] = rank
             continue
-        before = np.flatnonzero(twins[place, :place]).tolist()
+        earlier = np.flatnonzero(is_duplicate[rank, :rank]).tolist()
         candidates = (
-            at
-            for at in before
-            if ranked[at] in found and place - last[ranked[at]] <= _MAX_DUPLICATE_DISTANCE
+            position
+            for position in earlier
+            if ranked[position] in duplicates
+            and rank - last[ranked[position]] <= _MAX_DUPLICATE_DISTANCE
         )
         first = next(
             (
-                ranked[at]
-                for at in candidates
-                if all(groups[other] != groups[slot] for other in (ranked[at], *found[ranked[at]]))
+                ranked[position]
+                for position in candidates
+                if all(
+                    groups[other] != groups[slot]
+                    for other in (ranked[position], *duplicates[ranked[position]])
+                )
             ),
             None,
         )
         if first is None:
-            found[slot] = []
+            duplicates[slot] = []
         else:
-            found[first].append(slot)
-        last[slot if first is None else first] = place
-    return found
+            duplicates[first].append(slot)
+        last[slot if first is None else first] = rank
+    return duplicates
 
 
 def _find_score_floor(scores: NDArray[np.float32], places: int) -> np.float32:
-    """A score that at least `places` reach, if so many match: most of a large catalog is out at the
-    first try."""
+    """Return a score that at least `places` slots reach, if so many match, to skip most of them."""
     best = scores.max(initial=0)
     for share in (2, 8, 32):
         if best and np.count_nonzero(scores >= best / share) >= places:

@@ -1,7 +1,7 @@
-"""The words of a JSON Schema: parameter names, their descriptions, their enum values.
+"""Extracts the words of a JSON Schema: parameter names, descriptions and enum values.
 
-Reads what real servers send: `$ref` is not followed (definitions are read where they stand),
-anything that is not a schema is skipped, and neither depth nor size can run away.
+`$ref` is not followed (definitions are read where they are), anything that is not a schema is
+skipped, and depth and size are bounded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _CHILDREN = ("items", "additionalProperties", "not", "if", "then", "else")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _TABLES = ("$defs", "definitions", "patternProperties")
 _TABLE = (dict, Mapping)
-"""In this order: nearly everything is a dict, and asking for a Mapping takes ten times as long."""
+"""In this order: nearly all are dicts, and the check for Mapping takes ten times as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,7 @@ class SchemaText:
 
 
 def extract_schema_text(schema: object) -> SchemaText:
-    """The text of `schema`, nested objects included, breadth first so that a cut loses only the
-    deepest."""
+    """Extract the text of a schema breadth first, so that the node limit cuts only the deepest."""
     names: dict[str, None] = {}
     descriptions: dict[str, None] = {}
     enums: dict[str, None] = {}

@@ -1,8 +1,7 @@
-"""One question to an index: every signal worked out once, as one number per slot, then places and
-reasons.
+"""Scores one query: every signal as one number per slot, then ranks and reasons.
 
-exact   is the query its name or address?         lexical   how much of the query's words has it? (BM25F)
-dense   how near is its meaning?                   lift      what did use teach?
+exact name: is the query its name or address?   lexical: share of the query's words (BM25F)
+dense: cosine similarity                        boosts: learned from past use
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,40 +31,38 @@ from portico.search.ranking import (
 
 _SAME_NAME_SCORE = 2.0
 _SAME_ADDRESS_SCORE = 4.0
-"""Everything else together stays below: whoever types a name gets the tool of that name, then the
-tools that say it."""
+"""Above all other signals together: a typed name finds the tool of that name first."""
 _EXACT_SPELLING_SCORE = 4.0
 """`send_email` and `send-email` are the same name; the one that was typed comes first."""
 _MAX_BOOST = 0.5
-"""Whatever use taught, a name that was typed counts more."""
+"""Limits what use can add, so that a typed name counts more."""
 NEED_SHARE = 0.5
-"""Of a query with several needs, the part that a document earns by serving one of them best."""
+"""Of a query with several needs, the share of the score for serving one of them best."""
 NEED_POOL = 64
-"""First places that the needs of a query take turns for: beyond, everything together decides."""
+"""First ranks that are interleaved between needs; beyond, the total score decides."""
 _MIN_ENCODED_SHARE = 0.95
-"""While fewer documents have their vectors, what is near says nothing of what is not: words judge.
-"""
+"""Below this share of encoded documents, similarity is not reliable and words decide."""
 _JUDGED_HITS = 3
-"""First hits whose nearness tells whether anything fits."""
+"""First hits whose similarity decides whether anything fits."""
 _NEAR_GROUPS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where one document stands for a query."""
+    """Rank of one document for a query."""
 
     hit: Hit
     rank: int
-    """1 is first. 0: it does not match at all."""
+    """1 is first; 0 means that it does not match."""
     total: int
-    """How many match."""
+    """Number of documents that match."""
     is_filtered: bool = False
-    """A filter or the caller's scope hides it; `rank` is where it would stand."""
+    """Hidden by a filter or the caller's scope; `rank` is where it would be."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredQuery:
-    """A query with what every signal says of every slot."""
+    """A query with the score of every signal for every slot."""
 
     text: str
     table: DocumentTable
@@ -75,15 +72,14 @@ class ScoredQuery:
     lexical_scores: Scores
     similarities: Scores | None
     scores: Scores
-    """Everything together; of a query with several needs, what speaks for its best-served one
-    included."""
+    """Total scores; with several needs, including the share of the best-served one."""
     need_scores: Sequence[Scores]
-    """What each need alone would score, where there are several."""
+    """Scores of each need alone, if there are several."""
     boosts: Mapping[int, Boost]
     searched_count: int
-    """How many documents could be found …"""
+    """Number of documents that could be found."""
     encoded_count: int
-    """… and how many of them by meaning."""
+    """Number of those that have a vector."""
 
     @classmethod
     def from_text(
@@ -96,26 +92,29 @@ class ScoredQuery:
         allowed: Mask | None,
         boosts: Mapping[str, Boost],
     ) -> "ScoredQuery":
-        """Ask all signals."""
+        """Compute all signals."""
         query = parse_query(text, postings)
         size = len(table.ids)
         count = table.count
-        sought = bm25f.look_up_terms(postings, query.terms, count)
+        lookups = bm25f.look_up_terms(postings, query.terms, count)
 
         def score_words(terms: Sequence[bm25f.TermLookup]) -> Scores:
             return bm25f.compute_scores(postings, terms, size, allowed)
 
-        def fuse_scores(words: Scores, meaning: Scores | None) -> Scores:
+        def fuse_scores(words: Scores, similarities: Scores | None) -> Scores:
             return fusion.fuse(
-                words, meaning, None if meaning is None else vectors.encoded_slots, allowed
+                words,
+                similarities,
+                None if similarities is None else vectors.encoded_slots,
+                allowed,
             )
 
-        by_words = score_words(sought)
+        lexical = score_words(lookups)
         if query.terms:
-            meaning = _compute_similarities(query.text, vectors, encoder)
+            similarities = _compute_similarities(query.text, vectors, encoder)
         else:
-            meaning = None
-        scores = fuse_scores(by_words, meaning)
+            similarities = None
+        scores = fuse_scores(lexical, similarities)
         needs = [
             fuse_scores(
                 score_words(bm25f.look_up_terms(postings, clause, count)),
@@ -136,49 +135,48 @@ class ScoredQuery:
                 vectors.encoded_slots if allowed is None else vectors.encoded_slots & allowed
             )
         )
-        found: dict[int, Boost] = {}
-        for id_, lift in boosts.items():
+        boosts_by_slot: dict[int, Boost] = {}
+        for id_, boost in boosts.items():
             slot = table.slot_by_id.get(id_)
             if slot is not None and scores[slot] > 0:
-                found[slot] = lift
-                scores[slot] += min(lift.amount, _MAX_BOOST)
+                boosts_by_slot[slot] = boost
+                scores[slot] += min(boost.amount, _MAX_BOOST)
         scores += _score_exact_names(text, table, allowed)
         return cls(
             query.text,
             table,
             postings,
             vectors,
-            sought,
-            by_words,
-            meaning,
+            lookups,
+            lexical,
+            similarities,
             scores,
             needs,
-            found,
+            boosts_by_slot,
             searched,
             encoded,
         )
 
     @cached_property
     def first_slots(self) -> list[int]:
-        """The best slots; of a query with several needs, so that each need has its turn."""
+        """The best slots; with several needs, interleaved between them."""
         ranked = select_top_slots(self.scores, self.table.ids, NEED_POOL)
-        # By words alone a clause says too little of what it needs: taking turns was measured to
-        # lose.
-        taking_turns = self.need_scores and self.similarities is not None
-        if taking_turns:
+        # By words alone a clause is too unspecific: interleaving was measured to be worse.
+        is_interleaved = self.need_scores and self.similarities is not None
+        if is_interleaved:
             return interleave_needs(ranked, self.scores, self.need_scores, NEED_SHARE)
         return ranked
 
     @cached_property
     def named_groups(self) -> frozenset[str]:
-        """The groups that the query names."""
+        """Groups that the query names."""
         typed = {squash(word) for word in extract_words(self.text)}
         return frozenset(
             group for word in typed for group in self.table.squashed_groups.get(word, ())
         )
 
     def select_leading(self, places: int) -> list[int]:
-        """The slots on the first `places`."""
+        """Return the slots of the first `places` ranks."""
         first = self.first_slots
         if places <= len(first):
             return first[:places]
@@ -195,33 +193,32 @@ class ScoredQuery:
     def build_hits(
         self, slots: Sequence[int], duplicates: Mapping[int, Sequence[int]]
     ) -> list[Hit]:
-        """The slots as hits, with reasons."""
+        """Build hits with reasons from slots."""
         reasons = bm25f.explain_matches(self.postings, self.term_lookups, slots)
         return [
             Hit(
                 self.table.ids[slot],
                 float(self.scores[slot]),
-                why,
-                bm25f.list_missing_words(self.term_lookups, why),
+                matches,
+                bm25f.list_missing_words(self.term_lookups, matches),
                 float(self.lexical_scores[slot]),
                 float(self.similarities[slot])
                 if self.similarities is not None and self.vectors.encoded_slots[slot]
                 else None,
                 self.boosts.get(slot),
                 bool(self.scores[slot] >= _SAME_NAME_SCORE),
-                tuple(self.table.ids[twin] for twin in duplicates.get(slot, ())),
+                tuple(self.table.ids[duplicate] for duplicate in duplicates.get(slot, ())),
             )
-            for slot, why in zip(slots, reasons, strict=True)
+            for slot, matches in zip(slots, reasons, strict=True)
         ]
 
     def assess_fit(self, slots: Sequence[int]) -> tuple[float, float]:
-        """How sure it is that one of the first slots serves the query, and below what nothing fits."""
+        """Return the confidence that one of these slots fits, and the weak threshold."""
         if slots and self.scores[slots[0]] >= _SAME_NAME_SCORE:
             return 1.0, WEAK
+        coverage = 0.0
         if slots:
             coverage = bm25f.compute_coverage(self.postings, self.term_lookups, slots[0])
-        else:
-            coverage = 0.0
         if (
             self.similarities is None
             or self.encoded_count < _MIN_ENCODED_SHARE * self.searched_count
@@ -232,54 +229,54 @@ class ScoredQuery:
 
 
 def build_ranking(query: ScoredQuery, limit: int, offset: int) -> Ranking:
-    """The page of `limit` places after `offset`."""
-    roster = query.table
+    """Build the page of `limit` hits after `offset`."""
+    table = query.table
     wanted = max(1, offset + limit)
-    looked = add_spare_places(wanted)
+    rank_count = add_spare_places(wanted)
     while True:
-        ranked = query.select_leading(looked)
-        twins = group_duplicates(ranked, query.vectors, roster, query.named_groups)
-        places = list(twins)
+        ranked = query.select_leading(rank_count)
+        duplicates = group_duplicates(ranked, query.vectors, table, query.named_groups)
+        places = list(duplicates)
         page = places[offset : offset + max(0, limit)]
         if len(places) >= wanted:
-            enough = count_required_ranks(ranked, twins, page)
+            required = count_required_ranks(ranked, duplicates, page)
         else:
-            enough = 2 * looked
-        if len(ranked) < looked or enough <= looked:
+            required = 2 * rank_count
+        if len(ranked) < rank_count or required <= rank_count:
             break
-        looked = enough
-    best, cut = query.assess_fit(places[:_JUDGED_HITS])
+        rank_count = required
+    confidence, threshold = query.assess_fit(places[:_JUDGED_HITS])
     return Ranking(
-        tuple(query.build_hits(page, twins)),
+        tuple(query.build_hits(page, duplicates)),
         int(np.count_nonzero(query.scores)),
-        best,
-        best < cut,
-        cut <= best < UNSURE and cut == WEAK,
-        cut,
-        tuple(dict.fromkeys(roster.groups[slot] for slot in ranked))[:_NEAR_GROUPS],
+        confidence,
+        confidence < threshold,
+        threshold <= confidence < UNSURE and threshold == WEAK,
+        threshold,
+        tuple(dict.fromkeys(table.groups[slot] for slot in ranked))[:_NEAR_GROUPS],
         query.similarities is not None,
         len(places) > offset + limit,
     )
 
 
 def find_placement(query: ScoredQuery, slot: int, *, is_filtered: bool = False) -> Placement:
-    """Where a slot stands."""
+    """Return the rank of a slot."""
     hit = query.build_hits([slot], {})[0]
-    of = int(np.count_nonzero(query.scores))
+    total = int(np.count_nonzero(query.scores))
     first = query.first_slots
     score = query.scores[slot]
     if slot in first:
-        return Placement(hit, first.index(slot) + 1, of, is_filtered)
+        return Placement(hit, first.index(slot) + 1, total, is_filtered)
     before = int(np.count_nonzero(query.scores > score))
     ties = sum(
         query.table.ids[at] < query.table.ids[slot]
         for at in np.flatnonzero(query.scores == score).tolist()
     )
-    return Placement(hit, before + ties + 1 if score > 0 else 0, of, is_filtered)
+    return Placement(hit, before + ties + 1 if score > 0 else 0, total, is_filtered)
 
 
 def _compute_similarities(text: str, vectors: Vectors, encoder: Encoder | None) -> Scores | None:
-    """How near every slot's meaning is to a text's; None where meaning cannot be searched."""
+    """Return every slot's similarity to a text; None if vectors cannot be searched."""
     if encoder is None or encoder.problem or not vectors.encoded_slots.any():
         return None
     try:
@@ -289,28 +286,27 @@ def _compute_similarities(text: str, vectors: Vectors, encoder: Encoder | None) 
 
 
 def _score_exact_names(text: str, table: DocumentTable, allowed: Mask | None) -> Scores:
-    """What a document earns for having the query as its name or address."""
+    """Return the score for having the query as name or address."""
     typed = text.strip()
-    earned = np.zeros(len(table.ids), dtype=np.float32)
+    scores = np.zeros(len(table.ids), dtype=np.float32)
     key = np.uint64(compute_name_key(typed))
     if not key:
-        return earned
+        return scores
     for slot in _select_one_per_group(
         np.flatnonzero(table.name_keys == key).tolist(), typed, table
     ):
-        earned[slot] = _SAME_NAME_SCORE
-    earned[table.id_keys == key] = _SAME_ADDRESS_SCORE
-    for slot in np.flatnonzero(earned).tolist():
+        scores[slot] = _SAME_NAME_SCORE
+    scores[table.id_keys == key] = _SAME_ADDRESS_SCORE
+    for slot in np.flatnonzero(scores).tolist():
         if typed in (table.names[slot], table.ids[slot]):
-            earned[slot] += _EXACT_SPELLING_SCORE
+            scores[slot] += _EXACT_SPELLING_SCORE
     if allowed is None:
-        return earned
-    return earned * allowed
+        return scores
+    return scores * allowed
 
 
 def _select_one_per_group(slots: Sequence[int], typed: str, table: DocumentTable) -> Sequence[int]:
-    """Of the spellings of one name on one server the one that was typed, else the first: no server
-    gets two places."""
+    """Keep one slot per server: the spelling that was typed, else the first."""
     found: dict[str, int] = {}
     for slot in sorted(slots, key=lambda slot: (table.names[slot] != typed, table.ids[slot])):
         found.setdefault(table.groups[slot], slot)

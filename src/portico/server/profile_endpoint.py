@@ -1,8 +1,8 @@
-"""One SDK server per view, answered raw.
+"""One SDK server per profile, whose requests are answered with raw dicts.
 
-A middleware stands before the SDK's typed handlers and answers every request itself, so that no
-typed model comes between an upstream's wire and the client's. The SDK keeps what it is good at:
-transports, handshake, both eras, cancellation.
+A middleware runs before the SDK's typed handlers and answers every request itself, so that no typed
+model comes between an upstream's wire and the client's. The SDK provides transports, handshake,
+both eras and cancellation.
 """
 
 import logging
@@ -68,7 +68,7 @@ from portico.upstream.protocol.envelope import add_log_level, strip_input_respon
 logger = logging.getLogger(__name__)
 
 SESSION_CLEANUP_S = 10.0
-"""How long the end of a conversation waits for what was its own to end."""
+"""Seconds that the end of a session waits for its instances and pending requests to end."""
 SERVER_INFO: Mapping[str, Any] = {"name": "portico", "title": "Portico", "version": __version__}
 
 
@@ -84,12 +84,11 @@ class ProfileEndpoint:
         admission: AdmissionControl | None = None,
         pending_requests: PendingRequests | None = None,
     ) -> None:
-        """`parking` is shared with the gateway's other doors."""
+        """`pending_requests` is shared by all endpoints of the gateway."""
         self.view = view
-        if pending_requests is not None:
-            self.pending_requests = pending_requests
-        else:
-            self.pending_requests = PendingRequests()
+        if pending_requests is None:
+            pending_requests = PendingRequests()
+        self.pending_requests = pending_requests
         self.admission = admission
         self.sessions = SessionRegistry()
         self._subscriptions = ResourceSubscriptions(
@@ -113,37 +112,37 @@ class ProfileEndpoint:
             on_subscriptions_listen=self._listen,
             lifespan=self._open_session,
         )
-        # In place of the SDK's own, which traces every request whether anybody listens or not.
+        # Replaces the SDK's own middleware, which traces every request even without an exporter.
         self.server.middleware[:] = [trace_request, self]
         self.server.get_tool_input_schema = view.get_input_schema
 
     def apply(self, settings: ProfileSettings) -> None:
-        """Show another face from now on; clients whose lists are others then are told."""
+        """Apply new settings; if they differ, clients are notified that their lists changed."""
         if settings != self.view.settings:
             self.view.apply(settings)
             self.sessions.notify_list_changed("tools", "resources", "prompts")
 
     async def close(self) -> None:
-        """Stop hearing and telling."""
+        """Unsubscribe from events, and stop notifications."""
         self._unsubscribe()
         await self.sessions.close()
         await self._subscriptions.close()
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Any:
-        """Answer one message."""
+        """Answer one message. Raises MCPError."""
         if ctx.request_id is None:
             return await self._handle_notification(ctx, call_next)
         if ctx.method == "initialize":
-            introduced = self._build_initialize_result(await call_next(ctx))
-            # Who it is, the SDK knows only with the next request.
-            named = str((ctx.params or {}).get("clientInfo", {}).get("name", ""))
+            result = self._build_initialize_result(await call_next(ctx))
+            # The SDK knows the client's name only from the next request on.
+            name = str((ctx.params or {}).get("clientInfo", {}).get("name", ""))
             self.view.publish_shown(
-                replace(self._identify_caller(ctx, "legacy"), name=named),
-                introduced.get("instructions"),
+                replace(self._identify_caller(ctx, "legacy"), name=name),
+                result.get("instructions"),
             )
             self._register_cleanup(ctx)
             try:
-                return ensure_encodable(introduced, allow_surrogates=ctx.request is None)
+                return ensure_encodable(result, allow_surrogates=ctx.request is None)
             except RemoteError as error:
                 raise _to_mcp_error(error) from error
         if ctx.method == "subscriptions/listen":
@@ -158,14 +157,14 @@ class ProfileEndpoint:
         else:
             era = "legacy"
         try:
-            finished = wrap_result(await self._admit(ctx, era), ctx.method, era, self._server_info)
-            return await replace_large_members(finished, ctx.request and ctx.request.scope, era)
+            wrapped = wrap_result(await self._admit(ctx, era), ctx.method, era, self._server_info)
+            return await replace_large_members(wrapped, ctx.request and ctx.request.scope, era)
         except PorticoError as error:
             raise _to_mcp_error(error, allow_surrogates=ctx.request is None) from error
         except MCPError:
             raise
         except Exception as error:
-            # The SDK would put the text of whatever went wrong on the wire.
+            # The SDK would send the text of the exception to the client.
             logger.exception("%s failed", ctx.method)
             raise MCPError(
                 INTERNAL_ERROR, f"the gateway failed on {ctx.method}; its log says why"
@@ -174,24 +173,24 @@ class ProfileEndpoint:
     async def _admit(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Mapping[str, Any]:
         if self.admission is None:
             return await self._handle_request(ctx, era)
-        request = make_ticket(
+        ticket = make_ticket(
             ctx, self._identify_caller(ctx, era), self.view.settings.enabled_meta_tools
         )
         return await self.admission.run(
-            request, lambda waited: self._handle_request(ctx, era, waited)
+            ticket, lambda queued_s: self._handle_request(ctx, era, queued_s)
         )
 
     async def _handle_request(
         self, ctx: ServerRequestContext[Any, Any], era: Era, waited_s: float = 0.0
     ) -> Mapping[str, Any]:
-        given, params = take_handle(ctx.params or {})
+        handle, params = take_handle(ctx.params or {})
         session = get_session(ctx)
         _validate_request(ctx, era)
         if ctx.method == "server/discover":
-            found = self._build_discover_result()
-            self.view.publish_shown(self._identify_caller(ctx, era), found.get("instructions"))
-            return found
-        rounds = ctx.method in MULTI_ROUND_METHODS
+            discovered = self._build_discover_result()
+            self.view.publish_shown(self._identify_caller(ctx, era), discovered.get("instructions"))
+            return discovered
+        is_multi_round = ctx.method in MULTI_ROUND_METHODS
         caller = self._identify_caller(ctx, era)
         relay = ClientRelay(
             ctx,
@@ -203,16 +202,19 @@ class ProfileEndpoint:
         )
 
         async def handle_in_view(params: Raw) -> Mapping[str, Any]:
-            sealed, params = take_handle(params)
+            signed_handle, params = take_handle(params)
             extra = {
                 key: value for key, value in params.items() if key not in ("name", "arguments")
             }
             origin = CallContext(
-                caller, relay, extra, queued_s=waited_s, is_multi_round=rounds and era == "modern"
+                caller,
+                relay,
+                extra,
+                queued_s=waited_s,
+                is_multi_round=is_multi_round and era == "modern",
             )
-            result = await self._dispatch(
-                ctx.method, sealed if given is None else given, params, origin, era
-            )
+            state_handle = signed_handle if handle is None else handle
+            result = await self._dispatch(ctx.method, state_handle, params, origin, era)
             await relay.flush()
             return result
 
@@ -220,18 +222,17 @@ class ProfileEndpoint:
             return await self._subscriptions.handle(
                 ctx.method, params, session, CallContext(caller, relay, params), era
             )
-        if rounds and era == "modern":
+        if is_multi_round and era == "modern":
             return await handle_multi_round(
                 self.pending_requests, ctx, params, caller, relay, handle_in_view
             )
         try:
-            # Only the modern era answers questions with a request: of another, no server may see
-            # what looks like it.
-            result = await handle_in_view(
-                add_log_level(strip_input_responses(params), session.log_level)
-                if rounds
-                else params
-            )
+            forwarded = params
+            if is_multi_round:
+                # Only the modern era answers elicitations with a request: such fields of a legacy
+                # request must not reach a server.
+                forwarded = add_log_level(strip_input_responses(params), session.log_level)
+            result = await handle_in_view(forwarded)
         finally:
             relay.end()
         if ctx.method == "logging/setLevel":
@@ -255,10 +256,10 @@ class ProfileEndpoint:
     async def _listen(
         self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
-        given, _ = take_handle(ctx.params or {})
+        handle, _ = take_handle(ctx.params or {})
         caller = self._identify_caller(ctx, "modern")
-        if given is not None:
-            caller = replace(caller, handle=self.view.state_handles.redeem(given))
+        if handle is not None:
+            caller = replace(caller, handle=self.view.state_handles.redeem(handle))
         return await self._subscriptions.listen(ctx, params, CallContext(caller))
 
     def _identify_caller(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Caller:
@@ -270,36 +271,36 @@ class ProfileEndpoint:
         profile = self.view.settings.profile
         if era == "legacy" or ctx.request is None:
             return Caller(get_session(ctx).id, name, profile)
-        # Over HTTP a modern request stands alone. Its token and name say whom it counts for, not
-        # whose anything is.
+        # A modern request over HTTP has no session. Its token and name decide whose limits it
+        # counts against, but give access to no stored state.
         return Caller("", name, profile, compute_identity(ctx, profile, name))
 
     async def _handle_anonymous(
         self, method: str, params: Raw, origin: CallContext, era: Era
     ) -> Mapping[str, Any]:
-        """Answer who cannot be told from others: what it begins is its own, and it is told how to
-        come back to it."""
+        """Handle a client without session or token under a fresh state handle.
+
+        Returns that handle with the result if anything was stored or an isolated instance was
+        started, so that the client can reuse it.
+        """
         handle = create_handle()
         caller = replace(origin.caller, handle=handle.key)
         try:
             result = await self.view.handle(method, params, replace(origin, caller=caller), era)
         except BaseException:
-            # It is not told its handle: nobody can come back to what it began.
+            # The handle is not returned, so nobody could reuse the instances it started.
             for upstream in self._list_isolated_upstreams():
                 upstream.end_session_nowait(handle.key)
             raise
-        begun = any(
+        has_instance = any(
             upstream.has_instance(handle.key) for upstream in self._list_isolated_upstreams()
         )
-        if not begun and not self.view.has_stored_values(caller):
+        if not has_instance and not self.view.has_stored_values(caller):
             return result
         self.view.state_handles.issue(handle, caller.owner)
-        return add_handle_to_result(
-            result,
-            handle,
-            with_text=method == "tools/call"
-            and params.get("name") in self.view.settings.enabled_meta_tools,
-        )
+        meta_tools = self.view.settings.enabled_meta_tools
+        is_meta_tool = method == "tools/call" and params.get("name") in meta_tools
+        return add_handle_to_result(result, handle, with_text=is_meta_tool)
 
     def _list_isolated_upstreams(self) -> list[Upstream]:
         return [upstream for upstream in self._upstreams.values() if upstream.isolated]
@@ -316,21 +317,21 @@ class ProfileEndpoint:
         return await call_next(ctx)
 
     def _register_cleanup(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        """When the client has gone, so has what was its own."""
+        """End the subscriptions and isolated instances of a session with its connection."""
         stack = get_connection(ctx).exit_stack
         session = get_session(ctx)
         self._subscriptions.unsubscribe_on_close(get_connection(ctx), session)
         stack.push_async_callback(self._end_instances, session)
 
     async def _end_instances(self, session: Session) -> None:
-        # Asked for at the end: a server may have been replaced since the client came.
+        # Looked up at the end: a server may have been replaced since the session began.
         for upstream in self._list_isolated_upstreams():
             await upstream.end_session(session.id)
 
     @asynccontextmanager
     async def _open_session(self, _: Server[Any]) -> AsyncGenerator[Session]:
-        """One client over a pipe, from its first word to its last; over HTTP all together, who have
-        no session here."""
+        """Open the session of one client over a pipe; over HTTP, where it is unused, one for
+        all."""
         session = Session()
         try:
             yield session
@@ -340,31 +341,29 @@ class ProfileEndpoint:
                 await self._end_instances(session)
 
     def _build_initialize_result(self, result: Any) -> Raw:
-        introduced: Raw = dict(result)
-        introduced["capabilities"] = self.view.get_capabilities("legacy")
-        introduced["serverInfo"] = self._server_info
-        introduced["instructions"] = self.view.render_instructions()
-        if not introduced["instructions"]:
-            del introduced["instructions"]
-        return introduced
+        initialized: Raw = dict(result)
+        initialized["capabilities"] = self.view.get_capabilities("legacy")
+        initialized["serverInfo"] = self._server_info
+        initialized["instructions"] = self.view.render_instructions()
+        if not initialized["instructions"]:
+            del initialized["instructions"]
+        return initialized
 
     def _build_discover_result(self) -> Raw:
-        found: Raw = {
+        discovered: Raw = {
             "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
             "capabilities": self.view.get_capabilities("modern"),
         }
         if instructions := self.view.render_instructions():
-            found["instructions"] = instructions
-        return found
+            discovered["instructions"] = instructions
+        return discovered
 
     @property
     def _server_info(self) -> Mapping[str, Any]:
         if self.view.transparent_server:
-            hello = self.view.snapshot.servers[self.view.transparent_server].initialize_info
-        else:
-            hello = None
-        if hello and hello.server_info:
-            return hello.server_info
+            info = self.view.snapshot.servers[self.view.transparent_server].initialize_info
+            if info and info.server_info:
+                return info.server_info
         return SERVER_INFO
 
     def _on_event(self, event: Event) -> None:
@@ -378,7 +377,7 @@ class ProfileEndpoint:
         elif (
             isinstance(event, ListChangeAnnounced) and event.server == self.view.transparent_server
         ):
-            # Whoever looks through us hears what the server says, even if we found nothing new.
+            # A transparent profile passes the announcement on even if no change was found.
             self.sessions.notify_list_changed(event.kind)
         elif isinstance(event, ResourceUpdated) and event.server in servers:
             self._subscriptions.notify_updated(event)
@@ -387,11 +386,11 @@ class ProfileEndpoint:
 
 
 def _validate_request(ctx: ServerRequestContext[Any, Any], era: Era) -> None:
-    """What the SDK would have checked before its handlers."""
+    """Repeat the checks that the SDK makes before its own handlers. Raises RemoteError."""
     if era == "legacy" and ctx.session.client_params is None:
         raise RemoteError(INVALID_REQUEST, "the first request must be initialize")
     if ctx.method == "tools/call":
-        # By hand: validating a large arguments object against a model costs more than the call.
+        # Without a model: validating large arguments against one costs more than the call.
         params = ctx.params or {}
         if not isinstance(params.get("name"), str) or not isinstance(
             params.get("arguments", {}), dict | None
@@ -414,7 +413,7 @@ def _describe_first_error(error: ValidationError) -> str:
 
 
 class _ExplicitNull(RootModel[None]):
-    """A null that stays: the SDK takes an error's `data` of None for one that has none."""
+    """A null that is sent: the SDK omits an error's `data` if it is None."""
 
 
 _EXPLICIT_NULL = _ExplicitNull(None)
@@ -423,18 +422,16 @@ _EXPLICIT_NULL = _ExplicitNull(None)
 def _to_mcp_error(error: PorticoError, *, allow_surrogates: bool = False) -> MCPError:
     if isinstance(error, RemoteError):
         try:
-            message, given = ensure_encodable(
+            message, data = ensure_encodable(
                 [error.message, error.data], allow_surrogates=allow_surrogates
             )
         except RemoteError:
             message = ensure_encodable(error.message, allow_surrogates=allow_surrogates)
-            given = "what came with this error cannot be passed on"
-        if error.has_data and given is None:
+            data = "what came with this error cannot be passed on"
+        if error.has_data and data is None:
             data = _EXPLICIT_NULL
-        else:
-            data = given
         return MCPError(code=error.code, message=message, data=data)
-    told: Raw = {"kind": error.kind, "retryable": error.retryable}
+    details: Raw = {"kind": error.kind, "retryable": error.retryable}
     if error.retry_after_s is not None:
-        told["retry_after_s"] = error.retry_after_s
-    return MCPError(code=error.code, message=str(error), data=told)
+        details["retry_after_s"] = error.retry_after_s
+    return MCPError(code=error.code, message=str(error), data=details)

@@ -1,8 +1,11 @@
-"""A client that does not read what it is sent. Pure."""
+"""Timer for clients that do not read what is sent to them. Pure: the clock is a parameter."""
 
 
 class ReadStallTimer:
-    """Since when a client has taken nothing of what waits for it."""
+    """Measures how long a client has read nothing of its pending bytes.
+
+    Only a drop of at least `min_bytes`, or an empty buffer, counts as progress.
+    """
 
     __slots__ = ("_least", "_left", "_since")
 
@@ -12,10 +15,11 @@ class ReadStallTimer:
         self._least = min_bytes
 
     def measure(self, waiting: int, now: float) -> float:
-        """How long it has been; `waiting` are the bytes that it has yet to take."""
+        """Return the seconds since the last progress; `waiting` is the number of unread bytes."""
         if waiting <= self._left - self._least or waiting == 0:
             self._left = waiting
             self._since = now
         elif waiting > self._left:
-            self._left = waiting  # there is more to take, which is no sign that anything was
+            # The buffer grew, which does not show that the client read anything.
+            self._left = waiting
         return now - self._since

@@ -1,13 +1,13 @@
-"""MCP over this process's own stdin and stdout.
+"""MCP over stdin and stdout of this process.
 
-The two descriptors are taken away first (stdin reads nothing, stdout goes to stderr), so that no
-stray print can reach the wire. Pipes are read by the event loop itself: no thread sits in `read`,
-so a signal ends the gateway at once. Where the loop cannot watch stdin (a regular file, Windows)
-the SDK's threaded transport serves.
+Both descriptors are replaced first (stdin reads nothing, stdout goes to stderr), so that no stray
+print can reach the wire. Pipes are read by the event loop itself: no thread blocks in `read`, so a
+signal ends the gateway at once. Where the loop cannot poll stdin (a regular file, Windows) the
+SDK's threaded transport is used.
 
-A line that is no message is answered as JSON-RPC says, with the id it had if that can be read, so
-that no client waits. While a client does not read, what it sends waits too; one that reads nothing
-for long has its conversation ended.
+A line that is not a message is answered with a JSON-RPC error, with its id if that can be read, so
+that no client waits. While a client does not read, nothing more is read from it; one that reads
+nothing for `SEND_TIMEOUT_S` is disconnected.
 """
 
 import asyncio
@@ -45,13 +45,11 @@ logger = logging.getLogger(__name__)
 MAX_LINE_BYTES = 64 * 2**20
 MAX_VALUES = 25_000
 MAX_UNSENT = 256
-"""Answers that may wait for a client to read; while there are more, nothing else is read from it.
-"""
+"""Maximum number of unsent messages; while there are more, nothing else is read from the client."""
 SEND_TIMEOUT_S = 60.0
 _ID_AT_START = re.compile(rb'\A\s*\{"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,200}")\s*,')
 _ID_AT_END = re.compile(rb'"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,200}")\s*\}\s*\Z')
-"""Where the SDKs write the id of a request: all that can be known of one that is too long to be
-read."""
+"""Positions where SDKs write the id of a request: all that can be read of one that is too long."""
 _ID_SEARCH_BYTES = 300
 
 Streams = tuple["_StdioReceiver", "_StdioSender"]
@@ -64,8 +62,7 @@ async def serve(
     max_values: int = MAX_VALUES,
     send_timeout_s: float = SEND_TIMEOUT_S,
 ) -> None:
-    """Serve one client until it closes our stdin, or reads nothing of what it is sent for
-    `send_timeout_s`."""
+    """Serve one client until it closes our stdin, or reads nothing for `send_timeout_s`."""
     if _can_poll_stdio():
         streams = open_pipe_streams(
             *_claim_stdio(),
@@ -92,9 +89,10 @@ async def open_pipe_streams(
     max_values: int | None = None,
     send_timeout_s: float = SEND_TIMEOUT_S,
 ) -> AsyncGenerator[Streams]:
-    """Message streams over a pair of pipes, one JSON-RPC message a line; the same at either end.
+    """Open message streams over a pair of pipes, one JSON-RPC message a line; the same at either
+    end.
 
-    `max_values` is how many JSON values a message that is received may have; None is any number.
+    `max_values` is the maximum number of JSON values in a received message; None means no limit.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=max_line_bytes)
@@ -121,15 +119,16 @@ async def open_pipe_streams(
         yield received, sending
     finally:
         await received.aclose()
-        with anyio.move_on_after(1, shield=True):  # the last answers leave before the pipe closes
+        # The last answers are written before the pipe closes.
+        with anyio.move_on_after(1, shield=True):
             await sending.finish()
         incoming.close()
         outgoing.close()
-        await asyncio.sleep(0)  # the loop closes them in its next turn
+        await asyncio.sleep(0)  # the event loop closes them in its next iteration
 
 
 class _StdioStream:
-    """What the SDK wants of either stream beside its messages."""
+    """Context manager and `aclose`, which the SDK requires of both streams."""
 
     closed = False
 
@@ -149,11 +148,10 @@ class _StdioStream:
 
 
 class _StdioSender(_StdioStream):
-    """Writes a message as soon as it is sent, one after the other; whoever sends waits for a client
-    that does not read.
+    """Writes messages one after the other; `send` blocks while the client does not read.
 
-    Straight to the pipe: a queue and a task between would cost each message several turns of the
-    event loop.
+    Writes directly to the pipe: a queue and a task in between would cost each message several
+    iterations of the event loop.
     """
 
     def __init__(
@@ -169,7 +167,7 @@ class _StdioSender(_StdioStream):
         self._send_timeout_s = send_timeout_s
         self._write_lock = asyncio.Lock()
         self.unsent_count = 0
-        """Messages that are not written yet, or not taken."""
+        """Messages that are not written yet, or not read by the client."""
 
     async def send(self, item: SessionMessage, /) -> None:
         if self.closed:
@@ -183,18 +181,18 @@ class _StdioSender(_StdioStream):
                 self._writer.write(line)
                 await self.wait_until_read()
         except OSError:
-            self.closed = True  # the other side is gone; reading ends by itself
+            self.closed = True  # the client is gone; reading ends by itself
             raise anyio.BrokenResourceError from None
         finally:
             self.unsent_count -= 1
 
     async def refuse(self, line: "bytes | _OversizedMessage") -> None:
-        """Answer a line that is no message."""
+        """Answer a line that is not a message with an error."""
         self._writer.write(_encode(_make_refusal(line)))
         await self.wait_until_read()
 
     async def finish(self) -> None:
-        """Wait until whatever was sent is written, to its last byte."""
+        """Wait until everything sent is written, to its last byte."""
         async with self._write_lock:
             self.closed = True
             self._outgoing.set_write_buffer_limits(0)
@@ -202,13 +200,13 @@ class _StdioSender(_StdioStream):
                 await self._writer.drain()
 
     async def wait_until_read(self) -> None:
-        """Until the other side has taken enough of what it was sent; one that takes nothing is hung
-        up on."""
+        """Wait until the client has read enough; disconnect it after `send_timeout_s` without
+        progress."""
         outgoing = self._outgoing
         loop = asyncio.get_running_loop()
         if not outgoing.get_write_buffer_size():
             return await self._writer.drain()
-        unread = ReadStallTimer(outgoing.get_write_buffer_size(), loop.time())
+        stall = ReadStallTimer(outgoing.get_write_buffer_size(), loop.time())
         while not outgoing.is_closing():
             try:
                 async with asyncio.timeout(self._send_timeout_s / 4):
@@ -216,11 +214,11 @@ class _StdioSender(_StdioStream):
             except TimeoutError:
                 waiting = outgoing.get_write_buffer_size()
                 if (
-                    unread.measure(waiting, loop.time()) >= self._send_timeout_s
+                    stall.measure(waiting, loop.time()) >= self._send_timeout_s
                     and not outgoing.is_closing()
                 ):
                     logger.warning(
-                        "the client left %d bytes unread for %g s: it is hung up on",
+                        "the client left %d bytes unread for %g s and was disconnected",
                         waiting,
                         self._send_timeout_s,
                     )
@@ -230,7 +228,7 @@ class _StdioSender(_StdioStream):
 
 
 class _StdioReceiver(_StdioStream):
-    """Reads a message when it is asked for one."""
+    """Reads one message for each `receive`."""
 
     def __init__(
         self,
@@ -262,13 +260,12 @@ class _StdioReceiver(_StdioStream):
                 and self._max_values
                 and has_more_values(line, self._max_values)
             ):
-                most = (
-                    f"the {self._max_values} JSON values that are taken (limits.max_request_values)"
+                reason = (
+                    f"has more than the {self._max_values} JSON values that are taken "
+                    "(limits.max_request_values)"
                 )
-                line = _OversizedMessage(
-                    f"has more than {most}",
-                    _find_id(line[:_ID_SEARCH_BYTES], line[-_ID_SEARCH_BYTES:]),
-                )
+                line_id = _find_id(line[:_ID_SEARCH_BYTES], line[-_ID_SEARCH_BYTES:])
+                line = _OversizedMessage(reason, line_id)
             try:
                 return SessionMessage(_decode(line if isinstance(line, bytes) else b""))
             except ValueError as error:
@@ -292,14 +289,14 @@ class _StdioReceiver(_StdioStream):
 
 @dataclass(frozen=True)
 class _OversizedMessage:
-    """What can be known of a line that is longer than is read."""
+    """The id of a line that is too large to be decoded, and why it is refused."""
 
     reason: str
     id: int | str | None
 
 
 async def _read_line(reader: asyncio.StreamReader, limit: int) -> bytes | _OversizedMessage:
-    """The next line; empty at the end."""
+    """Return the next line; empty at the end of the stream."""
     start = end = b""
     while True:
         try:
@@ -313,29 +310,30 @@ async def _read_line(reader: asyncio.StreamReader, limit: int) -> bytes | _Overs
             continue
         if not start:
             return line
-        why = f"is longer than the {limit} bytes that are read (limits.max_request_bytes)"
-        return _OversizedMessage(why, _find_id(start, (end + line)[-_ID_SEARCH_BYTES:]))
+        reason = f"is longer than the {limit} bytes that are read (limits.max_request_bytes)"
+        return _OversizedMessage(reason, _find_id(start, (end + line)[-_ID_SEARCH_BYTES:]))
 
 
 def _find_id(start: bytes, end: bytes) -> int | str | None:
-    found = _ID_AT_START.search(start) or _ID_AT_END.search(end)
-    if found:
-        return json.loads(found[1])
+    match = _ID_AT_START.search(start) or _ID_AT_END.search(end)
+    if match:
+        return json.loads(match[1])
     return None
 
 
 def _decode(line: bytes) -> JSONRPCMessage:
     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-    # The SDK takes a request whose id it cannot read for a notification, and its client would wait
-    # for ever.
+    # The SDK treats a request with an unusable id as a notification; its client would wait forever.
     if isinstance(message, JSONRPCNotification) and b'"id"' in line and "id" in json.loads(line):
         raise ValueError("a request without a usable id")
     return message
 
 
 def _encode_or_error(message: JSONRPCMessage) -> bytes | None:
-    """A message's line; an error in place of an answer that cannot be written, nothing in place of
-    anything else."""
+    """Encode a message as a line.
+
+    An answer that cannot be encoded becomes an error; any other such message is dropped (None).
+    """
     try:
         return _encode(message)
     except (ValueError, TypeError, RecursionError) as error:
@@ -352,7 +350,7 @@ def _encode(message: JSONRPCMessage) -> bytes:
     try:
         body = message.model_dump_json(by_alias=True, exclude_unset=True)
     except ValueError:
-        # Half of a surrogate pair: legal in JSON if it is escaped, which the quick way does not do.
+        # A lone surrogate: legal in JSON if escaped, which `model_dump_json` does not do.
         body = json.dumps(message.model_dump(mode="json", by_alias=True, exclude_unset=True))
     return body.encode() + b"\n"
 
@@ -367,22 +365,17 @@ def _make_refusal(line: bytes | _OversizedMessage) -> JSONRPCError:
         reason = f"this message {line.reason}"
     else:
         try:
-            given = json.loads(line)
+            message = json.loads(line)
         except (ValueError, RecursionError):
             pass
         else:
             code = INVALID_REQUEST
             reason = "this line is not a JSON-RPC message"
-            # Only a request's own id: a malformed answer to us has one too, and it means something
-            # else to the client.
-            if isinstance(given, dict) and "method" in given:
-                found = given.get("id")
-            else:
-                found = None
-            if isinstance(found, str | int) and not isinstance(found, bool):
-                request_id = found
-            else:
-                request_id = None
+            # Only the id of a request: that of a malformed answer is an id of ours.
+            if isinstance(message, dict) and "method" in message:
+                found = message.get("id")
+                if isinstance(found, str | int) and not isinstance(found, bool):
+                    request_id = found
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason))
 
 
@@ -396,8 +389,8 @@ def _can_poll_stdio() -> bool:
 def _claim_stdio() -> tuple[BinaryIO, BinaryIO]:
     wire_in = os.fdopen(os.dup(0), "rb", 0)
     wire_out = os.fdopen(os.dup(1), "wb", 0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     os.dup2(2, 1)
     return wire_in, wire_out  # pyright: ignore[reportReturnType]

@@ -1,10 +1,8 @@
-"""Watching resources: a client subscribes in the way of its era, and a server is told in the way of
-its own.
+"""Resource subscriptions: from clients of either era to servers of either era.
 
-A server is told by the first who watches a resource, and told to stop by the last: a client of
-either era, one that says so or one that has gone. A modern client is told which of the resources it
-asked for it will hear of: one that no server has, or whose server does not announce it, is left
-out.
+A server is subscribed at for the first client that watches a resource, and unsubscribed at after
+the last one unsubscribes or disconnects. The answer to a modern client lists the resources that it
+will be notified of: unknown ones, and those whose server sends no updates, are left out.
 """
 
 import asyncio
@@ -44,8 +42,7 @@ from portico.upstream.lifecycle.supervisor import SHARED, Upstream
 logger = logging.getLogger(__name__)
 
 SUBSCRIBE_TIMEOUT_S = 10.0
-"""How long a modern client waits for servers to agree; it will not hear of what has not been agreed
-on by then."""
+"""Seconds that a modern client waits for servers to confirm; unconfirmed resources are left out."""
 UNSUBSCRIBE_TIMEOUT_S = 10.0
 
 _SUBSCRIBE = "resources/subscribe"
@@ -53,7 +50,7 @@ _UNSUBSCRIBE = "resources/unsubscribe"
 
 
 class ResourceSubscriptions:
-    """What the clients of one view watch."""
+    """Resource subscriptions of the clients of one view."""
 
     def __init__(
         self,
@@ -83,9 +80,12 @@ class ResourceSubscriptions:
         params: SubscriptionsListenRequestParams,
         origin: CallContext,
     ) -> SubscriptionsListenResult:
-        """Answer `subscriptions/listen`, for as long as the client listens."""
-        wanted = params.notifications
-        uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
+        """Answer `subscriptions/listen`; returns when the client stops listening.
+
+        Raises RemoteError if the listener is evicted in favour of another client.
+        """
+        requested = params.notifications
+        uris = list(dict.fromkeys(requested.resource_subscriptions or ()))
         check_subscription(uris)
         session = Session(origin.caller.instance_key)
         bus = InMemorySubscriptionBus()
@@ -95,8 +95,8 @@ class ResourceSubscriptions:
             self._sessions.register_listener(session, bus, caller, scope.cancel),
         ):
             try:
-                heard = await self._subscribe_all(uris, session, origin)
-                granted = wanted.model_copy(update={"resource_subscriptions": heard})
+                subscribed = await self._subscribe_all(uris, session, origin)
+                granted = requested.model_copy(update={"resource_subscriptions": subscribed})
                 return await ListenHandler(bus)(
                     ctx, params.model_copy(update={"notifications": granted})
                 )
@@ -108,24 +108,24 @@ class ResourceSubscriptions:
         )
 
     def notify_updated(self, event: ResourceUpdated) -> None:
-        """Tell those who watch it; what an own instance says concerns its own client alone."""
+        """Notify the subscribers of a resource; an isolated instance's update goes to its own
+        client only."""
         if not self._view.can_show_resource(event.server, event.uri):
             return
         upstream = self._upstreams.get(event.server)
+        session_id = None
         if upstream is not None and upstream.isolated:
-            own = event.session
-        else:
-            own = None
+            session_id = event.session
         self._sessions.notify_resource_updated(
-            self._view.to_outer_uri(event.server, event.uri), own
+            self._view.to_outer_uri(event.server, event.uri), session_id
         )
 
     def unsubscribe_on_close(self, connection: Connection, session: Session) -> None:
-        """When this client has gone, it watches nothing any more."""
+        """Drop all subscriptions of a client when its connection closes."""
         connection.exit_stack.callback(self._drop_session, session)
 
     async def close(self) -> None:
-        """Leave nothing under way."""
+        """Cancel the unsubscribe tasks and wait for their end."""
         for task in self._unsubscribe_tasks:
             task.cancel()
         if self._unsubscribe_tasks:
@@ -134,25 +134,26 @@ class ResourceSubscriptions:
     async def _subscribe_all(
         self, uris: Iterable[str], session: Session, origin: CallContext
     ) -> list[str]:
-        """Those of the resources that can be heard of."""
-        gate = asyncio.Semaphore(SUBSCRIBE_CONCURRENCY)
+        """Subscribe to the resources and return those that succeeded within
+        `SUBSCRIBE_TIMEOUT_S`."""
+        limit = asyncio.Semaphore(SUBSCRIBE_CONCURRENCY)
 
         async def subscribe(uri: str) -> None:
-            async with gate:
+            async with limit:
                 await self._subscribe({"uri": uri}, session, origin, "modern")
 
-        asking = {uri: asyncio.create_task(subscribe(uri), name="watch a resource") for uri in uris}
-        if not asking:
+        tasks = {
+            uri: asyncio.create_task(subscribe(uri), name="subscribe to a resource") for uri in uris
+        }
+        if not tasks:
             return []
         try:
-            await asyncio.wait(asking.values(), timeout=SUBSCRIBE_TIMEOUT_S)
+            await asyncio.wait(tasks.values(), timeout=SUBSCRIBE_TIMEOUT_S)
         finally:
-            late = {task for task in asking.values() if task.cancel()}
+            late = {task for task in tasks.values() if task.cancel()}
             if late:
                 await asyncio.wait(late)
-        return [
-            uri for uri, task in asking.items() if not task.cancelled() and _has_succeeded(task)
-        ]
+        return [uri for uri, task in tasks.items() if not task.cancelled() and _has_succeeded(task)]
 
     async def _subscribe(
         self, params: Raw, session: Session, origin: CallContext, era: Era
@@ -165,7 +166,7 @@ class ResourceSubscriptions:
         try:
             resource = self._view.locate_resource(uri, origin.caller.state_key)
         except RemoteError:
-            # Its server may be on its first start still; if it is not, this says what is wrong.
+            # The server may still be starting for the first time; if not, this raises the reason.
             await self._view.handle(_SUBSCRIBE, params, origin, era)
             resource = self._view.locate_resource(uri, origin.caller.state_key)
         result = await self._subscribe_at_server(resource, params, session, origin, era)
@@ -177,7 +178,7 @@ class ResourceSubscriptions:
     ) -> Mapping[str, Any]:
         upstream = self._get_upstream(resource[0])
         if upstream.isolated and not session.id:
-            # What it would hear of is an instance that is nobody's.
+            # Without a session id, the updates would be those of an instance without an owner.
             raise RemoteError(
                 INVALID_PARAMS,
                 f"{resource[0]} keeps a state for each client, and whose this is unknown",
@@ -187,16 +188,17 @@ class ResourceSubscriptions:
         else:
             key = SHARED
         async with self._registry.get_lock(resource, key):
-            before = self._view.to_outer_uri(*resource) in session.subscriptions
+            was_subscribed = self._view.to_outer_uri(*resource) in session.subscriptions
             self._registry.add(resource, session)
             if self._registry.is_server_subscribed(upstream, resource, key):
                 return {}
             try:
                 result = await self._view.handle(_SUBSCRIBE, params, origin, era)
             except BaseException as error:
-                if not before:
+                if not was_subscribed:
                     self._registry.remove(resource, session)
-                    if not isinstance(error, RemoteError):  # it may have heard us all the same
+                    # Without an error from the server, it may have subscribed nevertheless.
+                    if not isinstance(error, RemoteError):
                         self._start_unsubscribing([resource], session.id)
                 raise
             self._registry.mark_server_subscribed(upstream, resource, key)
@@ -213,9 +215,9 @@ class ResourceSubscriptions:
         outer = self._view.to_outer_uri(*resource)
         if outer not in session.subscriptions:
             self._view.locate_resource(uri, origin.caller.state_key)
-        asked = session.subscriptions.pop(outer, set())
-        if uri in asked and len(asked) > 1:
-            session.subscriptions[outer] = asked - {uri}
+        uris = session.subscriptions.pop(outer, set())
+        if uri in uris and len(uris) > 1:
+            session.subscriptions[outer] = uris - {uri}
             return {}
         upstream = self._get_upstream(resource[0])
         if upstream.isolated:
@@ -240,9 +242,9 @@ class ResourceSubscriptions:
             self._start_unsubscribing(resources, session.id)
 
     def _start_unsubscribing(self, resources: Iterable[ResourceKey], owner: str) -> None:
-        # Whoever left waits for nothing any more: a task of its own.
+        # In a task of its own: the client has disconnected and must not be waited for.
         task = asyncio.create_task(
-            self._unsubscribe_at_servers(list(resources), owner), name="leave resources"
+            self._unsubscribe_at_servers(list(resources), owner), name="unsubscribe from resources"
         )
         self._unsubscribe_tasks.add(task)
         task.add_done_callback(self._unsubscribe_tasks.discard)
@@ -250,9 +252,7 @@ class ResourceSubscriptions:
     async def _unsubscribe_at_servers(self, resources: list[ResourceKey], owner: str) -> None:
         for resource in resources:
             upstream = self._upstreams.get(resource[0])
-            if (
-                upstream is None
-            ):  # it was taken away, and what is remembered of it would be kept for ever
+            if upstream is None:  # the server was removed: forget its subscriptions
                 for key in (SHARED, owner):
                     if not self._registry.is_subscribed(resource, key):
                         self._registry.unmark_server_subscribed(resource, key)
@@ -265,9 +265,9 @@ class ResourceSubscriptions:
                 if self._registry.is_subscribed(resource, key):
                     continue
                 self._registry.unmark_server_subscribed(resource, key)
-                if (conversation := upstream.get_connection(key)) is not None:
+                if (connection := upstream.get_connection(key)) is not None:
                     with contextlib.suppress(PorticoError):
-                        await conversation.request(
+                        await connection.request(
                             _UNSUBSCRIBE,
                             {"uri": resource[1]},
                             RequestOptions(timeout=UNSUBSCRIBE_TIMEOUT_S),
@@ -277,5 +277,5 @@ class ResourceSubscriptions:
 def _has_succeeded(task: "asyncio.Task[None]") -> bool:
     error = task.exception()
     if error is not None and not isinstance(error, PorticoError):
-        logger.error("a resource could not be watched", exc_info=error)
+        logger.error("a resource could not be subscribed to", exc_info=error)
     return error is None

@@ -1,10 +1,11 @@
-"""Storage: what outlives the process, in the user's data directory or in PostgreSQL; nobody else
-writes SQL.
+"""Storage of everything that outlives the process, in the data directory or in PostgreSQL.
 
-record (what gateways share: who offered what, when, and how it was used) · rows (what it holds) ·
-sql/ (how) manifests (what every server offered last time) · habits (what use has taught) ·
-sqlite_file (a file of either kind) habit_rows, habit_worth, habit_key (what is kept of use, what it
-is worth in time, what its words are hashed with) index_file (the search index, replaced whole) ·
-vector_file (vectors by the text they were made from) audit_file (the audit log, in so many files) ·
-origin_pins (where each API's credentials went first)
+No other package contains SQL.
+
+gateway_store: calls, usage, tiers and listings, shared between gateways · rows, plan_rows: its rows
+sql/: its tables and statements · sqlite_file: a recreatable SQLite file with a fixed layout
+manifests: the last listing of every server · result_files: bodies of large results
+learning_store, learning_rows, learning_decay, hash_key: what search learns from use
+index_file: the search index · vector_file: vectors by text hash · audit_file: the audit log
+origin_pins: first origin of each API's credentials · restart_requests: restarts across processes
 """

@@ -1,10 +1,9 @@
-"""The audit log on disk: whole lines appended at once, by as many gateways as like, and begun anew
-when it is large.
+"""Audit log on disk: lines appended atomically by any number of gateways, with rotation by size.
 
-`audit.jsonl` is written; `audit.jsonl.1` is what it was before, `.2` what that was before, and so on. A line goes out
-in one write to a file opened for appending, so those of several processes never mix. Whoever finds
-the file full moves it on, holding a lock on it; the others notice that the name stands for another
-file now.
+`audit.jsonl` is written; `audit.jsonl.1` is the file before, `.2` the one before that, and so on. A
+line is one write to a file opened for appending, so those of several processes never mix. A process
+that finds the file full rotates it under a file lock; the others notice that the name refers to
+another file.
 """
 
 import contextlib
@@ -26,41 +25,40 @@ _OPEN_FLAGS = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_NONBLOCK", 0)
 )
-"""Read as well, to see how the file ends; never waiting, should it be a pipe that nobody reads."""
+"""Readable, to check the last byte; non-blocking, in case it is a pipe without a reader."""
 
 
 class DroppedAuditFile(NamedTuple):
-    """The oldest file of a log, deleted because a new one was begun."""
+    """The oldest file of a log, deleted by a rotation."""
 
     first_line: bytes
     last_line: bytes
-    """Its lines."""
     size: int
 
 
 class AuditFile:
-    """One log. Appending blocks for as long as the system takes to accept a line."""
+    """One log. Appending blocks until the operating system accepts the line."""
 
     def __init__(self, path: Path, *, max_bytes: int, files: int) -> None:
-        """Nothing is opened or made before the first line."""
+        """Nothing is opened or created before the first line."""
         self._path = os.path.realpath(path)
         self._max_bytes = max_bytes
         self._files = files
         self._handle: int | None = None
         self._open_file_id: tuple[int, int] | None = None
-        """Which file is open: its device and number."""
+        """Device and inode of the open file."""
         self._has_partial_line = False
-        """The last line is not whole: a disk was full, or a process died."""
+        """The last line is incomplete: a disk was full, or a process died."""
         self._dropped: DroppedAuditFile | None = None
 
     def take_dropped(self) -> DroppedAuditFile | None:
-        """What was deleted since this was last asked."""
+        """Return and clear the file that was deleted since the last call."""
         dropped = self._dropped
         self._dropped = None
         return dropped
 
     def read_last_line(self) -> bytes:
-        """The last whole line there is; empty where there is none, or no regular file."""
+        """Return the last complete line; empty if there is none, or no regular file."""
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.stat(self._path).st_mode):
                 return b""
@@ -74,25 +72,22 @@ class AuditFile:
         )
 
     def append(self, line: bytes) -> None:
-        """Add a line, which ends in a line break; raises OSError."""
+        """Append a line that ends in a line break; raises OSError."""
         handle, size = self._ensure_open()
         if size and size + len(line) > self._max_bytes and self._rotate(handle):
             self.close()
             handle, _ = self._ensure_open()
-        if self._has_partial_line:
-            whole = b"\n" + line
-        else:
-            whole = line
+        whole = b"\n" + line if self._has_partial_line else line
         written = os.write(handle, whole)
         self._has_partial_line = written != len(whole)
         if self._has_partial_line:
             raise OSError(f"only {written} of {len(whole)} bytes could be written")
 
     def sync(self) -> None:
-        """Wait until what was written is on the disk; for a thread. Raises OSError."""
+        """Wait until written data is on disk. Blocks. Raises OSError."""
         if self._handle is None:
             return
-        # One of our own: the other may be closed meanwhile.
+        # A duplicate, as the original may be closed by another thread.
         handle = os.dup(self._handle)
         try:
             os.fsync(handle)
@@ -100,7 +95,7 @@ class AuditFile:
             os.close(handle)
 
     def close(self) -> None:
-        """Let go of the file; the next line opens it again."""
+        """Close the file; the next line opens it again."""
         handle = self._handle
         self._handle = None
         self._open_file_id = None
@@ -108,7 +103,7 @@ class AuditFile:
             os.close(handle)
 
     def _ensure_open(self) -> tuple[int, int]:
-        """The file that stands under the name now, and its size."""
+        """Return the handle of the current file and its size, reopening it after a rotation."""
         if self._handle is not None:
             with contextlib.suppress(FileNotFoundError):
                 found = os.stat(self._path)
@@ -134,9 +129,9 @@ class AuditFile:
         return handle, found.st_size if regular else 0
 
     def _rotate(self, handle: int) -> bool:
-        """Whether the name is free for a new file: we, or somebody else, moved the full one on."""
+        """Rotate a full file; return whether the name is free for a new one."""
         if not _try_lock(handle):
-            return False  # somebody is at it, and a few lines more do no harm
+            return False  # another process is rotating; a few more lines do no harm
         try:
             found = os.stat(self._path)
             if (found.st_dev, found.st_ino) != self._open_file_id:
@@ -144,7 +139,7 @@ class AuditFile:
             oldest = get_rotated_name(self._path, self._files - 1)
             with contextlib.suppress(FileNotFoundError):
                 self._dropped = _read_edge_lines(oldest)
-            # The file itself last: until then nobody can fill a new one, and begin the same.
+            # The current file last: until then no other process can create and fill a new one.
             for number in range(self._files - 1, 0, -1):
                 with contextlib.suppress(FileNotFoundError):
                     os.replace(
@@ -161,14 +156,14 @@ class AuditFile:
 
 
 def get_rotated_name(path: str | Path, number: int) -> str:
-    """The name of the file before, and before that."""
+    """Return the name of a rotated file; number 0 is the current one."""
     if number:
         return f"{path}.{number}"
     return str(path)
 
 
 def iter_lines_backwards(path: Path, files: int) -> Iterator[bytes]:
-    """Every line there is, the last one first."""
+    """Yield every line, the last one first."""
     real = os.path.realpath(path)
     for number in range(files):
         with (
@@ -179,7 +174,7 @@ def iter_lines_backwards(path: Path, files: int) -> Iterator[bytes]:
 
 
 def iter_lines(path: Path, files: int) -> Iterator[bytes]:
-    """Every line there is, the first one first."""
+    """Yield every line, the first one first."""
     real = os.path.realpath(path)
     for number in range(files - 1, -1, -1):
         with (
@@ -190,36 +185,36 @@ def iter_lines(path: Path, files: int) -> Iterator[bytes]:
 
 
 def load_or_create_key(path: Path) -> bytes:
-    """The key that arguments and sessions are hashed with, made when there is none; raises OSError."""
+    """Return the key for hashing arguments and sessions, created if missing; raises OSError."""
     if (key := read_key(path)) is not None:
         return key
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.exists():
-        return renew_key(path)  # it is no key
-    beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        return renew_key(path)  # it is not a valid key
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(generate_key())
-        # Of gateways that start together, the first to link its key has made it the key of all.
+        # Of gateways that start together, the first to link its key wins.
         with contextlib.suppress(FileExistsError):
-            os.link(beside, path)
+            os.link(temporary, path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return read_key(path) or renew_key(path)
 
 
 def _read_backwards(handle: int, end: int) -> Iterator[bytes]:
-    rest = b""
+    partial = b""
     while end > 0:
         begin = max(0, end - _BLOCK)
         os.lseek(handle, begin, os.SEEK_SET)
         block = os.read(handle, end - begin)
         end = begin
-        rest, *lines = (block + rest).split(b"\n")
+        partial, *lines = (block + partial).split(b"\n")
         yield from (line for line in reversed(lines) if line)
-    if rest:
-        yield rest
+    if partial:
+        yield partial
 
 
 def _read_edge_lines(path: str) -> DroppedAuditFile:
@@ -238,7 +233,7 @@ def _read_last_byte(handle: int, size: int) -> bytes:
 if sys.platform == "win32":
 
     def _try_lock(handle: int) -> bool:
-        """A file that others hold open cannot be moved there anyway."""
+        """Succeeds always: a file that others hold open cannot be renamed on Windows."""
         return True
 
     def _unlock(handle: int) -> None:

@@ -1,9 +1,8 @@
-"""The record of the house, shared by every gateway on one database: who offered what, and how it
-was used.
+"""Store shared by every gateway on one database: listings, tiers, calls and usage.
 
-SQLite by default, PostgreSQL by URL. Light to import: what speaks SQL is loaded, in a thread, when
-the record is opened, which the first use does too. What cannot be kept raises `RecordUnavailable`;
-the next use tries again.
+SQLite by default, PostgreSQL by URL. Cheap to import: the SQL modules are loaded in a thread when
+the store is opened, explicitly or by its first use. Failures raise `StoreUnavailable`; the next use
+tries again.
 """
 
 import asyncio
@@ -58,10 +57,10 @@ _RETRY_DELAY_S = 0.2
 
 
 class GatewayStore:
-    """The record. For one event loop."""
+    """The shared store. For one event loop."""
 
     def __init__(self, url: str | None, path: Path | None) -> None:
-        """`url`: postgresql://… or sqlite:///…; else the SQLite file `path`; both None: in memory."""
+        """`url`: postgresql://… or sqlite:///…; else the file `path`; both None: memory."""
         self._url = url
         self._path = path
         self._open_lock = asyncio.Lock()
@@ -69,15 +68,15 @@ class GatewayStore:
         self._inode = 0
         self._problem = ""
         self._fallback_reason = ""
-        """Why it is in memory, where it should be on disk."""
+        """Why it is in memory although it should be on disk."""
         self._failure_count = 0
         self._last_failure: StoreUnavailable | None = None
         self._known_stamps: ChangeStamps = {}
-        """The news there were when the record was opened."""
+        """Change stamps at the time the store was opened."""
 
     @property
     def problem(self) -> str:
-        """Why nothing is kept; empty when all is well."""
+        """Why nothing is stored; empty if there is no problem."""
         return self._fallback_reason or self._problem
 
     @property
@@ -86,30 +85,30 @@ class GatewayStore:
         return is_postgres(self._url)
 
     async def open(self) -> None:
-        """Connect and bring the tables up to date. Nothing happens where that was done."""
+        """Connect and migrate the tables; does nothing if already open."""
         await self._ensure_open()
 
     async def close(self) -> None:
-        """End every connection. The next use opens it again."""
+        """Close every connection. The next use opens the store again."""
         async with self._open_lock:
             database = self._database
             self._database = None
             if database is not None:
                 await database.close()
 
-    # Use
+    # Usage
 
     async def add_usage(
         self, calls: Sequence[CallRow], daily: Sequence[DailyRow], ledger: Sequence[LedgerRow]
     ) -> None:
-        """Add calls, and add counts to those that are there: all of it or nothing."""
+        """Add calls and increments of counts in one transaction."""
         if calls or daily or ledger:
             await self._write(
                 lambda db: _get_statements().usage.add_usage(db, calls, daily, ledger)
             )
 
     async def load_daily_usage(self, since_day: int) -> list[DailyRow]:
-        """The counts of every day since that one, and of it."""
+        """Return the counts of every day from `since_day` on."""
         return await self._read(lambda db: _get_statements().usage.load_daily_usage(db, since_day))
 
     async def load_calls(
@@ -121,7 +120,7 @@ class GatewayStore:
         tool: str | None = None,
         ok: bool | None = None,
     ) -> list[CallRow]:
-        """The newest calls first; `before` is the id that the last page ended with."""
+        """Return the newest calls first; `before` is the last id of the previous page."""
         return await self._read(
             lambda db: _get_statements().usage.load_calls(
                 db, limit=limit, before=before, server=server, tool=tool, ok=ok
@@ -129,26 +128,25 @@ class GatewayStore:
         )
 
     async def load_ledger_total(self) -> LedgerTotal:
-        """What every session was shown, together."""
+        """Return the tokens shown to all sessions together."""
         return await self._read(lambda db: _get_statements().usage.load_ledger_total(db))
 
     async def load_ledger_sessions(self, limit: int = 50) -> list[LedgerRow]:
-        """The latest sessions first."""
+        """Return the latest sessions first."""
         return await self._read(lambda db: _get_statements().usage.load_sessions(db, limit))
 
     async def forget_usage(self, server: str | None = None) -> int:
-        """Drop the use of a server's tools, or all of it with the ledger; answers how many rows
-        that were."""
+        """Delete usage of a server's tools, or all with the ledger; return the row count."""
         return await self._write(lambda db: _get_statements().usage.forget_usage(db, server))
 
     async def prune(self, retention: Retention, now: float) -> int:
-        """Drop what is too old or too much; answers how many rows that were."""
+        """Delete rows beyond the retention limits; return the row count."""
         return await self._write(lambda db: _get_statements().retention.prune(db, retention, now))
 
-    # What exists
+    # Catalog
 
     async def save_servers(self, servers: Sequence[KnownServer], *, origin: str) -> None:
-        """Write what these servers offer now, where it differs, and tell the other gateways."""
+        """Store what these servers offer now where it differs, and notify other gateways."""
         if servers:
             await self._write(
                 lambda db: _get_statements().catalog.save_servers(db, servers, origin=origin)
@@ -157,67 +155,64 @@ class GatewayStore:
     async def load_manifests(
         self, fingerprints: Mapping[str, str], newer_than: Mapping[str, float]
     ) -> dict[str, Manifest]:
-        """The manifests of these servers, made with these fingerprints, that were listed after
-        these moments."""
+        """Return manifests with these fingerprints that are newer than these times."""
         return await self._read(
             lambda db: _get_statements().catalog.load_manifests(db, fingerprints, newer_than)
         )
 
     async def load_tool_history(self, server: str | None = None) -> list[ToolHistory]:
-        """Every tool that was ever listed, of one server or of all."""
+        """Return every tool that was ever listed, of one server or of all."""
         return await self._read(lambda db: _get_statements().catalog.load_tool_history(db, server))
 
     async def save_categories(self, categories: Sequence[CategoryRow]) -> None:
-        """These categories, in place of those that are there."""
+        """Replace all categories."""
         await self._write(lambda db: _get_statements().tiers.save_categories(db, categories))
 
     async def load_categories(self) -> list[CategoryRow]:
-        """Every category, by name."""
+        """Return every category, by name."""
         return await self._read(lambda db: _get_statements().tiers.load_categories(db))
 
     async def save_tiers(self, rows: Sequence[TierRow], *, at: float, origin: str) -> None:
-        """These tiers, computed at that moment, in place of those that are there; the other
-        gateways are told."""
+        """Replace all tiers, computed at time `at`, and notify other gateways."""
         await self._write(
             lambda db: _get_statements().tiers.save_tiers(db, rows, at=at, origin=origin)
         )
 
     async def load_tiers(self) -> tuple[float, list[TierRow]]:
-        """When tiers were last computed (0.0: never), and what came of it, the best first."""
+        """Return when tiers were last computed (0.0: never), and the tiers, the best first."""
         return await self._read(lambda db: _get_statements().tiers.load_tiers(db))
 
     async def save_shapes(self, rows: Sequence[ShapeRow]) -> None:
-        """What these definitions' results look like, in place of what was known of them."""
+        """Replace the result shapes of these definitions."""
         if rows:
             await self._write(lambda db: _get_statements().shapes.save_shapes(db, rows))
 
     async def load_shapes(self, limit: int) -> list[ShapeRow]:
-        """What results look like, the latest learnt first."""
+        """Return result shapes, the most recent first."""
         return await self._read(lambda db: _get_statements().shapes.load_latest_shapes(db, limit))
 
     async def add_plans(self, rows: Sequence[PlanRow]) -> None:
-        """Plans that worked; one that is there has worked as often as both."""
+        """Add successful plans; the run counts of known plans are added up."""
         if rows:
             await self._write(lambda db: _get_statements().plans.add_plans(db, rows))
 
     async def load_plans(self, scope: str) -> list[PlanRow]:
-        """The plans that worked in a scope, the latest used first."""
+        """Return the successful plans of a scope, the latest used first."""
         return await self._read(lambda db: _get_statements().plans.load_plans(db, scope))
 
     async def forget_plans(self, profile: str | None = None) -> int:
-        """Drop the plans of a profile, or all; answers how many that were."""
+        """Delete the plans of a profile, or all; return the row count."""
         return await self._write(lambda db: _get_statements().plans.forget_plans(db, profile))
 
-    # Others
+    # Change notifications
 
     async def follow_changes(
         self, on_change: Callable[[ChangeNotification], None], *, origin: str
     ) -> None:
-        """Report what other gateways change, until cancelled; what is told under our own `origin`
-        is not reported."""
+        """Report changes by other gateways (not `origin`) until cancelled."""
         database = await self._ensure_open()
         if isinstance(database.address, PostgresAddress):
-            listening = await asyncio.to_thread(
+            listener = await asyncio.to_thread(
                 importlib.import_module, "portico.storage.sql.postgres_listener"
             )
 
@@ -228,7 +223,9 @@ class GatewayStore:
                     origin,
                 )
 
-            await listening.listen(database.address, on_change, origin=origin, missed=find_missed)
+            await listener.listen(
+                database.address, on_change, origin=origin, find_missed=find_missed
+            )
         elif database.address.path is not None:
             await _get_statements().sqlite_watcher.watch(
                 database.address.path,
@@ -238,9 +235,9 @@ class GatewayStore:
                 load_stamps=lambda: self._read(_get_statements().change_notifications.load_stamps),
             )
         else:
-            await asyncio.Event().wait()  # nobody else sees our memory
+            await asyncio.Event().wait()  # no other process can see our memory
 
-    # Being there
+    # Opening and retrying
 
     async def _read(self, work: "DatabaseWork[T]") -> T:
         return await self._attempt(work, writes=False)
@@ -268,7 +265,7 @@ class GatewayStore:
         async with self._open_lock:
             if self._database is None:
                 if self._last_failure is not None and self._failure_count != failures:
-                    # It was tried while we waited: whoever comes at once hears at once.
+                    # Another task failed to open it while we waited; fail without trying again.
                     raise StoreUnavailable(
                         self._last_failure.message, advice=self._last_failure.advice
                     ) from self._last_failure
@@ -299,8 +296,7 @@ class GatewayStore:
             return await self._connect(SqliteAddress(None))
 
     async def _open_with_retries(self, path: Path) -> "Database":
-        """A file that others open, close and lay out at this very moment may be out of reach for
-        that moment only."""
+        """Open a file that may be briefly unavailable while other processes open or create it."""
         for _ in range(_MAX_OPEN_ATTEMPTS - 1):
             with contextlib.suppress(StoreUnreachable):
                 return await self._open_file(path)
@@ -317,9 +313,8 @@ class GatewayStore:
         return await self._connect(SqliteAddress(path))
 
     async def _connect(self, address: PostgresAddress | SqliteAddress) -> "Database":
-        database = await asyncio.to_thread(
-            _get_statements().database.Database, address
-        )  # which loads its driver
+        # In a thread, because it loads the driver.
+        database = await asyncio.to_thread(_get_statements().database.Database, address)
         try:
             await _get_statements().migration.migrate(database)
             self._known_stamps = await database.read(
@@ -333,7 +328,7 @@ class GatewayStore:
     async def _replace_corrupt_file(self, database: "Database", error: StoreCorrupt) -> None:
         async with self._open_lock:
             if self._database is not database:
-                return  # somebody else has
+                return  # another task has replaced it
             self._database = None
             await database.close()
             if isinstance(database.address, SqliteAddress):
@@ -344,16 +339,14 @@ class GatewayStore:
                 raise error
             try:
                 await asyncio.to_thread(set_aside, path, self._inode, error.message)
-            except (
-                OSError
-            ) as trouble:  # somebody else has it open, where that keeps a file in its place
+            except OSError as trouble:  # Windows: another process has the file open
                 raise StoreUnavailable(
                     f"{error.message} It cannot be set aside: {trouble}.", advice=f"Delete {path}."
                 ) from error
 
 
-def _get_statements():  # noqa: ANN202  (a module has no type that can be written)
-    """What speaks SQL. `open` has loaded it, in a thread, because that takes a quarter of a second."""
+def _get_statements():  # noqa: ANN202  (modules have no expressible type)
+    """Return the SQL modules; `open` has loaded them in a thread, because that takes 0.25 s."""
     from portico.storage.sql import statements
 
     return statements

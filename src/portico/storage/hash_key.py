@@ -1,8 +1,7 @@
-"""The key that words of queries are hashed with: a file of its own beside the record of use, for
-its owner alone.
+"""Key for hashing the words of queries: a separate file readable only by its owner.
 
-The record without its key cannot be read with a dictionary. Whoever makes or renews it holds the
-record's lock.
+Without the key, stored hashes cannot be attacked with a dictionary. The key is created and renewed
+under the learning store's lock.
 """
 
 import os
@@ -14,12 +13,12 @@ _SIZE = 32
 
 
 def generate_key() -> bytes:
-    """A key nobody has."""
+    """Return a new random key."""
     return secrets.token_bytes(_SIZE)
 
 
 def read_key(path: Path) -> bytes | None:
-    """The key that is there; None where there is none, or something else."""
+    """Return the stored key; None if there is none or it is invalid."""
     try:
         key = path.read_bytes()
     except FileNotFoundError:
@@ -30,10 +29,9 @@ def read_key(path: Path) -> bytes | None:
 
 
 def renew_key(path: Path) -> bytes:
-    """A new key in place of any other: who reads meanwhile sees the one or the other, never a part."""
-    handle, name = tempfile.mkstemp(
-        dir=path.parent, prefix=f"{path.name}."
-    )  # made for its owner alone
+    """Replace the key atomically: readers see the old or the new one, never a part."""
+    # mkstemp makes it readable by its owner only.
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(key := generate_key())

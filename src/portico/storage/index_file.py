@@ -1,7 +1,6 @@
-"""The search index on disk: one file, replaced whole, read through a memory map so that a large one
-loads at once.
+"""The search index on disk: one file, replaced atomically and read through a memory map.
 
-A cache of what manifests say: a file that cannot be read is a file that is not there.
+A cache of the manifests: an unreadable file counts as missing.
 """
 
 import contextlib
@@ -16,26 +15,25 @@ logger = logging.getLogger(__name__)
 
 
 def release_memory(view: memoryview) -> None:
-    """Give back the memory of a view that was read from end to end; what is needed of it is mapped
-    again."""
+    """Release the memory of a mapped view; pages are mapped again on use."""
     mapped = view.obj
     if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
         mapped.madvise(mmap.MADV_DONTNEED)
 
 
 class IndexFile:
-    """Where the index is kept. Without a path, nowhere."""
+    """File of the search index. Without a path, nothing is stored."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
     def load(self) -> memoryview | None:
-        """What was saved last, as a view that stays good when the file is replaced."""
+        """Return the saved index as a view that stays valid when the file is replaced."""
         if self._path is None:
             return None
         try:
             with self._path.open("rb") as file:
-                if sys.platform == "win32":  # a file that is mapped cannot be replaced there
+                if sys.platform == "win32":  # a mapped file cannot be replaced there
                     return memoryview(file.read())
                 return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         except FileNotFoundError:
@@ -45,21 +43,21 @@ class IndexFile:
             return None
 
     def save(self, body: bytes) -> None:
-        """Keep an index in place of the last one."""
+        """Replace the saved index."""
         if self._path is None:
             return
-        beside: Path | None = None
+        temporary: Path | None = None
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # A file of one's own, whoever else writes the same index: one that was cut short while
-            # it is mapped would end its reader's process.
+            # A temporary file of our own, whoever else writes the same index: truncating a mapped
+            # file would crash its reader.
             handle, name = tempfile.mkstemp(prefix=f"{self._path.name}.", dir=self._path.parent)
-            beside = Path(name)
+            temporary = Path(name)
             with os.fdopen(handle, "wb") as file:
                 file.write(body)
-            beside.replace(self._path)
+            temporary.replace(self._path)
         except OSError as error:
             logger.warning("the search index %s cannot be written: %s", self._path, error)
-            if beside is not None:
+            if temporary is not None:
                 with contextlib.suppress(OSError):
-                    beside.unlink()
+                    temporary.unlink()

@@ -1,4 +1,4 @@
-"""What is kept of use, row by row."""
+"""Rows of the learning store."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ class FollowedRow:
     """A tool that was called after a search."""
 
     terms: bytes
-    """The sorted 64-bit hashes of the query's terms, made with the record's key."""
+    """Sorted 64-bit hashes of the query's terms, made with the store's key."""
     tool: str
     weight: float
     at: float
@@ -36,7 +36,7 @@ class UsedRow:
 
 @dataclass(frozen=True, slots=True)
 class LearnedRows:
-    """What was learnt in one scope."""
+    """Rows learnt in one scope."""
 
     followed: tuple[FollowedRow, ...] = ()
     together: tuple[PairRow, ...] = ()

@@ -1,12 +1,12 @@
-"""What use has taught, on disk: which tool was called after which search, which were used together.
+"""Learning store: which tool was called after which search, and which were used together.
 
-Every weight fades: a row holds what it was worth at a moment, and is worth half a half-life later.
-Bounded in every direction; the weakest rows go first. No text of a query is here: only keyed hashes
-of its terms and, where there was one, its vector. Several gateways add to one file, and none
-overwrites what another added.
+Every weight decays: a row holds a weight at a time, half of it a half-life later. Bounded in every
+direction; the weakest rows are deleted first. No text of a query is stored, only keyed hashes of
+its terms and, if there was one, its vector. Several gateways add to one file without overwriting
+each other.
 
-Moments are given, and none counts as later than now: a clock that ran ahead would else have the
-last word for years.
+Times are parameters, and none counts as later than now: a clock that ran ahead would otherwise
+dominate for years.
 """
 
 import contextlib
@@ -39,15 +39,18 @@ logger = logging.getLogger(__name__)
 
 _SCHEMA = (
     """create table followed (
-      scope text not null, terms blob not null, tool text not null, vector blob, weight real not null, at real not null,
+      scope text not null, terms blob not null, tool text not null, vector blob,
+      weight real not null, at real not null,
       primary key (scope, terms, tool)
     ) without rowid""",
     """create table together (
-      scope text not null, one text not null, other text not null, weight real not null, at real not null,
+      scope text not null, one text not null, other text not null,
+      weight real not null, at real not null,
       primary key (scope, one, other)
     ) without rowid""",
     """create table used (
-      scope text not null, tool text not null, weight real not null, at real not null, primary key (scope, tool)
+      scope text not null, tool text not null, weight real not null, at real not null,
+      primary key (scope, tool)
     ) without rowid""",
     # Counts how often something was forgotten.
     "create table epoch (number integer not null)",
@@ -61,17 +64,17 @@ _KEY_COLUMNS: Mapping[str, str] = {
     "together": "one, other",
     "used": "tool",
 }
-"""What tells the rows of one scope apart."""
+"""Key columns within one scope."""
 
 _MAX_USED_TOOLS = 200
-"""Tools that each scope counts the use of: rarer ones are not popular."""
+"""Tools per scope whose use is counted; rarer ones are not popular."""
 _EARLIEST_VALID_TIME = 1_767_225_600.0
-"""2026: a clock that says less has not been set yet, and no date is put right by it."""
+"""Start of 2026: an earlier clock has not been set, and must not correct any date."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearningLimits:
-    """How long and how much is remembered."""
+    """Half-life in seconds and row limits per scope."""
 
     half_life_s: float = 30 * 86_400
     max_followed: int = 2_000
@@ -80,13 +83,13 @@ class LearningLimits:
 
 @dataclass(frozen=True, slots=True)
 class ForgottenCounts:
-    """How much was forgotten."""
+    """Number of forgotten rows per table."""
 
     followed: int = 0
     together: int = 0
     used: int = 0
     unreadable: int = 0
-    """Files that had been set aside: nobody can tell whose habits are in them."""
+    """Set-aside files that were deleted, because their content cannot be attributed."""
 
     @property
     def is_empty(self) -> bool:
@@ -95,10 +98,10 @@ class ForgottenCounts:
 
 
 class LearningStore:
-    """The record of use. Opened when it is first wanted; calls block, so they go through a thread."""
+    """The learning store. Opened on first use; calls block, so use a thread."""
 
     def __init__(self, path: Path | None, limits: LearningLimits | None = None) -> None:
-        """`path` None keeps everything in memory."""
+        """`path` None stores everything in memory."""
         self.limits = limits or LearningLimits()
         self._path = path
         self._open_lock = threading.Lock()
@@ -107,7 +110,7 @@ class LearningStore:
         self._temporary_key: bytes | None = None
 
     def get_key(self) -> bytes:
-        """What the terms of queries are hashed with. Made once; `forget` makes another."""
+        """Return the key for hashing query terms. Created once; `forget` replaces it."""
         if self._path is None:
             return self._get_temporary_key()
         path = _get_key_path(self._path)
@@ -115,27 +118,26 @@ class LearningStore:
         def make_key(db: sqlite3.Connection) -> bytes | None:
             if self._is_in_memory(db):
                 return None
-            # Looked for anew under the lock: another gateway may have made it.
+            # Checked again under the lock: another gateway may have created it.
             with transaction(db, "immediate"):
                 return read_key(path) or renew_key(path)
 
         try:
-            made = read_key(path) or self._attempt("written", WRITE_TIMEOUT_MS, make_key, None)
+            key = read_key(path) or self._attempt("written", WRITE_TIMEOUT_MS, make_key, None)
         except OSError as error:
-            made = None
+            key = None
             if self._temporary_key is None:
                 logger.warning(
                     "the key %s cannot be used (%s): no words will be remembered", path, error
                 )
-        return made or self._get_temporary_key()
+        return key or self._get_temporary_key()
 
     def _get_temporary_key(self) -> bytes:
         self._temporary_key = self._temporary_key or generate_key()
         return self._temporary_key
 
     def read_epoch(self) -> int | None:
-        """How often something was forgotten: what was heard under another number is not to be kept.
-        None: unknown."""
+        """Return how often something was forgotten, or None if unknown; other epochs are stale."""
         return self._attempt("read", READ_TIMEOUT_MS, _read_epoch, None)
 
     def record(
@@ -145,27 +147,27 @@ class LearningStore:
         now: float,
         epoch: int | None = None,
     ) -> Set[str] | None:
-        """Add what was learnt, by scope; then drop what is too much.
+        """Add what was learnt, by scope; then prune.
 
-        Answers the scopes that there is no room for; None when nothing could be written. What is of
-        another epoch than the file was forgotten meanwhile, and is not added.
+        Returns the scopes that there is no room for; None when nothing could be written. Data of
+        another epoch than the file's was forgotten in the meantime and is not added.
         """
 
         def write_rows(db: sqlite3.Connection) -> Set[str]:
             with transaction(db, "immediate"):
                 if epoch is not None and epoch != _read_epoch(db):
                     return frozenset()
-                staying = self._make_room(db, learned, now)
-                _fix_future_dates(db, staying, now)
-                for scope in staying:
+                kept_scopes = self._make_room(db, learned, now)
+                _fix_future_dates(db, kept_scopes, now)
+                for scope in kept_scopes:
                     self._add(db, scope, learned[scope], now)
-                self._prune(db, staying)
-            return learned.keys() - staying
+                self._prune(db, kept_scopes)
+            return learned.keys() - kept_scopes
 
         return self._attempt("written", WRITE_TIMEOUT_MS, write_rows, None)
 
     def load(self, scope: str) -> LearnedRows:
-        """What was learnt in a scope."""
+        """Return what was learnt in a scope."""
 
         def read_rows(db: sqlite3.Connection) -> LearnedRows:
             # One transaction, because another gateway may be writing the same file.
@@ -186,7 +188,7 @@ class LearningStore:
         return self._attempt("read", READ_TIMEOUT_MS, read_rows, LearnedRows())
 
     def read_version(self) -> int:
-        """Changes when another connection has written to the file."""
+        """Return a number that changes when another connection has written to the file."""
         return self._attempt(
             "read", READ_TIMEOUT_MS, lambda db: db.execute("pragma data_version").fetchone()[0], 0
         )
@@ -194,8 +196,10 @@ class LearningStore:
     def forget(
         self, profile: str | None = None, server: str | None = None
     ) -> ForgottenCounts | None:
-        """Drop everything, or what was learnt in a profile's scopes, or of a server's tools. None:
-        it cannot be."""
+        """Delete everything, or what was learnt in a profile's scopes or of a server's tools.
+
+        Returns None if it cannot be deleted.
+        """
 
         def delete_rows(db: sqlite3.Connection) -> ForgottenCounts | None:
             if self._is_in_memory(db):
@@ -211,10 +215,10 @@ class LearningStore:
                 }
                 db.execute("update epoch set number = number + 1")
                 if self._path is not None and profile is None and server is None:
-                    # Before anybody sees the new epoch: whoever does reads the key anew.
+                    # Before the new epoch is visible: readers of it load the key again.
                     renew_key(_get_key_path(self._path))
             with contextlib.suppress(sqlite3.OperationalError):
-                # What was deleted is also in the log of changes, until that is cleared.
+                # Deleted rows remain in the write-ahead log until it is truncated.
                 db.execute("pragma wal_checkpoint(truncate)").fetchall()
             return ForgottenCounts(**counts)
 
@@ -258,13 +262,13 @@ class LearningStore:
         return self._file.attempt(action, timeout_ms, run_work, default)
 
     def _is_in_memory(self, db: sqlite3.Connection) -> bool:
-        """Whether memory stands in for a file that cannot be reached."""
+        """Return whether memory stands in for a file that cannot be reached."""
         return self._path is not None and not db.execute("pragma database_list").fetchone()[2]
 
     def _make_room(
         self, db: sqlite3.Connection, learned: Mapping[str, LearnedRows], now: float
     ) -> list[str]:
-        """The scopes of those with something learnt that may stay; others make room for them."""
+        """Return the scopes that may be written; others are deleted to make room."""
         known = {scope for (scope,) in db.execute("select distinct scope from used")}
         if len(known | learned.keys()) <= MAX_SCOPES:
             return list(learned)
@@ -272,20 +276,20 @@ class LearningStore:
         db.create_function(
             "faded", 2, lambda weight, at: decay_weight(weight, at, now, half_life_s)
         )
-        worth = dict.fromkeys(learned, 0.0)
-        worth.update(db.execute("select scope, sum(faded(weight, at)) from used group by scope"))
+        weights = dict.fromkeys(learned, 0.0)
+        weights.update(db.execute("select scope, sum(faded(weight, at)) from used group by scope"))
         for scope, rows in learned.items():
-            worth[scope] += sum(
+            weights[scope] += sum(
                 decay_weight(row.weight, row.at, now, half_life_s) for row in rows.used
             )
-        staying = choose_scopes(
-            {scope: worth[scope] for scope in worth if scope in known},
-            {scope: worth[scope] for scope in worth if scope not in known},
+        kept_scopes = choose_scopes(
+            {scope: weights[scope] for scope in weights if scope in known},
+            {scope: weights[scope] for scope in weights if scope not in known},
         )
-        gone = [(scope,) for scope in known - staying]
+        removed = [(scope,) for scope in known - kept_scopes]
         for table in _KEY_COLUMNS:
-            db.executemany(f"delete from {table} where scope = ?", gone)  # noqa: S608
-        return [scope for scope in learned if scope in staying]
+            db.executemany(f"delete from {table} where scope = ?", removed)  # noqa: S608
+        return [scope for scope in learned if scope in kept_scopes]
 
     def _add(self, db: sqlite3.Connection, scope: str, rows: LearnedRows, now: float) -> None:
         for row in rows.followed:
@@ -297,10 +301,11 @@ class LearningStore:
                 row,
                 now,
             )
-            # A vector of the newest encoder replaces an older one; a search without any leaves it.
+            # A newer vector replaces an older one; a search without any keeps it.
             db.execute(
                 "insert into followed values (?, ?, ?, ?, ?, ?) on conflict do update set"
-                " vector = coalesce(excluded.vector, vector), weight = excluded.weight, at = excluded.at",
+                " vector = coalesce(excluded.vector, vector), weight = excluded.weight,"
+                " at = excluded.at",
                 (*key, row.vector, weight, at),
             )
         for row in rows.together:
@@ -328,7 +333,7 @@ class LearningStore:
         row: FollowedRow | PairRow | UsedRow,
         now: float,
     ) -> tuple[float, float]:
-        """What a row is worth together with the one that is there, and when."""
+        """Return the sum of a row's weight and the stored one, and its time."""
         known = db.execute(query, key).fetchone()
         if known is None or not are_numbers(*known):
             return row.weight, min(row.at, now)
@@ -340,7 +345,7 @@ class LearningStore:
 
     def _prune(self, db: sqlite3.Connection, scopes: Iterable[str]) -> None:
         half_life_s = self.limits.half_life_s
-        # All fade alike, so what is weakest at any moment is weakest at every moment.
+        # All weights decay alike, so their order is the same at every time.
         db.create_function(
             "worth", 2, lambda weight, at: compute_lasting_weight(weight, at, half_life_s)
         )
@@ -353,8 +358,10 @@ class LearningStore:
             for table, bound in bounds.items():
                 keys = _KEY_COLUMNS[table]
                 db.execute(
-                    f"delete from {table} where scope = ?1 and ({keys}) in (select {keys} from {table}"  # noqa: S608
-                    " where scope = ?1 order by worth(weight, at) desc, at desc limit -1 offset ?2)",
+                    f"delete from {table} where scope = ?1"  # noqa: S608
+                    f" and ({keys}) in (select {keys} from {table}"
+                    " where scope = ?1 order by worth(weight, at) desc, at desc"
+                    " limit -1 offset ?2)",
                     (scope, bound),
                 )
 
@@ -368,7 +375,7 @@ def _read_epoch(db: sqlite3.Connection) -> int:
 
 
 def _fix_future_dates(db: sqlite3.Connection, scopes: Sequence[str], now: float) -> None:
-    """Rows of these scopes that a clock dated ahead begin to fade now."""
+    """Set times in the future to now, so that these rows begin to decay."""
     if now < _EARLIEST_VALID_TIME:
         return
     for table in _KEY_COLUMNS:
@@ -379,7 +386,7 @@ def _fix_future_dates(db: sqlite3.Connection, scopes: Sequence[str], now: float)
 
 
 def _drop_outcomes(db: sqlite3.Connection) -> None:
-    """How calls went was kept here once."""
+    """Drop a table of an earlier layout."""
     db.execute("pragma secure_delete = on")
     db.execute("drop table if exists outcomes")
 

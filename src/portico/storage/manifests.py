@@ -1,11 +1,9 @@
-"""What every server offered last time, on disk, so that search and describe work before any server
-has started.
+"""Manifests on disk: what every server offered last time, so that search works before any starts.
 
-A manifest is only as good as the configuration it was made with: it is kept under the server's name
-together with a fingerprint of that configuration, and a different fingerprint finds nothing.
-Definitions are stored as the bytes they came in; reading thousands of them parses none.
-
-All of it can be listed again, so a file that is no use is begun anew (`sqlite_file`).
+A manifest is valid for the configuration it was made with: it is stored with a fingerprint of that
+configuration, and a different fingerprint finds nothing. Definitions are stored as the bytes they
+came in; loading thousands of them parses none. Servers can be listed again, so an unusable file is
+recreated (`sqlite_file`).
 """
 
 import sqlite3
@@ -33,7 +31,7 @@ _SCHEMA = (
     ) without rowid""",
 )
 _LAYOUT = SqliteLayout("manifest", 0x506F7274, 2, ("manifests", "tools", "indexes"), _SCHEMA)
-"""`indexes` was in version 1: dropped, and not made again."""
+"""`indexes` existed in version 1: dropped, and not created again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class ToolRow:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one server offered."""
+    """Stored listing of one server."""
 
     server: str
     fingerprint: str
@@ -61,21 +59,21 @@ class Manifest:
 
 
 class ManifestStore:
-    """The manifest file. Calls block for a millisecond or so; writers go through a thread."""
+    """The manifest file. Calls block for about a millisecond; writers use a thread."""
 
     def __init__(self, path: Path | None) -> None:
         self._file = SqliteFile(path, _LAYOUT)
 
     def load(self, fingerprints: dict[str, str]) -> dict[str, Manifest]:
-        """The manifests of these servers that were made with these fingerprints."""
+        """Return the manifests of these servers with these fingerprints."""
         return self._file.attempt("read", READ_TIMEOUT_MS, lambda db: _load(db, fingerprints), {})
 
     def save(self, manifest: Manifest) -> None:
-        """Replace what is known about one server."""
+        """Replace the manifest of one server."""
         self._file.attempt("written", WRITE_TIMEOUT_MS, lambda db: _save(db, manifest), None)
 
     def forget(self, servers: Iterable[str]) -> None:
-        """Drop what is known about these servers."""
+        """Delete the manifests of these servers."""
         names = tuple(servers)
 
         def delete_servers(db: sqlite3.Connection) -> None:
@@ -93,17 +91,17 @@ class ManifestStore:
 def _load(db: sqlite3.Connection, fingerprints: dict[str, str]) -> dict[str, Manifest]:
     # One transaction, because another gateway may be writing the same file.
     with transaction(db, "deferred"):
-        heads = db.execute(
+        manifest_rows = db.execute(
             "select server, fingerprint, era, hello, offers, listed_at from manifests"
         ).fetchall()
-        wanted = {head[0]: head for head in heads if fingerprints.get(head[0]) == head[1]}
+        wanted = {row[0]: row for row in manifest_rows if fingerprints.get(row[0]) == row[1]}
         found = {
             server: Manifest(
                 server, fingerprint, era, hello, offers, _load_tools(db, server), listed_at
             )
             for server, fingerprint, era, hello, offers, listed_at in wanted.values()
         }
-    db.execute("pragma shrink_memory")  # all of it was read, and will not be again
+    db.execute("pragma shrink_memory")  # the cache is not needed again
     return found
 
 

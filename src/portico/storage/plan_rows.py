@@ -1,26 +1,24 @@
-"""A plan that worked, as a row. No SQL here: whoever only handles rows need not load a database."""
+"""Row type of successful plans. Free of SQL, so that it loads no database."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A plan that ran to its end, and for what. Nothing that anybody wrote is in it: see
-    `workflow.templates`."""
+    """A plan that ran to its end. Contains no user text: see `workflows.planning.templates`."""
 
     id: str
-    """The hash of its scope and steps."""
+    """Hash of scope and steps."""
     scope: str
-    """Who may be offered it."""
+    """Scope that may be offered the plan."""
     intent: str
-    """What the intent meant, as a vector in base64; empty where that was not worked out. Never its
-    words."""
+    """The intent as a base64 vector, empty if not computed; never its words."""
     words: str
-    """The hashes of the intent's words, apart by spaces."""
+    """Hashes of the intent's words, separated by spaces."""
     steps: str
-    """The steps as JSON, as `run_workflow` takes them."""
+    """Steps as JSON, as `run_workflow` takes them."""
     tools: str
-    """A JSON object: the address of each tool → its hash when the plan ran."""
+    """JSON object: the address of each tool with its hash when the plan ran."""
     runs: int
-    """How often it worked; of a row that is to be added, how often more."""
+    """Number of successful runs; of a row to be added, the increment."""
     used_at: float

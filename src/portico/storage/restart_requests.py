@@ -1,8 +1,7 @@
-"""Files that say which server is to be started anew: how a command reaches every gateway that
-shares a data folder.
+"""Restart requests as files: how a command reaches every gateway that shares a data directory.
 
-A gateway on stdio has no port to be asked at. The file's name is the server's, its time is the
-message; it is empty.
+A gateway on stdio has no port. The file's name is the server's, its modification time is the
+request; it is empty.
 """
 
 import os
@@ -10,25 +9,24 @@ import re
 from pathlib import Path
 
 FOLDER = "restart"
-"""Where they are, in the data folder."""
+"""Folder name in the data directory."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_REQUESTS = 10_000
 
 
 def request_restart(folder: Path, name: str) -> float:
-    """Say that a server is to be started anew; when that was said, in the time of day."""
+    """Request a restart of a server; return its Unix time. Raises ValueError for a bad name."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no server's name")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / name
     path.touch(mode=0o600)
-    os.utime(path)  # `touch` leaves the time alone on some file systems of others
+    os.utime(path)  # `touch` does not update the time on some network file systems
     return path.stat().st_mtime
 
 
 def list_restart_requests(folder: Path, after: float) -> dict[str, float]:
-    """The servers that are to be started anew, and when that was said, of what was said after
-    `when`."""
+    """Return servers with a restart request later than `after`, with its Unix time."""
     found: dict[str, float] = {}
     try:
         with os.scandir(folder) as entries:
@@ -37,6 +35,6 @@ def list_restart_requests(folder: Path, after: float) -> dict[str, float]:
                     at = entry.stat(follow_symlinks=False).st_mtime
                     if at > after:
                         found[entry.name] = at
-    except OSError:  # nobody ever said anything, or the folder is going away
+    except OSError:  # the folder does not exist, or is being removed
         return found
     return found

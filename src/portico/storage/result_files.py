@@ -1,8 +1,7 @@
-"""Bodies of large results, one file each, readable by nobody else and gone when their time is over.
+"""Bodies of large results, one file each, readable only by the owner and deleted after expiry.
 
-A file's time of change is the time it expires: whoever sweeps the folder (several gateways may
-share it) knows without asking which files nobody can want any more. What a crash left behind is
-swept by the next start.
+A file's modification time is its expiry: any gateway that sweeps a shared folder knows which files
+are no longer needed. Files left by a crash are swept at the next start.
 """
 
 import contextlib
@@ -17,28 +16,30 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 GRACE_S = 600.0
-"""Nothing is swept sooner after its time: clocks differ, and a file that is being written has no
+"""Seconds after expiry before a file is swept: clocks differ, and a file being written has no
 expiry yet."""
 _BATCH = 256 * 1024
 _SUFFIX = ".result"
 
 
 class ResultBodyTooLarge(Exception):
-    """A body has more bytes than one may have."""
+    """A body exceeds the size limit."""
 
 
 class ResultFiles:
-    """A folder of bodies. Calls block on the disk; they belong in a thread."""
+    """A folder of result bodies. Calls block on the disk; use a thread."""
 
     def __init__(self, folder: Path | None, clock: Callable[[], float] = time.time) -> None:
-        """Without a folder, there is a temporary one until `close`."""
+        """Without a folder, a temporary one is used until `close`."""
         self._folder = folder
         self._temporary: Path | None = None
         self._clock = clock
 
     def write(self, name: str, texts: Iterable[str], expires: float, limit: int) -> int:
-        """Keep a body and return its bytes; raises TooLarge, OSError, and whatever `texts` raises,
-        leaving nothing."""
+        """Write a body and return its size; on any error nothing remains.
+
+        Raises ResultBodyTooLarge, OSError, and whatever `texts` raises.
+        """
         path = self._get_path(name)
         size = 0
         try:
@@ -59,20 +60,19 @@ class ResultFiles:
         return size
 
     def read(self, name: str, start: int = 0, size: int = -1) -> bytes:
-        """A part of a body; raises FileNotFoundError where it is gone."""
+        """Return a part of a body; raises FileNotFoundError if it is gone."""
         with self._get_path(name).open("rb") as file:
             file.seek(start)
             return file.read(size)
 
     def delete(self, name: str) -> None:
-        """Forget a body, if it is there."""
-        with contextlib.suppress(
-            OSError
-        ):  # one that is being read on Windows goes with the next sweep
+        """Delete a body, if it exists."""
+        # One that is being read on Windows is deleted by the next sweep.
+        with contextlib.suppress(OSError):
             self._get_path(name).unlink(missing_ok=True)
 
     def sweep(self) -> int:
-        """Delete bodies whose time is over, whoever wrote them, and say how many there were."""
+        """Delete expired bodies of any gateway; return their number."""
         if self._folder is None or not self._folder.is_dir():
             return 0
         swept = 0

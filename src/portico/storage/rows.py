@@ -1,5 +1,4 @@
-"""What the record of the house holds, as rows. No SQL here: whoever only handles rows need not load
-a database."""
+"""Row types of the gateway store. Free of SQL, so that they load no database."""
 
 from dataclasses import dataclass
 
@@ -8,7 +7,7 @@ from portico.storage.manifests import Manifest
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """One call that went through the pipeline. What it was given and what came of it is not kept."""
+    """One call. Its arguments and its result are not stored."""
 
     at: float
     server: str
@@ -22,13 +21,12 @@ class CallRow:
     profile: str = ""
     session: str = ""
     id: int = 0
-    """Given by the database: later calls have larger ones."""
+    """Assigned by the database, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
 class DailyRow:
-    """How a tool's calls of one day went, those of about one latency together: rows add up, whoever
-    wrote them."""
+    """Calls of a tool on one day in one latency bucket; rows of several gateways add up."""
 
     day: int
     """Days since 1970, UTC."""
@@ -43,7 +41,7 @@ class DailyRow:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """What one client session was shown, in tokens. The counts are what is to be added."""
+    """Tokens shown to one client session. Counts are increments."""
 
     session: str
     client: str
@@ -51,14 +49,14 @@ class LedgerRow:
     started_at: float
     last_at: float
     listing: int
-    """What listing every tool would have cost it: the largest counts, not the sum."""
+    """Tokens that listing every tool would have cost; the maximum is stored, not the sum."""
     shown: int = 0
     answers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerTotal:
-    """Every session together."""
+    """Sums over all sessions."""
 
     sessions: int = 0
     listing: int = 0
@@ -67,14 +65,13 @@ class LedgerTotal:
 
     @property
     def saved_tokens(self) -> int:
-        """What was not spent; less than nothing where answers cost more than the listing would
-        have."""
+        """Tokens saved; negative where answers cost more than the listing would have."""
         return self.listing - self.shown
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTool:
-    """A tool as the catalog knows it now."""
+    """A tool in the current catalog."""
 
     name: str
     hash: str
@@ -83,7 +80,7 @@ class KnownTool:
 
 @dataclass(frozen=True, slots=True)
 class KnownServer:
-    """A server as the catalog knows it now, with its offer."""
+    """A server in the current catalog, with its manifest."""
 
     manifest: Manifest
     title: str
@@ -108,7 +105,7 @@ class ToolHistory:
 
 @dataclass(frozen=True, slots=True)
 class CategoryRow:
-    """A category, and how much is in it."""
+    """A category with its number of tools and servers."""
 
     name: str
     title: str
@@ -119,7 +116,7 @@ class CategoryRow:
 
 @dataclass(frozen=True, slots=True)
 class TierRow:
-    """A tool's standing when the tiers were last computed."""
+    """A tool's score and tier when tiers were last computed."""
 
     server: str
     tool: str
@@ -129,19 +126,19 @@ class TierRow:
 
 @dataclass(frozen=True, slots=True)
 class ShapeRow:
-    """What the results of one definition of a tool look like; none of them is kept."""
+    """The shape of the results of one tool definition; no result is stored."""
 
     hash: str
     results: int
-    """How many results it was learnt from."""
+    """Number of results it was learnt from."""
     shape: str
-    """As JSON; see `execution.shape_text`."""
+    """As JSON; see `shapes`."""
     seen_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long use is kept."""
+    """Retention limits of usage data."""
 
     calls_days: float = 30
     max_calls: int = 100_000
@@ -151,7 +148,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class ChangeNotification:
-    """Another gateway changed what is shared."""
+    """Another gateway changed shared data."""
 
     kind: str
     """`catalog` or `tiers`."""

@@ -1,9 +1,8 @@
-"""One SQLite file of ours: opened, laid out, shared by several gateways, and replaced when it is no
-use.
+"""A SQLite file with a fixed layout, shared by several gateways and recreated when unusable.
 
-For what can be found out again, so a file may never cost more than itself: one that cannot be read
-is set aside and begun anew, one that cannot be reached is replaced by memory, what cannot be
-written is only not remembered. Each is logged. Another layout of ours is dropped, not migrated.
+For data that can be collected again: a file that cannot be read is set aside and recreated, one
+that cannot be reached is replaced by memory, and what cannot be written is dropped. Each is logged.
+Another layout version is dropped, not migrated.
 """
 
 import contextlib
@@ -20,43 +19,41 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 READ_TIMEOUT_MS = 1_000
-"""Starting does not wait for a locked file longer than this."""
+"""Start-up waits no longer than this for a locked file."""
 WRITE_TIMEOUT_MS = 10_000
 _CORRUPT_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
-"""Errors of a file that no waiting mends; `SQLITE_ERROR` is a table or column that is not there."""
+"""Errors that waiting does not fix; `SQLITE_ERROR` is a missing table or column."""
 
 
 @dataclass(frozen=True)
 class SqliteLayout:
-    """What a file of one kind holds."""
+    """Identity, version and tables of one kind of file."""
 
     label: str
-    """What messages call it."""
+    """Name used in messages."""
     application_id: int
-    """Its `application_id`: tells our file from any other SQLite database that lies in its place.
-    """
+    """SQLite `application_id`, which tells our file from any other database."""
     version: int
     tables: tuple[str, ...]
     schema: tuple[str, ...]
 
 
 class SqliteFile:
-    """A file of one layout. Calls block for a millisecond or so; writers go through a thread."""
+    """A file of one layout. Calls block for about a millisecond; writers use a thread."""
 
     def __init__(self, path: Path | None, layout: SqliteLayout) -> None:
-        """Open it, or memory where there is no path."""
+        """Open the file, or memory if there is no path."""
         self._path = path
         self._layout = layout
         self._lock = threading.Lock()
         self._reported: set[str] = set()
-        """What cannot be done, as was logged: what is tried every few seconds is not complained of
-        every time."""
+        """Actions whose failure was logged, so that repeated attempts are not logged again."""
         self._db = self._open()
 
     def attempt(
         self, action: str, timeout_ms: int, work: Callable[[sqlite3.Connection], T], default: T
     ) -> T:
-        """What `work` does with the file; `otherwise` when it cannot be `done`."""
+        """Run `work` with the connection; return `default` if it fails. `action` is for the log."""
         with self._lock:
             for _ in range(2):
                 try:
@@ -66,7 +63,7 @@ class SqliteFile:
                     return answer
                 except sqlite3.Error as error:
                     if not _is_broken(error) or self._path is None:
-                        place = self._path or "in memory"
+                        location = self._path or "in memory"
                         if action in self._reported:
                             level = logging.DEBUG
                         else:
@@ -75,7 +72,7 @@ class SqliteFile:
                             level,
                             "the %s %s cannot be %s: %s",
                             self._layout.label,
-                            place,
+                            location,
                             action,
                             error,
                         )
@@ -131,7 +128,7 @@ class SqliteFile:
 
 
 class _ForeignDatabase(sqlite3.DatabaseError):
-    """A database, but not ours."""
+    """A database of another program."""
 
 
 def _is_broken(error: sqlite3.Error) -> bool:
@@ -151,8 +148,7 @@ def _connect(path: Path | str, layout: SqliteLayout) -> sqlite3.Connection:
                 path.chmod(0o600)
         if _read_identity(db) != (layout.application_id, layout.version):
             _create_tables(db, layout)
-        # Better for several readers and writers, but no waiting brings it about while another
-        # gateway does the same.
+        # Better for concurrent readers and writers; fails while another gateway sets the same.
         with contextlib.suppress(sqlite3.OperationalError):
             db.execute("pragma journal_mode = wal")
         db.execute("pragma synchronous = normal")
@@ -170,7 +166,7 @@ def _read_identity(db: sqlite3.Connection) -> tuple[int, int]:
 
 def _create_tables(db: sqlite3.Connection, layout: SqliteLayout) -> None:
     with transaction(db, "immediate"):
-        # Looked at anew under the lock: another gateway may be making the same file.
+        # Checked again under the lock: another gateway may be creating the same file.
         owner, version = _read_identity(db)
         if (owner, version) == (layout.application_id, layout.version):
             return

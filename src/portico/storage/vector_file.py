@@ -1,10 +1,9 @@
-"""Vectors by the hash of the text they were made from, in one append-only file that is read through
-a memory map.
+"""Vectors by the hash of their text, in one append-only file read through a memory map.
 
-Encoding a tool costs milliseconds; keeping its vector makes that once per text, whatever server,
-index or gateway asks. Records have one size and end in a checksum, and an append is one write:
-several gateways may share a file, and whatever a crash left half written is passed over. A file
-that would grow to more than `limit` records is replaced by one with its newer half.
+Encoding a tool costs milliseconds; storing its vector makes that once per text, whatever server,
+index or gateway needs it. Records have a fixed size and end in a checksum, and an append is one
+write: several gateways may share a file, and partial records of a crash are skipped. A file that
+would exceed `limit` records is replaced by one with its newer half.
 """
 
 import contextlib
@@ -26,10 +25,10 @@ _KEY_CHARS = 16
 
 
 class VectorFile:
-    """One model's vectors. Calls block for milliseconds; the writer is a background thread."""
+    """Vectors of one model. Calls block for milliseconds; the writer is a background thread."""
 
     def __init__(self, path: Path | None, width: int, limit: int = MAX_RECORDS) -> None:
-        """Without a path, nothing is kept."""
+        """Without a path, nothing is stored."""
         self._path = path
         self._limit = limit
         self._reported: set[str] = set()
@@ -39,32 +38,33 @@ class VectorFile:
 
     @property
     def count(self) -> int:
-        """How many vectors are kept."""
+        """Number of stored vectors."""
         return len(self._map_records())
 
     def find(self, keys: Iterable[str]) -> dict[str, NDArray[np.int8]]:
-        """The vectors that are kept under these keys."""
+        """Return the vectors stored under these keys."""
         wanted = {key.encode(): key for key in keys}
         records = self._map_records()
         if not wanted or not len(records):
             return {}
         found: dict[str, NDArray[np.int8]] = {}
-        for at in np.flatnonzero(
+        for position in np.flatnonzero(
             np.isin(records["key"], np.array(list(wanted), dtype=f"S{_KEY_CHARS}"))
         ).tolist():
-            record = records[at]
+            record = records[position]
             if _compute_checksum(record) == record["check"]:
                 found[wanted[bytes(record["key"])]] = np.array(record["vector"])
         return found
 
     def add(self, vectors: Mapping[str, NDArray[np.int8]]) -> None:
-        """Keep these vectors."""
+        """Store these vectors."""
         if self._path is None or not vectors:
             return
         records = np.zeros(len(vectors), dtype=self._record_type)
-        for at, (key, vector) in enumerate(vectors.items()):
-            records[at]["key"], records[at]["vector"] = key.encode(), vector
-            records[at]["check"] = _compute_checksum(records[at])
+        for position, (key, vector) in enumerate(vectors.items()):
+            records[position]["key"] = key.encode()
+            records[position]["vector"] = vector
+            records[position]["check"] = _compute_checksum(records[position])
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if len(self._map_records()) + len(records) > self._limit:
@@ -81,14 +81,14 @@ class VectorFile:
             self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600
         )
         try:
-            torn = os.fstat(handle).st_size % size
-            left = memoryview(bytes(-torn % size) + body)
+            excess = os.fstat(handle).st_size % size
+            remaining = memoryview(bytes(-excess % size) + body)
             try:
-                while left:  # a disk that is nearly full takes a part
-                    left = left[os.write(handle, left) :]
+                while remaining:  # a nearly full disk accepts only a part
+                    remaining = remaining[os.write(handle, remaining) :]
             except OSError:
                 with contextlib.suppress(OSError):
-                    # Whole records stay, also for whoever has mapped them.
+                    # Complete records stay, also for readers that have mapped them.
                     end = os.fstat(handle).st_size
                     os.ftruncate(handle, end - end % size)
                 raise
@@ -101,24 +101,23 @@ class VectorFile:
 
     def _replace(self, body: bytes) -> None:
         assert self._path is not None
-        # Beside it and then in its place: whoever has mapped the old file reads on.
+        # A temporary file renamed over it: readers that have mapped the old file continue.
         handle, name = tempfile.mkstemp(prefix=f"{self._path.name}.", dir=self._path.parent)
-        beside = Path(name)
+        temporary = Path(name)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(body)
-            beside.replace(self._path)
+            temporary.replace(self._path)
         except OSError:
             with contextlib.suppress(OSError):
-                beside.unlink()
+                temporary.unlink()
             raise
 
     def _map_records(self) -> NDArray[np.void]:
         try:
+            count = 0
             if self._path:
                 count = self._path.stat().st_size // self._record_type.itemsize
-            else:
-                count = 0
             if self._path and count:
                 return np.memmap(self._path, dtype=self._record_type, mode="r", shape=(count,))
         except FileNotFoundError:
@@ -128,7 +127,7 @@ class VectorFile:
         return np.zeros(0, dtype=self._record_type)
 
     def _warn_once(self, problem: str) -> None:
-        """Once: what is wrong with a disk is wrong for every batch."""
+        """Log a problem once; a disk error repeats with every batch."""
         if problem not in self._reported:
             self._reported.add(problem)
             logger.warning("%s", problem)

@@ -1,7 +1,7 @@
-"""What a backend is: something that can be connected to and asked.
+"""Contract of a backend: `Backend` opens a `Connection` to one server.
 
-`Backend` is the description of one server (how to reach it); `Connection` is one live conversation with it. Both carry
-raw JSON-RPC dicts: no typed model stands between the upstream's wire and the client's.
+`Backend` describes how a server is reached; `Connection` is one open conversation with it. Both
+carry raw JSON-RPC dicts: no typed model stands between the upstream's wire and the client's.
 """
 
 from collections.abc import Mapping
@@ -11,15 +11,14 @@ from typing import Any, Literal, Protocol
 from portico.errors import INTERNAL_ERROR, RemoteError
 
 Era = Literal["legacy", "modern"]
-"""`legacy`: the initialize handshake, 2024-11-05 … 2025-11-25. `modern`: the per-request envelope, 2026-07-28.
-"""
+"""`legacy`: initialize handshake, 2024-11-05 … 2025-11-25. `modern`: envelope of 2026-07-28."""
 
 Raw = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class InitializeInfo:
-    """How an upstream introduced itself."""
+    """Protocol version, capabilities and identity that an upstream reported."""
 
     era: Era
     protocol_version: str
@@ -29,29 +28,29 @@ class InitializeInfo:
 
 
 class CallAlreadyEnded(RemoteError):
-    """A question came for a call that is over: where its client has others under way, it may be
-    about one of those."""
+    """An upstream's request arrived after the call it belongs to had ended.
+
+    Where the client has other calls in flight, the request may belong to one of those.
+    """
 
     def __init__(self) -> None:
         super().__init__(INTERNAL_ERROR, "the call that this question belongs to is over")
 
 
 class Relay(Protocol):
-    """The way back to the caller whose request an upstream is working on.
+    """Channel back to the caller whose request an upstream is processing.
 
-    Telling never raises, however the way to the client fails; asking raises PorticoError and
-    nothing else.
+    `notify` never raises, however the delivery fails; `request` raises PorticoError only.
     """
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the caller's client can be asked, as it declared it: `sampling`, `elicitation`,
-        `roots`."""
+        """Client capabilities as the caller declared them: `sampling`, `elicitation`, `roots`."""
         ...
 
     @property
     def client_key(self) -> str:
-        """Who is at the other end; two relays of one client session share it."""
+        """Identifier of the client; two relays of one client session share it."""
         ...
 
     async def notify(self, method: str, params: Raw) -> None:
@@ -59,23 +58,23 @@ class Relay(Protocol):
         ...
 
     async def request(self, method: str, params: Raw) -> Raw:
-        """Ask the caller's client (sampling, elicitation, roots) and return its raw result."""
+        """Send a request (sampling, elicitation, roots) to the client and return its raw result."""
         ...
 
     async def pause(self) -> None:
-        """The upstream ended its stream before it answered, and is being asked to go on."""
+        """Record that the upstream ended its stream before it answered, and is being resumed."""
         ...
 
 
 class Listener(Protocol):
-    """Hears what an upstream says outside any request."""
+    """Receives an upstream's messages outside any request."""
 
     def on_notification(self, method: str, params: Raw) -> None:
-        """A notification that belongs to no request in flight."""
+        """Handle a notification that belongs to no request in flight."""
         ...
 
     def on_lost(self, reason: str) -> None:
-        """The conversation ended without `close` having been called."""
+        """Handle the end of a connection on which `close` was not called."""
         ...
 
 
@@ -88,10 +87,13 @@ class RequestOptions:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Extra HTTP headers (`Mcp-Param-*`); other transports ignore them."""
     total_timeout: float | None = None
-    """Seconds in all, whatever progress is reported; `timeout` begins anew with each report."""
+    """Seconds in all, whatever progress is reported; each report restarts `timeout`."""
 
     def compute_deadline(self, started: float, last_activity: float) -> float | None:
-        """When a request that began at `started` and last gave a sign of life at `now` is given up."""
+        """Return the loop time at which a request expires, or None without a limit.
+
+        `started` is when it began, `last_activity` when the server last reported progress.
+        """
         ends = (
             None if self.timeout is None else last_activity + self.timeout,
             None if self.total_timeout is None else started + self.total_timeout,
@@ -103,10 +105,10 @@ NO_OPTIONS = RequestOptions()
 
 
 class Connection(Protocol):
-    """One live conversation with an upstream.
+    """One open conversation with an upstream.
 
-    One that can tell sets its attribute `spoke` whenever anything is heard of its server: whoever
-    looks after it takes that for a sign of life.
+    A connection that can detect activity sets its attribute `has_activity` whenever it receives
+    anything from its server; the health checker counts that as a sign of life.
     """
 
     @property
@@ -115,31 +117,30 @@ class Connection(Protocol):
     async def request(
         self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
     ) -> Raw:
-        """Send a request, return its raw result.
+        """Send a request and return its raw result.
 
-        Raises RemoteError (the upstream said no), BackendTimeout, BackendUnavailable (the
-        conversation is over). Cancelling the awaiting task tells the upstream that the request is
-        cancelled.
+        Raises RemoteError (the upstream refused), BackendTimeout, BackendUnavailable (the
+        connection is closed). Cancelling the awaiting task sends a cancellation to the upstream.
         """
         ...
 
     async def notify(self, method: str, params: Raw | None = None) -> None: ...
 
     async def close(self) -> None:
-        """End the conversation and everything it holds: process, sockets, tasks. Idempotent."""
+        """Close the connection and what it holds: process, sockets, tasks. Idempotent."""
         ...
 
 
 class Backend(Protocol):
-    """How to reach one server."""
+    """A server's address and means of connecting to it."""
 
     @property
     def kind(self) -> str: ...
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        """Open a conversation and introduce ourselves. `era` is what worked last time, if known."""
+        """Open a connection and perform the handshake. `era` is the last known one, if any."""
         ...
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """What is known about the last conversation: pid, last stderr lines, noise count …"""
+        """Return facts about the last connection: pid, last stderr lines, noise count etc."""
         ...

@@ -1,9 +1,7 @@
-"""Masks configured secrets, by value, in what servers say when they fail, and in their progress and
-log messages.
+"""Masks configured secrets, by value, in servers' errors, progress and log messages.
 
-It stands where a server's words enter the gateway, so clients, scripts, REST, `status` and the
-library get the same. A result that is no error passes untouched: whoever calls a tool must be able
-to trust what it returns.
+It is applied where a server's text enters the gateway, so clients, scripts, REST, `status` and the
+library get the same text. A successful result passes unchanged: callers must be able to trust it.
 """
 
 import asyncio
@@ -20,18 +18,20 @@ if TYPE_CHECKING:
     from portico.config_file.secret_values import SecretMask
 
 MAX_REASON_CHARS = 16_384
-"""Characters of a reason why a server failed; what is beyond is left out."""
+"""Characters of a failure reason; the rest is cut off."""
 SMALL_SIZE = 16_384
-"""Characters and values that are masked at once; more of them are masked in a thread."""
+"""Characters plus values that are masked on the event loop; larger values go to a thread."""
 MAX_DEPTH = 100
-"""Levels of nesting that are looked at."""
+"""Levels of nesting that are masked; deeper values pass unchanged."""
 _FREE_TEXT_KEYS = ("message", "data", "logger")
-"""Of a progress or log message, what is in a server's words."""
+"""Keys of a progress or log message that hold a server's free text."""
 
 
 class ErrorMask:
-    """The secrets of the current configuration, read with the first failure, and those of the one
-    before it."""
+    """Masks the secrets of the current configuration and of the one before it.
+
+    The secrets are collected with the first failure.
+    """
 
     def __init__(self, config: Callable[[], Config] = Config) -> None:
         self._config = config
@@ -39,13 +39,15 @@ class ErrorMask:
         self._mask: SecretMask | None = None
 
     def reset(self, previous: Config) -> None:
-        """Read the secrets again. Servers of the `earlier` configuration may still run and fail:
-        its stay masked."""
+        """Collect the secrets again at the next failure.
+
+        Servers of the `previous` configuration may still run and fail, so its secrets stay masked.
+        """
         self._previous = previous
         self._mask = None
 
     def mask_text(self, text: str) -> str:
-        """Mask a reason, cut to `LONGEST_REASON`."""
+        """Mask a failure reason and cut it to `MAX_REASON_CHARS`."""
         if not text:
             return text
         mask = self._get_mask()
@@ -55,30 +57,34 @@ class ErrorMask:
         return f"{masked[:MAX_REASON_CHARS]}…"
 
     async def mask_error(self, error: PorticoError) -> None:
-        """Mask what an error says, in place."""
-        said = [error.message, error.advice, error.data if isinstance(error, RemoteError) else None]
-        error.message, error.advice, data = await self._mask_value(said)
+        """Mask an error's message, advice and data in place."""
+        texts = [
+            error.message,
+            error.advice,
+            error.data if isinstance(error, RemoteError) else None,
+        ]
+        error.message, error.advice, data = await self._mask_value(texts)
         error.args = (error.message,)
         if isinstance(error, RemoteError):
             error.data = data
 
     async def mask_result(self, result: Raw) -> Raw:
-        """Mask a result that says it is an error; the very same where there is nothing to mask."""
+        """Mask an error result; return the same object if there is nothing to mask."""
         masked = await self._mask_value(result)
         if masked == result:
             return result
         return masked
 
     def mask_relay(self, options: RequestOptions) -> RequestOptions:
-        """The same request, whose progress and log messages are masked on their way to the caller."""
+        """Return the options with a relay that masks progress and log messages."""
         if options.relay is None:
             return options
         return replace(options, relay=_MaskedRelay(self, options.relay))
 
     async def mask_notification(self, params: Raw) -> Raw:
-        """Mask what a progress or log message says."""
-        said = {key: params[key] for key in _FREE_TEXT_KEYS if key in params}
-        return {**params, **await self._mask_value(said)}
+        """Mask the free text of a progress or log message."""
+        texts = {key: params[key] for key in _FREE_TEXT_KEYS if key in params}
+        return {**params, **await self._mask_value(texts)}
 
     async def _mask_value(self, value: Any) -> Any:
         mask = self._get_mask()
@@ -88,21 +94,18 @@ class ErrorMask:
 
     def _get_mask(self) -> "SecretMask":
         if self._mask is None:
-            from portico.config_file.secret_values import (  # their patterns cost start-up
-                SecretMask,
-                collect_secret_values,
-            )
+            # Imported late: compiling its patterns would slow the start of the gateway.
+            from portico.config_file.secret_values import SecretMask, collect_secret_values
 
+            secrets = collect_secret_values(self._config())
             if self._previous is not None:
-                earlier = collect_secret_values(self._previous)
-            else:
-                earlier = frozenset[str]()
-            self._mask = SecretMask(collect_secret_values(self._config()) | earlier)
+                secrets |= collect_secret_values(self._previous)
+            self._mask = SecretMask(secrets)
         return self._mask
 
 
 class _MaskedRelay:
-    """The way back to a caller, where a server's messages lose the secrets in them."""
+    """A relay that masks secrets in notifications."""
 
     def __init__(self, mask: ErrorMask, relay: Relay) -> None:
         self._mask = mask
@@ -127,26 +130,28 @@ class _MaskedRelay:
 
 
 def _is_small(value: Any) -> bool:
-    """Whether a value has at most `SMALL` characters and values; stops counting beyond."""
-    left = SMALL_SIZE
-    waiting = [value]
-    while waiting:
-        node = waiting.pop()
-        left -= 1
+    """Return whether a value has at most `SMALL_SIZE` characters and values."""
+    budget = SMALL_SIZE
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        budget -= 1
         if isinstance(node, str | list | dict):
-            left -= len(cast("str | list[Any] | Raw", node))
-        if left < 0:
+            budget -= len(cast("str | list[Any] | Raw", node))
+        if budget < 0:
             return False
         if isinstance(node, dict):
-            waiting.extend(cast(Raw, node).values())
+            stack.extend(cast(Raw, node).values())
         elif isinstance(node, list):
-            waiting.extend(cast("list[Any]", node))
+            stack.extend(cast("list[Any]", node))
     return True
 
 
 def _mask_nested(mask: "SecretMask", value: Any, depth: int) -> Any:
-    """The value without secrets; the very same where it has none: a copy of many lists would be
-    more to collect."""
+    """Return the value without secrets, or the same object if it has none.
+
+    Returning the same object avoids copies of large results that would have to be collected.
+    """
     if isinstance(value, str):
         return mask.apply(value)
     if depth <= 0 or not value:
@@ -159,13 +164,13 @@ def _mask_nested(mask: "SecretMask", value: Any, depth: int) -> Any:
         return masked
     if isinstance(value, dict):
         members = cast(Raw, value)
-        found = {
+        masked_members = {
             mask.apply(key): _mask_nested(mask, item, depth - 1) for key, item in members.items()
         }
-        same = all(map(operator.is_, found, members)) and all(
-            map(operator.is_, found.values(), members.values())
+        unchanged = all(map(operator.is_, masked_members, members)) and all(
+            map(operator.is_, masked_members.values(), members.values())
         )
-        if same:
+        if unchanged:
             return members
-        return found
+        return masked_members
     return value

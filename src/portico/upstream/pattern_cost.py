@@ -1,7 +1,7 @@
-"""Estimate what compiling a regular expression takes, before it is done. Pure.
+"""Estimates the time to compile regular expressions before it is spent. Pure.
 
-`jsonschema_rs` translates a pattern class by class, and reads all of it again after each; it holds the interpreter's
-lock meanwhile. Its limit of size is looked at only afterwards.
+`jsonschema_rs` translates a pattern class by class, rereads all of it after each, and holds the GIL
+meanwhile. It checks its size limit only afterwards.
 """
 
 import re
@@ -13,11 +13,14 @@ MAX_COMPILE_US = 10_000
 _CLASS = re.compile(r"\\[cdswDSW]")
 _UNICODE_CLASS = re.compile(r"\\[pP]")
 _UNICODE_CLASS_US = 110
-"""Of one class without regard to case, which is the longest."""
+"""Microseconds for one case-insensitive class, the slowest kind."""
 
 
 def estimate_compilation(patterns: Iterable[str]) -> int:
-    """Estimate the microseconds; repetitions are not counted, a limit of size stops these."""
+    """Return the estimated microseconds.
+
+    Repetitions are not counted: the compiler's own size limit stops those.
+    """
     total = 0
     for pattern in patterns:
         classes = len(_CLASS.findall(pattern))

@@ -1,5 +1,4 @@
-"""What was learnt since the last write: summed up by scope, as habits to search with and as rows to
-keep."""
+"""Learned counts since the last write, by scope: as patterns for search and as rows to store."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -20,17 +19,15 @@ from portico.usage.session_activity import SearchRecord
 Key = TypeVar("Key")
 
 _MAX_COUNTS = 2_000
-"""Things one lesson holds: more than comes together between two writes, unless somebody means harm.
-"""
+"""Maximum entries per kind: more than arrives between two writes, short of abuse."""
 _MAX_RESTORED = 500
-"""Of each kind that are put back when they could not be kept: a disk may be full for long."""
+"""Maximum entries per kind that are restored after a failed write: a disk may be full for long."""
 QueryTerms = frozenset[str]
 
 
 @dataclass(eq=False)
 class PendingCounts:
-    """What one scope has learnt and not yet kept. Repetitions are summed up, so a busy scope is no
-    larger."""
+    """Unwritten counts of one scope. Repetitions are summed, so a busy scope is no larger."""
 
     _followed_searches: dict[tuple[QueryTerms, str], DecayedWeight] = field(
         default_factory=dict[tuple[QueryTerms, str], DecayedWeight]
@@ -43,16 +40,16 @@ class PendingCounts:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to keep."""
+        """Whether there is nothing to write."""
         return not self._calls
 
     @property
     def call_count(self) -> float:
-        """How many calls taught it."""
-        return sum(worn.weight for worn in self._calls.values())
+        """Number of calls that were counted."""
+        return sum(weight.weight for weight in self._calls.values())
 
     def add_followed_search(self, search: SearchRecord, tool: str, at: float) -> None:
-        """A tool was called after a search."""
+        """Count a call that followed a search."""
         if (
             _add_count(self._followed_searches, (search.terms, tool), DecayedWeight(1, at))
             and search.vector is not None
@@ -60,73 +57,76 @@ class PendingCounts:
             self._vectors[search.terms] = search.vector
 
     def add_pair(self, tool: str, other: str, at: float) -> None:
-        """Two tools were called in one session."""
+        """Count two tools that were called in one session."""
         _add_count(self._pairs, (min(tool, other), max(tool, other)), DecayedWeight(1, at))
 
     def add_call(self, tool: str, at: float) -> None:
-        """A tool was called."""
+        """Count a call."""
         _add_count(self._calls, tool, DecayedWeight(1, at))
 
     def restore(self, unwritten: "PendingCounts") -> None:
-        """Take in what could not be kept, as far as there is room."""
-        for key, worn in unwritten._followed_searches.items():
+        """Merge counts that could not be written, within limits."""
+        for key, weight in unwritten._followed_searches.items():
             if (
-                _add_count(self._followed_searches, key, worn, _MAX_RESTORED)
+                _add_count(self._followed_searches, key, weight, _MAX_RESTORED)
                 and (vector := unwritten._vectors.get(key[0])) is not None
             ):
                 self._vectors.setdefault(key[0], vector)
-        for pair, worn in unwritten._pairs.items():
-            _add_count(self._pairs, pair, worn, _MAX_RESTORED)
-        for tool, worn in unwritten._calls.items():
-            _add_count(self._calls, tool, worn, _MAX_RESTORED)
+        for pair, weight in unwritten._pairs.items():
+            _add_count(self._pairs, pair, weight, _MAX_RESTORED)
+        for tool, weight in unwritten._calls.items():
+            _add_count(self._calls, tool, weight, _MAX_RESTORED)
 
     def to_usage_patterns(
         self, half_life_s: float, key: bytes, earlier: UsagePatterns | None
     ) -> UsagePatterns:
-        """What was learnt, on top of what was known."""
+        """Return these counts as patterns, on top of `earlier` ones."""
         followed = tuple(
-            SearchFollowUp(hash_terms(query, key), tool, worn, self._vectors.get(query))
-            for (query, tool), worn in self._followed_searches.items()
+            SearchFollowUp(hash_terms(query, key), tool, weight, self._vectors.get(query))
+            for (query, tool), weight in self._followed_searches.items()
         )
         return UsagePatterns(half_life_s, followed, dict(self._calls), dict(self._pairs), earlier)
 
     def to_rows(self, key: bytes) -> LearnedRows:
-        """What was learnt, to be kept: from here on, words are hashes."""
+        """Return rows to store; query words are hashed from here on."""
         return LearnedRows(
             tuple(
                 FollowedRow(
                     _pack_terms(hash_terms(query, key)),
                     tool,
-                    worn.weight,
-                    worn.timestamp,
+                    weight.weight,
+                    weight.timestamp,
                     _to_bytes(self._vectors.get(query)),
                 )
-                for (query, tool), worn in self._followed_searches.items()
+                for (query, tool), weight in self._followed_searches.items()
             ),
             tuple(
-                PairRow(*pair, worn.weight, worn.timestamp) for pair, worn in self._pairs.items()
+                PairRow(*pair, weight.weight, weight.timestamp)
+                for pair, weight in self._pairs.items()
             ),
-            tuple(UsedRow(tool, worn.weight, worn.timestamp) for tool, worn in self._calls.items()),
+            tuple(
+                UsedRow(tool, weight.weight, weight.timestamp)
+                for tool, weight in self._calls.items()
+            ),
         )
 
 
 def _add_count(
     counts: dict[Key, DecayedWeight], key: Key, added: DecayedWeight, limit: int = _MAX_COUNTS
 ) -> bool:
-    """Add to a count; whether there was room for it."""
+    """Add to a count; return whether the limit allowed it."""
     known = counts.get(key)
     if known is None and len(counts) >= limit:
         return False
-    counts[key] = (
-        added
-        if known is None
-        else DecayedWeight(known.weight + added.weight, max(known.timestamp, added.timestamp))
-    )
+    if known is not None:
+        latest = max(known.timestamp, added.timestamp)
+        added = DecayedWeight(known.weight + added.weight, latest)
+    counts[key] = added
     return True
 
 
 def from_rows(rows: LearnedRows, half_life_s: float, now: float) -> UsagePatterns:
-    """Habits from what was kept, ready to be asked. What is dated ahead is from now."""
+    """Build patterns from stored rows, ready for queries; future timestamps become `now`."""
 
     def to_weight(row: FollowedRow | PairRow | UsedRow) -> DecayedWeight:
         return DecayedWeight(float(row.weight), min(float(row.at), now))

@@ -1,5 +1,4 @@
-"""What everybody's use says for a tool in search: so little that only tools that fit alike change
-places. Pure."""
+"""Popularity boosts for search: so small that only equally relevant tools change places. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -9,18 +8,18 @@ from portico.search.usage_patterns import MAX_POPULARITY_BOOST, POPULARITY_REASO
 from portico.usage.tiers import Standing
 
 _OFTEN_CALLS = 100
-"""Calls in a month after which a tool is as popular as its standing allows."""
+"""Monthly calls at which a tool is as popular as its standing allows."""
 MAX_TOOLS = 500
-"""Tools that are lifted, the best: every search looks at each."""
+"""Maximum number of boosted tools, the best: every search examines each."""
 
 
 def compute_popularity_boosts(
     standings: Mapping[str, Standing], monthly_calls: Mapping[str, int]
 ) -> dict[str, Boost]:
-    """What each tool's standing, and its calls of the last month, add to its score."""
+    """Return what each tool's standing and monthly calls add to its score."""
     amounts = {
-        tool: _compute_amount(one.score, monthly_calls.get(tool, 0))
-        for tool, one in standings.items()
+        tool: _compute_amount(standing.score, monthly_calls.get(tool, 0))
+        for tool, standing in standings.items()
     }
     best = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))[:MAX_TOOLS]
     return {tool: _make_boost(amount) for tool, amount in best if amount > 0}
@@ -29,15 +28,14 @@ def compute_popularity_boosts(
 def merge_popularity_boosts(
     caller_boosts: Mapping[str, Boost], shared_boosts: Mapping[str, Boost]
 ) -> Mapping[str, Boost]:
-    """A caller's own lifts and everybody's: of what both say of a tool's being popular, the larger
-    counts."""
+    """Merge a caller's boosts with everybody's; of two popularity parts the larger counts."""
     if not shared_boosts:
         return caller_boosts
     return {
         **shared_boosts,
         **{
-            tool: _merge_boost(lift, shared_boosts.get(tool))
-            for tool, lift in caller_boosts.items()
+            tool: _merge_boost(boost, shared_boosts.get(tool))
+            for tool, boost in caller_boosts.items()
         },
     }
 
@@ -53,10 +51,10 @@ def _merge_boost(caller_boost: Boost, shared_boost: Boost | None) -> Boost:
 
 
 def _compute_amount(score: float, calls: int) -> float:
-    # A standing says little of how often: one good call makes a tool as warm as a hundred.
-    often = min(1.0, math.log1p(calls) / math.log1p(_OFTEN_CALLS))
+    # A standing says little about frequency: one good call makes a tool as warm as a hundred.
+    frequency = min(1.0, math.log1p(calls) / math.log1p(_OFTEN_CALLS))
     if calls:
-        return MAX_POPULARITY_BOOST * min(score, 1.0) * (1 + often) / 2
+        return MAX_POPULARITY_BOOST * min(score, 1.0) * (1 + frequency) / 2
     return 0.0
 
 

@@ -1,9 +1,7 @@
-"""The tools of one snapshot as they are laid out: the hot list, the categories, and each in its
-order. Pure.
+"""The tools of one snapshot ranked by use: the hot list, the categories, each server's. Pure.
 
-What the tiers show is decided here once, for agents (text), for the side door (JSON) and for
-people. T0 is the hot list, T1 the categories, T2 one category's or server's tools, T3 a tool
-itself.
+Decided here once for agents (text), the REST API (JSON) and people. T0 is the hot list, T1 the
+categories, T2 one category's or server's tools, T3 a tool itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +22,7 @@ HotListBasis = Literal["use", "pins", "one of each server"]
 
 @dataclass(frozen=True)
 class HotList:
-    """The tools to start with, and why these."""
+    """The tools to start with, and the basis of the choice."""
 
     tools: tuple[Tool, ...]
     basis: HotListBasis
@@ -32,27 +30,27 @@ class HotList:
 
 @dataclass(frozen=True)
 class RankedCategory:
-    """One category."""
+    """A category with its tools and servers, ranked."""
 
     category: Category
     tools: tuple[Tool, ...]
     """Hottest first."""
     servers: tuple[str, ...]
-    """Those with the most tools in it first."""
+    """Servers with the most tools in it first."""
 
     @property
     def popular_tools(self) -> tuple[Tool, ...]:
-        """The tools that stand for it."""
+        """The tools that represent it."""
         return self.tools[:POPULAR_SIZE]
 
 
 @dataclass(frozen=True, eq=False)
 class RankedCatalog:
-    """A snapshot, laid out by what use has shown."""
+    """A snapshot ranked by use and pins."""
 
     snapshot: Snapshot
     standings: Mapping[str, Standing] = field(default_factory=dict)
-    """By address, as last computed; tools that were not used are not in it."""
+    """By address, as last computed; unused tools are absent."""
     monthly_calls: Mapping[str, int] = field(default_factory=dict)
     """Calls of the last 30 days when the standings were computed."""
     pins: tuple[str, ...] = ()
@@ -64,13 +62,12 @@ class RankedCatalog:
         return f"{self.snapshot.version}-{self.computed_at:.3f}"
 
     def get_standing(self, address: str) -> Standing:
-        """Where a tool stands."""
+        """Return the standing of a tool."""
         return self.standings.get(address, COLD_STANDING)
 
     @lazy_property
     def hot_list(self) -> HotList:
-        """Pinned tools, then hot ones by score, then the most used; without pins and use, one of
-        each server."""
+        """Pinned tools, then hot ones by score, then the most used; else one of each server."""
         pinned = [self.snapshot.tools[name] for name in self.pins if name in self.snapshot.tools]
         used = self._sort_by_use(
             self.snapshot.tools[name]
@@ -92,7 +89,7 @@ class RankedCatalog:
     @lazy_property
     def categories(self) -> Mapping[str, RankedCategory]:
         """Every category that has a tool, the largest first."""
-        shelves = {
+        categories = {
             key: RankedCategory(
                 to_category(key),
                 self._sort_by_use(chain.from_iterable(servers.values())),
@@ -100,14 +97,14 @@ class RankedCatalog:
             )
             for key, servers in self.snapshot.tools_by_category.items()
         }
-        return dict(sorted(shelves.items(), key=lambda item: (-len(item[1].tools), item[0])))
+        return dict(sorted(categories.items(), key=lambda item: (-len(item[1].tools), item[0])))
 
     def find_category(self, name: str) -> RankedCategory:
-        """A category by its name, forgivingly; raises UnknownName with the nearest."""
+        """Return a category by its name, leniently matched; raises UnknownName with the nearest."""
         return self.categories[resolve_category(name, self.categories)]
 
     def list_server_tools(self, name: str) -> tuple[Tool, ...]:
-        """A server's tools, hottest first; in its own order while none was used."""
+        """Return a server's tools, hottest first; in its own order while none was used."""
         if name not in self._tools_by_server:
             self._tools_by_server[name] = self._sort_by_use(
                 self.snapshot.resolve_server(name).tools.values()
@@ -124,10 +121,9 @@ class RankedCatalog:
         return self._sort_by_use(self.snapshot.tools.values())
 
     def _sort_by_use(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
-        """A tool of the hot tier before all others, then the most used; what nobody used stays in
-        its order."""
+        """Sort the hot tier first, then by use; unused tools keep their order."""
         members = tuple(tools)
-        # Few are ever used: of a hundred thousand, only those are put in order.
+        # Few of possibly 100,000 tools are ever used: only those are sorted.
         if self.standings:
             used = [tool for tool in members if tool.address in self.standings]
         else:

@@ -1,8 +1,6 @@
-"""Keeps what happened: one task that opens the record, writes use and ledger together, and sees
-that it stays small.
+"""Recorder: one task that opens the store, writes usage and ledger together, and prunes.
 
-Nobody waits for it. While the record cannot be used everything is known from memory, and it is
-tried again.
+Nothing waits for it. While the store is unavailable, figures come from memory and it retries.
 """
 
 import asyncio
@@ -21,20 +19,20 @@ from portico.usage.tool_usage import ToolUsage
 logger = logging.getLogger(__name__)
 
 WRITE_DELAY_S = 0.5
-"""What was heard is written so much later, together with what was heard meanwhile."""
+"""Delay of a write in seconds, to batch events."""
 COUNT_TIMEOUT_S = 0.2
-"""So long calls wait to be written together with answers that are still being counted."""
+"""Seconds that a write waits for responses that are still being counted."""
 READ_INTERVAL_S = 15.0
-"""How often what other gateways wrote is read."""
+"""Seconds between reads of what other gateways wrote."""
 PRUNE_INTERVAL_S = 3_600.0
 INITIAL_BACKOFF_S = 1.0
 MAX_BACKOFF_S = 60.0
 CLOSE_TIMEOUT_S = 3.0
-"""How long the last write may take."""
+"""Seconds that the last write may take."""
 
 
 class UsageRecorder:
-    """The task that writes."""
+    """The task that writes usage to the store."""
 
     def __init__(
         self,
@@ -47,7 +45,7 @@ class UsageRecorder:
         maintenance_tasks: Sequence[Callable[[], Awaitable[object]]] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`chores` are done after each reading of the record."""
+        """Create the recorder; `maintenance_tasks` run after each read of the store."""
         self._store = store
         self._usage = usage
         self._ledger = ledger
@@ -56,7 +54,7 @@ class UsageRecorder:
         self._clock = clock
         self._has_pending = asyncio.Event()
         self._open_now = asyncio.Event()
-        """The record is to be opened without delay."""
+        """Set to open the store without delay."""
         self._closing = asyncio.Event()
         self._first_attempt_done = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -65,55 +63,55 @@ class UsageRecorder:
         self._unsubscribe = bus.subscribe(self._on_event, ToolCalled, ToolsShown)
 
     def start(self, delay_s: float = 0.0) -> None:
-        """Begin; answers at once. The record is opened so much later, or when a tool is called."""
-        self._task = asyncio.create_task(self._run(delay_s), name="keep what happened")
+        """Start the task. The store opens after `delay_s` seconds, or at the first tool call."""
+        self._task = asyncio.create_task(self._run(delay_s), name="usage recorder")
 
     async def wait_until_loaded(self) -> None:
-        """Wait until what is on record is known, or cannot be."""
+        """Wait until the stored figures are loaded, or loading has failed."""
         if self._task is not None:
             self._open_now.set()
             await self._first_attempt_done.wait()
 
     async def flush(self, timeout_s: float = COUNT_TIMEOUT_S) -> None:
-        """Write what waits, in one transaction; raises RecordUnavailable, and it waits on."""
-        # Calls are taken last: those heard while answers are counted are written too.
+        """Write what is pending in one transaction; it stays pending on StoreUnavailable."""
+        # Calls are taken last, so that those made while responses are counted are written too.
         async with (
             self._ledger.take_pending(timeout_s) as rows,
-            self._usage.take_pending() as heard,
+            self._usage.take_pending() as pending,
         ):
-            if rows or not heard.is_empty:
+            if rows or not pending.is_empty:
                 try:
-                    keep = self._retention
-                    if keep.daily_days:
-                        daily = heard.to_daily_rows()
+                    retention = self._retention
+                    if retention.daily_days:
+                        daily = pending.to_daily_rows()
                     else:
                         daily = ()
-                    if keep.sessions_days:
+                    if retention.sessions_days:
                         sessions = rows
                     else:
                         sessions = ()
-                    await self._store.add_usage(heard.to_call_rows(), daily, sessions)
+                    await self._store.add_usage(pending.to_call_rows(), daily, sessions)
                 except CommitUncertain as error:
-                    # It counts as written: to miss half a second of use once is better than to
-                    # count it twice.
+                    # Treated as written: missing half a second of use is better than counting it
+                    # twice.
                     logger.warning(
                         "whether what was used last is recorded is not known: %s", error.message
                     )
 
     async def reload(self) -> None:
-        """Read all of the record anew: somebody says that it changed."""
+        """Reload everything from the store, after a notification that it changed."""
         await self._attempt(self._read_all)
         await self._run_maintenance()
 
     async def close(self) -> bool:
-        """Hear no more and write what waits, but not for long; whether the record answered in time."""
+        """Unsubscribe and write what is pending; return whether the store responded in time."""
         late: set[asyncio.Task[None]] = set()
-        for end in (self._usage.unsubscribe, self._ledger.unsubscribe, self._unsubscribe):
-            end()
+        for unsubscribe in (self._usage.unsubscribe, self._ledger.unsubscribe, self._unsubscribe):
+            unsubscribe()
         for event in (self._closing, self._open_now, self._has_pending):
             event.set()
         if self._task is None and (self._usage.has_pending or self._ledger.has_pending):
-            self.start()  # a command that made one call and ends
+            self.start()  # a short-lived command that made one call
         if self._task is not None:
             _, late = await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT_S)
             if late:
@@ -127,7 +125,7 @@ class UsageRecorder:
 
     def _on_event(self, event: Event) -> None:
         self._has_pending.set()
-        # Not for a listing: that is how a client begins, and what speaks SQL takes long to load.
+        # Not for a listing: every client starts with one, and the SQL libraries take long to load.
         if isinstance(event, ToolCalled):
             self._open_now.set()
 
@@ -140,7 +138,7 @@ class UsageRecorder:
         if not self._closing.is_set():
             await self._run_maintenance()
         self._first_attempt_done.set()
-        # Pruned on the first round: a gateway that never runs for an hour would else never do it.
+        # Pruned in the first round, for gateways that never run for an hour.
         read_at = time.monotonic()
         pruned_at = -math.inf
         while not self._closing.is_set():
@@ -181,22 +179,22 @@ class UsageRecorder:
         await self._ledger.load()
 
     async def _run_maintenance(self) -> None:
-        for chore in self._maintenance_tasks:
+        for task in self._maintenance_tasks:
             try:
-                await chore()
-            except Exception:  # one chore's fault is no other's
-                logger.exception("a chore could not be done")
+                await task()
+            except Exception:  # one task's failure must not affect the others
+                logger.exception("a maintenance task failed")
 
     async def _prune(self) -> None:
         await self._store.prune(self._retention, self._clock())
-        # Somebody may have had it forget: what is read daily is read anew with this.
+        # Past days may have been deleted elsewhere, so everything is read again.
         await self._usage.reload()
 
     async def _attempt(self, work: Callable[[], Awaitable[object]]) -> bool:
-        """Whether it was done; complains once, until something is again."""
+        """Run `work`; return whether it succeeded. Warns once until it works again."""
         try:
             await work()
-        except Exception as error:  # whatever it is, calls go on, and so does this task
+        except Exception as error:  # recording must not affect calls nor end this task
             if not self._warned:
                 expected = isinstance(error, StoreUnavailable)
                 if expected:
@@ -216,12 +214,12 @@ class UsageRecorder:
         return True
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait, but not beyond the end."""
+        """Wait for `seconds`, or until closing."""
         await _wait_for_event(seconds, self._closing)
 
 
 async def _wait_for_event(seconds: float, event: asyncio.Event) -> bool:
-    """Wait for it, but not longer; whether it came."""
+    """Wait for an event for at most `seconds`; return whether it is set."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
     return event.is_set()

@@ -1,7 +1,6 @@
-"""One client's searches and calls in their order: which call followed which search, and which tools
-went together.
+"""One session's searches and calls: which call followed which search, and which tools pair up.
 
-No clock and no storage: the moment is given with each deed.
+No clock and no storage: the time is passed in.
 """
 
 from collections import deque
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from portico.search import Vector
 
 WINDOW_S = 15 * 60.0
-"""A call this long after a search has nothing to do with it."""
+"""Seconds after a search for which a call is attributed to it."""
 _MAX_SEARCHES = 12
 _MAX_RECENT_CALLS = 5
 
@@ -28,7 +27,7 @@ class SearchRecord:
 
 @dataclass(eq=False)
 class SessionActivity:
-    """What one session did lately."""
+    """Recent searches and calls of one session."""
 
     _searches: deque[SearchRecord] = field(
         default_factory=lambda: deque[SearchRecord](maxlen=_MAX_SEARCHES)
@@ -41,24 +40,24 @@ class SessionActivity:
     )
 
     def add_search(self, search: SearchRecord) -> None:
-        """A search was answered."""
+        """Record a completed search."""
         if len(self._searches) == _MAX_SEARCHES:
             oldest = self._searches[0]
             self._counted_pairs = {pair for pair in self._counted_pairs if pair[0] is not oldest}
         self._searches.append(search)
 
     def add_call(self, tool: str, at: float) -> tuple[SearchRecord | None, Sequence[str]]:
-        """A call succeeded: the search it followed, if it is the first to do so, and the tools it
-        went together with.
+        """Record a successful call; return the search it followed and the tools it goes together
+        with.
 
-        That is the latest search that showed the tool. One that showed others was for something
-        else.
+        That search is the latest that showed the tool, and is returned only for the first call that
+        follows it.
         """
         followed = next(
             (
-                one
-                for one in reversed(self._searches)
-                if tool in one.shown_tools and _is_within_window(at, one.at)
+                search
+                for search in reversed(self._searches)
+                if tool in search.shown_tools and _is_within_window(at, search.at)
             ),
             None,
         )
@@ -68,22 +67,21 @@ class SessionActivity:
             else:
                 self._counted_pairs.add((followed, tool))
         recent = self.list_recent_tools(at)
-        # A tool that is among the recent ones was counted with each of them, at its own call or at
-        # theirs.
+        # A recent tool was already paired with each of the others, at its own call or at theirs.
         if tool in recent:
-            beside = []
+            paired = []
         else:
-            beside = recent
+            paired = recent
         for entry in [entry for entry in self._calls if entry[0] == tool]:
             self._calls.remove(entry)
         self._calls.append((tool, at))
-        return followed, beside
+        return followed, paired
 
     def list_recent_tools(self, at: float) -> list[str]:
-        """The tools called lately, the latest last."""
-        return [tool for tool, then in self._calls if _is_within_window(at, then)]
+        """Return the tools called within the window, the latest last."""
+        return [tool for tool, called_at in self._calls if _is_within_window(at, called_at)]
 
 
 def _is_within_window(at: float, earlier: float) -> bool:
-    # Either way: a clock that was set back does not keep a search for as long as it was set back.
+    # In both directions: a clock that was set back must not extend the window.
     return abs(at - earlier) <= WINDOW_S

@@ -1,4 +1,4 @@
-"""Where every tool stands: computed daily from its use, kept on record, and replaced whole."""
+"""Standings of all tools: computed daily from use, stored, and replaced as a whole."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,13 @@ from portico.usage.tiers import COLD_STANDING, TIERS, Standing, Tier, compute_st
 from portico.usage.tool_usage import ToolUsage
 
 _RECOMPUTE_GROWTH = 2
-"""So many times the calls of last time are worth computing anew at once: a new house is not stale
-for a day."""
+"""Growth in calls since the last computation that triggers a new one, so that a new gateway need
+not wait a day.
+"""
 
 
 class Standings:
-    """The standings as they were last computed, here or by another gateway on the same record."""
+    """The standings as last computed, here or by another gateway on the same store."""
 
     def __init__(
         self,
@@ -30,36 +31,40 @@ class Standings:
         persistent: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`origin` is who we are to the other gateways, which are told when the standings changed, if they are kept."""
+        """Create empty standings.
+
+        `gateway_id` marks changes as this gateway's own, so that the others are notified. With
+        `persistent` false nothing is written.
+        """
         self.by_address: Mapping[str, Standing] = {}
-        """By address; a tool that nobody has called is not in it."""
+        """By address; tools that were never called are absent."""
         self.monthly_calls: Mapping[str, int] = {}
-        """Each tool's calls of the last 30 days, at that moment."""
+        """Calls of the last 30 days per tool, at the time of computation."""
         self.popularity_boosts: Mapping[str, Boost] = {}
-        """What they add to scores in search."""
+        """Score boosts in search."""
         self.computed_at = 0.0
         self._known_calls = 0
-        """All calls that were known then."""
+        """Total calls at the time of computation."""
         self._usage = usage
         self._store = store
         self._gateway_id = gateway_id
         self._persistent = persistent
         self._clock = clock
         self._lock = asyncio.Lock()
-        """What is read while it is written would be what was there before."""
+        """Serialises load and recompute: a read during a write would return the old standings."""
 
     async def load(self) -> None:
-        """Take over what is on record, unless ours are later."""
+        """Load the stored standings, unless ours are newer."""
         async with self._lock:
             at, rows = await self._store.load_tiers()
-            # Ours may be dated ahead by a clock that was wrong: then any others are better.
+            # Ours may be dated ahead by a wrong clock: then any others are preferred.
             if at > self.computed_at or (
                 at and at != self.computed_at and self.computed_at > self._clock()
             ):
                 self._replace({f"{row.server}.{row.tool}": _to_standing(row) for row in rows}, at)
 
     async def recompute(self) -> Mapping[str, Standing]:
-        """Compute them from what is known now, and keep them."""
+        """Compute the standings from current statistics and store them."""
         async with self._lock:
             self._replace(
                 {
@@ -69,20 +74,19 @@ class Standings:
                 self._clock(),
             )
             rows = [
-                TierRow(*_split_address(tool), one.score, one.tier)
-                for tool, one in self.by_address.items()
+                TierRow(*_split_address(tool), standing.score, standing.tier)
+                for tool, standing in self.by_address.items()
             ]
             if self._persistent:
                 await self._store.save_tiers(rows, at=self.computed_at, origin=self._gateway_id)
             return self.by_address
 
     def is_due(self) -> bool:
-        """Whether a day has passed, or so much use came or was forgotten since that they say little
-        of it."""
+        """Return whether a day has passed, or the number of calls changed considerably."""
         calls = _count_calls(self._usage)
         if not self.computed_at:
             return calls > 0
-        # Either way: a clock that ran ahead when they were computed does not keep them for as long.
+        # In both directions: a clock that ran ahead must not delay the next computation.
         aged = abs(self._clock() - self.computed_at) >= DAY_S
         return (
             aged
@@ -91,8 +95,7 @@ class Standings:
         )
 
     async def maintain(self) -> None:
-        """Take over what others computed; compute anew where that is due. Without a record, for
-        ourselves."""
+        """Load other gateways' standings and recompute if due. Works without the store, too."""
         with contextlib.suppress(StoreUnavailable):
             await self.load()
         if self.is_due():

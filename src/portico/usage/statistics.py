@@ -1,7 +1,7 @@
-"""How a tool's calls went: counts, latency percentiles, and how recent. Pure.
+"""Call statistics of a tool: counts, latency percentiles and recency. Pure.
 
-Latencies are counted in buckets an eighth of a doubling wide, so that a percentile is within 5% of
-the true one, days and gateways add up, and a million calls take no more room than a hundred.
+Latencies are counted in buckets an eighth of a doubling wide: percentiles are within 5%, days and
+gateways add up, and a million calls take no more memory than a hundred.
 """
 
 import math
@@ -21,23 +21,23 @@ _MAX_MS = 86_400_000.0
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known of one tool's calls."""
+    """Statistics of one tool's calls."""
 
     calls: int = 0
     successes: int = 0
     mean_ms: float = 0.0
-    """Of the calls that went well, as the percentiles; 0 while none did."""
+    """Of successful calls, like the percentiles; 0 while there are none."""
     p50_ms: float = 0.0
     p95_ms: float = 0.0
     last_used: float = 0.0
     calls_7d: int = 0
-    """Calls of the last 7 days, today among them."""
+    """Calls of the last 7 days, today included."""
     calls_30d: int = 0
     """Calls of the last 30 days."""
 
     @property
     def success_rate(self) -> float:
-        """The share of calls that went well; 1 while there is none."""
+        """Share of successful calls; 1 while there are none."""
         if self.calls:
             return self.successes / self.calls
         return 1.0
@@ -47,32 +47,31 @@ UNUSED = Statistics()
 
 
 def to_day(timestamp: float) -> int:
-    """The day a moment is in, UTC."""
+    """Return the UTC day number of a timestamp."""
     return int(timestamp // DAY_S)
 
 
 def to_bucket(ms: float) -> int:
-    """The bucket a latency is counted in."""
+    """Return the bucket of a latency."""
     return math.floor(math.log2(min(max(ms, _MIN_MS), _MAX_MS)) * _BUCKETS_PER_DOUBLING)
 
 
 def to_latency_ms(bucket: int) -> float:
-    """The latency in the middle of a bucket, in milliseconds."""
+    """Return the latency in the middle of a bucket, in milliseconds."""
     return 2 ** ((bucket + 0.5) / _BUCKETS_PER_DOUBLING)
 
 
 @dataclass
 class CallTally:
-    """One tool's calls, added up by day and by latency."""
+    """One tool's calls, summed by day and by latency."""
 
     calls_by_day: Counter[int] = field(default_factory=Counter[int])
     calls: int = 0
     successes_by_bucket: Counter[int] = field(default_factory=Counter[int])
-    """Successes by bucket."""
     last_at: float = 0.0
 
     def add(self, day: int, bucket: int, calls: int, successes: int, at: float) -> None:
-        """So many calls of a day, of about one latency."""
+        """Add calls of one day and one latency bucket."""
         self.calls_by_day[day] += calls
         self.calls += calls
         if successes:
@@ -80,7 +79,7 @@ class CallTally:
         self.last_at = max(self.last_at, at)
 
     def merge(self, other: "CallTally") -> "CallTally":
-        """The calls of both."""
+        """Return the sum of both tallies."""
         return CallTally(
             self.calls_by_day + other.calls_by_day,
             self.calls + other.calls,
@@ -89,7 +88,7 @@ class CallTally:
         )
 
     def to_statistics(self, today: int) -> Statistics:
-        """The sums as they are shown."""
+        """Return the statistics as of `today`."""
         successes = self.successes_by_bucket.total()
         total_ms = sum(
             to_latency_ms(bucket) * number for bucket, number in self.successes_by_bucket.items()
@@ -106,14 +105,14 @@ class CallTally:
         )
 
     def _count_calls_since(self, day: int) -> int:
-        return sum(number for on, number in self.calls_by_day.items() if on > day)
+        return sum(number for call_day, number in self.calls_by_day.items() if call_day > day)
 
 
 _EMPTY_TALLY = CallTally()
 
 
 def compute_percentile(buckets: Mapping[int, int], share: float) -> float:
-    """The latency that this share of the calls did not exceed; 0 where there is none."""
+    """Return the latency that this share of the calls did not exceed; 0 if there are none."""
     wanted = share * sum(buckets.values())
     reached = 0
     for bucket in sorted(buckets):
@@ -124,20 +123,20 @@ def compute_percentile(buckets: Mapping[int, int], share: float) -> float:
 
 
 def build_tallies(rows: Iterable[DailyRow]) -> dict[str, CallTally]:
-    """What was kept, by address."""
-    found: dict[str, CallTally] = {}
+    """Build tallies by address from stored rows."""
+    tallies: dict[str, CallTally] = {}
     for row in rows:
         address = f"{row.server}.{row.tool}"
-        if (tally := found.get(address)) is None:
-            tally = found[address] = CallTally()
+        if (tally := tallies.get(address)) is None:
+            tally = tallies[address] = CallTally()
         tally.add(row.day, row.bucket, row.calls, row.successes, row.last_at)
-    return found
+    return tallies
 
 
 def merge_tallies(*groups: Mapping[str, CallTally]) -> dict[str, CallTally]:
-    """All of them as one; those given stay as they are."""
-    found: dict[str, CallTally] = {}
-    for one in groups:
-        for address, tally in one.items():
-            found[address] = found.get(address, _EMPTY_TALLY).merge(tally)
-    return found
+    """Return the sum of tallies; the arguments are not changed."""
+    merged: dict[str, CallTally] = {}
+    for group in groups:
+        for address, tally in group.items():
+            merged[address] = merged.get(address, _EMPTY_TALLY).merge(tally)
+    return merged

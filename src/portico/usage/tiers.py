@@ -1,4 +1,4 @@
-"""How much a tool matters here: a score from its use, and the tier that gives it. Pure."""
+"""Tier of a tool: a score computed from its use, and the tier that it gives. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _MIN_SCORES: Mapping[Tier, float] = {"hot": 0.8, "warm": 0.6, "standard": 0.3}
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a tool stands among the others."""
+    """Score and tier of a tool."""
 
     score: float = 0.0
     tier: Tier = "cold"
@@ -30,11 +30,11 @@ COLD_STANDING = Standing()
 
 
 def compute_tier_score(statistics: Statistics) -> float:
-    """0 … 1 from popularity, reliability, speed and recency; 0 for a tool nobody has called."""
+    """Return 0 to 1 from popularity, reliability, speed and recency; 0 for an unused tool."""
     if not statistics.calls:
         return 0.0
     popularity = min(statistics.calls / _MANY_CALLS, 1.0)
-    # Without a success there is no latency to speak of.
+    # Without a success there is no meaningful latency.
     if statistics.successes:
         speed = max(0.0, 1 - statistics.mean_ms / _SLOW_MS)
     else:
@@ -53,14 +53,14 @@ def compute_tier_score(statistics: Statistics) -> float:
 
 
 def to_tier(score: float) -> Tier:
-    """The tier of a score."""
-    for tier, least in _MIN_SCORES.items():
-        if score >= least:
+    """Return the tier of a score."""
+    for tier, min_score in _MIN_SCORES.items():
+        if score >= min_score:
             return tier
     return "cold"
 
 
 def compute_standing(statistics: Statistics) -> Standing:
-    """A tool's score and tier."""
+    """Return a tool's score and tier."""
     score = compute_tier_score(statistics)
     return Standing(score, to_tier(score))

@@ -1,8 +1,7 @@
-"""What clients were shown, in tokens, and what a listing of everything would have cost them.
+"""Ledger of the tokens that clients were shown, against the cost of listing every tool.
 
-A session is the client's own where it has one; a client without one has a session until it is
-silent for a while. Hearing an answer only keeps it: it is counted in a thread, when what happened
-is written.
+A session is the client's own if it has one; otherwise it lasts until the client is silent for a
+while. An event only stores the content: it is counted in a thread, when the ledger is written.
 """
 
 import asyncio
@@ -22,32 +21,30 @@ from portico.storage.gateway_store import GatewayStore
 from portico.storage.rows import LedgerRow, LedgerTotal
 
 SESSION_TIMEOUT_S = 30 * 60.0
-"""A client that has no session of its own begins another after so long."""
+"""Silence in seconds after which a client without a session starts a new one."""
 MAX_SESSIONS = 1_000
 MAX_UNWRITTEN = 2_000
-"""Sessions that wait for a database that is away."""
+"""Sessions that may wait for an unavailable database."""
 MAX_UNCOUNTED = 2_000
 MAX_UNCOUNTED_CHARS = 16_000_000
-"""Answers, and characters, that wait to be counted; beyond, they are estimated at once."""
+"""Responses and characters that may wait to be counted; further ones are estimated at once."""
 _ASSUMED_DATA_CHARS = 65_536
-"""What an answer that is no text counts for while it waits: how long it is, nobody knows before it
-is written out."""
+"""Characters assumed for a response that is not text: its length is unknown until it is encoded."""
 _CHARS_PER_TOKEN = 4
 _MIN_CACHED_CHARS = 2_000
-"""Characters from which an answer's count is remembered: long ones are listings, which come again
-and again."""
+"""Length in characters from which counts are cached: long responses are listings, which repeat."""
 _MAX_CACHED_COUNTS = 128
 _MAX_NAME_CHARS = 80
 
 
 def estimate_tokens(text: str) -> int:
-    """A guess from the length."""
+    """Estimate tokens from the length."""
     return len(text) // _CHARS_PER_TOKEN
 
 
 @dataclass(eq=False, slots=True)
 class _SessionAccount:
-    """One session."""
+    """Account of one session."""
 
     session: str
     client: str
@@ -58,20 +55,19 @@ class _SessionAccount:
     shown: int = 0
     answers: int = 0
     uncharged_listings: int = 0
-    """Lists of all tools that it would have been given, and that are still to be charged."""
+    """Full listings that the client would have received, still to be charged."""
     has_answers: bool = False
     is_single_session: bool = True
-    """It is one session. Requests without one are many clients' that have one name: each list they
-    ask for counts."""
+    """Whether this is one session, not many clients of one name that each list separately."""
     recorded_counts: tuple[int, int] = (0, 0)
-    """How much of `shown` and `answers` is on record."""
+    """Portions of `shown` and `answers` that are stored."""
 
     def to_row(self) -> LedgerRow:
-        """The account as it is."""
+        """Return the account as a row."""
         return self._make_row(self.shown, self.answers)
 
     def to_unwritten_row(self) -> LedgerRow:
-        """What is to be added to the record."""
+        """Return a row of what is to be added to the store."""
         shown, answers = self.recorded_counts
         return self._make_row(self.shown - shown, self.answers - answers)
 
@@ -89,7 +85,7 @@ class _SessionAccount:
 
 
 class TokenLedger:
-    """The accounts of this process's sessions, and the sum of all on record."""
+    """Accounts of this process's sessions, and the stored total."""
 
     def __init__(
         self,
@@ -100,45 +96,49 @@ class TokenLedger:
         count: Callable[[str], int] = estimate_tokens,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`listing_cost`: what all tools of a profile cost in a listing, 0 while nobody knows. `count` may be slow."""
+        """Subscribe to ToolsShown.
+
+        `get_listing_cost` returns the tokens of listing all tools of a profile, 0 while unknown.
+        `count` may be slow.
+        """
         self._store = store
         self._get_listing_cost = get_listing_cost
         self._counter = _CachingTokenCounter(count)
         self._clock = clock
         self._accounts: OrderedDict[tuple[str, str, str], _SessionAccount] = OrderedDict()
         self._unwritten: dict[str, _SessionAccount] = {}
-        """Those with something to write, by session: among them some that have ended."""
+        """Accounts with unwritten figures by session, including ended ones."""
         self._uncounted: list[tuple[_SessionAccount, object]] = []
         self._uncounted_chars = 0
         self._count_task: asyncio.Task[None] | None = None
         self._recorded_total = LedgerTotal()
         self._unrecorded_total = LedgerTotal()
-        """What is not on record yet."""
+        """Figures that are not stored yet."""
         self._process_total = LedgerTotal()
         self._lock = asyncio.Lock()
         self._unsubscribe = bus.subscribe(self._on_shown, ToolsShown)
 
-    # --- asking
+    # --- queries
 
     @property
     def total(self) -> LedgerTotal:
-        """Every session together: those on record, and what was counted here since."""
+        """Total of all sessions: the stored ones, and what was counted here since."""
         return _add_totals(self._recorded_total, self._unrecorded_total)
 
     @property
     def process_total(self) -> LedgerTotal:
-        """What was counted in this process alone since it began: never less than a moment ago."""
+        """Total counted by this process since it started; never decreases."""
         return self._process_total
 
     def get_session(self, caller: Caller) -> LedgerRow | None:
-        """What this caller was shown in its session, as far as it was counted."""
+        """Return what this caller was shown in its session, as far as it was counted."""
         account = self._accounts.get(_make_account_key(caller))
         if account is not None:
             return account.to_row()
         return None
 
     def list_sessions(self) -> list[LedgerRow]:
-        """The accounts of this process, the latest first."""
+        """Return the accounts of this process, the latest first."""
         return [account.to_row() for account in reversed(self._accounts.values())]
 
     @property
@@ -146,15 +146,15 @@ class TokenLedger:
         """Whether anything is to be counted or written."""
         return bool(self._uncounted or self._count_task or self._unwritten)
 
-    # --- hearing
+    # --- events
 
     def _on_shown(self, event: Event) -> None:
         if not isinstance(event, ToolsShown):
             return
         account = self._get_account(event.caller)
         account.answers += 1
-        # Whoever reads our answers has our tools in mind, if from an earlier list: without us it
-        # would have had all.
+        # A client that reads responses has seen a list before, perhaps an earlier one: without the
+        # gateway that would have been the full list.
         if event.is_listing or (
             account.has_answers and not account.listing and not account.uncharged_listings
         ):
@@ -215,10 +215,10 @@ class TokenLedger:
         self._unrecorded_total = _add_totals(self._unrecorded_total, added)
         self._process_total = _add_totals(self._process_total, added)
 
-    # --- counting and keeping
+    # --- counting and storage
 
     async def load(self) -> None:
-        """Know the sum of all that is on record, other gateways' sessions among it."""
+        """Load the stored total, including other gateways' sessions."""
         async with self._lock:
             self._recorded_total = await self._store.load_ledger_total()
 
@@ -226,32 +226,32 @@ class TokenLedger:
     async def take_pending(
         self, timeout_s: float | None = None
     ) -> AsyncGenerator[Sequence[LedgerRow]]:
-        """What is to be written: whoever fails to, raises, and it waits on.
+        """Yield the rows to be written. If the block raises, they stay pending.
 
-        What takes longer than `patience_s` to count is handed over another time.
+        What takes longer than `timeout_s` seconds to count is left for the next time.
         """
         async with self._lock:
             await self._wait_for_counts(timeout_s)
             self._charge_listings()
             accounts = self._unwritten
             self._unwritten = {}
-            rows = [one.to_unwritten_row() for one in accounts.values()]
-            since = self._unrecorded_total
+            rows = [account.to_unwritten_row() for account in accounts.values()]
+            unrecorded = self._unrecorded_total
             self._unrecorded_total = LedgerTotal()
-            # Shown as written from here on: the sum must not drop while it is.
-            before = self._recorded_total
-            self._recorded_total = _add_totals(self._recorded_total, since)
+            # Counted as stored from here on, so that the total does not drop during the write.
+            previous_total = self._recorded_total
+            self._recorded_total = _add_totals(self._recorded_total, unrecorded)
             try:
                 yield rows
             except BaseException:
-                self._recorded_total = before
-                self._unrecorded_total = _add_totals(since, self._unrecorded_total)
+                self._recorded_total = previous_total
+                self._unrecorded_total = _add_totals(unrecorded, self._unrecorded_total)
                 self._restore_pending(accounts)
                 raise
-            for one, row in zip(accounts.values(), rows, strict=True):
-                one.recorded_counts = (
-                    one.recorded_counts[0] + row.shown,
-                    one.recorded_counts[1] + row.answers,
+            for account, row in zip(accounts.values(), rows, strict=True):
+                account.recorded_counts = (
+                    account.recorded_counts[0] + row.shown,
+                    account.recorded_counts[1] + row.answers,
                 )
 
     def _restore_pending(self, accounts: Mapping[str, _SessionAccount]) -> None:
@@ -260,7 +260,8 @@ class TokenLedger:
             del self._unwritten[session]
 
     async def _wait_for_counts(self, timeout_s: float | None) -> None:
-        for _ in range(2):  # one round may be under way, and more wait for the next
+        # Twice: one count may be in progress while more responses wait for the next.
+        for _ in range(2):
             if self._count_task is None and self._uncounted:
                 self._count_task = asyncio.create_task(self._count_pending(), name="count tokens")
             if self._count_task is None:
@@ -268,20 +269,22 @@ class TokenLedger:
             done, _ = await asyncio.wait({self._count_task}, timeout=timeout_s)
             if not done:
                 return
-            counting = self._count_task
+            finished = self._count_task
             self._count_task = None
-            counting.result()
+            finished.result()
 
     async def _count_pending(self) -> None:
-        waiting = self._uncounted
+        uncounted = self._uncounted
         self._uncounted = []
         self._uncounted_chars = 0
-        counts = await asyncio.to_thread(self._counter.count_all, [what for _, what in waiting])
-        for (account, _), tokens in zip(waiting, counts, strict=True):
+        counts = await asyncio.to_thread(
+            self._counter.count_all, [content for _, content in uncounted]
+        )
+        for (account, _), tokens in zip(uncounted, counts, strict=True):
             self._charge(account, tokens)
 
     async def stop_counting(self) -> None:
-        """Wait no longer for what is being counted."""
+        """Cancel the count in progress."""
         if self._count_task is not None:
             self._count_task.cancel()
             await asyncio.wait({self._count_task})
@@ -289,47 +292,45 @@ class TokenLedger:
 
     @property
     def has_uncharged_listings(self) -> bool:
-        """Whether there are conversations of which it is not known yet what listing every tool
-        would have cost."""
+        """Whether there are sessions whose full listing cost is not known yet."""
         return any(account.uncharged_listings for account in self._accounts.values())
 
     def _charge_listings(self) -> None:
-        listing_cost = cache(
-            self._get_listing_cost
-        )  # which goes through every tool, and many sessions may ask
+        # Cached, because it goes through every tool and many sessions share a profile.
+        listing_cost = cache(self._get_listing_cost)
         for account in (*self._accounts.values(), *self._unwritten.values()):
             if account.uncharged_listings and (cost := listing_cost(account.profile)):
-                owed = account.uncharged_listings
+                listings = account.uncharged_listings
                 account.uncharged_listings = 0
                 if account.is_single_session:
                     listing = cost
                 else:
-                    listing = account.listing + owed * cost
+                    listing = account.listing + listings * cost
                 if listing > account.listing:
                     self._add_to_totals(LedgerTotal(listing=listing - account.listing))
                     account.listing = listing
                     self._unwritten[account.session] = account
 
     async def flush(self) -> None:
-        """Count and write what waits, where no keeper does."""
+        """Count and write what is pending, for use without a recorder."""
         async with self.take_pending() as rows:
             if rows:
                 await self._store.add_usage([], [], rows)
 
     def unsubscribe(self) -> None:
-        """Hear no more."""
+        """Stop receiving events."""
         self._unsubscribe()
 
 
 class _CachingTokenCounter:
-    """Counts tokens, long texts once."""
+    """Token counter that counts each long text once."""
 
     def __init__(self, count: Callable[[str], int]) -> None:
         self._count = count
         self._cache: OrderedDict[bytes, int] = OrderedDict()
 
     def count_all(self, answers: Sequence[object]) -> list[int]:
-        """How many tokens each is."""
+        """Return the tokens of each response."""
         return [self._count_cached(_to_text(answer)) for answer in answers]
 
     def _count_cached(self, text: str) -> int:
@@ -350,7 +351,7 @@ def _make_account_key(caller: Caller) -> tuple[str, str, str]:
 
 
 def _to_text(content: object) -> str:
-    """An answer as it goes over the wire."""
+    """Return a response as it is sent."""
     if isinstance(content, str):
         return content
     try:

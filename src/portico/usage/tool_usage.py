@@ -1,8 +1,7 @@
-"""How every tool does: hears each call, knows its statistics at once, and hands what happened on to
-be kept.
+"""Call statistics of every tool, updated with each call and written in batches.
 
-Hearing adds to a few sums. Rows are made when they are written; what cannot be written yet waits,
-within bounds.
+An event only adds to a few sums. Rows are built when they are written; what cannot be written yet
+is kept, within limits.
 """
 
 import asyncio
@@ -29,16 +28,16 @@ from portico.usage.statistics import (
 logger = logging.getLogger(__name__)
 
 MAX_PENDING_CALLS = 20_000
-"""Calls that wait to be written one by one: a database may be away for long."""
+"""Single calls that may wait for an unavailable database."""
 MAX_TOOLS = 50_000
 MAX_PENDING_COUNTS = 100_000
-"""Sums by day, tool and latency that wait to be written."""
+"""Sums by day, tool and latency that may wait to be written."""
 _MAX_NAME_CHARS = 80
 
 
 @dataclass(eq=False, slots=True)
 class _DailyCount:
-    """Calls of one tool on one day, of about one latency."""
+    """Calls of one tool on one day in one latency bucket."""
 
     calls: int = 0
     successes: int = 0
@@ -47,7 +46,7 @@ class _DailyCount:
 
 @dataclass(eq=False)
 class PendingCalls:
-    """What was heard and not yet written."""
+    """Calls that are not yet written."""
 
     calls: list[tuple[float, ToolCalled]] = field(default_factory=list[tuple[float, ToolCalled]])
     counts: dict[tuple[int, str, int], _DailyCount] = field(
@@ -60,11 +59,11 @@ class PendingCalls:
         return not self.calls and not self.counts
 
     def to_call_rows(self) -> list[CallRow]:
-        """Each call."""
+        """Return a row for each call."""
         return [_to_call_row(at, event) for at, event in self.calls]
 
     def to_daily_rows(self) -> list[DailyRow]:
-        """The sums."""
+        """Return a row for each daily sum."""
         return [
             DailyRow(
                 day, *_split_address(tool), bucket, count.calls, count.successes, count.last_at
@@ -73,17 +72,16 @@ class PendingCalls:
         ]
 
     def exclude_server(self, server: str) -> "PendingCalls":
-        """The same but for a server's tools."""
+        """Return a copy without a server's tools."""
         prefix = f"{server}."
         return PendingCalls(
-            [one for one in self.calls if not one[1].tool.startswith(prefix)],
+            [call for call in self.calls if not call[1].tool.startswith(prefix)],
             {key: count for key, count in self.counts.items() if not key[1].startswith(prefix)},
         )
 
 
 class ToolUsage:
-    """What is known of every tool's calls: those on record, whoever made them, and those just
-    heard."""
+    """Statistics of all calls: those in the store, from any gateway, and those since."""
 
     def __init__(
         self,
@@ -99,33 +97,32 @@ class ToolUsage:
         self._pending = PendingCalls()
         self._tallies: dict[str, CallTally] = {}
         self._past_tallies: dict[str, CallTally] = {}
-        """What the record says of the days before `_past_until`: nobody adds to them, so they are
-        read once a day."""
+        """Stored tallies of the days before `_past_until`, which no longer change; read daily."""
         self._past_until: int | None = None
         self._day = to_day(clock())
         self._stale: set[str] = set()
-        """Tools whose statistics are not those shown."""
+        """Tools whose cached statistics are outdated."""
         self._statistics_by_tool: Mapping[str, Statistics] = {}
         self._facts: Mapping[str, UsageFacts] = {}
         self._dropped = 0
         self._lock = asyncio.Lock()
         self._unsubscribe = bus.subscribe(self._on_tool_called, ToolCalled)
 
-    # --- asking
+    # --- queries
 
     def get_statistics(self, address: str) -> Statistics:
-        """How a tool does, every call included that was heard until now."""
+        """Return a tool's statistics, including every call until now."""
         return self.statistics_by_tool.get(address, UNUSED)
 
     @property
     def statistics_by_tool(self) -> Mapping[str, Statistics]:
-        """Every tool with a call. What was handed out does not change."""
+        """Statistics of every called tool. A returned mapping never changes."""
         self._refresh()
         return self._statistics_by_tool
 
     @property
     def facts(self) -> Mapping[str, UsageFacts]:
-        """The same as filters of search want it."""
+        """The same figures in the form that search filters use."""
         self._refresh()
         return self._facts
 
@@ -144,7 +141,7 @@ class ToolUsage:
             self._facts = {**self._facts, **{tool: _to_facts(use) for tool, use in fresh.items()}}
             self._stale = set()
 
-    # --- hearing
+    # --- events
 
     def _on_tool_called(self, event: Event) -> None:
         if not isinstance(event, ToolCalled) or event.cached:
@@ -194,68 +191,67 @@ class ToolUsage:
                 "more calls wait to be recorded than there is room for: further ones are not kept"
             )
 
-    # --- memory and record
+    # --- storage
 
     async def load(self) -> None:
-        """Know what is on record, other gateways' calls among it; what waits to be written stays."""
+        """Load stored statistics, including other gateways'; unwritten calls are kept."""
         async with self._lock:
             await self._load(from_start=False)
 
     async def _load(self, *, from_start: bool) -> None:
-        settled = to_day(self._clock()) - 1
-        from_start = from_start or self._past_until != settled
-        rows = await self._store.load_daily_usage(0 if from_start else settled)
-        # A year of rows takes a while to add up.
-        before, recent = await asyncio.to_thread(_split_tallies, rows, settled)
+        first_recent_day = to_day(self._clock()) - 1
+        from_start = from_start or self._past_until != first_recent_day
+        rows = await self._store.load_daily_usage(0 if from_start else first_recent_day)
+        # Adding up a year of rows takes too long for the event loop.
+        past, recent = await asyncio.to_thread(_split_tallies, rows, first_recent_day)
         if from_start:
-            self._past_tallies = before
-            self._past_until = settled
-        # Nothing awaits from here on: whatever was heard meanwhile is among what waits.
-        known = merge_tallies(
+            self._past_tallies = past
+            self._past_until = first_recent_day
+        # No await from here on: every call until now is among the pending ones.
+        tallies = merge_tallies(
             self._past_tallies, recent, build_tallies(self._pending.to_daily_rows())
         )
-        changed = {tool for tool, tally in known.items() if tally != self._tallies.get(tool)}
+        changed = {tool for tool, tally in tallies.items() if tally != self._tallies.get(tool)}
         self._statistics_by_tool = {
-            tool: use for tool, use in self._statistics_by_tool.items() if tool in known
+            tool: use for tool, use in self._statistics_by_tool.items() if tool in tallies
         }
-        self._facts = {tool: facts for tool, facts in self._facts.items() if tool in known}
-        self._tallies = known
-        self._stale = changed | (self._stale & known.keys())
+        self._facts = {tool: facts for tool, facts in self._facts.items() if tool in tallies}
+        self._tallies = tallies
+        self._stale = changed | (self._stale & tallies.keys())
 
     @asynccontextmanager
     async def take_pending(self) -> AsyncGenerator[PendingCalls]:
-        """What is to be written: whoever fails to, raises, and it waits on."""
+        """Yield what is to be written. If the block raises, it stays pending."""
         async with self._lock:
-            heard = self._pending
+            pending = self._pending
             self._pending = PendingCalls()
             try:
-                yield heard
+                yield pending
             except BaseException:
-                self._restore_pending(heard)
+                self._restore_pending(pending)
                 raise
-            if self._dropped and not heard.is_empty:
+            if self._dropped and not pending.is_empty:
                 logger.warning("%d calls were not recorded, because too many waited", self._dropped)
                 self._dropped = 0
 
     def _restore_pending(self, pending: PendingCalls) -> None:
-        since = self._pending
+        newer = self._pending
         self._pending = pending
-        room = MAX_PENDING_CALLS - len(pending.calls)
-        pending.calls += since.calls[:room]
-        for _ in since.calls[room:]:
+        capacity = MAX_PENDING_CALLS - len(pending.calls)
+        pending.calls += newer.calls[:capacity]
+        for _ in newer.calls[capacity:]:
             self._count_dropped()
-        for key, count in since.counts.items():
+        for key, count in newer.counts.items():
             self._add_pending_count(pending, key, count)
 
     async def flush(self) -> None:
-        """Write what waits, where no keeper does."""
-        async with self.take_pending() as heard:
-            if not heard.is_empty:
-                await self._store.add_usage(heard.to_call_rows(), heard.to_daily_rows(), [])
+        """Write what is pending, for use without a recorder."""
+        async with self.take_pending() as pending:
+            if not pending.is_empty:
+                await self._store.add_usage(pending.to_call_rows(), pending.to_daily_rows(), [])
 
     async def forget(self, server: str | None = None) -> int:
-        """Drop what is known of all tools, or of a server's, in memory and on record; how many rows
-        were there."""
+        """Delete the statistics of all tools, or of a server's; return the number of rows."""
         async with self._lock:
             rows = await self._store.forget_usage(server)
             if server is None:
@@ -266,22 +262,22 @@ class ToolUsage:
             return rows
 
     async def reload(self) -> None:
-        """As `load`, with the days that do not change any more: somebody may have forgotten them."""
+        """Load as `load` does, including past days: they may have been deleted elsewhere."""
         async with self._lock:
             await self._load(from_start=True)
 
     def unsubscribe(self) -> None:
-        """Hear no more."""
+        """Stop receiving events."""
         self._unsubscribe()
 
 
 def _split_tallies(
     rows: Sequence[DailyRow], first_recent_day: int
 ) -> tuple[dict[str, CallTally], dict[str, CallTally]]:
-    """The calls before a day, and since."""
-    return build_tallies(row for row in rows if row.day < first_recent_day), build_tallies(
-        row for row in rows if row.day >= first_recent_day
-    )
+    """Return the tallies before a day, and since."""
+    past = build_tallies(row for row in rows if row.day < first_recent_day)
+    recent = build_tallies(row for row in rows if row.day >= first_recent_day)
+    return past, recent
 
 
 def _to_facts(statistics: Statistics) -> UsageFacts:

@@ -1,4 +1,4 @@
-"""What is known of use, in one piece: how tools do, where they stand, and what clients were shown."""
+"""Everything known of use: statistics, standings, token ledger and result shapes."""
 
 from dataclasses import dataclass, field
 
@@ -16,4 +16,4 @@ class UsageData:
     standings: Standings
     ledger: TokenLedger
     shapes: LearnedShapes = field(default_factory=LearnedShapes)
-    """What tools are seen to answer."""
+    """Shapes of past results, by tool."""

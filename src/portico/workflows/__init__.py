@@ -1,8 +1,7 @@
-"""Workflows: several calls as one request. Steps enter, a report leaves; every call goes through
-the one pipeline.
+"""Workflows: several tool calls as one request, each through the call pipeline.
 
-workflows (start there) → steps, references (`${step.path}`) → checking (before anything runs) →
-arguments (do they fit?), offered (what a step will answer), lookalikes (`{{step.path}}`) · limits
-(of all that; light) runs (kept, to be continued) → running (a plan, once) → answers (what a call
-came to) → report (what became of it) planning/ (a plan from an intent)
+runner: entry point · steps, references (`${step.path}`): parsing · validation: before anything runs
+argument_checks, expected_values, lookalikes: parts of validation · limits: all limits
+runs: stored runs that can be resumed · execution: one pass over a plan · call_results: values
+report: outcome of each step · planning/: a plan from an intent
 """

@@ -1,7 +1,7 @@
-"""Do a step's arguments fit its tool, as far as that can be known before it runs? Pure.
+"""Checks a step's arguments against its tool, as far as possible before it runs. Pure.
 
-What is written out is held against the schema, and forgiven what the pipeline will mend. What a
-reference will find is only doubted when it surely does not fit.
+Literal values are checked against the schema, allowing what argument repair will fix. References
+are only reported if their value certainly does not fit.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _KEPT_KEYWORDS = ("$schema", "$defs", "definitions", "properties")
 
 
 def find_problems(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong for sure: the argument, and why."""
+    """Yield certain problems as (argument, reason)."""
     schema = tool.input_schema
     required = schema.get("required")
     for name in cast("list[Any]", required) if isinstance(required, list) else ():
@@ -31,10 +31,10 @@ def find_problems(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[tuple[st
         for name in arguments.keys() - known.keys():
             near = find_nearest_names(name, known, 3)
             if near:
-                taken = f"did you mean {', '.join(map(sanitize_text, near))}?"
+                hint = f"did you mean {', '.join(map(sanitize_text, near))}?"
             else:
-                taken = f"it takes {_list_names(known)}"
-            yield name, f"{tool.address} has no such parameter; {taken}"
+                hint = f"it takes {_list_names(known)}"
+            yield name, f"{tool.address} has no such parameter; {hint}"
     literals = {
         name: value
         for name, value in arguments.items()
@@ -46,17 +46,18 @@ def find_problems(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[tuple[st
 def find_type_mismatch(
     tool: Tool, name: str, value: TextTemplate, expected: ExpectedValue | None
 ) -> str:
-    """Why what an argument's text becomes surely does not fit; empty where it may. `found` is of
-    its only reference."""
+    """Return why an argument with references certainly does not fit, or an empty string.
+
+    `expected` is the expected value of its only reference.
+    """
     schema = tool.input_schema
     wanted = get_json_types(_get_properties(schema).get(name), schema)
-    if value.sole_reference:
-        if expected:
-            kinds = expected.json_types
-        else:
-            kinds = frozenset()
-    else:
+    if not value.sole_reference:
         kinds = frozenset({"string"})
+    elif expected:
+        kinds = expected.json_types
+    else:
+        kinds = frozenset()
     if (
         not wanted
         or not kinds
@@ -67,7 +68,7 @@ def find_type_mismatch(
 
 
 def _can_become(kind: str, wanted: frozenset[str]) -> bool:
-    # A text may be a number or JSON, a list may take one value, and 5.0 is an integer.
+    # Argument repair: text may be a number or JSON, a list may take one value, 5.0 is an integer.
     return (
         kind in wanted
         or kind == "string"
@@ -80,25 +81,18 @@ _NUMBERS = frozenset(("integer", "number"))
 
 
 def _find_misfits(tool: Tool, literals: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if literals:
-        alone = _drop_joint_constraints(tool)
-    else:
-        alone = tool
+    relaxed = _drop_joint_constraints(tool) if literals else tool
     for name, value in literals.items():
         try:
-            repair_or_raise(alone, {name: value})
+            repair_or_raise(relaxed, {name: value})
         except InvalidArguments as error:
-            if error.problems:
-                said = error.problems[0]
-            else:
-                said = error.message
-            yield name, said.removeprefix(f"{name}: ")
+            reason = error.problems[0] if error.problems else error.message
+            yield name, reason.removeprefix(f"{name}: ")
 
 
 @lru_cache(maxsize=1_024)
 def _drop_joint_constraints(tool: Tool) -> Tool:
-    """A tool whose arguments may come alone: what is said of all of them together waits for the
-    call."""
+    """Return the tool without constraints that span several arguments; the call checks those."""
     schema = {name: tool.input_schema[name] for name in _KEPT_KEYWORDS if name in tool.input_schema}
     return make_tool(
         tool.server, {"name": tool.upstream_name, "inputSchema": schema}, name=tool.name

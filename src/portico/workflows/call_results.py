@@ -1,4 +1,4 @@
-"""What a step's call came to: its value and how large that is, or why there is none."""
+"""Extracts the value and size of a step's call result, or why it failed."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,15 +11,14 @@ from portico.upstream.backend import Raw
 from portico.workflows.report import StepFailure
 
 LARGE_CHARS = 256 * 1024
-"""From here on a result is taken apart in a thread and piece by piece, so that nobody else waits
-for it."""
+"""Characters from which a result is parsed in a thread, to keep the event loop free."""
 MAX_MESSAGE_CHARS = 2_000
 MAX_MESSAGE_BLOCKS = 5
 _NO_LIMIT = 2**40
 
 
 async def extract_value_and_size(result: Raw) -> tuple[Any, int]:
-    """The value of a result, and about how many characters it has."""
+    """Return the value of a result and its approximate size in characters."""
     if estimate_size(result, LARGE_CHARS) < LARGE_CHARS:
         value = extract_value(result)
         return value, estimate_size(value, _NO_LIMIT)
@@ -27,7 +26,7 @@ async def extract_value_and_size(result: Raw) -> tuple[Any, int]:
 
 
 def to_failure(result: Raw, element: int | None = None) -> StepFailure | None:
-    """Why a result is no answer; None where it is one."""
+    """Return why a result is a failure; None if it is a success."""
     kind = result.get("resultType", "complete")
     if kind != "complete":
         return StepFailure(
@@ -38,18 +37,15 @@ def to_failure(result: Raw, element: int | None = None) -> StepFailure | None:
         )
     if not result.get("isError"):
         return None
-    said = "\n".join(_iter_texts(result))
+    text = "\n".join(_iter_texts(result))
     structured = result.get("structuredContent")
     if (
-        not said
+        not text
         and structured is not None
         and estimate_size(structured, MAX_MESSAGE_CHARS) < MAX_MESSAGE_CHARS
     ):
-        said = to_literal(structured)
-    if len(said) <= MAX_MESSAGE_CHARS:
-        clipped = said
-    else:
-        clipped = said[:MAX_MESSAGE_CHARS] + "…"
+        text = to_literal(structured)
+    clipped = text if len(text) <= MAX_MESSAGE_CHARS else text[:MAX_MESSAGE_CHARS] + "…"
     return StepFailure(
         "tool_error", clipped or "the tool says that it failed, and nothing else", element=element
     )
@@ -66,14 +62,11 @@ def _extract_large(result: Raw) -> tuple[Any, int]:
     value: Any = None
     content = result.get("content")
     if result.get("structuredContent") is None and isinstance(content, list) and len(content) == 1:
-        if isinstance(content[0], dict):
-            text = content[0].get("text")
-        else:
-            text = None
+        text = content[0].get("text") if isinstance(content[0], dict) else None
         if isinstance(text, str) and text.lstrip()[:1] in ("{", "["):
             try:
                 value = build_value(decode_parts(text))
-            except ValueError:  # it only began like JSON
+            except ValueError:  # it only begins like JSON
                 value = text
     if value is None:
         value = extract_value(result)

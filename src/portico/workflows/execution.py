@@ -1,9 +1,7 @@
-"""Runs a plan once: every step after what it needs, independent ones at the same time, each call by
-the pipeline.
+"""Runs a plan once: each step after its dependencies, independent ones concurrently.
 
-A step that fails, or that would destroy something nobody approved, stops whatever depends on it and
-nothing else. What is finished is written into the run at once, so that a run that is cut off can be
-continued.
+A step that fails, or that needs an approval nobody gave, stops its dependents and nothing else.
+Results are stored in the run at once, so that an interrupted run can be resumed.
 """
 
 import asyncio
@@ -43,17 +41,17 @@ from portico.workflows.steps import WorkflowStep
 from portico.workflows.validation import PlannedStep
 
 RESOLVE_TIMEOUT_S = 5.0
-"""For the references of one step."""
+"""Seconds to resolve the references of one step."""
 MAX_APPROVALS = 8
-"""Steps that one answer asks approval for: only what has been shown can be approved, and an answer
-has its budget."""
+"""Steps that one answer asks approval for: only what was shown can be approved, and an answer
+has a budget."""
 _SETTLED_STATES = ("done", "skipped")
 _FINAL_CODES = (INVALID_PARAMS, METHOD_NOT_FOUND)
 
 
 @dataclass(frozen=True)
 class _StepCall:
-    """One call that a step makes."""
+    """One call of a step."""
 
     element: int | None
     arguments: dict[str, Any]
@@ -63,7 +61,7 @@ class _StepCall:
 
 
 class WorkflowExecution:
-    """One way through a plan."""
+    """One pass over a plan."""
 
     def __init__(
         self,
@@ -91,49 +89,48 @@ class WorkflowExecution:
         self._needs_approval = needs_approval
         self.step_reports: dict[str, StepReport] = {}
         self.requested_approvals: dict[str, str] = {}
-        """What waits for approval: the step, and the fingerprint of its calls."""
+        """Steps that wait for approval, with the fingerprint of their calls."""
 
     async def run(self) -> None:
-        """Run what can be run, as long as there is time. Cancelled, it returns when every call has
-        ended."""
-        ends = time.monotonic() + self._wall_s
+        """Run what is possible within the time limit; if cancelled, wait for calls to end."""
+        deadline = time.monotonic() + self._wall_s
         for planned in self._run.plan:
-            if (done := self._run.results.get(planned.id)) is not None:
-                self.step_reports[planned.id] = _build_step_report(planned, done, earlier=True)
-                self._held_chars += done.size
+            if (result := self._run.results.get(planned.id)) is not None:
+                self.step_reports[planned.id] = _build_step_report(planned, result, earlier=True)
+                self._held_chars += result.size
         self._held_chars += sum(
-            one.size for some in self._run.element_results.values() for one in some.values()
+            part.size for parts in self._run.element_results.values() for part in parts.values()
         )
-        left = [planned for planned in self._run.plan if planned.id not in self._run.results]
-        at_work: dict[asyncio.Task[StepReport], PlannedStep] = {}
+        pending = [planned for planned in self._run.plan if planned.id not in self._run.results]
+        running: dict[asyncio.Task[StepReport], PlannedStep] = {}
         try:
             await self._report_progress("begins")
             while True:
-                for planned in [planned for planned in left if self._is_ready(planned.step)]:
-                    left.remove(planned)
-                    at_work[
+                for planned in [planned for planned in pending if self._is_ready(planned.step)]:
+                    pending.remove(planned)
+                    running[
                         asyncio.create_task(self._run_step(planned), name=f"step {planned.id}")
                     ] = planned
-                if not at_work:
+                if not running:
                     break
-                left_s = max(ends - time.monotonic(), 0)
-                over, _ = await asyncio.wait(
-                    at_work, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+                remaining_s = max(deadline - time.monotonic(), 0)
+                finished_tasks, _ = await asyncio.wait(
+                    running, timeout=remaining_s, return_when=asyncio.FIRST_COMPLETED
                 )
-                if not over:
-                    await _cancel_tasks(at_work)
-                    over = set(at_work)
-                for task in over:
-                    planned = at_work.pop(task)
+                if not finished_tasks:
+                    await _cancel_tasks(running)
+                    finished_tasks = set(running)
+                for task in finished_tasks:
+                    planned = running.pop(task)
                     if task.cancelled():
-                        told = self._report_timeout(planned)
+                        report = self._report_timeout(planned)
                     else:
-                        told = task.result()
-                    self.step_reports[told.id] = told
-                    await self._report_progress(f"{told.id} {told.state}")
+                        report = task.result()
+                    self.step_reports[report.id] = report
+                    await self._report_progress(f"{report.id} {report.state}")
         finally:
-            await _cancel_tasks(at_work)
-        for planned in left:
+            await _cancel_tasks(running)
+        for planned in pending:
             self.step_reports[planned.id] = StepReport(
                 planned.id, planned.tool.address, "waiting", reason=self._describe_wait(planned)
             )
@@ -158,20 +155,18 @@ class WorkflowExecution:
     def _report_timeout(self, planned: PlannedStep) -> StepReport:
         failure = StepFailure(
             "timeout",
-            f"the workflow has run for {self._wall_s:g} s, which is the most; the calls of this step were cancelled",
+            f"the workflow has run for {self._wall_s:g} s, which is the most;"
+            " the calls of this step were cancelled",
             "Resume to go on with what is left, or do less in one workflow.",
             retryable=True,
         )
-        made = len(self._run.element_results.get(planned.id, ()))
-        if made:
-            kept = f"{made} of its elements are done and will not be run again"
-        else:
-            kept = ""
+        done = len(self._run.element_results.get(planned.id, ()))
+        kept = f"{done} of its elements are done and will not be run again" if done else ""
         return StepReport(
-            planned.id, planned.tool.address, "failed", calls=made, reason=kept, failure=failure
+            planned.id, planned.tool.address, "failed", calls=done, reason=kept, failure=failure
         )
 
-    # --- one step
+    # One step
 
     async def _run_step(self, planned: PlannedStep) -> StepReport:
         step = planned.step
@@ -181,11 +176,11 @@ class WorkflowExecution:
                 return StepReport(
                     step.id, tool.address, "skipped", reason=f"it uses {missing}, which was skipped"
                 )
-            # What references find, and the fingerprints of that, may take a while.
-            rounds = await asyncio.to_thread(
+            # In a thread: resolving references and fingerprinting may take a while.
+            step_calls = await asyncio.to_thread(
                 self._build_calls, step, tool, time.monotonic() + RESOLVE_TIMEOUT_S
             )
-            if rounds is None:
+            if step_calls is None:
                 return StepReport(
                     step.id, tool.address, "skipped", reason="its condition does not hold"
                 )
@@ -193,11 +188,11 @@ class WorkflowExecution:
             return StepReport(
                 step.id, tool.address, "failed", failure=StepFailure.from_error(error)
             )
-        mark = _compute_fingerprint([one.fingerprint for one in rounds])
+        fingerprint = _compute_fingerprint([step_call.fingerprint for step_call in step_calls])
         if (
-            rounds
+            step_calls
             and self._needs_approval(tool)
-            and self._run.granted_approvals.get(step.id) != mark
+            and self._run.granted_approvals.get(step.id) != fingerprint
         ):
             if len(self.requested_approvals) >= MAX_APPROVALS:
                 return StepReport(
@@ -206,17 +201,17 @@ class WorkflowExecution:
                     "waiting",
                     reason="it needs approval too, and is asked for next",
                 )
-            self.requested_approvals[step.id] = mark
+            self.requested_approvals[step.id] = fingerprint
             return StepReport(
                 step.id,
                 tool.address,
                 "approval",
-                pending_arguments=tuple(one.arguments for one in rounds),
+                pending_arguments=tuple(step_call.arguments for step_call in step_calls),
             )
-        return await self._make_calls(planned, rounds)
+        return await self._make_calls(planned, step_calls)
 
     def _find_skipped_dependency(self, step: WorkflowStep) -> str:
-        """A skipped step that one of the references has nothing without."""
+        """Return the skipped steps that a reference cannot do without, or an empty string."""
         for need in (need for reference in step.call_references for need in reference.needs):
             if all(
                 name in self.step_reports and self.step_reports[name].state == "skipped"
@@ -234,8 +229,7 @@ class WorkflowExecution:
     def _build_calls(
         self, step: WorkflowStep, tool: Tool, deadline: float
     ) -> list[_StepCall] | None:
-        """The calls of a step; None where its condition does not hold. Only reads what others have
-        left."""
+        """Build the calls of a step; None if its condition is false."""
         scope = self._build_scope(step)
         if not step.has_item_condition and not _is_condition_met(step, scope, deadline):
             return None
@@ -245,61 +239,53 @@ class WorkflowExecution:
         if not isinstance(elements, list):
             raise InvalidArguments(
                 f"for_each found {_describe_type(elements)}, not a list",
-                advice="Refer to a list: ${step.items}, or ${values(step)} for what an object holds.",
+                advice="Refer to a list: ${step.items}, or ${values(step)} for what an object"
+                " holds.",
             )
-        if len(cast("list[Any]", elements)) > self._max_items:
+        count = len(cast("list[Any]", elements))
+        if count > self._max_items:
             raise InvalidArguments(
-                f"for_each found {len(cast('list[Any]', elements)):,} elements; {self._max_items} is the most",
+                f"for_each found {count:,} elements; {self._max_items} is the most",
                 advice=f"Take a part: ${{step.items[0:{self._max_items}]}}.",
             )
-        rounds: list[_StepCall] = []
+        step_calls: list[_StepCall] = []
         chars = 0
         for number, element in enumerate(cast("list[Any]", elements)):
-            inside = {**scope, ITEM: element, INDEX: number}
-            if not step.has_item_condition or _is_condition_met(step, inside, deadline):
-                rounds.append(_build_call(step, tool, inside, number, deadline))
-                chars += rounds[-1].chars
+            item_scope = {**scope, ITEM: element, INDEX: number}
+            if not step.has_item_condition or _is_condition_met(step, item_scope, deadline):
+                step_calls.append(_build_call(step, tool, item_scope, number, deadline))
+                chars += step_calls[-1].chars
                 if chars > MAX_RESOLVED_CHARS:
                     raise make_too_large_error()
-        return rounds
+        return step_calls
 
-    # --- its calls
+    # Calls of a step
 
     async def _make_calls(self, planned: PlannedStep, rounds: Sequence[_StepCall]) -> StepReport:
         step = planned.step
         started = time.perf_counter()
         if step.for_each is None:
             outcome = await self._call_with_retry(planned, rounds[0])
-            if isinstance(outcome, StepFailure):
-                failures = [outcome]
-            else:
-                failures = []
-            if isinstance(outcome, StepFailure):
-                done = None
-            else:
-                done = outcome
+            failures = [outcome] if isinstance(outcome, StepFailure) else []
+            done = None if isinstance(outcome, StepFailure) else outcome
         else:
             made = self._run.element_results.setdefault(step.id, {})
-            failures = await self._call_each(
-                planned, [one for one in rounds if one.fingerprint not in made], made
-            )
-            if failures:
-                done = None
-            else:
-                done = _combine_results(
-                    [made[one.fingerprint] for one in rounds], time.perf_counter() - started
-                )
+            remaining = [call for call in rounds if call.fingerprint not in made]
+            failures = await self._call_each(planned, remaining, made)
+            done = None
+            if not failures:
+                parts = [made[call.fingerprint] for call in rounds]
+                done = _combine_results(parts, time.perf_counter() - started)
         if done is not None:
             self._run.results[step.id] = done
             self._run.element_results.pop(step.id, None)
             return _build_step_report(planned, done)
         finished = sum(
-            one.fingerprint in self._run.element_results.get(step.id, ()) for one in rounds
+            call.fingerprint in self._run.element_results.get(step.id, ()) for call in rounds
         )
+        kept = ""
         if finished:
             kept = f"{finished} of {len(rounds)} elements are done and will not be run again"
-        else:
-            kept = ""
         seconds = time.perf_counter() - started
         return StepReport(
             step.id,
@@ -315,17 +301,17 @@ class WorkflowExecution:
     async def _call_each(
         self, planned: PlannedStep, rounds: Sequence[_StepCall], made: dict[str, StepResult]
     ) -> list[StepFailure]:
-        """Every call of a `for_each`; after a failure no other begins."""
+        """Make every call of a `for_each`; after a failure no further one starts."""
         pending = iter(rounds)
         failures: list[StepFailure] = []
 
         async def work() -> None:
-            for one in pending:
-                outcome = await self._call_with_retry(planned, one)
+            for call in pending:
+                outcome = await self._call_with_retry(planned, call)
                 if isinstance(outcome, StepFailure):
                     failures.append(outcome)
                 else:
-                    made[one.fingerprint] = outcome
+                    made[call.fingerprint] = outcome
                 if failures:
                     return
 
@@ -347,8 +333,8 @@ class WorkflowExecution:
             if attempt:
                 await asyncio.sleep(retry.delay_s * 2 ** (attempt - 1))
             async with self._slots:
-                outcome, again = await self._attempt_call(planned, one, started, attempt + 1)
-            if not again:
+                outcome, can_retry = await self._attempt_call(planned, one, started, attempt + 1)
+            if not can_retry:
                 break
         assert outcome is not None
         return outcome
@@ -356,7 +342,7 @@ class WorkflowExecution:
     async def _attempt_call(
         self, planned: PlannedStep, one: _StepCall, started: float, number: int
     ) -> tuple[StepResult | StepFailure, bool]:
-        """What one call came to, and whether another could come to something else."""
+        """Make one call; return its outcome and whether a retry makes sense."""
         try:
             result = await self._calls.call(planned.tool, one.arguments, self._origin)
         except PorticoError as error:
@@ -378,7 +364,8 @@ class WorkflowExecution:
     def _make_too_large_failure(self, element: int | None) -> StepFailure:
         return StepFailure(
             "too_large",
-            f"the call was made, and the answers of this workflow come to more than {self._max_held_bytes // 1024**2} MiB",
+            "the call was made, and the answers of this workflow come to more than"
+            f" {self._max_held_bytes // 1024**2} MiB",
             "Ask the tool for less, or do this in several workflows.",
             element=element,
         )
@@ -386,7 +373,7 @@ class WorkflowExecution:
     async def _report_progress(self, what: str) -> None:
         if self._relay is None or self._progress_token is None:
             return
-        settled = sum(told.state in _SETTLED_STATES for told in self.step_reports.values())
+        settled = sum(report.state in _SETTLED_STATES for report in self.step_reports.values())
         message = f"{what} (run {self._run.id})"
         params = {
             "progressToken": self._progress_token,
@@ -398,12 +385,12 @@ class WorkflowExecution:
 
 
 async def _cancel_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """End these tasks, and return when they have ended."""
-    left = {task for task in tasks if not task.done()}
-    for task in left:
+    """Cancel these tasks and wait until they have ended."""
+    running = {task for task in tasks if not task.done()}
+    for task in running:
         task.cancel()
-    if left:
-        await asyncio.wait(left)
+    if running:
+        await asyncio.wait(running)
 
 
 def _is_condition_met(step: WorkflowStep, scope: Mapping[str, Any], deadline: float) -> bool:
@@ -419,14 +406,15 @@ def _build_call(
     arguments = resolve_references(step.arguments, scope, deadline)
     if not isinstance(arguments, dict):
         raise InvalidArguments(
-            f"the reference that the arguments are found {_describe_type(arguments)}, not an object",
+            f"the reference that the arguments are found {_describe_type(arguments)},"
+            " not an object",
             advice="Give the arguments one by one.",
         )
     chars = estimate_size(arguments, MAX_RESOLVED_CHARS)
     if chars >= MAX_RESOLVED_CHARS:
         raise make_too_large_error()
-    mark = _compute_fingerprint([tool.address, tool.hash, number, arguments])
-    return _StepCall(number, cast("dict[str, Any]", arguments), mark, scope, chars)
+    fingerprint = _compute_fingerprint([tool.address, tool.hash, number, arguments])
+    return _StepCall(number, cast("dict[str, Any]", arguments), fingerprint, scope, chars)
 
 
 def _combine_results(parts: Sequence[StepResult], seconds: float) -> StepResult:
@@ -442,10 +430,7 @@ def _combine_results(parts: Sequence[StepResult], seconds: float) -> StepResult:
 def _build_step_report(
     planned: PlannedStep, done: StepResult, *, earlier: bool = False
 ) -> StepReport:
-    if earlier:
-        notes = ()
-    else:
-        notes = done.repairs
+    notes = () if earlier else done.repairs
     return StepReport(
         planned.id,
         planned.tool.address,
@@ -461,7 +446,7 @@ def _build_step_report(
 def _explain_failure(
     failure: StepFailure, step: WorkflowStep, scope: Mapping[str, Any]
 ) -> StepFailure:
-    """Arguments that do not fit are often references that found nothing."""
+    """Add references that found nothing, a frequent cause of invalid arguments, to the advice."""
     empty = list(dict.fromkeys(_find_empty_references(step, scope)))
     if not empty:
         return failure
@@ -478,8 +463,8 @@ def _find_empty_references(step: WorkflowStep, scope: Mapping[str, Any]) -> Iter
 def _compute_fingerprint(value: Any) -> str:
     digest = hashlib.blake2b(digest_size=16)
     try:
-        for piece in encode_compact(to_parts(value, ordered=True), _encode_sorted):
-            digest.update(piece.encode(errors="surrogatepass"))
+        for part in encode_compact(to_parts(value, ordered=True), _encode_sorted):
+            digest.update(part.encode(errors="surrogatepass"))
     except (TypeError, ValueError, RecursionError):
         raise InvalidArguments(
             "the arguments cannot be written as JSON", advice="Refer to less at a time."
@@ -509,7 +494,6 @@ def _get_meta(origin: CallContext) -> Mapping[str, Any]:
 
 
 def _make_call_origin(origin: CallContext) -> CallContext:
-    """Where the calls come from: progress of several at once cannot be told as that of one, so it
-    is not asked for."""
+    """Return the context of a step's calls, without the token for the run's progress."""
     meta = {key: value for key, value in _get_meta(origin).items() if key != "progressToken"}
     return CallContext(origin.caller, origin.relay, {"_meta": meta} if meta else {}, via="workflow")

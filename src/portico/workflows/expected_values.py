@@ -1,7 +1,7 @@
-"""What is known, before anything runs, of the value that a reference will find. Pure, and silent
-where nothing is sure.
+"""Infers, before anything runs, the value that a reference will find. Pure.
 
-A tool's declared output says what there will be; a learned shape says what there has been.
+A tool's output schema tells what there will be; a learned shape tells what there has been. Nothing
+is reported where neither is certain.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ _BRANCH_KEYWORDS = ("anyOf", "oneOf", "allOf", "not", "if", "$dynamicRef")
 
 @dataclass(frozen=True)
 class ExpectedValue:
-    """What a reference will find."""
+    """The expected value of a reference."""
 
     json_types: frozenset[str] = frozenset()
-    """JSON types; none where they are not known."""
+    """Possible JSON types; empty if unknown."""
     missing_reason: str = ""
-    """Why it will find nothing."""
+    """Why the reference will find nothing."""
 
 
 _UNKNOWN_VALUE = ExpectedValue()
@@ -36,14 +36,15 @@ _UNKNOWN_VALUE = ExpectedValue()
 def infer_value(
     tool: Tool, shape: Shape | None, path: tuple[str | int, ...], *, for_each: bool
 ) -> ExpectedValue:
-    """What lies at the end of a way through a step's value; with `each`, that is a list of the
-    tool's values."""
+    """Infer the value at a path of a step's value; with `for_each` that is a list."""
     if for_each:
         if not path:
             return ExpectedValue(frozenset({"array"}))
         if isinstance(path[0], str):
+            field = path[0]
             return ExpectedValue(
-                missing_reason=f"it runs for each element, so its value is a list: [0].{path[0]} or [*].{path[0]}"
+                missing_reason="it runs for each element, so its value is a list:"
+                f" [0].{field} or [*].{field}"
             )
         path = path[1:]
     schema = tool.definition.get("outputSchema")
@@ -55,7 +56,7 @@ def infer_value(
 
 
 def get_json_types(schema: Any, root: Any, hops: int = 0) -> frozenset[str]:
-    """The JSON types that a schema takes; none where that is not plain."""
+    """Return the JSON types that a schema accepts; empty if that is not simple to tell."""
     if not isinstance(schema, dict) or hops > _MAX_REF_HOPS:
         return frozenset()
     node = cast("dict[str, Any]", schema)
@@ -74,14 +75,11 @@ def get_json_types(schema: Any, root: Any, hops: int = 0) -> frozenset[str]:
         types = declared
     else:
         types = []
-    if types and all(isinstance(one, str) for one in cast("list[Any]", types)):
+    if types and all(isinstance(name, str) for name in cast("list[Any]", types)):
         return frozenset(
             (*cast("list[str]", types), *(("null",) if node.get("nullable") is True else ()))
         )
-    if "const" in node:
-        values = [node["const"]]
-    else:
-        values = node.get("enum")
+    values = [node["const"]] if "const" in node else node.get("enum")
     if isinstance(values, list):
         return frozenset(map(get_json_type, cast("list[Any]", values)))
     return frozenset()
@@ -95,10 +93,7 @@ def _infer_from_schema(root: Mapping[str, Any], path: tuple[str | int, ...]) -> 
             return _UNKNOWN_VALUE
         inner = cast("dict[str, Any]", node)
         kinds = get_json_types(inner, root)
-        if isinstance(step, str):
-            wanted = "object"
-        else:
-            wanted = "array"
+        wanted = "object" if isinstance(step, str) else "array"
         if kinds and wanted not in kinds:
             return ExpectedValue(missing_reason=_describe_mismatch(path[:number], kinds, step))
         if isinstance(step, int):
@@ -124,30 +119,27 @@ def _infer_from_schema(root: Mapping[str, Any], path: tuple[str | int, ...]) -> 
 
 
 def _infer_from_shape(shape: Shape, path: tuple[str | int, ...]) -> ExpectedValue:
-    at: Shape | None = shape
+    current: Shape | None = shape
     for number, step in enumerate(path):
-        kinds = _get_seen_types(at)
-        if at is None or not kinds or UNKNOWN in kinds:
+        kinds = _get_seen_types(current)
+        if current is None or not kinds or UNKNOWN in kinds:
             return _UNKNOWN_VALUE
-        if isinstance(step, str):
-            wanted = "object"
-        else:
-            wanted = "array"
+        wanted = "object" if isinstance(step, str) else "array"
         if wanted not in kinds:
             return ExpectedValue(missing_reason=_describe_mismatch(path[:number], kinds, step))
         if isinstance(step, int):
-            at = at.items
-        elif at.keys is not None or at.fields is None or UNKNOWN in at.fields:
+            current = current.items
+        elif current.keys is not None or current.fields is None or UNKNOWN in current.fields:
             return _UNKNOWN_VALUE
-        elif step not in at.fields:
+        elif step not in current.fields:
             return ExpectedValue(
                 missing_reason=_describe_missing_field(
-                    path[:number], step, tuple(at.fields), "any result seen so far"
+                    path[:number], step, tuple(current.fields), "any result seen so far"
                 )
             )
         else:
-            at = at.fields[step]
-    kinds = _get_seen_types(at)
+            current = current.fields[step]
+    kinds = _get_seen_types(current)
     return ExpectedValue(kinds if UNKNOWN not in kinds else frozenset())
 
 
@@ -155,8 +147,10 @@ def _get_seen_types(shape: Shape | None) -> frozenset[str]:
     if shape is None:
         return frozenset()
     found = set(shape.scalars)
-    found |= {"object"} if shape.fields is not None or shape.keys is not None else set()
-    found |= {"array"} if shape.length is not None else set()
+    if shape.fields is not None or shape.keys is not None:
+        found.add("object")
+    if shape.length is not None:
+        found.add("array")
     return frozenset(found)
 
 
@@ -173,16 +167,12 @@ def _resolve_ref(node: Any, root: Any) -> Any:
 def _describe_missing_field(
     before: tuple[str | int, ...], step: str, fields: tuple[str, ...], where: str
 ) -> str:
-    names = ", ".join(sanitize_text(name)[:40] for name in fields[:_MAX_NAMED_FIELDS]) + (
-        " …" if len(fields) > _MAX_NAMED_FIELDS else ""
-    )
-    if before:
-        place = f"{format_path(before)} in "
-    else:
-        place = ""
-    return f"there is no {quote_text(step)} in {place}{where}" + (
-        f", only {names}" if names else ""
-    )
+    names = ", ".join(sanitize_text(name)[:40] for name in fields[:_MAX_NAMED_FIELDS])
+    if len(fields) > _MAX_NAMED_FIELDS:
+        names += " …"
+    place = f"{format_path(before)} in " if before else ""
+    known = f", only {names}" if names else ""
+    return f"there is no {quote_text(step)} in {place}{where}{known}"
 
 
 def _describe_mismatch(
@@ -193,7 +183,7 @@ def _describe_mismatch(
 
 
 def format_path(path: tuple[str | int, ...]) -> str:
-    """A way as it is written in a reference."""
+    """Format a path as it is written in a reference."""
     return "".join(
         f"[{step}]" if isinstance(step, int) else f".{sanitize_text(step)[:60]}" for step in path
     ).lstrip(".")

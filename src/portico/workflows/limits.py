@@ -1,5 +1,4 @@
-"""How much workflows may do and keep. Light: whoever only tells the limits enters no other module
-of this room."""
+"""Limits of workflows. Cheap to import: depends on no other module of this package."""
 
 from dataclasses import dataclass
 
@@ -15,17 +14,17 @@ RUN_TTL_S = 3_600.0
 
 @dataclass(frozen=True)
 class WorkflowLimits:
-    """What one gateway allows."""
+    """Limits of one gateway."""
 
     steps: int = MAX_STEPS
     parallel: int = MAX_PARALLEL
-    """Calls of one run at the same time."""
+    """Concurrent calls of one run."""
     items: int = MAX_ITEMS
     """Elements of one `for_each`."""
     runs: int = MAX_RUNS
     total_bytes: int = MAX_TOTAL_BYTES
     ttl_s: float = RUN_TTL_S
     wall_s: float = MAX_WALL_S
-    """Seconds of one request in all; what is not over then is cancelled, and can be resumed."""
+    """Seconds per request; unfinished steps are cancelled and can be resumed."""
     held_bytes: int = MAX_HELD_BYTES
-    """About how much the answers of one run may come to."""
+    """Approximate total size of the results of one run."""

@@ -1,7 +1,6 @@
-"""Texts that look like references as other tools write them: `{{step.path}}`, `$step.path`. Pure.
+"""Finds text that looks like a reference of other tools: `{{step.path}}`, `$step.path`. Pure.
 
-They are sent as the texts they are, for a text may be a template or a script; but only with a
-warning.
+Such text is sent unchanged, because it may be a template or a script, but with a warning.
 """
 
 import re
@@ -11,8 +10,11 @@ from typing import Any, cast
 from portico.workflows.references import TextTemplate
 
 MAX_SEARCHED_CHARS = 100_000
-"""Characters of one text that are looked through."""
-_NAME = r"(?:steps\.)?(?P<{0}>[A-Za-z_][A-Za-z0-9_-]{{0,63}})(?P<{0}_way>(?:\.[\w-]{{1,64}}|\[[\w*]{{0,9}}\])*)"
+"""Characters of one text that are searched."""
+_NAME = (
+    r"(?:steps\.)?(?P<{0}>[A-Za-z_][A-Za-z0-9_-]{{0,63}})"
+    r"(?P<{0}_way>(?:\.[\w-]{{1,64}}|\[[\w*]{{0,9}}\])*)"
+)
 _FORMS = re.compile(
     r"\{\{[ \t]{0,9}\$?" + _NAME.format("braced") + r"[ \t]{0,9}\}\}"
     r"|(?<![\w$])\$(?:\.)?" + _NAME.format("marked"),
@@ -21,29 +23,24 @@ _FORMS = re.compile(
 
 
 def find_lookalikes(tree: Any, names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """What in a prepared value looks like a reference to one of these names: as it is written, as
-    it should be."""
-    if isinstance(tree, str | TextTemplate):
-        for text in (
-            (tree,)
-            if isinstance(tree, str)
-            else (part for part in tree.parts if isinstance(part, str))
-        ):
-            yield from _find_in_text(text, names)
+    """Yield text that looks like a reference: as written, and as it should be."""
+    if isinstance(tree, str):
+        yield from _find_in_text(tree, names)
+    elif isinstance(tree, TextTemplate):
+        for part in tree.parts:
+            if isinstance(part, str):
+                yield from _find_in_text(part, names)
     elif isinstance(tree, dict | list):
-        given = cast("Mapping[str, Any] | list[Any]", tree)
-        for item in given.values() if isinstance(given, Mapping) else given:
+        children = cast("Mapping[str, Any] | list[Any]", tree)
+        for item in children.values() if isinstance(children, Mapping) else children:
             yield from find_lookalikes(item, names)
 
 
 def _find_in_text(text: str, names: Collection[str]) -> Iterator[tuple[str, str]]:
     for found in _FORMS.finditer(text[:MAX_SEARCHED_CHARS]) if "$" in text or "{{" in text else ():
-        if found["braced"]:
-            kind = "braced"
-        else:
-            kind = "marked"
+        kind = "braced" if found["braced"] else "marked"
         name = found[kind]
-        way = found[f"{kind}_way"]
-        # "$price" inside a sentence is money, or a shell's.
-        if name in names and (kind == "braced" or way or found[0] == text.strip()):
-            yield found[0], f"${{{name}{way}}}"
+        path = found[f"{kind}_way"]
+        # "$price" inside a sentence is money, or a shell variable.
+        if name in names and (kind == "braced" or path or found[0] == text.strip()):
+            yield found[0], f"${{{name}{path}}}"

@@ -1,13 +1,11 @@
-"""References in a workflow: `${step.path}` in a text is what that JMESPath finds among the values
-there are. Pure.
+"""References in a workflow: `${step.path}` is replaced by what that JMESPath finds. Pure.
 
-A text that is one reference and nothing else becomes the value, with its type; in a longer text the
-value is written out, objects as compact JSON. `$${` stands for `${`. An expression begins with a
-name: a step's id, `inputs`, and inside
-`for_each` also `item` and `index`.
+Text that is exactly one reference becomes the value, with its type; in longer text the value is
+written out, objects as compact JSON. `$${` stands for `${`. An expression begins with a name: a
+step's id, `inputs`, and inside `for_each` also `item` and `index`.
 
-Two things that JMESPath refuses are understood, because everybody writes them: a bare number, true,
-false or null after a comparator, and a hyphen in a name.
+Two common notations that JMESPath refuses are accepted: a bare number, true, false or null after a
+comparator, and a hyphen in a name.
 """
 
 import math
@@ -27,23 +25,22 @@ ITEM = "item"
 INDEX = "index"
 RESERVED = frozenset((INPUTS, ITEM, INDEX))
 MAX_DEPTH = 64
-"""Levels of arguments that are looked through for references."""
+"""Levels of arguments that are searched for references."""
 
 MAX_REFERENCES = 1_000
-"""Of one workflow: each costs a moment to be read."""
+"""References of one workflow; parsing each takes time."""
 MAX_TOTAL_EXPRESSION_CHARS = 20_000
-"""Characters of all expressions of one workflow: reading them takes longer than anything else
-before it runs."""
+"""Characters of all expressions of one workflow; parsing them dominates validation."""
 MAX_RESOLVED_CHARS = 4 * 1024**2
-"""Characters of the arguments of one call: a few references can say a large value a thousand times.
-"""
+"""Characters of the arguments of one call: a few references can repeat a large value many times."""
 
 AstNode = Mapping[str, Any]
 
 _QUOTES = "'\"`"
 _TOKEN = re.compile(
     r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`(?:\\.|[^`\\])*`"
-    r"|(?P<compares>==|!=|<=|>=|<|>)(?P<space>\s*)(?P<literal>-?[0-9]+(?:\.[0-9]+)?|true|false|null)(?![\w.(])"
+    r"|(?P<compares>==|!=|<=|>=|<|>)(?P<space>\s*)"
+    r"(?P<literal>-?[0-9]+(?:\.[0-9]+)?|true|false|null)(?![\w.(])"
     r"|(?P<hyphened>[A-Za-z_][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)+)",
     re.DOTALL,
 )
@@ -58,12 +55,12 @@ _STARTS_AT_FIRST_CHILD = frozenset(
         "flatten",
     )
 )
-"""What goes on from its first child: only that one begins at the top."""
+"""Nodes of which only the first child is evaluated on the scope."""
 _WITHOUT_NAMES = frozenset(("literal", "expref", "index", "slice"))
 
 
 def make_too_large_error() -> InvalidArguments:
-    """The error for arguments that come to too much."""
+    """Create the error for arguments that are too large."""
     return InvalidArguments(
         f"the arguments come to more than {MAX_RESOLVED_CHARS // 1024**2} MiB",
         advice="Refer to the parts that are needed, and not to whole values.",
@@ -71,7 +68,7 @@ def make_too_large_error() -> InvalidArguments:
 
 
 class BadReference(ValueError):
-    """A reference that cannot be read; says why."""
+    """A reference that cannot be parsed; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -83,18 +80,17 @@ class Reference:
     path: str
     """As JMESPath takes it."""
     names: frozenset[str]
-    """What it begins with."""
+    """The names it starts from."""
     needs: tuple[frozenset[str], ...] = ()
-    """Of each of these sets at least one has to be there: `a.x || b.x` can do with either, `a.x ||
-    'none'` without."""
+    """At least one name of each set must have a value: `a.x || b.x` needs either, `a.x ||
+    'none'` neither."""
     inputs: frozenset[str] = frozenset()
-    """The inputs without which it finds nothing."""
+    """Inputs without which it finds nothing."""
     plain_path: tuple[str | int, ...] | None = None
-    """The names and numbers that it goes down by, if it does no more than that."""
+    """The names and indices of a plain path; None for any other expression."""
 
     def resolve(self, scope: Mapping[str, Any]) -> Any:
-        """What it finds; raises InvalidArguments where JMESPath does. Anything but a plain way may
-        take its time."""
+        """Return what it finds; raises InvalidArguments where JMESPath fails. May be slow."""
         if self.plain_path is not None:
             return _follow_path(scope, self.plain_path)
         return evaluate_path(
@@ -104,7 +100,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class TextTemplate:
-    """A text with references in it."""
+    """Text with references."""
 
     parts: tuple[str | Reference, ...]
 
@@ -115,14 +111,13 @@ class TextTemplate:
 
     @property
     def sole_reference(self) -> Reference | None:
-        """The reference that is all there is."""
+        """The reference, if the text consists of exactly one."""
         if len(self.parts) == 1 and isinstance(self.parts[0], Reference):
             return self.parts[0]
         return None
 
     def resolve(self, scope: Mapping[str, Any], deadline: float = math.inf) -> Any:
-        """The value it stands for; raises InvalidArguments, also where it is later than `until`
-        (time.monotonic)."""
+        """Return the value; raises InvalidArguments, also after `deadline` (time.monotonic)."""
         if (sole := self.sole_reference) is not None:
             _check_deadline(deadline)
             return sole.resolve(scope)
@@ -142,10 +137,10 @@ class TextTemplate:
 
 
 def parse_template(text: str) -> TextTemplate | str:
-    """A text taken apart; text without references comes back as text. Raises BadReference."""
+    """Parse text; without references it is returned as text. Raises BadReference."""
     if "${" not in text:
         return text
-    found: list[str | Reference] = []
+    parts: list[str | Reference] = []
     plain: list[str] = []
     at = 0
     while (start := text.find("${", at)) >= 0:
@@ -156,45 +151,45 @@ def parse_template(text: str) -> TextTemplate | str:
         plain.append(text[at:start])
         end = _find_closing_brace(text, start + 2)
         if joined := "".join(plain):
-            found.append(joined)
+            parts.append(joined)
         plain.clear()
-        found.append(parse_expression(text[start + 2 : end]))
+        parts.append(parse_expression(text[start + 2 : end]))
         at = end + 1
     if joined := "".join((*plain, text[at:])):
-        found.append(joined)
-    if any(isinstance(part, Reference) for part in found):
-        return TextTemplate(tuple(found))
-    return "".join(map(str, found))
+        parts.append(joined)
+    if any(isinstance(part, Reference) for part in parts):
+        return TextTemplate(tuple(parts))
+    return "".join(map(str, parts))
 
 
 def parse_expression(text: str) -> Reference:
-    """One expression, as it stands between the braces; raises BadReference."""
-    from jmespath.exceptions import JMESPathError  # only whoever runs workflows pays for it
+    """Parse one expression, as written between the braces; raises BadReference."""
+    from jmespath.exceptions import JMESPathError  # imported late: only workflows need it
 
-    written = text.strip()
-    if not written:
+    expression = text.strip()
+    if not expression:
         raise BadReference("${} is empty; name a step, as in ${step.path}")
-    if len(written) > MAX_PATH_CHARS:
+    if len(expression) > MAX_PATH_CHARS:
         raise BadReference(f"the expression has more than {MAX_PATH_CHARS} characters")
-    path = _TOKEN.sub(_normalize_token, written)
+    path = _TOKEN.sub(_normalize_token, expression)
     try:
         parsed = parse_path(path)
         names = frozenset(_iter_names(parsed))
         needs = tuple(dict.fromkeys(_iter_needs(parsed)))
         return Reference(
-            written, path, names, needs, frozenset(_iter_inputs(parsed)), _to_plain_path(parsed)
+            expression, path, names, needs, frozenset(_iter_inputs(parsed)), _to_plain_path(parsed)
         )
     except (JMESPathError, ValueError, TypeError) as error:
         if isinstance(error, BadReference):
             raise
-        why = " ".join(str(error).split())[:200]
-        raise BadReference(f"{quote_text(written)} is not JMESPath: {why}") from None
+        reason = " ".join(str(error).split())[:200]
+        raise BadReference(f"{quote_text(expression)} is not JMESPath: {reason}") from None
     except RecursionError:
-        raise BadReference(f"{quote_text(written)} goes too deep") from None
+        raise BadReference(f"{quote_text(expression)} goes too deep") from None
 
 
 def parse_condition(text: str) -> Reference:
-    """What `if` says: an expression, bare or as one reference; raises BadReference."""
+    """Parse an `if`: an expression, bare or as one reference; raises BadReference."""
     if "${" not in text:
         return parse_expression(text)
     found = parse_template(text)
@@ -204,7 +199,7 @@ def parse_condition(text: str) -> Reference:
 
 
 def parse_value(value: Any, where: str = "", depth: int = 0) -> Any:
-    """A value with its texts taken apart; raises BadReference, saying where."""
+    """Parse all text in a value; raises BadReference with the position."""
     if depth > MAX_DEPTH:
         raise BadReference(f"{where}: it is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, str):
@@ -213,10 +208,10 @@ def parse_value(value: Any, where: str = "", depth: int = 0) -> Any:
         except BadReference as error:
             raise BadReference(f"{where}: {error}" if where else str(error)) from None
     if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
+        mapping = cast("dict[str, Any]", value)
         return {
             key: parse_value(item, f"{where}.{key}" if where else key, depth + 1)
-            for key, item in given.items()
+            for key, item in mapping.items()
         }
     if isinstance(value, list):
         items = cast("list[Any]", value)
@@ -227,48 +222,48 @@ def parse_value(value: Any, where: str = "", depth: int = 0) -> Any:
 
 
 def count_references(value: Any) -> int:
-    """How many references there may be in a value that nobody has read yet."""
+    """Count possible references in an unparsed value."""
     found = 0
     pending: list[Any] = [value]
     while pending:
-        one = pending.pop()
-        if isinstance(one, str):
-            found += one.count("${")
-        elif isinstance(one, dict | list):
+        node = pending.pop()
+        if isinstance(node, str):
+            found += node.count("${")
+        elif isinstance(node, dict | list):
             pending.extend(
-                cast("dict[str, Any]", one).values()
-                if isinstance(one, dict)
-                else cast("list[Any]", one)
+                cast("dict[str, Any]", node).values()
+                if isinstance(node, dict)
+                else cast("list[Any]", node)
             )
     return found
 
 
 def count_expression_chars(value: Any) -> int:
-    """How many characters the expressions in a value have that nobody has read yet."""
+    """Count the characters of expressions in an unparsed value, up to the limit."""
     found = 0
     pending: list[Any] = [value]
     while pending and found <= MAX_TOTAL_EXPRESSION_CHARS:
-        one = pending.pop()
-        if isinstance(one, str):
-            at = one.find("${")
+        node = pending.pop()
+        if isinstance(node, str):
+            at = node.find("${")
             while at >= 0 and found <= MAX_TOTAL_EXPRESSION_CHARS:
                 try:
-                    end = _find_closing_brace(one, at + 2)
+                    end = _find_closing_brace(node, at + 2)
                 except BadReference:
-                    end = len(one)
+                    end = len(node)
                 found += end - at
-                at = one.find("${", end)
-        elif isinstance(one, dict | list):
+                at = node.find("${", end)
+        elif isinstance(node, dict | list):
             pending.extend(
-                cast("dict[str, Any]", one).values()
-                if isinstance(one, dict)
-                else cast("list[Any]", one)
+                cast("dict[str, Any]", node).values()
+                if isinstance(node, dict)
+                else cast("list[Any]", node)
             )
     return found
 
 
 def iter_references(tree: Any) -> Iterator[Reference]:
-    """Every reference in a prepared value."""
+    """Yield every reference in a parsed value."""
     if isinstance(tree, TextTemplate):
         yield from tree.references
     elif isinstance(tree, dict | list):
@@ -277,8 +272,7 @@ def iter_references(tree: Any) -> Iterator[Reference]:
 
 
 def resolve_references(tree: Any, scope: Mapping[str, Any], deadline: float = math.inf) -> Any:
-    """A prepared value with what its references find; raises InvalidArguments, also where it is
-    later than `until`."""
+    """Resolve the references in a parsed value; raises InvalidArguments, also after `deadline`."""
     if isinstance(tree, TextTemplate):
         return tree.resolve(scope, deadline)
     if isinstance(tree, dict):
@@ -296,25 +290,25 @@ def _check_deadline(deadline: float) -> None:
 
 
 def _find_closing_brace(text: str, at: int) -> int:
-    """Where the brace that was opened before `at` is closed, past quotation marks and braces
-    inside."""
+    """Return the position of the matching closing brace, skipping quotes and nested braces."""
     depth = 1
     start = at
     while at < len(text):
-        mark = text[at]
-        if mark in _QUOTES:
+        character = text[at]
+        if character in _QUOTES:
             at += 1
-            while at < len(text) and text[at] != mark:
+            while at < len(text) and text[at] != character:
                 at += 2 if text[at] == "\\" else 1
-        elif mark == "{":
+        elif character == "{":
             depth += 1
-        elif mark == "}":
+        elif character == "}":
             depth -= 1
             if not depth:
                 return at
         at += 1
     raise BadReference(
-        f"{quote_text(text[start - 2 :])} is not closed; write $${{ for the characters ${{ themselves"
+        f"{quote_text(text[start - 2 :])} is not closed;"
+        " write $${ for the characters ${ themselves"
     )
 
 
@@ -361,7 +355,7 @@ def _iter_needs(node: AstNode) -> Iterator[frozenset[str]]:
 
 
 def _iter_inputs(node: AstNode) -> Iterator[str]:
-    """The inputs that have no alternative: `inputs.x || 'y'` can do without."""
+    """Yield the inputs that have no alternative: `inputs.x || 'y'` works without."""
     kind = node["type"]
     children = node["children"]
     if kind == "subexpression" and children[0] == {
@@ -385,29 +379,25 @@ def _to_plain_path(node: AstNode) -> tuple[str | int, ...] | None:
         return None
     steps: list[str | int] = []
     for child in node["children"]:
-        if (way := _to_plain_path(child)) is None:
+        if (nested := _to_plain_path(child)) is None:
             return None
-        steps += way
+        steps += nested
     return tuple(steps)
 
 
 def _follow_path(value: Any, path: tuple[str | int, ...]) -> Any:
     for step in path:
         if isinstance(step, str):
-            if isinstance(value, Mapping):
-                value = value.get(step)
-            else:
-                value = None
+            value = value.get(step) if isinstance(value, Mapping) else None
+        elif isinstance(value, list) and -len(value) <= step < len(value):
+            value = value[step]
         else:
-            if isinstance(value, list) and -len(value) <= step < len(value):
-                value = value[step]
-            else:
-                value = None
+            value = None
     return value
 
 
 def _iter_text_pieces(value: Any) -> Iterator[str]:
-    """A value as text, in pieces."""
+    """Yield a value as text, in pieces."""
     if isinstance(value, str):
         yield value
         return

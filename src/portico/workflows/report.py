@@ -1,4 +1,4 @@
-"""What became of a run, step by step. Facts only; how they are told is disclosure's."""
+"""Outcome of a run, step by step. Data only; rendering is done elsewhere."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,8 +10,7 @@ from portico.workflows.steps import WorkflowProblem, find_final_steps
 from portico.workflows.validation import PlannedStep
 
 StepState = Literal["done", "skipped", "failed", "approval", "waiting"]
-"""`approval`: it would destroy something and was not approved; `waiting`: what it needs did not come.
-"""
+"""`approval`: it is destructive and was not approved; `waiting`: a dependency did not finish."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +22,17 @@ class StepFailure:
     advice: str = ""
     retryable: bool = False
     element: int | None = None
-    """Which of a `for_each`."""
+    """Index of the `for_each` element."""
 
     @classmethod
     def from_error(cls, error: PorticoError, element: int | None = None) -> "StepFailure":
-        """An error as the failure of a step."""
+        """Convert an error to a failure."""
         return cls(error.kind, error.message, error.advice, error.retryable, element)
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """What became of one step."""
+    """Outcome of one step."""
 
     id: str
     tool: str
@@ -42,21 +41,21 @@ class StepReport:
     seconds: float = 0.0
     calls: int = 0
     is_from_earlier: bool = False
-    """Whether it was done before this run was resumed."""
+    """Done before this run was resumed."""
     reason: str = ""
     """Why it was skipped, or what it waits for."""
     failure: StepFailure | None = None
     repairs: tuple[str, ...] = ()
     pending_arguments: tuple[Mapping[str, Any], ...] = ()
-    """The arguments of the calls that wait for approval."""
+    """Arguments of the calls that wait for approval."""
 
 
 @dataclass(frozen=True)
 class WorkflowReport:
-    """What became of a run."""
+    """Outcome of a run."""
 
     run_id: str
-    """The handle to go on with; empty where the run could not be kept."""
+    """Id to resume with; empty if the run was not stored."""
     state: Literal["finished", "failed", "approval"]
     steps: tuple[StepReport, ...]
     seconds: float
@@ -69,17 +68,17 @@ class WorkflowReport:
 
     @property
     def is_newly_finished(self) -> bool:
-        """Whether it came to its end, and by something that was done just now."""
+        """Whether the run finished and at least one step was done just now."""
         return self.state == "finished" and any(
-            told.state == "done" and not told.is_from_earlier for told in self.steps
+            step.state == "done" and not step.is_from_earlier for step in self.steps
         )
 
     @property
     def outputs(self) -> Mapping[str, Any]:
-        """The values of the steps that no other waits for, as far as they are done."""
+        """Values of the finished steps that no other step depends on."""
         last = set(
             find_final_steps({planned.id: planned.step.dependencies for planned in self.plan})
         )
         return {
-            told.id: told.value for told in self.steps if told.state == "done" and told.id in last
+            step.id: step.value for step in self.steps if step.state == "done" and step.id in last
         }

@@ -1,8 +1,8 @@
-"""Workflows: checks, runs, keeps and continues them.
+"""Workflow runner: validates, runs, stores and resumes workflows.
 
-workflows = Workflows(calls, shapes)
-report = await workflows.run(Request(steps=[…], inputs={…}), snapshot, origin)
-report = await workflows.run(Request(resume=report.run), snapshot, origin)
+runner = WorkflowRunner(calls, shapes)
+report = await runner.run(WorkflowRequest(steps=[…], inputs={…}), snapshot, origin)
+report = await runner.run(WorkflowRequest(resume=report.run_id), snapshot, origin)
 """
 
 import asyncio
@@ -30,26 +30,26 @@ from portico.workflows.validation import (
 )
 
 MAX_REPORTED_PROBLEMS = 20
-"""Problems that are told at once."""
+"""Problems reported at once."""
 MAX_REPORTED_WARNINGS = 5
-"""Of what is only doubted, beside them."""
+"""Warnings reported with them."""
 
 
 @dataclass(frozen=True)
 class WorkflowRequest:
-    """What a caller asks."""
+    """A request to run or resume a workflow."""
 
     steps: Any = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     resume: str = ""
-    """The run to go on with. Steps that are given replace those of the same id or are added, and so
-    are inputs."""
+    """Id of the run to resume. Given steps replace those of the same id or are added, as are
+    inputs."""
     intent: str = ""
-    """What it is for, in words, where that is known."""
+    """Purpose in words, if known."""
 
 
 class WorkflowRunner:
-    """Runs workflows. One event loop's own."""
+    """Runs workflows. For one event loop."""
 
     def __init__(
         self,
@@ -61,17 +61,18 @@ class WorkflowRunner:
         may_retry: Callable[[Tool], bool] = DEFAULT_RETRY_RULE.can_run_twice,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`policy` names tools that need approval beside those that say they destroy, `twice` those that may be
-        tried again.
-        """
+        """`needs_approval` adds to tools marked destructive; `may_retry`: safe to retry."""
         self._calls = calls
         self._shapes = shapes
         self._limits = limits or WorkflowLimits()
         self._needs_approval = needs_approval
         self._may_retry = may_retry
-        kept = self._limits
+        run_limits = self._limits
         self._runs = WorkflowRunStore(
-            max_runs=kept.runs, max_total_bytes=kept.total_bytes, ttl_s=kept.ttl_s, clock=clock
+            max_runs=run_limits.runs,
+            max_total_bytes=run_limits.total_bytes,
+            ttl_s=run_limits.ttl_s,
+            clock=clock,
         )
 
     def __len__(self) -> int:
@@ -79,34 +80,33 @@ class WorkflowRunner:
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory the kept runs take."""
+        """Approximate memory of the stored runs."""
         return self._runs.held_bytes
 
     def expire(self) -> None:
-        """Let go of runs that are over their time; for housekeeping."""
+        """Delete expired runs; called periodically."""
         self._runs.expire()
 
     async def run(
         self, request: WorkflowRequest, snapshot: Snapshot, origin: CallContext = DEFAULT_CONTEXT
     ) -> WorkflowReport:
-        """Run a workflow, or go on with one.
+        """Run a workflow, or resume one.
 
-        Raises InvalidArguments, with every problem, before anything runs; UnknownName where there
-        is no such run. What fails while it runs is in the report.
+        Raises InvalidArguments with every problem before anything runs, and UnknownName for an
+        unknown run. Failures of steps are in the report.
         """
         if request.resume:
             run = self._runs.find(origin.caller, request.resume)
         else:
             run = self._runs.create(origin.caller)
         with self._runs.check_out(run):
-            # A thousand references take a while to be read.
+            # In a thread, because parsing a thousand references takes a while.
             checked = await asyncio.to_thread(self._validate, run, request, snapshot)
             run.plan = checked.plan
             run.inputs = {**run.inputs, **request.inputs}
             run.definition_chars = await asyncio.to_thread(run.measure_definition)
             run.intent = request.intent or run.intent
-            # Whoever goes on has seen what the last answer asked; what that would do must still be
-            # the same.
+            # Resuming approves what the last answer asked for, as long as the calls are unchanged.
             run.granted_approvals |= run.requested_approvals
             run.requested_approvals = {}
             started = time.perf_counter()
@@ -139,86 +139,78 @@ class WorkflowRunner:
     def _validate(
         self, run: WorkflowRun, request: WorkflowRequest, snapshot: Snapshot
     ) -> ValidatedWorkflow:
-        over = tuple(planned for planned in run.plan if planned.id in run.results)
-        left = [
+        finished = tuple(planned for planned in run.plan if planned.id in run.results)
+        steps: Any = [
             dict(planned.step.definition) for planned in run.plan if planned.id not in run.results
         ]
-        steps = left
-        notes = list[WorkflowProblem]()
+        warnings = list[WorkflowProblem]()
         if request.steps is not None:
-            steps, notes = _merge_steps(request.steps, run)
+            steps, warnings = _merge_steps(request.steps, run)
         elif not request.resume:
             steps = None
         inputs = {**run.inputs, **request.inputs}
-        most = self._limits.steps
         found = validate_workflow(
             steps,
             inputs,
             snapshot,
             self._shapes,
-            max_steps=most,
-            finished=over,
+            max_steps=self._limits.steps,
+            finished=finished,
             may_retry=self._may_retry,
         )
         if isinstance(found, InvalidWorkflow):
             raise _make_invalid_error(found, request.resume)
-        return ValidatedWorkflow(found.plan, (*notes, *found.warnings))
+        return ValidatedWorkflow(found.plan, (*warnings, *found.warnings))
 
 
 def _merge_steps(steps: Any, run: WorkflowRun) -> tuple[Any, list[WorkflowProblem]]:
-    """The steps that are to run, with those that were sent with `resume`; and what is not done as
-    it was sent."""
+    """Merge steps sent with `resume` into a run; also return warnings about ignored ones."""
     if not isinstance(steps, list):
         return steps, []
     sent = cast("list[Any]", steps)
-    if any(not isinstance(one, dict) or not isinstance(one.get("id"), str) for one in sent):
-        return sent, []  # it cannot be read, and that is told of it as it was sent
-    notes = [
+    if any(not isinstance(step, dict) or not isinstance(step.get("id"), str) for step in sent):
+        return sent, []  # not parseable; validation reports it as it was sent
+    warnings = [
         WorkflowProblem(
-            one["id"], "it has run already; its result stands, whatever is sent for it now"
+            step["id"], "it has run already; its result stands, whatever is sent for it now"
         )
-        for one in sent
-        if one["id"] in run.results
-        and any(old.id == one["id"] and old.step.definition != one for old in run.plan)
+        for step in sent
+        if step["id"] in run.results
+        and any(
+            previous.id == step["id"] and previous.step.definition != step for previous in run.plan
+        )
     ]
     known = {planned.id: dict(planned.step.definition) for planned in run.plan}
-    # One id twice stays twice, to be refused.
+    # A duplicate id stays duplicate, to be refused.
     by_id = {
-        name: [one for one in sent if one["id"] == name] or [old] for name, old in known.items()
+        name: [step for step in sent if step["id"] == name] or [previous]
+        for name, previous in known.items()
     }
-    kept = (one for name, some in by_id.items() if name not in run.results for one in some)
-    return [*kept, *(one for one in sent if one["id"] not in known)], notes
+    remaining = (
+        step for name, same_id in by_id.items() if name not in run.results for step in same_id
+    )
+    return [*remaining, *(step for step in sent if step["id"] not in known)], warnings
 
 
 def _make_invalid_error(found: InvalidWorkflow, resume: str) -> InvalidArguments:
-    told = [str(problem) for problem in found.problems]
-    if len(told) > MAX_REPORTED_PROBLEMS:
-        more = [f"and {len(told) - MAX_REPORTED_PROBLEMS} more"]
-    else:
-        more = []
+    problems = [str(problem) for problem in found.problems]
+    lines = problems[:MAX_REPORTED_PROBLEMS]
+    if len(problems) > MAX_REPORTED_PROBLEMS:
+        lines.append(f"and {len(problems) - MAX_REPORTED_PROBLEMS} more")
     steps = {problem.step for problem in found.problems}
     doubts = [f"perhaps because: {warning}" for warning in found.warnings if warning.step in steps]
-    if len(told) == 1:
-        wrong = "1 problem"
-    else:
-        wrong = f"{len(told)} problems"
-    if resume:
-        again = f'pass those you change with resume="{resume}"'
-    else:
-        again = "pass them again"
+    lines += doubts[:MAX_REPORTED_WARNINGS]
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    again = f'pass those you change with resume="{resume}"' if resume else "pass them again"
     return InvalidArguments(
-        f"the workflow cannot run: {wrong}\n"
-        + "\n".join(
-            f"- {line}"
-            for line in (*told[:MAX_REPORTED_PROBLEMS], *more, *doubts[:MAX_REPORTED_WARNINGS])
-        ),
-        problems=tuple(told),
+        f"the workflow cannot run: {count}\n" + "\n".join(f"- {line}" for line in lines),
+        problems=tuple(problems),
         advice=f"Nothing was run. Correct the steps and {again}.",
     )
 
 
 def _get_state(execution: WorkflowExecution) -> Literal["finished", "failed", "approval"]:
-    states = {told.state for told in execution.step_reports.values()}
+    states = {report.state for report in execution.step_reports.values()}
     if "failed" in states:
         return "failed"
     if "approval" in states:

@@ -1,9 +1,7 @@
-"""Runs that can be continued: whose they are, for how long, how many and how large. In memory; one
-event loop's own.
+"""Runs that can be resumed, with owner, expiry and size limits. In memory, for one event loop.
 
 An id is as good as a key: 128 random bits, and another caller's is not found. `last` is the last
-run of the session, or of the handle that a client without one brings; never that of a token or a
-name, which others may have too.
+run of the session or state handle, never that of a token or a name, which others may share.
 """
 
 import secrets
@@ -22,63 +20,65 @@ from portico.workflows.validation import PlannedStep
 
 LAST_RUN = "last"
 _WITHOUT_SESSION = (
-    "A client without a session has no last run: pass resume with the id that the answer of the run says, or the "
-    "session that it was passed."
+    "A client without a session has no last run: pass resume with the id that the answer of the"
+    " run says, or the session that it was passed."
 )
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """A step that has run."""
+    """Result of a finished step."""
 
     value: Any
     seconds: float
     calls: int
     size: int
-    """About how many characters its value has."""
+    """Approximate number of characters of its value."""
     repairs: tuple[str, ...] = ()
-    """What was done to its arguments so that they fit."""
+    """Repairs made to its arguments."""
 
 
 @dataclass
 class WorkflowRun:
-    """One run, as far as it got."""
+    """State of one run."""
 
     id: str
     owner: str
     session_key: str = ""
-    """The session or handle whose `last` it may be; empty: nobody's."""
+    """Session or state handle whose `last` run it may be; empty: none."""
     plan: tuple[PlannedStep, ...] = ()
     inputs: Mapping[str, Any] = field(default_factory=dict)
     results: dict[str, StepResult] = field(default_factory=dict)
     element_results: dict[str, dict[str, StepResult]] = field(default_factory=dict)
-    """Of a `for_each` that is not over: what its finished calls answered, by the fingerprint of the
-    call."""
+    """Results of finished calls of an unfinished `for_each`, by call fingerprint."""
     requested_approvals: dict[str, str] = field(default_factory=dict)
-    """What the last answer asked approval for: the step, and the fingerprint of its calls."""
+    """Approvals that the last answer asked for: step and fingerprint of its calls."""
     granted_approvals: dict[str, str] = field(default_factory=dict)
     intent: str = ""
     is_busy: bool = False
     expires_at: float = 0.0
     definition_chars: int = 0
-    """About how many characters its inputs and steps have."""
+    """Approximate number of characters of its inputs and steps."""
     size: int = 0
 
     def measure_definition(self) -> int:
-        """Return about how many characters its inputs and steps have; takes long for large inputs."""
+        """Return the approximate characters of inputs and steps; slow for large inputs."""
         return estimate_size(
             [dict(self.inputs), *(dict(planned.step.definition) for planned in self.plan)],
             MAX_TOTAL_BYTES,
         )
 
     def measure_total(self) -> int:
-        """About how many characters it holds."""
-        parts = (one.size for some in self.element_results.values() for one in some.values())
-        return self.definition_chars + sum(one.size for one in self.results.values()) + sum(parts)
+        """Return the approximate number of characters it holds."""
+        finished = sum(result.size for result in self.results.values())
+        parts = sum(
+            part.size for results in self.element_results.values() for part in results.values()
+        )
+        return self.definition_chars + finished + parts
 
 
 class WorkflowRunStore:
-    """Keeps runs."""
+    """Stores runs."""
 
     def __init__(
         self,
@@ -93,23 +93,25 @@ class WorkflowRunStore:
         self._max_total_bytes = max_total_bytes
         self._clock = clock
         self._runs: dict[str, WorkflowRun] = {}
-        """The one that was used last comes last."""
+        """In order of use, the most recent last."""
 
     def __len__(self) -> int:
         return len(self._runs)
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory the values take."""
+        """Approximate memory of the stored values."""
         return sum(run.size for run in self._runs.values())
 
     def create(self, caller: Caller) -> WorkflowRun:
-        """A run that is not kept yet."""
+        """Create a run that is not stored yet."""
         return WorkflowRun(secrets.token_urlsafe(16), get_owner_key(caller), caller.state_key)
 
     def find(self, caller: Caller, name: str) -> WorkflowRun:
-        """A run of this caller's; raises UnknownName, also for another's, and InvalidArguments
-        while it is at work."""
+        """Return a run of this caller.
+
+        Raises UnknownName, also for another caller's, and InvalidArguments while it is running.
+        """
         self.expire()
         owner = get_owner_key(caller)
         name = name.strip()
@@ -118,7 +120,10 @@ class WorkflowRunStore:
         else:
             run = self._runs.get(name)
         if run is None or run.owner != owner:
-            advice = f"Runs are kept for {round(self.ttl_s / 60)} minutes; pass the steps again for a new one."
+            advice = (
+                f"Runs are kept for {round(self.ttl_s / 60)} minutes;"
+                " pass the steps again for a new one."
+            )
             if name == LAST_RUN and not caller.session:
                 advice = f"{_WITHOUT_SESSION} {advice}"
             raise UnknownName("there is no such run", advice=advice)
@@ -137,8 +142,7 @@ class WorkflowRunStore:
 
     @contextmanager
     def check_out(self, run: WorkflowRun) -> Generator[None]:
-        """Nobody else's while it is at work, and kept afterwards as far as it got, if there is
-        room."""
+        """Mark a run busy for the duration; store its state afterwards, if there is room."""
         run.is_busy = True
         self._runs.pop(run.id, None)
         self._runs[run.id] = run
@@ -148,16 +152,16 @@ class WorkflowRunStore:
             run.is_busy = False
             run.expires_at = self._clock() + self.ttl_s
             run.size = run.measure_total()
-            if not run.plan:  # it was refused before it began
+            if not run.plan:  # refused by validation
                 del self._runs[run.id]
             self._evict()
 
     def has_run(self, run: WorkflowRun) -> bool:
-        """Whether a run can be continued."""
+        """Return whether a run can be resumed."""
         return run.id in self._runs
 
     def expire(self) -> None:
-        """Let go of what is over its time; for housekeeping."""
+        """Delete expired runs; called periodically."""
         now = self._clock()
         for run in [
             run for run in self._runs.values() if not run.is_busy and run.expires_at <= now
@@ -179,5 +183,5 @@ class WorkflowRunStore:
                 return
             for run in idle:
                 held[run.owner] = held.get(run.owner, 0) + run.size + 1
-            most = max(held, key=lambda owner: held[owner])
-            del self._runs[next(run.id for run in idle if run.owner == most)]
+            largest_owner = max(held, key=lambda owner: held[owner])
+            del self._runs[next(run.id for run in idle if run.owner == largest_owner)]

@@ -1,5 +1,4 @@
-"""Steps of a workflow as a caller writes them, read into facts; all that cannot be read is told at
-once. Pure."""
+"""Parses the steps of a workflow as a caller writes them; reports all problems at once. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -31,7 +30,7 @@ MAX_DELAY_S = 60.0
 MAX_ID_CHARS = 64
 MAX_DEPENDENCIES = 1_000
 MAX_UNKNOWN_KEYS = 5
-"""Unknown keys of one step that are told: for each the nearest known one is looked for."""
+"""Unknown keys reported per step; a suggestion is searched for each."""
 _ID_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 _KEYS = ("id", "tool", "arguments", "depends_on", "if", "for_each", "retry")
 _RETRY_KEYS = ("attempts", "delay_s")
@@ -39,10 +38,10 @@ _RETRY_KEYS = ("attempts", "delay_s")
 
 @dataclass(frozen=True)
 class WorkflowProblem:
-    """One thing that is wrong, and where."""
+    """One problem, with its position."""
 
     step: str
-    """A step's id, or its number where it has none; empty for the workflow itself."""
+    """A step's id, or its number if it has none; empty for the workflow itself."""
     message: str
     where: str = ""
     """The key or argument of the step."""
@@ -56,7 +55,7 @@ class WorkflowProblem:
 
 @dataclass(frozen=True)
 class StepRetry:
-    """How often a step is tried again, and after how long; each wait is twice the one before."""
+    """Number of retries and the first delay in seconds; the delay doubles each time."""
 
     attempts: int = 0
     delay_s: float = 0.5
@@ -68,82 +67,85 @@ class WorkflowStep:
 
     id: str
     tool: str
-    """As it was written; what it means is decided when the step is checked."""
+    """As written; resolved during validation."""
     arguments: Any
-    """Prepared: an object, or a text that is one reference to an object."""
+    """Parsed: an object, or text that is one reference to an object."""
     definition: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """As it was written."""
+    """As written."""
     depends_on: tuple[str, ...] = ()
     condition: "Reference | bool" = True
     for_each: Any = None
-    """Prepared: a list, or a text that is one reference to a list; None for a step that runs once.
-    """
+    """Parsed: a list, or text that is one reference to a list; None for a step that runs once."""
     retry: StepRetry = field(default_factory=StepRetry)
 
     @cached_property
     def call_references(self) -> tuple[Reference, ...]:
-        """What its calls are made of."""
+        """References in its arguments and `for_each`."""
         return (*iter_references(self.arguments), *iter_references(self.for_each))
 
     @cached_property
     def all_references(self) -> tuple[Reference, ...]:
-        """Every reference in it."""
+        """Every reference in the step."""
         if isinstance(self.condition, Reference):
             return (*self.call_references, self.condition)
         return self.call_references
 
     @cached_property
     def dependencies(self) -> frozenset[str]:
-        """The steps that have to be over before it begins."""
+        """Steps that must be finished before it starts."""
         named = (name for reference in self.all_references for name in reference.names)
         return frozenset((*named, *self.depends_on)) - RESERVED
 
     @property
     def has_item_condition(self) -> bool:
-        """Whether its condition is asked for each element."""
-        found = self.condition
+        """Whether its condition is evaluated for each element."""
+        condition = self.condition
         return (
             self.for_each is not None
-            and isinstance(found, Reference)
-            and not found.names.isdisjoint((ITEM, INDEX))
+            and isinstance(condition, Reference)
+            and not condition.names.isdisjoint((ITEM, INDEX))
         )
 
 
 def parse_steps(
     steps: Any, max_steps: int
 ) -> tuple[tuple[WorkflowStep, ...], tuple[WorkflowProblem, ...]]:
-    """The steps that can be read, and what is wrong with the others."""
+    """Parse the steps; return the valid ones and the problems of the others."""
     if not isinstance(steps, list) or not steps:
         return (), (
             WorkflowProblem(
                 "", 'steps must be a list: [{"id": "a", "tool": "server.tool", "arguments": {…}}]'
             ),
         )
-    given = cast("list[Any]", steps)
-    if len(given) > max_steps:
+    definitions = cast("list[Any]", steps)
+    if len(definitions) > max_steps:
         return (), (
             WorkflowProblem(
                 "",
-                f"there are {len(given)} steps; {max_steps} is the most, and for_each repeats one",
+                f"there are {len(definitions)} steps; {max_steps} is the most,"
+                " and for_each repeats one",
             ),
         )
-    if (many := count_references(given)) > MAX_REFERENCES:
+    if (reference_count := count_references(definitions)) > MAX_REFERENCES:
         return (), (
-            WorkflowProblem("", f"there are {many:,} references; {MAX_REFERENCES:,} is the most"),
+            WorkflowProblem(
+                "", f"there are {reference_count:,} references; {MAX_REFERENCES:,} is the most"
+            ),
         )
-    if count_expression_chars(given) > MAX_TOTAL_EXPRESSION_CHARS:
+    if count_expression_chars(definitions) > MAX_TOTAL_EXPRESSION_CHARS:
         return (), (
             WorkflowProblem(
                 "",
-                f"the references have more than {MAX_TOTAL_EXPRESSION_CHARS:,} characters; write shorter ones",
+                f"the references have more than {MAX_TOTAL_EXPRESSION_CHARS:,} characters;"
+                " write shorter ones",
             ),
         )
     found: list[WorkflowStep] = []
     problems: list[WorkflowProblem] = []
-    for number, one in enumerate(given, 1):
-        name = _get_label(one, number)
+    for number, definition in enumerate(definitions, 1):
+        name = _get_label(definition, number)
         reader = _StepParser(name)
-        step = reader.parse(one)
+        step = reader.parse(definition)
         if step is not None and any(step.id == other.id for other in found):
             problems.append(
                 WorkflowProblem(name, "the id is there twice; each step needs its own", "id")
@@ -155,17 +157,14 @@ def parse_steps(
 
 
 def _get_label(one: Any, number: int) -> str:
-    if isinstance(one, dict):
-        name = cast("Mapping[str, Any]", one).get("id")
-    else:
-        name = None
+    name = cast("Mapping[str, Any]", one).get("id") if isinstance(one, dict) else None
     if isinstance(name, str) and _ID_PATTERN.fullmatch(name[: MAX_ID_CHARS + 1]):
         return name
     return f"#{number}"
 
 
 class _StepParser:
-    """Reads one step and gathers what is wrong with it."""
+    """Parses one step and collects its problems."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -174,22 +173,22 @@ class _StepParser:
     def parse(self, one: Any) -> WorkflowStep | None:
         if not isinstance(one, dict):
             return self._add_problem("a step is an object with id, tool and arguments")
-        given = cast("dict[str, Any]", one)
-        for key in islice((key for key in given if key not in _KEYS), MAX_UNKNOWN_KEYS):
+        definition = cast("dict[str, Any]", one)
+        for key in islice((key for key in definition if key not in _KEYS), MAX_UNKNOWN_KEYS):
             near = find_nearest_names(key, _KEYS, 1)
             self._add_problem(
                 f"there is no {quote_text(key)} in a step"
                 + (f"; did you mean {near[0]}?" if near else "")
             )
         step = WorkflowStep(
-            self._parse_id(given.get("id")),
-            self._parse_tool(given.get("tool")),
-            self._parse_arguments(given.get("arguments")),
-            given,
-            self._parse_depends_on(given.get("depends_on")),
-            self._parse_condition(given.get("if")),
-            self._parse_for_each(given.get("for_each")),
-            self._parse_retry(given.get("retry")),
+            self._parse_id(definition.get("id")),
+            self._parse_tool(definition.get("tool")),
+            self._parse_arguments(definition.get("arguments")),
+            definition,
+            self._parse_depends_on(definition.get("depends_on")),
+            self._parse_condition(definition.get("if")),
+            self._parse_for_each(definition.get("for_each")),
+            self._parse_retry(definition.get("retry")),
         )
         if step.id:
             return step
@@ -202,7 +201,8 @@ class _StepParser:
             or not _ID_PATTERN.fullmatch(value)
         ):
             self._add_problem(
-                f"an id is a word of letters, digits, _ and - ({MAX_ID_CHARS} at most), not {_preview_value(value)}",
+                f"an id is a word of letters, digits, _ and - ({MAX_ID_CHARS} at most),"
+                f" not {_preview_value(value)}",
                 "id",
             )
             return ""
@@ -221,13 +221,11 @@ class _StepParser:
 
     def _parse_arguments(self, value: Any) -> Any:
         found = self._parse_value({} if value is None else value, "arguments")
-        if (
-            isinstance(found, dict)
-            or (isinstance(found, TextTemplate) and found.sole_reference is not None)
-            or found is None
+        if found is None:
+            return {}
+        if isinstance(found, dict) or (
+            isinstance(found, TextTemplate) and found.sole_reference is not None
         ):
-            if found is None:
-                return {}
             return found
         self._add_problem(
             f"they are an object, or one reference to one, not {_preview_value(value)}", "arguments"
@@ -273,7 +271,8 @@ class _StepParser:
         ):
             return cast("Any", found)
         self._add_problem(
-            f"it is a list, or one reference to a list such as ${{step.items}}, not {_preview_value(value)}",
+            "it is a list, or one reference to a list such as ${step.items},"
+            f" not {_preview_value(value)}",
             "for_each",
         )
         return None
@@ -295,9 +294,10 @@ class _StepParser:
             and not known.keys() - set(_RETRY_KEYS)
         ):
             return StepRetry(attempts, float(delay))
-        most = f"0 to {MAX_RETRIES}, delay_s 0 to {MAX_DELAY_S:g}"
+        bounds = f"0 to {MAX_RETRIES}, delay_s 0 to {MAX_DELAY_S:g}"
         self._add_problem(
-            f"it is a number, or {{attempts, delay_s}}: attempts {most}, not {_preview_value(value)}",
+            f"it is a number, or {{attempts, delay_s}}: attempts {bounds},"
+            f" not {_preview_value(value)}",
             "retry",
         )
         return StepRetry()
@@ -321,26 +321,22 @@ def _preview_value(value: Any) -> str:
 
 
 def find_cycle(steps: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
-    """Steps that wait for each other, the first again at the end; empty where there is no such
-    circle."""
-    left = dict(steps)
-    while ready := [name for name, before in left.items() if before.isdisjoint(left)]:
+    """Return steps that wait for each other, the first again at the end; empty without a cycle."""
+    remaining = dict(steps)
+    while ready := [name for name, before in remaining.items() if before.isdisjoint(remaining)]:
         for name in ready:
-            del left[name]
-    if not left:
+            del remaining[name]
+    if not remaining:
         return ()
     path: list[str] = []
-    at = next(iter(left))
+    at = next(iter(remaining))
     while at not in path:
         path.append(at)
-        at = next(name for name in left if name in left[at])
+        at = next(name for name in remaining if name in remaining[at])
     return (*path[path.index(at) :], at)
 
 
 def find_final_steps(steps: Mapping[str, frozenset[str]]) -> Iterator[str]:
-    """The steps that no other waits for."""
-    if steps:
-        waited_for = frozenset[str]().union(*steps.values())
-    else:
-        waited_for = frozenset[str]()
+    """Return the steps that no other depends on."""
+    waited_for = frozenset[str]().union(*steps.values())
     return (name for name in steps if name not in waited_for)

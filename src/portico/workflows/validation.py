@@ -1,4 +1,4 @@
-"""Can this workflow run? Everything that can be known before it does, and all of it at once. Pure."""
+"""Validates a workflow before it runs and reports all problems at once. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ from portico.workflows.references import (
 from portico.workflows.steps import WorkflowProblem, WorkflowStep, find_cycle, parse_steps
 
 MAX_LOOKALIKES = 3
-"""Texts of one argument that look like references and are told."""
+"""Lookalikes reported per argument."""
 MAX_PROBLEMS = 100
-"""Problems that are looked for: nobody reads more, and finding the nearest names takes its time."""
+"""Maximum number of problems; finding suggestions for more would take long."""
 
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A step with the tool it runs."""
+    """A step with its resolved tool."""
 
     step: WorkflowStep
     tool: Tool
@@ -64,11 +64,11 @@ class InvalidWorkflow:
 
 
 def is_destructive(tool: Tool) -> bool:
-    """Whether a tool says that it destroys.
+    """Return whether a tool is annotated as destructive.
 
-    MCP takes a tool that says nothing for destructive. Most say nothing, and a workflow that
-    stopped at every such step would be of no use, so only the word itself counts; a policy can say
-    more.
+    MCP treats a tool without annotation as destructive. Most tools have none, and a workflow that
+    stopped at every such step would be useless, so only the explicit hint counts; configuration can
+    add more.
     """
     return tool.annotations.get("destructiveHint") is True and not is_read_only(tool)
 
@@ -83,19 +83,19 @@ def validate_workflow(
     finished: Sequence[PlannedStep] = (),
     may_retry: Callable[[Tool], bool] = DEFAULT_RETRY_RULE.can_run_twice,
 ) -> ValidatedWorkflow | InvalidWorkflow:
-    """A plan, or what is wrong. `over` are steps that have run: they can be referred to and are not
-    looked at again.
+    """Return a plan, or the problems.
 
-    `twice` says which tools may run twice, and so be retried.
+    `finished` are steps that have run: they can be referred to and are not validated again.
+    `may_retry` tells which tools are safe to retry.
     """
     found, problems = parse_steps(steps, max_steps) if steps or not finished else ((), ())
-    there = {planned.id: planned for planned in finished}
-    checking = _WorkflowValidator(found, inputs, snapshot, shapes, there, may_retry)
-    problems = (*problems, *islice(checking.find_problems(all_parsed=not problems), MAX_PROBLEMS))
-    warnings = tuple(islice(checking.find_warnings(), MAX_PROBLEMS))
+    finished_by_id = {planned.id: planned for planned in finished}
+    validator = _WorkflowValidator(found, inputs, snapshot, shapes, finished_by_id, may_retry)
+    problems = (*problems, *islice(validator.find_problems(all_parsed=not problems), MAX_PROBLEMS))
+    warnings = tuple(islice(validator.find_warnings(), MAX_PROBLEMS))
     if problems:
         return InvalidWorkflow(problems, warnings)
-    plan = (*finished, *(PlannedStep(step, checking.tools[step.id]) for step in found))
+    plan = (*finished, *(PlannedStep(step, validator.tools[step.id]) for step in found))
     return ValidatedWorkflow(plan, warnings)
 
 
@@ -129,46 +129,49 @@ class _WorkflowValidator:
                 )
 
     def find_problems(self, *, all_parsed: bool) -> Iterator[WorkflowProblem]:
-        """What is wrong; with `named` false some steps could not be read, and a name may be theirs."""
+        """Yield problems; unless `all_parsed`, an unknown name may be that of an unparsed step."""
         yield from self._unknown_tools
         for step in self._steps.values():
             yield from self._check_names(step, all_parsed)
             if (tool := self.tools.get(step.id)) is not None:
                 yield from self._check_tool(step, tool)
-        if circle := find_cycle(
+        if cycle := find_cycle(
             {name: step.dependencies & self._steps.keys() for name, step in self._steps.items()}
         ):
-            yield WorkflowProblem(circle[0], f"it waits for itself: {' waits for '.join(circle)}")
+            yield WorkflowProblem(cycle[0], f"it waits for itself: {' waits for '.join(cycle)}")
 
     def find_warnings(self) -> Iterator[WorkflowProblem]:
-        """What will surely find nothing, or not fit."""
+        """Yield references that will certainly find nothing, or not fit."""
         for step in self._steps.values():
             for reference in dict.fromkeys(step.all_references):
-                if (offer := self._infer_value(reference)) is not None and offer.missing_reason:
+                if (
+                    expected := self._infer_value(reference)
+                ) is not None and expected.missing_reason:
                     yield WorkflowProblem(
-                        step.id, f"{offer.missing_reason}", f"${{{reference.text}}}"
+                        step.id, f"{expected.missing_reason}", f"${{{reference.text}}}"
                     )
             tool = self.tools.get(step.id)
             for name, value in (
                 step.arguments.items() if tool and isinstance(step.arguments, dict) else ()
             ):
                 if isinstance(value, TextTemplate) and tool is not None:
+                    expected = None
                     if value.sole_reference:
-                        offer = self._infer_value(value.sole_reference)
-                    else:
-                        offer = None
-                    if doubt := fitting.find_type_mismatch(tool, name, value, offer):
+                        expected = self._infer_value(value.sole_reference)
+                    if doubt := fitting.find_type_mismatch(tool, name, value, expected):
                         yield WorkflowProblem(step.id, doubt, f"arguments.{name}")
             yield from self._find_lookalikes(step)
 
     def _find_lookalikes(self, step: WorkflowStep) -> Iterator[WorkflowProblem]:
         names = {*self._all_steps, INPUTS, *((ITEM, INDEX) if step.for_each is not None else ())}
         for name, value in step.arguments.items() if isinstance(step.arguments, dict) else ():
-            for written, meant in islice(
+            for text, suggestion in islice(
                 dict.fromkeys(find_lookalikes(value, names)), MAX_LOOKALIKES
             ):
                 yield WorkflowProblem(
-                    step.id, f"{written} looks like a reference: write {meant}", f"arguments.{name}"
+                    step.id,
+                    f"{text} looks like a reference: write {suggestion}",
+                    f"arguments.{name}",
                 )
 
     def _check_names(self, step: WorkflowStep, all_parsed: bool) -> Iterator[WorkflowProblem]:
@@ -197,7 +200,10 @@ class _WorkflowValidator:
 
     def _describe_unknown_step(self, name: str, path: str = "") -> str:
         if f'"{name}"' in path and "-" not in name:
-            return f"there is no step {quote_text(name)}; a text stands in single quotation marks there, '{name}'"
+            return (
+                f"there is no step {quote_text(name)};"
+                f" a text stands in single quotation marks there, '{name}'"
+            )
         near = find_nearest_names(name, self._all_steps, 3)
         if near:
             hint = f"did you mean {', '.join(near)}?"
@@ -211,23 +217,20 @@ class _WorkflowValidator:
                 yield WorkflowProblem(step.id, message, f"arguments.{name}")
         if step.retry.attempts and not self._may_retry(tool):
             message = (
-                f"{tool.address} does not say that it is read-only or idempotent; trying again might do it twice. "
-                "Leave retry out; resume tries again when it has failed"
+                f"{tool.address} does not say that it is read-only or idempotent; trying again"
+                " might do it twice. Leave retry out; resume tries again when it has failed"
             )
             yield WorkflowProblem(step.id, message, "retry")
 
     def _infer_value(self, reference: Reference) -> ExpectedValue | None:
-        """What is known of what a plain reference to a step will find."""
+        """Return the expected value of a plain reference to a step, if anything is known."""
         if reference.plain_path is None or not isinstance(name := reference.plain_path[0], str):
             return None
         step = self._all_steps.get(name)
         tool = self.tools.get(name)
         if step is None or tool is None:
             return None
-        if self._shapes:
-            shape = self._shapes.get(tool)
-        else:
-            shape = None
+        shape = self._shapes.get(tool) if self._shapes else None
         return infer_value(
             tool, shape, reference.plain_path[1:], for_each=step.for_each is not None
         )

@@ -95,8 +95,8 @@ async def test_nothing_of_the_gateways_environment_is_in_a_worker(
 _OPEN_FILES = """
 value = []
 for number in range(64):
-    if number in (channel._source, channel._sink):
-        value.append("source" if number == channel._source else "sink")
+    if number in (channel._read_fd, channel._write_fd):
+        value.append("source" if number == channel._read_fd else "sink")
         continue
     try:
         os.write(number, b"")

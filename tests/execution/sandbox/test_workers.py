@@ -155,7 +155,7 @@ async def test_a_process_that_somebody_kills_is_a_fault_of_its_script_alone(
 ) -> None:
     pid = (await probe.run(script(PID), host.ask)).value
     running = asyncio.create_task(
-        probe.run(script("channel.call('t', 'hang', [], {})\ntime.sleep(60)"), host.ask)
+        probe.run(script("channel.begin_call('t', 'hang', [], {})\ntime.sleep(60)"), host.ask)
     )
     async with asyncio.timeout(PATIENCE_S):
         await host.begun.wait()
@@ -167,7 +167,7 @@ async def test_a_process_that_somebody_kills_is_a_fault_of_its_script_alone(
 async def test_cancelling_a_script_kills_it_and_waits_for_its_calls(
     probe: WorkerEngine, host: Host
 ) -> None:
-    code = "channel.call('t', 'hang', [], {})\nwhile True: pass"
+    code = "channel.begin_call('t', 'hang', [], {})\nwhile True: pass"
     pid = (await probe.run(script(PID), host.ask)).value
     running = asyncio.create_task(probe.run(script(code, ScriptLimits(cpu_s=60)), host.ask))
     async with asyncio.timeout(PATIENCE_S):
@@ -183,7 +183,7 @@ async def test_cancelling_a_script_kills_it_and_waits_for_its_calls(
 async def test_closing_leaves_no_process(probe: WorkerEngine, host: Host) -> None:
     pid = (await probe.run(script(PID), host.ask)).value
     spinning = asyncio.create_task(
-        probe.run(script("channel.call('t', 'echo', [], {})\nwhile True: pass"), host.ask)
+        probe.run(script("channel.begin_call('t', 'echo', [], {})\nwhile True: pass"), host.ask)
     )
     async with asyncio.timeout(PATIENCE_S):
         await host.begun.wait()
@@ -197,7 +197,7 @@ async def test_closing_leaves_no_process(probe: WorkerEngine, host: Host) -> Non
 GATEWAY = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
-from portico.scripts.sandbox.script import Limits, Script
+from portico.scripts.sandbox.script import Script, ScriptLimits
 from portico.scripts.sandbox.worker.pool import WorkerEngine
 
 async def ask(namespace, name, args, kwargs):
@@ -205,8 +205,8 @@ async def ask(namespace, name, args, kwargs):
 
 async def main():
     engine = WorkerEngine("tests.execution.sandbox.probing:Probe", workers=1)
-    code = "channel.call('', 'pid', [os.getpid()], {})\\nwhile True: pass"
-    await engine.run(Script(code, "lua", limits=Limits(cpu_s=60)), ask)
+    code = "channel.begin_call('', 'pid', [os.getpid()], {})\\nwhile True: pass"
+    await engine.run(Script(code, "lua", limits=ScriptLimits(cpu_s=60)), ask)
 
 asyncio.run(main())
 """
@@ -233,12 +233,12 @@ LIES = {
     "no JSON": "channel._write(b'\\0\\0\\0\\3}{}')",
     "no text": "channel._write(b'\\0\\0\\0\\2\\xff\\xff')",
     "no object": "channel._write(b'\\0\\0\\0\\2[]')",
-    "no known message": "channel.send({'hello': 1})",
-    "no known call": "channel.send({'call': 'x', 'namespace': 't', 'name': 'echo', 'args': [], 'kwargs': {}})",
-    "arguments of no form": "channel.send({'call': 1, 'namespace': 't', 'name': 'echo', 'args': 5, 'kwargs': {}})",
-    "a number twice": "for _ in 'ab': channel._next = 1; channel.call('t', 'hang', [], {})",
-    "no known end": "channel.send({'done': {'value': 1}})",
-    "no known fault": "channel.send({'done': {'value': 1, 'stored': {}, 'dropped': 0, 'fault': {'kind': 'x'}}})",
+    "no known message": "channel.send_message({'hello': 1})",
+    "no known call": "channel.send_message({'call': 'x', 'namespace': 't', 'name': 'echo', 'args': [], 'kwargs': {}})",
+    "arguments of no form": "channel.send_message({'call': 1, 'namespace': 't', 'name': 'echo', 'args': 5, 'kwargs': {}})",
+    "a number twice": "for _ in 'ab': channel._next_call_id = 1; channel.begin_call('t', 'hang', [], {})",
+    "no known end": "channel.send_message({'done': {'value': 1}})",
+    "no known fault": "channel.send_message({'done': {'value': 1, 'stored': {}, 'dropped': 0, 'fault': {'kind': 'x'}}})",
     "values too deep": "channel._write((600000).to_bytes(4, 'big') + b'[' * 600000)",
 }  # fmt: skip
 
@@ -253,14 +253,14 @@ async def test_a_worker_that_lies_is_killed(probe: WorkerEngine, host: Host, lie
 async def test_a_flood_of_calls_is_stopped_whatever_the_host_answers(
     probe: WorkerEngine, host: Host
 ) -> None:
-    code = "for _ in range(10**6): channel.call('t', 'hang', [], {})"
+    code = "for _ in range(10**6): channel.begin_call('t', 'hang', [], {})"
     outcome = await probe.run(script(code, ScriptLimits(calls=20)), host.ask)
     assert kind(outcome) == "call"
     assert len(host.ended) <= 41
 
 
 async def test_calls_that_carry_too_much_are_stopped(probe: WorkerEngine, host: Host) -> None:
-    code = "for _ in range(50): channel.call('t', 'hang', ['x' * 500_000], {})"
+    code = "for _ in range(50): channel.begin_call('t', 'hang', ['x' * 500_000], {})"
     assert (
         kind(await probe.run(script(code, ScriptLimits(answer_bytes=10**6)), host.ask)) == "memory"
     )
@@ -275,7 +275,7 @@ async def test_prints_beyond_the_limit_are_dropped_even_if_the_worker_sends_them
     )
     assert (honest.printed, honest.dropped_chars) == ("é" * 500, 500)
     liar = await probe.run(
-        script("for _ in range(10): channel.send({'print': 'é' * 100})", limits), host.ask
+        script("for _ in range(10): channel.send_message({'print': 'é' * 100})", limits), host.ask
     )
     assert (liar.printed, liar.dropped_chars) == ("é" * 500, 500)
 
@@ -354,7 +354,7 @@ async def test_a_script_that_never_gets_a_worker_is_told_so(
     probe: WorkerEngine, host: Host
 ) -> None:
     first = asyncio.create_task(
-        probe.run(script("channel.call('t', 'hang', [], {})\nchannel.wait()"), host.ask)
+        probe.run(script("channel.begin_call('t', 'hang', [], {})\nchannel.wait_for_reply()"), host.ask)
     )
     async with asyncio.timeout(PATIENCE_S):
         await host.begun.wait()

@@ -47,7 +47,7 @@ class Kept:
     async def add_plans(self, rows: Sequence[PlanRow]) -> None:
         await self._database.write(lambda db: sql.add_plans(db, rows, per_scope=self._per_scope))
 
-    async def plans(self, scope: str) -> list[PlanRow]:
+    async def load_plans(self, scope: str) -> list[PlanRow]:
         return await self._database.read(lambda db: sql.load_plans(db, scope))
 
     async def forget(self, profile: str | None) -> int:
@@ -60,7 +60,7 @@ class Broken:
     async def add_plans(self, rows: Sequence[PlanRow]) -> None:
         raise PorticoError("the database is away")
 
-    async def plans(self, scope: str) -> list[PlanRow]:
+    async def load_plans(self, scope: str) -> list[PlanRow]:
         raise PorticoError("the database is away")
 
 
@@ -90,7 +90,7 @@ def arguments(made: PlanSuggestion | None) -> list[Mapping[str, Any]]:
 
 async def test_nothing_that_was_said_is_kept(store: Kept):
     assert await plans(store).remember(ME, STEPS, HOUSE, INTENT)
-    (row,) = await store.plans(ME)
+    (row,) = await store.load_plans(ME)
     for secret in ("bob", "diary", "C0SECRET", "Ann", "Dear", "repository"):
         assert secret not in row.steps + row.words + row.tools, secret
     assert "17" not in row.steps
@@ -174,7 +174,7 @@ async def test_it_says_how_often_it_worked(store: Kept):
     made = await offered(known, INTENT)
     assert made is not None
     assert (made.success_count, made.why) == (3, ("a plan like this has worked 3 times",))
-    assert len(await store.plans(ME)) == 1
+    assert len(await store.load_plans(ME)) == 1
 
 
 async def test_a_plan_written_by_hand_is_offered_where_the_same_tools_would_be_planned(store: Kept):
@@ -237,14 +237,14 @@ async def test_it_is_offered_while_a_changed_tool_takes_what_it_gives_and_no_lon
 
 async def test_one_step_is_no_plan(store: Kept):
     assert not await plans(store).remember(ME, STEPS[:1], HOUSE, INTENT)
-    assert await store.plans(ME) == []
+    assert await store.load_plans(ME) == []
 
 
 async def test_with_learning_off_nothing_is_kept_or_offered(store: Kept):
     await plans(store).remember(ME, STEPS, HOUSE, INTENT)
-    deaf = plans(store, listening=False)
+    deaf = plans(store, is_learning=False)
     assert not await deaf.remember("/other", STEPS, HOUSE, INTENT)
-    assert await store.plans("/other") == []
+    assert await store.load_plans("/other") == []
     assert await offered(deaf, INTENT) is None
 
 
@@ -259,7 +259,7 @@ async def test_the_longest_unused_plans_go_first(store: Kept):
     }
     for steps in (STEPS, [*STEPS, third], [STEPS[0], third]):
         await known.remember(ME, steps, HOUSE, INTENT)
-    assert [len(json.loads(row.steps)) for row in await small.plans(ME)] == [2, 3]
+    assert [len(json.loads(row.steps)) for row in await small.load_plans(ME)] == [2, 3]
 
 
 async def test_plans_of_a_profile_can_be_forgotten(store: Kept):
@@ -267,7 +267,7 @@ async def test_plans_of_a_profile_can_be_forgotten(store: Kept):
     await known.remember("work/me", STEPS, HOUSE, INTENT)
     await known.remember("home/me", STEPS, HOUSE, INTENT)
     assert await store.forget("work") == 1
-    assert [len(await store.plans(scope)) for scope in ("work/me", "home/me")] == [0, 1]
+    assert [len(await store.load_plans(scope)) for scope in ("work/me", "home/me")] == [0, 1]
 
 
 async def test_a_database_that_is_away_costs_only_the_memory():
@@ -279,7 +279,7 @@ async def test_a_database_that_is_away_costs_only_the_memory():
 async def test_a_row_that_says_something_else_is_passed_over(store: Kept):
     known = plans(store)
     await known.remember(ME, STEPS, HOUSE, INTENT)
-    (row,) = await store.plans(ME)
+    (row,) = await store.load_plans(ME)
     for n, steps in enumerate(("no json", '{"a":1}', '[{"id":1}]', "[1]")):
         await store.add_plans([PlanRow(f"x{n}", ME, "???", row.words, steps, "[]", 9, 1e12)])
     made = await offered(known, INTENT)

@@ -257,7 +257,7 @@ async def test_what_would_do_something_else_by_then_is_asked_again(change: dict[
 
 
 async def test_another_tool_under_an_approved_step_s_name_is_asked_again():
-    async with office(policy=lambda tool: tool.name == "say") as house:
+    async with office(needs_approval=lambda tool: tool.name == "say") as house:
         report = await house.run(step("a", "f.wipe", {"path": "/x"}))
         again = await house.resume(report, step("a", "f.say", {"path": "/x"}))
         assert again.state == "approval"
@@ -302,7 +302,7 @@ async def test_no_more_steps_are_asked_for_at_once_than_an_answer_can_show():
 
 
 async def test_a_policy_may_ask_for_approval_too():
-    async with office(policy=lambda tool: tool.name == "say") as house:
+    async with office(needs_approval=lambda tool: tool.name == "say") as house:
         report = await house.run(step("a", "f.say"), step("b", "f.look"))
         assert states(report) == {"a": "approval", "b": "done"}
 

@@ -1,1 +1,3 @@
-"""One module for each command. Nothing is imported here, so that each loads only what it needs."""
+"""The commands, one module each. Nothing is imported here, so that each loads only what it
+needs.
+"""

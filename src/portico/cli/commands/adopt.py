@@ -1,10 +1,10 @@
-"""`portico adopt`: the servers that clients already have, into one configuration, with what they cost.
+"""`portico adopt`: takes the servers of clients into one configuration, and shows their cost.
 
 --json: `{"config", "env_file", "written", "backup", "counter", "servers": [server], "tokens":
 {"direct", "portico", "saved"} (of those chosen, or null), "findings": [error], "addition", "next":
 [command]}`. A server is `{"name", "from": [{"client", "file", "line"}], "standing" ("new",
 "present", "differs" or "unusable"), "chosen", "tools", "tokens", "secrets": [variable], "wanted":
-[variable], "problem"}`; tools and tokens are null where it could not be asked.
+[variable], "problem"}`; tools and tokens are null if it could not be listed.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ from portico.config_file.secret_values import collect_secret_values
 from portico.errors import PorticoError, UnknownName
 
 _MAX_PROMPTS = 3
-"""How often a person is asked again who answered something else."""
+"""How often an invalid answer is asked for again."""
 
 
 @dataclass(frozen=True)
 class AdoptCommandOptions:
-    """What the command line says."""
+    """Options of the command line."""
 
     sources: Sequence[str] = ()
     output: str | None = None
@@ -48,66 +48,70 @@ class AdoptCommandOptions:
 
 
 def adopt(options: AdoptCommandOptions, screen: Screen) -> int:
-    """Look, count, let the person choose, write, and say what was saved."""
+    """Find servers, count their cost, let the person choose, write, and report the savings."""
     environ = dict(os.environ)
     cwd = Path.cwd()
-    usual = adoption_plan.get_default_path(environ, cwd)
+    default_path = adoption_plan.get_default_path(environ, cwd)
     if options.output:
         path = cwd / Path(options.output).expanduser()
     else:
-        path = usual
+        path = default_path
     if path.suffix not in (".yaml", ".yml"):
         raise PorticoError(
             f"{path.name} is no name for YAML, which is what is written",
             advice="Call it portico.yaml.",
         )
-    looked = discover_servers(
+    discovered = discover_servers(
         DiscoveryContext(Path.home(), cwd, sys.platform, environ), options.sources
     )
-    there = adoption_plan.load_existing(path, environ)
-    known = adoption_plan.list_candidates(looked, there, environ)
-    found, unknown = adoption_plan.filter_candidates(known, options.only, options.without)
+    existing = adoption_plan.load_existing(path, environ)
+    candidates = adoption_plan.list_candidates(discovered, existing, environ)
+    selected, unknown = adoption_plan.filter_candidates(candidates, options.only, options.without)
     if unknown:
-        raise _make_unknown_server_error(unknown[0], known)
-    read = find_files(environ, cwd)
+        raise _make_unknown_server_error(unknown[0], candidates)
+    files_read = find_files(environ, cwd)
     outcome = report.AdoptionOutcome(
-        looked, there, tuple(found), is_default_path=read == [path] or (not read and path == usual)
+        discovered,
+        existing,
+        tuple(selected),
+        is_default_path=files_read == [path] or (not files_read and path == default_path),
     )
-    new = [candidate for candidate in found if candidate.status == "new"]
-    if not found:
+    new = [candidate for candidate in selected if candidate.status == "new"]
+    if not selected:
         return report.show_nothing_found(screen, outcome, options.sources)
-    files = adoption_plan.plan_files(there, new, environ)
-    bills = _measure_costs(
-        screen, files, found if options.start_servers else (), trusted=options.yes
-    )
-    outcome = replace(outcome, files=files, costs=bills)
+    files = adoption_plan.plan_files(existing, new, environ)
+    to_start = selected if options.start_servers else ()
+    costs = _measure_costs(screen, files, to_start, trusted=options.yes)
+    outcome = replace(outcome, files=files, costs=costs)
     if not screen.as_json:
         report.show_candidates(screen, outcome)
     if not new:
         report.show_outcome(screen, outcome)
         return EXIT_OK
     if options.yes or options.dry_run:
-        picked = new
+        chosen = new
     else:
-        picked = _prompt_for_choice(screen, new)
-    if picked is None:
+        chosen = _prompt_for_choice(screen, new)
+    if chosen is None:
         report.show_outcome(screen, outcome)
         if not screen.as_json:
             print_note(
-                "Nothing was written: nobody can be asked here. Add --yes to adopt them, --dry-run to only look."
+                "Nothing was written: nobody can be asked here. "
+                "Add --yes to adopt them, --dry-run to only look."
             )
         return EXIT_FAILED
-    files = adoption_plan.plan_files(there, picked, environ)
-    outcome = replace(outcome, files=files, chosen=tuple(picked))
-    if picked and not (options.yes or options.dry_run):
-        # Once more, for what was not started before it was chosen, and for what was left out.
-        silent = [one for one in picked if options.start_servers and one.key not in bills.failures]
-        again = _measure_costs(screen, files, silent, trusted=True)
-        outcome = replace(
-            outcome, costs=replace(again, failures={**bills.failures, **again.failures})
-        )
-    if picked and not options.dry_run:
-        outcome = _write_files(outcome, there, files)
+    files = adoption_plan.plan_files(existing, chosen, environ)
+    outcome = replace(outcome, files=files, chosen=tuple(chosen))
+    if chosen and not (options.yes or options.dry_run):
+        # Measured again: servers of the project are started only now, and others were left out.
+        to_start = [
+            one for one in chosen if options.start_servers and one.key not in costs.failures
+        ]
+        new_costs = _measure_costs(screen, files, to_start, trusted=True)
+        failures = {**costs.failures, **new_costs.failures}
+        outcome = replace(outcome, costs=replace(new_costs, failures=failures))
+    if chosen and not options.dry_run:
+        outcome = _write_files(outcome, existing, files)
     report.show_outcome(screen, outcome, dry_run=options.dry_run)
     if outcome.needs_manual_edit:
         return EXIT_FAILED
@@ -117,8 +121,7 @@ def adopt(options: AdoptCommandOptions, screen: Screen) -> int:
 def _measure_costs(
     screen: Screen, files: PlannedFiles, candidates: Sequence[AdoptionCandidate], *, trusted: bool
 ) -> AdoptionCosts:
-    """What they cost. Servers that came with a folder are started only once somebody has said that
-    they are wanted."""
+    """Measure the costs. Servers of a project folder are started only if they are trusted."""
     config = files.loaded_config
     logs.configure_logging(
         config.log_level,
@@ -126,29 +129,31 @@ def _measure_costs(
         "text",
         lambda: collect_secret_values(config),
     )
-    may = [
-        one.key
-        for one in candidates
-        if one.key in config.servers and (trusted or not one.is_from_project or one.status != "new")
+    startable = [
+        candidate.key
+        for candidate in candidates
+        if candidate.key in config.servers
+        and (trusted or not candidate.is_from_project or candidate.status != "new")
     ]
-    with screen.show_start_progress(may) as heard:
-        return asyncio.run(measure_costs(config, may, heard))
+    with screen.show_start_progress(startable) as on_listed:
+        return asyncio.run(measure_costs(config, startable, on_listed))
 
 
 def _prompt_for_choice(
     screen: Screen, new: list[AdoptionCandidate]
 ) -> list[AdoptionCandidate] | None:
-    """What the person chooses; None where there is nobody to ask."""
+    """Ask the person to choose; None if stdin or stdout is not a terminal."""
     if screen.as_json or not (screen.is_stdout_terminal and sys.stdin.isatty()):
         return None
     for _ in range(_MAX_PROMPTS):
         try:
             typed = input(
-                "\nAdopt which? Enter for all; 1 3-5 or names for these, -2 for all but that, n for none: "
+                "\nAdopt which? Enter for all; 1 3-5 or names for these, -2 for all but that, "
+                "n for none: "
             )
         except EOFError:
             return []
-        numbers = numbers_in(typed, [one.name for one in new])
+        numbers = numbers_in(typed, [candidate.name for candidate in new])
         if numbers is not None:
             return [new[number - 1] for number in numbers]
         print_note(f"Numbers from 1 to {len(new)} or names, please, or n for none.")
@@ -160,7 +165,7 @@ def _prompt_for_choice(
 def _write_files(
     outcome: "report.AdoptionOutcome", existing: ExistingConfig, files: PlannedFiles
 ) -> "report.AdoptionOutcome":
-    # Secrets first: a gateway that runs takes the configuration over as soon as it changes.
+    # Secrets first, because a running gateway applies the configuration as soon as it changes.
     if files.env is not None:
         write_secrets(files.env_path, files.env, files.env_before)
     if files.config is None:

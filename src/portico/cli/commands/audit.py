@@ -1,11 +1,11 @@
-"""`portico audit`: the latest lines of the audit log, newest last, as a person reads a log.
+"""`portico audit`: the latest lines of the audit log, newest last.
 
 --json: `{"file", "calls": [line]}`; a line is as it was written: `{"at", "id", "client", "profile",
 "who", "way", "tool", "hash", "outcome", "seconds", "attempts", "cached", "repaired",
 "destructive"?, "trace"?, "arguments"?, "chain", "n", "after"?, "mac"}`; of another request
-`"method", "server", "target"` in place of the tool.
-`{"at", "lost"}` where lines could not be written, `{"at", "dropped"}` where the oldest file was deleted for a new one,
-`{"at", "refused_tokens", "peers"}` for wrong tokens.
+`"method", "server", "target"` instead of the tool.
+`{"at", "lost"}` where lines could not be written, `{"at", "dropped"}` where the oldest file was
+deleted for a new one, `{"at", "refused_tokens", "peers"}` for wrong tokens.
 --verify --json: `{"file", "intact", "sealed", "unsealed", "torn", "problems": [text], "more"}`.
 """
 
@@ -34,7 +34,7 @@ SUCCESS_OUTCOMES = ("ok", "input_required")
 
 @dataclass(frozen=True)
 class AuditCommandOptions:
-    """What the command line asks for."""
+    """Options of the command line, and the filter they make."""
 
     tail: int = 20
     tool: str | None = None
@@ -54,34 +54,33 @@ class AuditCommandOptions:
 
 
 def show_audit_log(setup: Setup, screen: Screen, options: AuditCommandOptions) -> int:
-    """Show what was written last."""
+    """Show the latest lines."""
     settings = setup.config.audit
     data_dir = setup.config.data_dir
     path = get_audit_path(settings, data_dir)
-    found = list(
-        islice(
-            (
-                line
-                for line in _parse_lines(iter_lines_backwards(path, settings.files))
-                if line in options
-            ),
-            options.tail,
-        )
-    )[::-1]
+    matching = (
+        line for line in _parse_lines(iter_lines_backwards(path, settings.files)) if line in options
+    )
+    found = list(islice(matching, options.tail))[::-1]
     if screen.as_json:
         screen.write_json({"file": str(path), "calls": found})
     elif found:
         columns = (
-            Column("when"), Column("tool", style="cyan", no_wrap=True), Column("outcome"), Column("ms", align_right=True),
-            Column("way"), Column("client"), Column("profile"), Column("who"), Column("arguments"),
-        )  # fmt: skip
-        show_rows(screen, columns, [_build_row(line) for line in found])
-    else:
-        screen.write_text(
-            NO_CALLS
-            if options == AuditCommandOptions(options.tail)
-            else "No such call is in the audit log."
+            Column("when"),
+            Column("tool", style="cyan", no_wrap=True),
+            Column("outcome"),
+            Column("ms", align_right=True),
+            Column("way"),
+            Column("client"),
+            Column("profile"),
+            Column("who"),
+            Column("arguments"),
         )
+        show_rows(screen, columns, [_build_row(line) for line in found])
+    elif options == AuditCommandOptions(options.tail):
+        screen.write_text(NO_CALLS)
+    else:
+        screen.write_text("No such call is in the audit log.")
     if not settings.enabled:
         print_note(
             "The audit log is off (audit.enabled): what is shown is what was written before."
@@ -90,7 +89,7 @@ def show_audit_log(setup: Setup, screen: Screen, options: AuditCommandOptions) -
 
 
 def verify_audit_log(setup: Setup, screen: Screen) -> int:
-    """Say whether the log is as it was written."""
+    """Verify that the log is unchanged and show the result."""
     settings = setup.config.audit
     data_dir = setup.config.data_dir
     path = get_audit_path(settings, data_dir)
@@ -118,12 +117,10 @@ def verify_audit_log(setup: Setup, screen: Screen) -> int:
                 "more": found.unlisted_problems,
             }
         )
+    elif not has_lines and key is None:
+        screen.write_text(NO_CALLS)
     elif not has_lines:
-        screen.write_text(
-            NO_CALLS
-            if key is None
-            else f"{NO_CALLS} Its key is there, so there was one: it was taken away."
-        )
+        screen.write_text(f"{NO_CALLS} Its key is there, so there was one: it was taken away.")
     else:
         for problem in found.problems:
             screen.write_text(sanitize_text(problem))
@@ -134,7 +131,8 @@ def verify_audit_log(setup: Setup, screen: Screen) -> int:
         else:
             state = "was changed"
         screen.write_text(
-            f"{path} {state}: {found.signed_lines:,} sealed lines, {found.unsigned_lines:,} unsealed, {found.torn_lines:,} torn."
+            f"{path} {state}: {found.signed_lines:,} sealed lines, {found.unsigned_lines:,} "
+            f"unsealed, {found.torn_lines:,} torn."
         )
     if intact:
         return EXIT_OK
@@ -142,12 +140,12 @@ def verify_audit_log(setup: Setup, screen: Screen) -> int:
 
 
 def _parse_lines(raw: Iterator[bytes]) -> Iterator[dict[str, Any]]:
-    # One that is cut short is left out: a disk was full, or a process died.
-    return (line for one in raw if (line := parse_line(one)))
+    # A truncated line is left out: the disk was full, or the process was killed.
+    return (line for raw_line in raw if (line := parse_line(raw_line)))
 
 
 def _render_log_note(line: Mapping[str, Any]) -> str:
-    """What a line says that is about no single request; empty for any other."""
+    """Return the text of a line that is not about a single request; empty for any other."""
     if "lost" in line:
         return f"{line['lost']} lines are missing"
     if "dropped" in line:
@@ -161,10 +159,14 @@ def _render_log_note(line: Mapping[str, Any]) -> str:
 
 
 def _build_row(line: Mapping[str, Any]) -> tuple[str, ...]:
-    if said := _render_log_note(line):
-        return (_format_local_time(line), "", said, "", "", "", "", "", "")
+    if note := _render_log_note(line):
+        return (_format_local_time(line), "", note, "", "", "", "", "", "")
     seconds = line.get("seconds")
     arguments = line.get("arguments", "")
+    if isinstance(arguments, str):
+        arguments_text = arguments[:12]
+    else:
+        arguments_text = json.dumps(arguments, ensure_ascii=False)
     remarks = [word for word in ("cached", "repaired", "destructive") if line.get(word)]
     if (attempts := line.get("attempts")) not in (0, 1, None):
         remarks.append(f"{attempts} attempts")
@@ -180,16 +182,12 @@ def _build_row(line: Mapping[str, Any]) -> tuple[str, ...]:
         _get_cell(line, "client"),
         _get_cell(line, "profile"),
         _get_cell(line, "who"),
-        sanitize_text(
-            arguments[:12]
-            if isinstance(arguments, str)
-            else json.dumps(arguments, ensure_ascii=False)
-        ),
+        sanitize_text(arguments_text),
     )
 
 
 def _format_local_time(line: Mapping[str, Any]) -> str:
-    """Local time: whoever looks has a clock on the wall."""
+    """Format in local time."""
     try:
         return (
             datetime.fromisoformat(str(line.get("at"))).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,12 +1,12 @@
-"""`portico browse` and `describe`: what an agent gets, laid out for people or as JSON.
+"""`portico browse` and `describe`: what an agent gets, formatted for people or as JSON.
 
 Shapes of --json. A tool is `{"name", "server", "brief"}`, with `"schema"` (text) or everything
-`describe` knows at detail full, `"category"` and `"usage"` among it. browse: `{"tools": n, "hot":
+`describe` knows at detail full, including `"category"` and `"usage"`. browse: `{"tools": n, "hot":
 {"grounds", "tools": [tool]}, "categories": [category], "servers": [server]}`, of one server
-`{"server": server, "tools": [tool]}`, of a category
-`{"category": category, "tools": [tool]}`, hottest first. describe: `{"tools": [tool], "unknown": [error]}`. A server is
-`{"name", "title", "description", "tags", "category", "known", "tools", "resources", "prompts", "state", "reason"}`, a
-category and a usage as `disclosure.cards` makes them.
+`{"server": server, "tools": [tool]}`, of a category `{"category": category, "tools": [tool]}`,
+hottest first. describe: `{"tools": [tool], "unknown": [error]}`. A server is `{"name", "title",
+"description", "tags", "category", "known", "tools", "resources", "prompts", "state", "reason"}`, a
+category and a usage as `profiles.cards` makes them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,13 +62,13 @@ _STYLES = {
 async def browse(
     setup: Setup, screen: Screen, server: str | None, category: str | None, offline: bool
 ) -> int:
-    """Hot list, categories and servers; or the tools of one server, of one category, or of both."""
+    """Show hot list, categories and servers, or the tools of a server, a category, or both."""
     async with open_gateway(
         setup, screen, select_no_servers if offline else select_unlisted_servers, LISTING_WAIT_S
     ) as gateway:
         await gateway.load_usage()
-        shelves = gateway.get_view(setup.profile).ranked_catalog
-        snapshot = shelves.snapshot
+        ranked_catalog = gateway.get_view(setup.profile).ranked_catalog
+        snapshot = ranked_catalog.snapshot
         note_starting_servers(gateway)
         if server:
             entries = [snapshot.resolve_server(server)]
@@ -76,24 +76,33 @@ async def browse(
             entries = [snapshot.servers[name] for name in sorted(snapshot.servers)]
         facts = [to_server_data(gateway, entry) for entry in entries]
         if category:
-            shelf = shelves.find_category(category)
+            ranked_category = ranked_catalog.find_category(category)
         else:
-            shelf = None
-    if shelf:
-        _show_category(screen, shelf, entries[0].name if server else None)
+            ranked_category = None
+    if ranked_category:
+        _show_category(screen, ranked_category, entries[0].name if server else None)
     elif server:
-        _show_server(screen, entries[0], facts[0], shelves.list_server_tools(entries[0].name))
+        _show_server(
+            screen, entries[0], facts[0], ranked_catalog.list_server_tools(entries[0].name)
+        )
     elif screen.as_json:
         hot = {
-            "grounds": shelves.hot_list.basis,
-            "tools": [to_tool_data(tool, "brief") for tool in shelves.hot_list.tools],
+            "grounds": ranked_catalog.hot_list.basis,
+            "tools": [to_tool_data(tool, "brief") for tool in ranked_catalog.hot_list.tools],
         }
-        cards = [make_category_card(one) for one in shelves.categories.values()]
+        category_cards = [
+            make_category_card(ranked) for ranked in ranked_catalog.categories.values()
+        ]
         screen.write_json(
-            {"tools": len(snapshot.tools), "hot": hot, "categories": cards, "servers": facts}
+            {
+                "tools": len(snapshot.tools),
+                "hot": hot,
+                "categories": category_cards,
+                "servers": facts,
+            }
         )
     else:
-        _show_overview(screen, shelves, facts)
+        _show_overview(screen, ranked_catalog, facts)
     return EXIT_OK
 
 
@@ -107,17 +116,19 @@ def _show_category(screen: Screen, shelf: RankedCategory, server: str | None) ->
             }
         )
         return
-    kind = shelf.category
-    on = server or format_count(len(shelf.servers), "server")
-    about = f" — {kind.title}. {kind.description}".rstrip()
+    category = shelf.category
+    where = server or format_count(len(shelf.servers), "server")
+    description = f" — {category.title}. {category.description}".rstrip()
     screen.write_text(
-        Text.assemble((kind.key, "bold"), f": {format_count(len(tools), 'tool')} on {on}", about)
+        Text.assemble(
+            (category.key, "bold"), f": {format_count(len(tools), 'tool')} on {where}", description
+        )
     )
     screen.write_text(*(render_tool(screen, tool, "brief") for tool in tools))
     if not tools:
-        screen.write_text(
-            f"It has tools of {', '.join(shelf.servers[:_MAX_NAMED_SERVERS])}{' …' * (len(shelf.servers) > _MAX_NAMED_SERVERS)}."
-        )
+        names = ", ".join(shelf.servers[:_MAX_NAMED_SERVERS])
+        more = " …" if len(shelf.servers) > _MAX_NAMED_SERVERS else ""
+        screen.write_text(f"It has tools of {names}{more}.")
 
 
 def _show_server(
@@ -128,26 +139,22 @@ def _show_server(
             {"server": facts, "tools": [to_tool_data(tool, "brief") for tool in tools]}
         )
         return
-    about = entry.description or (entry.title if entry.title != entry.name else "")
+    description = entry.description or (entry.title if entry.title != entry.name else "")
     if entry.is_listed:
-        number = format_count(len(entry.tools), "tool")
+        tool_count = format_count(len(entry.tools), "tool")
     else:
-        number = "not listed yet"
+        tool_count = "not listed yet"
     screen.write_text(
         Text.assemble(
             (entry.name, "bold"),
-            f": {number}",
-            f" — {about}" if about else "",
+            f": {tool_count}",
+            f" — {description}" if description else "",
             _render_state(facts),
         )
     )
     if entry.initialize_info and entry.initialize_info.instructions:
-        screen.write_text(
-            Text(
-                f"Its own notes: {' '.join(sanitize_text(entry.initialize_info.instructions).split())}",
-                style="dim",
-            )
-        )
+        notes = " ".join(sanitize_text(entry.initialize_info.instructions).split())
+        screen.write_text(Text(f"Its own notes: {notes}", style="dim"))
     screen.write_text(*(render_tool(screen, tool, "brief") for tool in tools))
     for kind in ("resources", "prompts"):
         if facts[kind]:
@@ -155,21 +162,22 @@ def _show_server(
 
 
 def _show_overview(screen: Screen, shelves: RankedCatalog, facts: Sequence[dict[str, Any]]) -> None:
-    kinds = list(shelves.categories.values())
+    categories = list(shelves.categories.values())
     hot = shelves.hot_list
-    if kinds:
-        inside = f" in {format_count(len(kinds), 'category', 'categories')}"
+    if categories:
+        in_categories = f" in {format_count(len(categories), 'category', 'categories')}"
     else:
-        inside = ""
+        in_categories = ""
     screen.write_text(
-        f"{format_count(len(shelves.snapshot.tools), 'tool')} on {format_count(len(facts), 'server')}{inside}."
+        f"{format_count(len(shelves.snapshot.tools), 'tool')} on "
+        f"{format_count(len(facts), 'server')}{in_categories}."
     )
     if hot.tools:
         screen.write_text(Text(browse_tools.HOT_LIST_HEADINGS[hot.basis], style="bold"))
         screen.write_text(*(render_tool(screen, tool, "brief") for tool in hot.tools))
-    if kinds:
+    if categories:
         screen.write_text(Text("Categories:", style="bold"))
-        _show_categories(screen, kinds)
+        _show_categories(screen, categories)
     if facts:
         screen.write_text(Text("Servers:", style="bold"))
         _show_servers(screen, facts)
@@ -177,40 +185,48 @@ def _show_overview(screen: Screen, shelves: RankedCatalog, facts: Sequence[dict[
 
 def _show_categories(screen: Screen, categories: Sequence[RankedCategory]) -> None:
     if not screen.is_stdout_terminal:
-        screen.write_text(*(browse_tools.render_category_line(shelf) for shelf in categories))
+        screen.write_text(*(browse_tools.render_category_line(category) for category in categories))
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("category", style="bold", no_wrap=True)
     table.add_column("tools", justify="right")
     table.add_column("about", ratio=1)
-    for shelf in categories:
-        about = shelf.category.description or f"of {', '.join(shelf.servers[:_MAX_NAMED_SERVERS])}"
-        table.add_row(shelf.category.key, f"{len(shelf.tools):,}", Text(about))
+    for category in categories:
+        about = (
+            category.category.description
+            or f"of {', '.join(category.servers[:_MAX_NAMED_SERVERS])}"
+        )
+        table.add_row(category.category.key, f"{len(category.tools):,}", Text(about))
     screen.write_text(table)
 
 
 def _show_servers(screen: Screen, facts: Sequence[dict[str, Any]]) -> None:
     if not screen.is_stdout_terminal:
-        for one in facts:
-            if one["description"] or one["title"]:
-                about = f" — {one['description'] or one['title']}"
+        for server in facts:
+            if server["description"] or server["title"]:
+                about = f" — {server['description'] or server['title']}"
             else:
                 about = ""
             screen.write_text(
-                f"{one['name']}: {_render_tool_count(one)}{about}{_render_state(one)}"
+                f"{server['name']}: {_render_tool_count(server)}{about}{_render_state(server)}"
             )
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("server", style="bold", no_wrap=True)
     table.add_column("tools", justify="right")
     table.add_column("about", ratio=1)
-    for one in facts:
-        about = Text(one["description"] or one["title"])
+    for server in facts:
+        about = Text(server["description"] or server["title"])
         table.add_row(
-            one["name"], str(one["tools"]) if one["known"] else "?", about + _render_state(one)
+            server["name"],
+            str(server["tools"]) if server["known"] else "?",
+            about + _render_state(server),
         )
-    more = "portico browse SERVER, or --category NAME, lists tools; portico search finds them by what they do."
-    screen.write_text(table, Text(more, "dim"))
+    hint = (
+        "portico browse SERVER, or --category NAME, lists tools; portico search finds them by "
+        "what they do."
+    )
+    screen.write_text(table, Text(hint, "dim"))
 
 
 def _render_tool_count(one: dict[str, Any]) -> str:
@@ -228,36 +244,38 @@ def _render_state(one: dict[str, Any]) -> Text:
 
 
 async def describe(setup: Setup, screen: Screen, names: Sequence[str], detail: str) -> int:
-    """What each tool takes; exit code 1 when one is unknown."""
+    """Show what each tool takes; exit code 1 if one is unknown."""
     async with open_gateway(setup, screen, select_no_servers) as gateway:
         await ensure_listed(gateway, setup, screen, names)
         tools: list[Tool] = []
-        wrong: list[PorticoError] = []
+        errors: list[PorticoError] = []
         for name in names:
             try:
                 tools.append(find_tool(gateway, setup, name))
             except PorticoError as error:
-                wrong.append(error)
+                errors.append(error)
         if detail == "full":
-            more = await _collect_extras(gateway, setup, tools)
+            extras = await _collect_extras(gateway, setup, tools)
         else:
-            more = {}
+            extras = {}
     if screen.as_json:
-        data = [{**to_tool_data(tool, detail), **more.get(tool.address, {})} for tool in tools]
-        screen.write_json({"tools": data, "unknown": [to_error_data(one) for one in wrong]})
+        data = [{**to_tool_data(tool, detail), **extras.get(tool.address, {})} for tool in tools]
+        screen.write_json(
+            {"tools": data, "unknown": [to_error_data(error_item) for error_item in errors]}
+        )
     else:
         if detail != "brief":
             separator = [""]
         else:
             separator = []
-        for place, tool in enumerate(tools):
+        for index, tool in enumerate(tools):
             screen.write_text(
-                *(separator if place else ()),
-                render_tool(screen, tool, detail, extra=more.get(tool.address)),
+                *(separator if index else ()),
+                render_tool(screen, tool, detail, extra=extras.get(tool.address)),
             )
-    for error in wrong:
+    for error in errors:
         print_error(error)
-    if wrong:
+    if errors:
         return EXIT_FAILED
     return EXIT_OK
 
@@ -265,10 +283,10 @@ async def describe(setup: Setup, screen: Screen, names: Sequence[str], detail: s
 async def _collect_extras(
     gateway: GatewayRuntime, setup: Setup, tools: Sequence[Tool]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """What is known of tools beside their definitions."""
+    """Return what is known of tools besides their definitions."""
     await gateway.load_usage()
-    sight = gateway.get_view(setup.profile).profile_state
-    return {tool.address: collect_tool_details(sight, tool) for tool in tools}
+    profile_state = gateway.get_view(setup.profile).profile_state
+    return {tool.address: collect_tool_details(profile_state, tool) for tool in tools}
 
 
 async def ensure_listed(
@@ -278,49 +296,49 @@ async def ensure_listed(
     names: Sequence[str],
     idle_timeout: float | None = LISTING_WAIT_S,
 ) -> None:
-    """Ask the servers that could have these tools, if a tool is not known without asking.
+    """List the servers that could have these tools, unless the tools are already known.
 
-    A server that a name begins with is waited for with this patience; all of them, where a name has
-    none, never long.
+    A server named in a tool address is awaited with `idle_timeout`; if a name has no server, all
+    are, for a short time.
     """
     snapshot = gateway.get_view(setup.profile).snapshot
     missing = [name for name in names if not _is_known_tool(snapshot, name)]
-    owners = [{fold(server) for server, _ in split_name(name)} for name in missing]
-    asked = select_unlisted_servers(gateway)
-    named = {name for name in asked if any(fold(name) in meant for meant in owners)}
-    if all(any(fold(name) in meant for name in snapshot.servers) for meant in owners):
+    servers_by_name = [{fold(server) for server, _ in split_name(name)} for name in missing]
+    unlisted = select_unlisted_servers(gateway)
+    named = {name for name in unlisted if any(fold(name) in servers for servers in servers_by_name)}
+    if all(any(fold(name) in servers for name in snapshot.servers) for servers in servers_by_name):
         await list_servers(gateway, screen, named, idle_timeout)
     else:
-        await list_servers(gateway, screen, asked, LISTING_WAIT_S)
+        await list_servers(gateway, screen, unlisted, LISTING_WAIT_S)
     note_starting_servers(gateway)
 
 
 def note_starting_servers(gateway: GatewayRuntime) -> None:
-    """Say on stderr which servers were not waited for."""
-    if late := find_starting_servers(gateway):
+    """Print a note about servers that are still starting."""
+    if starting := find_starting_servers(gateway):
         print_note(
-            f"Still starting: {', '.join(late)}; `portico status` waits for {'it' if len(late) == 1 else 'them'}."
+            f"Still starting: {', '.join(starting)}; `portico status` waits for "
+            f"{'it' if len(starting) == 1 else 'them'}."
         )
 
 
 def find_tool(gateway: GatewayRuntime, setup: Setup, name: str) -> Tool:
-    """The tool a name means; raises what an agent would be told."""
+    """Resolve a tool name; raises the error that an agent would get."""
     snapshot = gateway.get_view(setup.profile).snapshot
     try:
         return snapshot.resolve_tool(name)
     except UnknownName as error:
-        meant = {fold(server) for server, _ in split_name(name)}
+        possible_servers = {fold(server) for server, _ in split_name(name)}
         for server in snapshot.servers:
-            if fold(server) in meant and gateway.upstreams[server].state == "disabled":
-                # Our own words about the configuration: as what a server said, they would be
-                # masked.
+            if fold(server) in possible_servers and gateway.upstreams[server].state == "disabled":
+                # A text about the configuration is ours; as a server's text it would be masked.
                 raise PorticoError(
                     f"{server} cannot be used: {gateway.upstreams[server].reason}",
                     advice="Mend the configuration.",
                 ) from error
         states = {
-            one.name: ServerState(one.state, one.reason, one.state_since)
-            for one in gateway.list_statuses()
+            status.name: ServerState(status.state, status.reason, status.state_since)
+            for status in gateway.list_statuses()
         }
         raise browse_tools.explain_unknown_name(error, name, snapshot, states) from error
 
@@ -334,7 +352,7 @@ def _is_known_tool(snapshot: Snapshot, name: str) -> bool:
 
 
 def to_tool_data(tool: Tool, detail: str) -> dict[str, Any]:
-    """A tool as --json shows it."""
+    """Convert a tool for --json."""
     data = {"name": tool.address, "server": tool.server, "brief": render_brief(tool)}
     if detail == "schema":
         data["schema"] = render_schema(tool)
@@ -344,7 +362,7 @@ def to_tool_data(tool: Tool, detail: str) -> dict[str, Any]:
 
 
 def to_server_data(gateway: GatewayRuntime, entry: ServerEntry) -> dict[str, Any]:
-    """A server as --json shows it."""
+    """Convert a server for --json."""
     upstream = gateway.upstreams[entry.name]
     return {
         "name": entry.name,
@@ -368,8 +386,7 @@ def render_tool(
     twins: Sequence[str] = (),
     extra: Mapping[str, Any] | None = None,
 ) -> Text | Group:
-    """A tool at a level of detail, in full with what else is known; for programs exactly as agents
-    see it."""
+    """Render a tool at a level of detail; without a terminal exactly as agents see it."""
     if detail == "brief":
         if screen.is_stdout_terminal:
             return _render_brief(tool, twins)
@@ -385,11 +402,11 @@ def render_tool(
 def _render_brief(tool: Tool, twins: Sequence[str]) -> Group:
     signature, _, sentence = render_brief(tool, twins).partition(") — ")
     if sentence:
-        whole = f"{signature})"
+        full_signature = f"{signature})"
     else:
-        whole = signature
+        full_signature = signature
     address = " ".join(sanitize_text(tool.address).split())
-    line = Text.assemble((address, "bold cyan"), (whole.removeprefix(address), "dim"))
+    line = Text.assemble((address, "bold cyan"), (full_signature.removeprefix(address), "dim"))
     if sentence:
         return Group(line, Padding(Text(sentence), (0, 0, 0, 2), expand=False))
     return Group(line)

@@ -24,7 +24,7 @@ HINT_TOKENS = 2_000
 
 
 async def call(setup: Setup, screen: Screen, name: str, words: Sequence[str]) -> int:
-    """Run a tool and show its result; exit code 1 when the tool says that it failed."""
+    """Run a tool and show its result; exit code 1 if the tool reports a failure."""
     async with open_gateway(setup, screen, select_no_servers) as gateway:
         await ensure_listed(gateway, setup, screen, [name], idle_timeout=None)
         tool = find_tool(gateway, setup, name)
@@ -41,14 +41,8 @@ async def call(setup: Setup, screen: Screen, name: str, words: Sequence[str]) ->
     if screen.as_json:
         screen.write_json(result)
     elif result.get("isError"):
-        print_error(
-            PorticoError(
-                sanitize_text(
-                    "\n".join(_render_block(block) for block in _get_content_blocks(result))
-                )
-                or "the tool failed"
-            )
-        )
+        text = "\n".join(_render_block(block) for block in _get_content_blocks(result))
+        print_error(PorticoError(sanitize_text(text) or "the tool failed"))
     else:
         _show_result(screen, result)
     if result.get("isError"):
@@ -60,14 +54,12 @@ def _show_result(screen: Screen, result: Mapping[str, Any]) -> None:
     blocks = _get_content_blocks(result)
     for block in blocks:
         text = _render_block(block)
+        formatted = None
         if screen.is_stdout_terminal:
-            # What a tool answers must not steer the terminal; a program gets it as it is.
+            # Control characters must not reach the terminal; other programs get the raw text.
             text = sanitize_text(text)
-        if screen.is_stdout_terminal:
-            laid_out = _parse_as_json(text)
-        else:
-            laid_out = None
-        screen.write_text(text if laid_out is None else laid_out)
+            formatted = _parse_as_json(text)
+        screen.write_text(text if formatted is None else formatted)
     structured = result.get("structuredContent")
     if structured is not None and not any(block.get("type") == "text" for block in blocks):
         screen.write_text(json_codec.dumps(structured).decode())

@@ -1,8 +1,8 @@
-"""`portico config`: the effective configuration, nothing secret in it, and where each key came from.
+"""`portico config`: the effective configuration, secrets masked, and where each key came from.
 
 --json: `{"files": [path], "demo": bool, "config": {…every key…}, "sources"?: {key: source},
-"warnings": [text]}`. As text it is YAML that can be saved and used, without the keys of servers
-that are as they would be anyway.
+"warnings": [text]}`. As text it is YAML that can be saved and used, without default values of
+servers and profiles.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from portico.config_file import mask_config
 
 
 def show_config(setup: Setup, screen: Screen, sources: bool) -> int:
-    """Show it."""
+    """Show the configuration or the source of each key."""
     plain = mask_config(setup.config)
     origins = {key: str(source) for key, source in setup.loaded.sources.items()}
     if setup.demo:
@@ -50,16 +50,16 @@ def show_config(setup: Setup, screen: Screen, sources: bool) -> int:
 
 
 def _omit_defaults(plain: Mapping[str, Any]) -> dict[str, Any]:
-    usual_server = BackendConfig.model_construct().model_dump(mode="json")
-    usual_profile = Profile().model_dump(mode="json")
+    default_server = BackendConfig.model_construct().model_dump(mode="json")
+    default_profile = Profile().model_dump(mode="json")
     return {
         **plain,
         "servers": {
-            name: _omit_default_keys(server, usual_server)
+            name: _omit_default_keys(server, default_server)
             for name, server in plain["servers"].items()
         },
         "profiles": {
-            name: _omit_default_keys(profile, usual_profile)
+            name: _omit_default_keys(profile, default_profile)
             for name, profile in plain["profiles"].items()
         },
     }
@@ -92,8 +92,8 @@ def _iterate_leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
             yield from _iterate_leaves(inner, f"{key}.{name}" if key else str(name))
         return
     if isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield from _iterate_leaves(inner, f"{key}.{place}")
+        for index, inner in enumerate(value):
+            yield from _iterate_leaves(inner, f"{key}.{index}")
     yield key, _to_inline_yaml(value)
 
 

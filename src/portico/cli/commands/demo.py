@@ -1,9 +1,8 @@
-"""`portico demo`: one task on the demo servers, step by step, with what each step costs in tokens.
+"""`portico demo`: one task on the demo servers, step by step, with the tokens of each step.
 
-A real MCP client talks to the real door in memory; nothing is read from or written to this user's
-folders. --json:
-`{"counter", "full_listing": {"tools", "tokens"}, "meta_listing": {…}, "steps": [{"tool", "arguments", "answer", "sent",
-"received"}], "total"}`.
+A real MCP client talks to the real endpoint in memory; this user's folders are neither read nor
+written. --json: `{"counter", "full_listing": {"tools", "tokens"}, "meta_listing": {…}, "steps":
+[{"tool", "arguments", "answer", "sent", "received"}], "total"}`.
 """
 
 import tempfile
@@ -33,7 +32,8 @@ TASK = "How far is a marathon of 26.2 miles in kilometres? And its splits?"
 _SPLITS_SCRIPT = """\
 import asyncio
 miles = [6.55, 13.1, 19.65]
-found = await asyncio.gather(*[units.convert_units(value=m, from_unit="miles", to_unit="km", digits=4) for m in miles])
+found = await asyncio.gather(*[units.convert_units(value=m, \
+from_unit="miles", to_unit="km", digits=4) for m in miles])
 [one["value"] for one in found]"""
 STEPS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
@@ -57,7 +57,7 @@ BAR_WIDTH = 40
 
 @dataclass(frozen=True)
 class DemoListing:
-    """A `tools/list` and what it costs."""
+    """A `tools/list` and its cost."""
 
     tools: int
     tokens: int
@@ -65,7 +65,7 @@ class DemoListing:
 
 @dataclass(frozen=True)
 class DemoStep:
-    """One call of the agent's."""
+    """One call of the agent and its cost in tokens."""
 
     tool: str
     arguments: dict[str, Any]
@@ -75,7 +75,7 @@ class DemoStep:
 
 
 async def run_demo(screen: Screen) -> int:
-    """Walk through the task."""
+    """Run the task and show each step."""
     logs.configure_logging("error")
     counter = get_best_counter()
     with tempfile.TemporaryDirectory(prefix="portico-demo-") as folder:
@@ -149,13 +149,13 @@ def _show_introduction(
     server_count: int,
 ) -> None:
     if counter.name == "o200k_base":
-        how = "counted with o200k_base"
+        method = "counted with o200k_base"
     else:
-        how = "estimated"
+        method = "estimated"
     screen.write_text(
         Text.assemble(
             (f"{full.tools} tools on {server_count} servers, one door.", "bold"),
-            f" Tokens are {how}.",
+            f" Tokens are {method}.",
         ),
         "",
         Text.assemble(
@@ -187,7 +187,7 @@ def _show_step(screen: Screen, number: int, title: str, step: DemoStep) -> None:
 
 
 def _format_argument(value: Any) -> str:
-    """A value as one would write it: a script over several lines stays one."""
+    """Format an argument; a script of several lines stays multi-line."""
     if isinstance(value, str) and "\n" in value:
         return '"""\n' + value + '"""'
     return orjson.dumps(value).decode()
@@ -221,11 +221,12 @@ def _show_total(
         screen.write_text(Text.assemble(f"{name:<13}", (bar, style)))
     saved = 1 - total / full.tokens
     if counter.name == "o200k_base":
-        how = "o200k_base"
+        method = "o200k_base"
     else:
-        how = "estimated"
+        method = "estimated"
     screen.write_text(
         "",
-        f"{saved:.0%} fewer tokens ({how}), and the listing stays about this small whatever is behind it.",
+        f"{saved:.0%} fewer tokens ({method}), and the listing stays about this small "
+        "whatever is behind it.",
         Text("Next: portico serve, or put your servers in portico.yaml.", style="dim"),
     )

@@ -1,8 +1,8 @@
-"""`portico install` and `portico uninstall`: points a client at Portico, and gives its file back."""
+"""`portico install` and `portico uninstall`: point a client at Portico, and restore its file."""
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 @dataclass(frozen=True)
 class _ClientEntry:
-    """What is to be written, and what a person should know about it."""
+    """The entry to write, and remarks for the person."""
 
     entry: dict[str, Any]
     exposure: str
@@ -57,46 +57,47 @@ def install(
     screen: Screen,
     replace: bool = False,
 ) -> int:
-    """Show what would change in the client's file; with `write`, change it and keep a backup."""
-    wanted = client_named(client)
+    """Show the change to the client's file; with `write`, apply it and store a backup."""
+    target_client = client_named(client)
     backups = _open_backups()
     cwd = Path.cwd()
-    place = choose_location(wanted, list_locations(wanted, Path.home(), cwd), scope, file)
+    location = choose_location(
+        target_client, list_locations(target_client, Path.home(), cwd), scope, file
+    )
     files = _find_config_files(config, cwd)
     if not url:
-        _refuse_self_reference(place, files, cwd)
+        _refuse_self_reference(location, files, cwd)
     loaded = load(files, {"exposure": exposure})
     if url:
-        pointer = _make_http_entry(wanted, url, loaded, exposure)
+        pointer = _make_http_entry(target_client, url, loaded, exposure)
     else:
-        pointer = _make_stdio_entry(wanted, place, files, loaded)
+        pointer = _make_stdio_entry(target_client, location, files, loaded)
+    failing: dict[str, str] = {}
     if replace:
-        failing = _find_failing_servers(place, loaded)
-    else:
-        failing = {}
+        failing = _find_failing_servers(location, loaded)
+
+    def find_working_duplicates(servers: Mapping[str, Any]) -> list[str]:
+        duplicates = gateway_entry.find_duplicates(servers, loaded.config)
+        return [name for name, twin in duplicates.items() if twin not in failing]
+
     plan = plan_install(
-        wanted,
-        place,
+        target_client,
+        location,
         pointer.entry,
         backups,
-        lambda servers: {
-            name: twin
-            for name, twin in gateway_entry.find_duplicates(servers, loaded.config).items()
-            if twin not in failing
-        },
+        find_working_duplicates,
         replace_duplicates=replace,
     )
-    absent = place.scope == "user" and not place.path.parent.is_dir()
+    has_no_folder = location.scope == "user" and not location.path.parent.is_dir()
+    copy = None
     if write:
         copy = apply_install(plan, backups)
-    else:
-        copy = None
-    tokens = _count_duplicate_tokens(place, plan, loaded)
+    tokens = _count_duplicate_tokens(location, plan, loaded)
     for warning in loaded.warnings:
         print_note(f"Warning: {warning}")
     if screen.as_json:
         screen.write_json(
-            _to_data(wanted, plan, write)
+            _to_data(target_client, plan, write)
             | {
                 "exposure": pointer.exposure,
                 "entry": pointer.entry,
@@ -110,81 +111,90 @@ def install(
         )
         return EXIT_OK
     screen.write_text(
-        f"{wanted.title}: {place.path}{', a new file' if plan.before is None else ''}"
+        f"{target_client.title}: {location.path}{', a new file' if plan.before is None else ''}"
     )
-    if absent:
+    if has_no_folder:
         screen.write_text(
-            f"There was no folder {place.path.parent}: is {wanted.title} installed here?"
+            f"There was no folder {location.path.parent}: is {target_client.title} installed here?"
         )
-    _show_install(wanted, plan, pointer, tokens, screen)
+    _show_install(target_client, plan, pointer, tokens, screen)
     for name, reason in failing.items():
         screen.write_text(f"{name} stays in the file, because Portico cannot use it now: {reason}")
     if not plan.has_changes:
-        screen.write_text(f"{wanted.title} points at Portico already: nothing to do.")
+        screen.write_text(f"{target_client.title} points at Portico already: nothing to do.")
     elif not write:
         screen.write_text(
             "Nothing is written yet. The same command with --write does it, and keeps a backup."
         )
     else:
-        screen.write_text(f"Written. {_render_backup_note(copy, wanted)}", wanted.reload_advice)
+        screen.write_text(
+            f"Written. {_render_backup_note(copy, target_client)}", target_client.reload_advice
+        )
     return EXIT_OK
 
 
 def uninstall(
     client: str, *, scope: str | None, file: str | None, write: bool = True, screen: Screen
 ) -> int:
-    """Put the client's file back as it was; without `write`, only show that."""
-    wanted = client_named(client)
+    """Restore the client's file; without `write`, only show the change."""
+    target_client = client_named(client)
     backups = _open_backups()
-    done: list[InstallPlan] = []
-    left = list(_find_targets(wanted, scope, file, backups))
-    while left:
-        place = next((place for place in left if _is_untouched(place, backups)), left[0])
-        left.remove(place)
-        plan = plan_uninstall(place, backups)
+    plans: list[InstallPlan] = []
+    locations = list(_find_targets(target_client, scope, file, backups))
+    while locations:
+        location = next(
+            (location for location in locations if _is_untouched(location, backups)), locations[0]
+        )
+        locations.remove(location)
+        plan = plan_uninstall(location, backups)
         if write:
             apply_uninstall(plan, backups)
         if plan.outcome != "absent":
-            done.append(plan)
+            plans.append(plan)
     if screen.as_json:
         screen.write_json(
             [
-                _to_data(wanted, plan, write) | {"put_back": [*plan.replaced_servers]}
-                for plan in done
+                _to_data(target_client, plan, write) | {"put_back": [*plan.replaced_servers]}
+                for plan in plans
             ]
         )
         return EXIT_OK
-    for plan in done:
-        _show_uninstall(wanted, plan, write, screen)
-    if not done:
-        screen.write_text(f"{wanted.title} does not point at Portico here: nothing to do.")
+    for plan in plans:
+        _show_uninstall(target_client, plan, write, screen)
+    if not plans:
+        screen.write_text(f"{target_client.title} does not point at Portico here: nothing to do.")
     else:
-        screen.write_text(wanted.reload_advice if write else "Nothing is written yet.")
+        screen.write_text(target_client.reload_advice if write else "Nothing is written yet.")
     return EXIT_OK
 
 
 def _open_backups() -> Backups:
-    named = os.environ.get("PORTICO_DATA_DIR", "").strip()
-    return Backups((Path(named).expanduser() if named else get_default_data_dir()) / "clients")
+    data_dir = os.environ.get("PORTICO_DATA_DIR", "").strip()
+    return Backups(
+        (Path(data_dir).expanduser() if data_dir else get_default_data_dir()) / "clients"
+    )
 
 
 def _find_config_files(config_options: Sequence[str], cwd: Path) -> list[Path]:
-    """What the Portico that is started reads: the files that are named, or those that it finds now."""
+    """Return the files that the started Portico reads: the named ones, or those found now."""
     found: Sequence[str | Path] = config_options or find_files(os.environ, cwd)
     if not config_options and found == [cwd / ".mcp.json"]:
-        # A folder's own servers are no reason to forget what was adopted for this person.
+        # A folder's own servers must not replace the configuration adopted for this user.
         found = find_files(os.environ, Path(os.devnull)) or found
     return [(cwd / Path(name).expanduser()).absolute() for name in found]
 
 
 def _refuse_self_reference(place: ClientConfigLocation, files: Sequence[Path], cwd: Path) -> None:
-    """Refuse to make a Portico whose configuration is the file that starts it."""
+    """Refuse a Portico whose configuration is the file that starts it."""
     target = os.path.realpath(place.path)
     found_later = not files and place.path == cwd / ".mcp.json"
     if found_later or any(os.path.realpath(file) == target for file in files):
         raise ConfigError(
             "is the file that Portico itself would read its servers from",
-            advice="Run `portico adopt` first: it writes a portico.yaml with these servers, and Portico reads that.",
+            advice=(
+                "Run `portico adopt` first: it writes a portico.yaml with these servers, and "
+                "Portico reads that."
+            ),
             file=str(place.path),
         )
 
@@ -192,17 +202,17 @@ def _refuse_self_reference(place: ClientConfigLocation, files: Sequence[Path], c
 def _make_stdio_entry(
     client: Client, place: ClientConfigLocation, files: Sequence[Path], loaded: LoadedConfig
 ) -> _ClientEntry:
-    """An entry that starts Portico with this configuration."""
-    said = loaded.sources["exposure"].kind
-    if said == "default":
+    """Make an entry that starts Portico with this configuration."""
+    source = loaded.sources["exposure"].kind
+    if source == "default":
         exposure = client.exposure
     else:
         exposure = loaded.config.exposure
     arguments = ["stdio", *(word for file in files for word in ("--config", str(file)))]
-    if said in ("flag", "env") or (said == "default" and exposure != loaded.config.exposure):
+    if source in ("flag", "env") or (source == "default" and exposure != loaded.config.exposure):
         arguments += ["--exposure", exposure]
     command = gateway_entry.find_program()
-    needs = [
+    variables = [
         name
         for name in gateway_entry.list_config_variables(loaded.config)
         if name not in loaded.env_file_variables
@@ -210,26 +220,26 @@ def _make_stdio_entry(
     reason = {
         "default": f"{client.exposure_reason}. --exposure chooses another",
         "file": "the configuration says so",
-    }.get(said, "you say so")
+    }.get(source, "you say so")
     remarks = [f"Exposure {exposure}: {reason}."]
     if not files:
         remarks.append(
-            "No configuration is found here, so Portico would serve its demo servers. `portico adopt` takes over the "
-            "servers you have; run this again after it."
+            "No configuration is found here, so Portico would serve its demo servers. `portico "
+            "adopt` takes over the servers you have; run this again after it."
         )
-    if needs and client.name not in ("codex", "claude-code"):
+    if variables and client.name not in ("codex", "claude-code"):
         remarks.append(
-            f"The configuration takes {', '.join(needs)} from the environment, which {client.title} may not pass on: "
-            "an `env_file` is surer."
+            f"The configuration takes {', '.join(variables)} from the environment, "
+            f"which {client.title} may not pass on: an `env_file` is surer."
         )
     path = ""
     if place.scope == "user" and not client.is_shell_program and os.name == "posix":
-        shells = os.environ.get("PATH", "")
-        if hidden := gateway_entry.list_shell_only_commands(loaded.config, shells):
-            path = shells
+        shell_path = os.environ.get("PATH", "")
+        if shell_only := gateway_entry.list_shell_only_commands(loaded.config, shell_path):
+            path = shell_path
             remarks.append(
-                f"This shell's PATH goes with it: {client.title} is not started in one, and would not find "
-                f"{', '.join(hidden)}."
+                f"This shell's PATH goes with it: {client.title} is not started in one, and would "
+                f"not find {', '.join(shell_only)}."
             )
     if place.scope == "project":
         remarks.append(
@@ -237,10 +247,11 @@ def _make_stdio_entry(
         )
     if gateway_entry.is_temporary(command):
         remarks.append(
-            f"This Portico runs from a cache ({command[0]}): install it first, so that it is still there tomorrow."
+            f"This Portico runs from a cache ({command[0]}): install it first, so that it is "
+            "still there tomorrow."
         )
     return _ClientEntry(
-        gateway_entry.make_stdio_entry(client, command, arguments, needs, path),
+        gateway_entry.make_stdio_entry(client, command, arguments, variables, path),
         exposure,
         tuple(remarks),
     )
@@ -249,31 +260,33 @@ def _make_stdio_entry(
 def _make_http_entry(
     client: Client, url: str, loaded: LoadedConfig, exposure: str | None
 ) -> _ClientEntry:
-    """An entry that leads to a Portico that is served."""
+    """Make an entry that points at a running Portico."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise ConfigError(f"{url!r} is no address", advice="Write it as http://127.0.0.1:8420/mcp.")
     if exposure is not None:
         raise ConfigError(
             "--exposure is for a Portico that the client starts; one that is served decides itself",
-            advice="Give `portico serve` the exposure, or lead the client to a profile: …/mcp/p/NAME.",
+            advice=(
+                "Give `portico serve` the exposure, or lead the client to a profile: …/mcp/p/NAME."
+            ),
         )
     if parts.path.strip("/"):
-        whole = url
+        full_url = url
     else:
-        whole = f"{url.rstrip('/')}/mcp"
-    token = loaded.config.gateway.token is not None
-    remarks = [f"It leads to {whole}: keep `portico serve` running there."]
-    if token and client.bearer_template:
+        full_url = f"{url.rstrip('/')}/mcp"
+    needs_token = loaded.config.gateway.token is not None
+    remarks = [f"It leads to {full_url}: keep `portico serve` running there."]
+    if needs_token and client.bearer_template:
         remarks.append(
             "The token comes from the variable PORTICO_TOKEN, which the client must have."
         )
-    elif token:
+    elif needs_token:
         remarks.append(
             f"{client.title} needs the token by hand: headers, Authorization, Bearer and the token."
         )
     return _ClientEntry(
-        gateway_entry.make_http_entry(client, whole, send_token=token),
+        gateway_entry.make_http_entry(client, full_url, send_token=needs_token),
         loaded.config.exposure,
         tuple(remarks),
     )
@@ -282,70 +295,74 @@ def _make_http_entry(
 def _count_duplicate_tokens(
     place: ClientConfigLocation, plan: InstallPlan, loaded: LoadedConfig
 ) -> int:
-    """What the servers that the client would see twice cost it, as far as that is known from last
-    time."""
+    """Count the tokens of servers that the client would load twice, as far as they are known."""
     if not plan.duplicate_servers or plan.before is None:
         return 0
-    from portico.adoption.server_costs import measure_costs  # brings the gateway with it
+    from portico.adoption.server_costs import measure_costs  # Imports the gateway.
 
-    twins = gateway_entry.find_duplicates(parse_document(place, plan.before).servers, loaded.config)
+    duplicates = gateway_entry.find_duplicates(
+        parse_document(place, plan.before).servers, loaded.config
+    )
     try:
-        bills = asyncio.run(measure_costs(loaded.config, ()))
+        costs = asyncio.run(measure_costs(loaded.config, ()))
     except (PorticoError, OSError):
-        return 0  # a figure is no reason to fail
-    return bills.sum_direct_tokens({twins[name] for name in plan.duplicate_servers})
+        return 0  # A missing figure is no reason to fail.
+    return costs.sum_direct_tokens({duplicates[name] for name in plan.duplicate_servers})
 
 
 def _find_failing_servers(place: ClientConfigLocation, loaded: LoadedConfig) -> dict[str, str]:
-    """Of a client's servers that Portico has too, those that do not work behind it, and why: nobody
-    loses them."""
+    """Return the duplicates of a client's servers that do not work behind Portico, with the
+    reason.
+    """
     data = read_file(place.path)
     if data:
-        twins = set(
+        duplicates = set(
             gateway_entry.find_duplicates(
                 parse_document(place, data).servers, loaded.config
             ).values()
         )
     else:
-        twins = set[str]()
-    if not twins:
+        duplicates = set[str]()
+    if not duplicates:
         return {}
     from portico.adoption.server_costs import measure_costs
 
-    bills = asyncio.run(measure_costs(loaded.config, twins))
+    costs = asyncio.run(measure_costs(loaded.config, duplicates))
     return {
         name: sanitize_server_text(
-            bills.failures.get(name) or "it is switched off, or cannot be started"
+            costs.failures.get(name) or "it is switched off, or cannot be started"
         )
-        for name in sorted(twins)
-        if name not in bills.servers
+        for name in sorted(duplicates)
+        if name not in costs.servers
     }
 
 
 def _find_targets(
     client: Client, scope: str | None, file: str | None, backups: Backups
 ) -> Iterator[ClientConfigLocation]:
-    """The files in which there is something to undo."""
-    there = list_locations(client, Path.home(), Path.cwd())
+    """Yield the files that have something to undo."""
+    locations = list_locations(client, Path.home(), Path.cwd())
     recorded = [
         record.location for record in backups.iter_records() if record.client == client.name
     ]
     if file is not None:
-        named = choose_location(client, there, scope, file)
-        same = [
-            place for place in recorded if place.path == named.path and scope in (None, place.scope)
+        named = choose_location(client, locations, scope, file)
+        matching = [
+            location
+            for location in recorded
+            if location.path == named.path and scope in (None, location.scope)
         ]
-        yield from same or [named]
+        yield from matching or [named]
         return
-    everywhere = [place for place in recorded if place.scope == "user"]
+    recorded_for_user = [location for location in recorded if location.scope == "user"]
     seen: set[tuple[str, tuple[str, ...]]] = set()
-    for place in (*there, *everywhere):
-        mark = (os.path.realpath(place.path), place.keys)
-        if scope in (None, place.scope) and mark not in seen:
+    for location in (*locations, *recorded_for_user):
+        mark = (os.path.realpath(location.path), location.keys)
+        if scope in (None, location.scope) and mark not in seen:
             seen.add(mark)
             try:
-                if is_installed(place, backups):
-                    yield place
+                if is_installed(location, backups):
+                    yield location
             except ConfigError as error:
                 if scope is not None:
                     raise
@@ -365,17 +382,15 @@ def _show_install(
     screen.write_text(*pointer.remarks)
     if plan.replaced_servers:
         screen.write_text(
-            f"Taken out, because Portico has them: {_join_names(plan.replaced_servers)}. `portico uninstall` puts them back."
+            f"Taken out, because Portico has them: {_join_names(plan.replaced_servers)}. "
+            "`portico uninstall` puts them back."
         )
     if plan.remaining_servers:
-        stay, their = (
-            ("server stays", "Its")
-            if len(plan.remaining_servers) == 1
-            else ("servers stay", "Their")
-        )
+        count = len(plan.remaining_servers)
+        stay, their = ("server stays", "Its") if count == 1 else ("servers stay", "Their")
         screen.write_text(
-            f"{len(plan.remaining_servers)} {stay} in the file: {_join_names(plan.remaining_servers)}. {their} tools are still loaded beside "
-            "Portico."
+            f"{count} {stay} in the file: {_join_names(plan.remaining_servers)}. "
+            f"{their} tools are still loaded beside Portico."
         )
     if plan.duplicate_servers:
         if tokens:
@@ -383,8 +398,8 @@ def _show_install(
         else:
             cost = ""
         screen.write_text(
-            f"Portico has {_join_names(plan.duplicate_servers)}, too, so {client.title} would load what they offer twice{cost}: "
-            "--replace takes them out of the file."
+            f"Portico has {_join_names(plan.duplicate_servers)}, too, so {client.title} would load "
+            f"what they offer twice{cost}: --replace takes them out of the file."
         )
 
 
@@ -393,20 +408,21 @@ def _show_uninstall(client: Client, plan: InstallPlan, write: bool, screen: Scre
         _show_difference(plan, screen, masking=True)
     path = plan.location.path
     if write:
-        be = "is"
+        verb = "is"
     else:
-        be = "would be"
+        verb = "would be"
     if plan.outcome == "restored":
-        screen.write_text(f"{client.title}: {path} {be} as it was before Portico, byte for byte.")
+        screen.write_text(f"{client.title}: {path} {verb} as it was before Portico, byte for byte.")
     elif plan.outcome == "removed":
-        screen.write_text(f"{client.title}: {path} was made for Portico, and {be} gone again.")
+        screen.write_text(f"{client.title}: {path} was made for Portico, and {verb} gone again.")
     else:
         if plan.replaced_servers:
             back = f" and {_join_names(plan.replaced_servers)} put back"
         else:
             back = ""
         screen.write_text(
-            f"{client.title}: {path} was changed since. Portico's entry {be} taken out{back}; the rest stays."
+            f"{client.title}: {path} was changed since. Portico's entry {verb} taken "
+            f"out{back}; the rest stays."
         )
 
 
@@ -440,10 +456,10 @@ def _to_data(client: Client, plan: InstallPlan, write: bool) -> dict[str, Any]:
 
 
 def _render_backup_note(copy: Path | None, client: Client) -> str:
-    undoing = f"`portico uninstall {client.name}` undoes it."
+    undo_note = f"`portico uninstall {client.name}` undoes it."
     if copy:
-        return f"The file as it was is kept in {copy}. {undoing}"
-    return undoing
+        return f"The file as it was is kept in {copy}. {undo_note}"
+    return undo_note
 
 
 def _join_names(names: Sequence[str]) -> str:

@@ -1,9 +1,9 @@
-"""`portico restart NAME`: has the running gateway start a server anew, also one that is in quarantine.
+"""`portico restart NAME`: makes the running gateway restart a server, also a quarantined one.
 
-The gateway at the configured address is asked, and says how it went. Gateways on stdio have no
-address: a mark in the data folder tells every gateway that shares it.
+The gateway at the configured address is asked, and reports the result. Gateways on stdio have no
+address: a file in the data folder requests the restart from every gateway that shares it.
 
---json: `{"server", "gateway" (its address, or null where none answered), "state", "restarts",
+--json: `{"server", "gateway" (its address, or null if none answered), "state", "restarts",
 "marked": bool}`.
 """
 
@@ -21,7 +21,7 @@ from portico.errors import BackendUnavailable, PorticoError, UnknownName
 from portico.storage import restart_requests
 
 CLOSE_TIMEOUT_S = 15.0
-"""Beside the time that a server may take to start: until the old one is gone."""
+"""Time for the old process to end, in addition to the server's start timeout."""
 _ADVICE_BY_STATUS = {
     401: "Give the token it was started with: PORTICO_TOKEN, or gateway.token.",
     403: "Its allowed_origins keep this machine out.",
@@ -30,38 +30,28 @@ _ADVICE_BY_STATUS = {
 
 
 def restart(setup: Setup, screen: Screen, name: str) -> int:
-    """Ask for it, and say what came of it."""
+    """Request the restart and show the result."""
     config = setup.config
     server = resolve_server(config, name)
     marked = _write_restart_mark(config, server)
-    patience = config.servers[server].timeouts.start_s + CLOSE_TIMEOUT_S
+    timeout = config.servers[server].timeouts.start_s + CLOSE_TIMEOUT_S
     reply = gateway_client.send_request(
-        config, "POST", f"/api/v1/servers/{server}/restart", patience
+        config, "POST", f"/api/v1/servers/{server}/restart", timeout
     )
-    there = gateway_client.build_gateway_url(config) or None
+    url = gateway_client.build_gateway_url(config) or None
     if reply is not None and reply.status != 200:
-        raise _to_refusal_error(server, there or "", reply.status, reply.body)
+        raise _to_refusal_error(server, url or "", reply.status, reply.body)
     if reply is None and not marked:
-        raise PorticoError(
-            f"no gateway answers at {there}", advice="Start one with `portico serve`."
-        )
+        raise PorticoError(f"no gateway answers at {url}", advice="Start one with `portico serve`.")
+    state = restarts = None
     if reply is not None:
         state = reply.body.get("state")
-    else:
-        state = None
+        restarts = reply.body.get("restarts")
     if screen.as_json:
-        if reply is not None:
-            restarts = reply.body.get("restarts")
-        else:
-            restarts = None
-        if reply is not None:
-            answered = there
-        else:
-            answered = None
         screen.write_json(
             {
                 "server": server,
-                "gateway": answered,
+                "gateway": url if reply is not None else None,
                 "state": state,
                 "restarts": restarts,
                 "marked": marked,
@@ -70,29 +60,26 @@ def restart(setup: Setup, screen: Screen, name: str) -> int:
     elif reply is not None:
         screen.write_text(f"{server} was started anew: {state}.")
     else:
-        if there:
-            where = f" at {there}"
-        else:
-            where = ""
-        told = f"Gateways on stdio that use {config.data_dir} are told, and start {server} anew."
-        screen.write_text(f"No gateway answers{where}. {told}")
+        where = f" at {url}" if url else ""
+        note = f"Gateways on stdio that use {config.data_dir} are told, and start {server} anew."
+        screen.write_text(f"No gateway answers{where}. {note}")
     return EXIT_OK
 
 
 def resolve_server(config: Config, name: str) -> str:
-    """The configured server that is meant."""
+    """Return the configured server that a name means; raises UnknownName."""
     servers = {key: server for key, server in config.servers.items() if not server.disabled}
-    meant = [key for key in config.servers if key == name] or [
+    matches = [key for key in config.servers if key == name] or [
         key for key in servers if fold(key) == fold(name)
     ]
-    if len(meant) == 1:
-        if meant[0] not in servers:
+    if len(matches) == 1:
+        if matches[0] not in servers:
             raise PorticoError(
-                f"{meant[0]} is switched off in the configuration",
+                f"{matches[0]} is switched off in the configuration",
                 advice="Take `disabled` out of it.",
             )
-        return meant[0]
-    near = tuple(meant) or find_nearest_names(name, servers)
+        return matches[0]
+    near = tuple(matches) or find_nearest_names(name, servers)
     if near:
         advice = f"Did you mean {', '.join(near)}?"
     else:
@@ -115,12 +102,12 @@ def _to_refusal_error(
     detail = str(body.get("detail", f"status {status}"))
     advice = str(body.get("advice", ""))
     if status == 503:
-        said = [sanitize_server_text(str(line)) for line in body.get("stderr", ())]
-        if said:
-            wrote = "\n".join(["It last wrote:", *(f"  {line}" for line in said)])
+        stderr_lines = [sanitize_server_text(str(line)) for line in body.get("stderr", ())]
+        if stderr_lines:
+            last_output = "\n".join(["It last wrote:", *(f"  {line}" for line in stderr_lines)])
         else:
-            wrote = ""
-        return BackendUnavailable(detail, advice="\n".join(filter(None, [advice, wrote])))
+            last_output = ""
+        return BackendUnavailable(detail, advice="\n".join(filter(None, [advice, last_output])))
     if status == 404:
         return PorticoError(
             f"the gateway at {gateway_url} has no server {server}",

@@ -1,11 +1,11 @@
-"""`portico search`: what an agent would find, why it ranks so, and where a tool stood that was missed.
+"""`portico search`: what an agent would find, why it ranks so, and where an expected tool ranked.
 
 --json: `{"query", "server", "category", "filters": {"servers", "tags", "max_latency_ms",
 "min_success_rate"}, "total", "weak", "meaning": {"searched", "problem", "unencoded"}, "near":
 [{"name", "description", "tags"}], "tools": [tool + "score", "twins"], "nearest": [tool],
-"unlisted": [server]}`. With --explain each tool also has `"why"`, and there is
-`"explain": {"confidence", "weak_below", "meaning", "named": [standing], "unknown": [error]}`; `disclosure.explain`
-makes these.
+"unlisted": [server]}`. With --explain each tool also has `"why"`, and there is `"explain":
+{"confidence", "weak_below", "meaning", "named": [standing], "unknown": [error]}`, made by
+`meta_tools.search_explanation`.
 """
 
 import asyncio
@@ -37,26 +37,25 @@ from portico.meta_tools.search_request import PreparedSearch, SearchRequest
 from portico.rendering.lines import ServerState, ServerStates, format_count
 
 ENCODING_WAIT_S = 15.0
-"""How long a search waits for tools to be encoded."""
+"""How long a search waits for tools to be encoded, in seconds."""
 _SPINNER_DELAY_S = 1.0
 _MAX_TOOLS_TO_ENCODE = 2_000
-"""Tools that can be encoded in that time: for more, an answer by words at once is better than one
-by words too late."""
+"""Number of tools that can be encoded in that time; with more, search is by words at once."""
 _MAX_GUESSES = 3
 _NEAR_SERVERS_TOKENS = 2_000
-"""Tokens for the nearest servers: people get all of them."""
+"""Token budget for the nearest servers, large enough to show people all of them."""
 
 
 @dataclass(frozen=True)
 class SearchCommandOptions:
-    """What the command line asks for."""
+    """Options of the command line."""
 
     request: SearchRequest
     weak_limit: int | None
-    """How many tools to show where nothing fits; None for as many as otherwise."""
+    """How many tools to show if nothing fits; None for the usual limit."""
     explain: bool = False
     explained_tools: tuple[str, ...] = ()
-    """Tools of which to tell where they stood."""
+    """Tools whose rank is explained."""
     offline: bool = False
 
 
@@ -65,7 +64,7 @@ class _SearchReport:
     search: PreparedSearch
     page: SearchPage
     similar_names: tuple[str, ...]
-    """Names spelt alike, where nothing matches."""
+    """Similar names, if nothing matches."""
     standings: tuple[ExpectedToolRank, ...]
     errors: tuple[PorticoError, ...]
     unlisted_servers: tuple[dict[str, Any], ...]
@@ -73,48 +72,48 @@ class _SearchReport:
 
 
 async def search(setup: Setup, screen: Screen, options: SearchCommandOptions) -> int:
-    """Ranked tools; exit code 1 when nothing matches, or a named tool is unknown."""
-    only = options.request.server
+    """Show ranked tools; exit code 1 if nothing matches, or a named tool is unknown."""
+    server_name = options.request.server
 
     def select_servers(gateway: GatewayRuntime) -> list[str]:
-        """The servers nothing is known of; of one server's tools, no other server has to be asked."""
-        if only:
-            meant = {gateway.catalog.snapshot.resolve_server(only).name}
+        """Select unlisted servers, at most the one that the search is limited to."""
+        if server_name:
+            searched_servers = {gateway.catalog.snapshot.resolve_server(server_name).name}
         else:
-            meant = set(gateway.upstreams)
+            searched_servers = set(gateway.upstreams)
         if options.offline:
             return []
-        return [name for name in select_unlisted_servers(gateway) if name in meant]
+        return [name for name in select_unlisted_servers(gateway) if name in searched_servers]
 
     async with open_gateway(setup, screen, select_servers, LISTING_WAIT_S) as gateway:
         await wait_for_encoding(gateway, screen)
         await gateway.load_usage()
-        answer = await _run_search(gateway, setup, options)
+        report = await _run_search(gateway, setup, options)
         note_starting_servers(gateway)
     if screen.as_json:
-        screen.write_json(_to_data(answer, options))
+        screen.write_json(_to_data(report, options))
     else:
-        _show(screen, answer, options)
-    for error in answer.errors:
+        _show(screen, report, options)
+    for error in report.errors:
         print_error(error)
-    if answer.page.hits and not answer.errors:
+    if report.page.hits and not report.errors:
         return EXIT_OK
     return EXIT_FAILED
 
 
 async def wait_for_encoding(gateway: GatewayRuntime, screen: Screen) -> None:
-    """Wait for the few tools that cannot be found by meaning yet, but not long."""
-    left = gateway.catalog.unencoded_count
+    """Wait briefly for tools that are not encoded yet, if they are few."""
+    unencoded = gateway.catalog.unencoded_count
     if (
-        not 0 < left <= _MAX_TOOLS_TO_ENCODE
+        not 0 < unencoded <= _MAX_TOOLS_TO_ENCODE
         or (encoding := gateway.catalog.start_encoding()) is None
     ):
         return
-    # Not cancelled when time is up: what it has done by then is kept, and used next time.
+    # Not cancelled on timeout: the vectors computed so far are kept for the next search.
     await asyncio.wait({encoding}, timeout=_SPINNER_DELAY_S)
     if not encoding.done():
         with screen.show_spinner_or_note(
-            f"Encoding {format_count(left, 'tool')}, so that they are found by meaning …"
+            f"Encoding {format_count(unencoded, 'tool')}, so that they are found by meaning …"
         ):
             await asyncio.wait({encoding}, timeout=ENCODING_WAIT_S - _SPINNER_DELAY_S)
 
@@ -153,17 +152,16 @@ async def _run_search(
             if not entry.is_listed
         ),
         {
-            one.name: ServerState(
-                one.state, sanitize_reason(one.state, one.reason), one.state_since
+            status.name: ServerState(
+                status.state, sanitize_reason(status.state, status.reason), status.state_since
             )
-            for one in gateway.list_statuses()
+            for status in gateway.list_statuses()
         },
     )
 
 
 def _resolve_address(gateway: GatewayRuntime, setup: Setup, name: str) -> str:
-    """The tool a name means: one that the profile sees, or else any, because it may be missed for
-    that very reason."""
+    """Resolve a name among the profile's tools, else among all, because the scope may hide it."""
     try:
         return gateway.get_view(setup.profile).snapshot.resolve_tool(name).address
     except UnknownName:
@@ -171,7 +169,7 @@ def _resolve_address(gateway: GatewayRuntime, setup: Setup, name: str) -> str:
 
 
 def _add_nearest(error: UnknownName, snapshot: Snapshot, name: str) -> UnknownName:
-    """The error with tools that have words of the wrong name, where none is spelt like it."""
+    """Add tools that share words with the wrong name, if none is spelt like it."""
     if error.nearest:
         return error
     found = PreparedSearch(snapshot, SearchRequest(name)).rank(_MAX_GUESSES).hits
@@ -184,7 +182,9 @@ def _add_nearest(error: UnknownName, snapshot: Snapshot, name: str) -> UnknownNa
 
 
 def _to_data(report: _SearchReport, options: SearchCommandOptions) -> dict[str, Any]:
-    search, page, ranking = report.search, report.page, report.page.ranking
+    search = report.search
+    page = report.page
+    ranking = page.ranking
     tools = search.snapshot.tools
     encoder = search.snapshot.index.encoder
     query = options.request.query
@@ -195,9 +195,9 @@ def _to_data(report: _SearchReport, options: SearchCommandOptions) -> dict[str, 
             **to_tool_data(tools[hit.id], options.request.detail),
             "score": round(hit.score, 4),
             "twins": list(hit.duplicates),
-            **({"why": explain.to_hit_data(place, hit)} if options.explain else {}),
+            **({"why": explain.to_hit_data(rank, hit)} if options.explain else {}),
         }
-        for place, hit in enumerate(page.hits, 1)
+        for rank, hit in enumerate(page.hits, 1)
     ]
     data: dict[str, Any] = {
         "query": query,
@@ -248,48 +248,52 @@ def _show(screen: Screen, report: _SearchReport, options: SearchCommandOptions) 
             *(render_tool(screen, tools[hit.id], detail, hit.duplicates) for hit in page.hits)
         )
     screen.write_text(*(render_tool(screen, tools[name], detail) for name in report.similar_names))
-    beside = (one for one in report.standings if not _is_covered_by_page(one))
-    screen.write_text(*(line for one in beside for line in explain.render_rank_lines(search, one)))
+    uncovered = (standing for standing in report.standings if not _is_covered_by_page(standing))
+    screen.write_text(
+        *(line for standing in uncovered for line in explain.render_rank_lines(search, standing))
+    )
     screen.write_text(*(Text(line, style="dim") for line in _suggest_next_commands(search, page)))
     if report.unlisted_servers:
         states = ", ".join(
-            f"{one['name']} ({one['reason'] or one['state']})" for one in report.unlisted_servers
+            f"{standing['name']} ({standing['reason'] or standing['state']})"
+            for standing in report.unlisted_servers
         )
         screen.write_text(Text(f"Not searched, because not listed yet: {states}", style="yellow"))
-    if only := no_match.render_words_only_note(search, with_reason=True):
+    if words_only_note := no_match.render_words_only_note(search, with_reason=True):
         if no_match.count_unencoded(search) > _MAX_TOOLS_TO_ENCODE:
-            later = " A running gateway encodes them in the background."
+            encoding_note = " A running gateway encodes them in the background."
         else:
-            later = ""
-        screen.write_text(Text(only + later, style="yellow"))
+            encoding_note = ""
+        screen.write_text(Text(words_only_note + encoding_note, style="yellow"))
 
 
 def _is_covered_by_page(standing: ExpectedToolRank) -> bool:
-    """Whether the page has all there is to say of a named tool."""
+    """Return whether the page already says everything about a named tool."""
     return standing.place is not None and standing.shares_place_with is None
 
 
 def _render_explanations(report: _SearchReport) -> list[str]:
-    named = {one.address for one in report.standings if _is_covered_by_page(one)}
+    named = {standing.address for standing in report.standings if _is_covered_by_page(standing)}
     lines = list[str]()
-    for place, hit in enumerate(report.page.hits, 1):
-        first, *rest = explain.render_hit_lines(place, hit)
+    for rank, hit in enumerate(report.page.hits, 1):
+        first, *rest = explain.render_hit_lines(rank, hit)
         lines += [f"{first} ← the tool you asked about" if hit.id in named else first, *rest]
     return lines
 
 
 def _suggest_next_commands(search: PreparedSearch, page: SearchPage) -> Sequence[str]:
-    """How to go on, in commands."""
+    """Suggest how to go on, as commands."""
     lines = list[str]()
     if page.has_more(len(page.hits)):
         lines.append(f"More: --limit {search.request.limit * 4}")
     if page.ranking.is_weak:
         if search.scope_text:
-            other = "search without the filters"
+            suggestion = "search without the filters"
         else:
-            other = "try other words for the same thing"
+            suggestion = "try other words for the same thing"
         lines += [
-            f"{other.capitalize()}, or look around: portico browse {' '.join(page.ranking.nearest_groups[:1])}".rstrip()
+            f"{suggestion.capitalize()}, or look around: portico browse "
+            f"{' '.join(page.ranking.nearest_groups[:1])}".rstrip()
         ]
     if search.is_unmeasured:
         return [*lines, search_page.UNMEASURED_NOTE]

@@ -1,4 +1,4 @@
-"""`portico search --forget`: what use has taught, and the plans that worked, are dropped; how much that was is said."""
+"""`portico search --forget`: drops what usage has taught and the plans that worked."""
 
 import asyncio
 from dataclasses import asdict
@@ -15,10 +15,10 @@ from portico.storage.learning_store import ForgottenCounts, LearningStore
 
 
 async def forget_learning(setup: Setup, screen: Screen, server: str | None) -> int:
-    """Forget everything, or what was learnt in the profile or of the server; running gateways
-    notice in seconds.
+    """Forget everything, or what was learned in a profile or of a server.
 
-    A plan is of several servers, so plans stay where only one server is to be forgotten.
+    Running gateways notice within seconds. Plans involve several servers, so they stay if only one
+    server is to be forgotten.
     """
     path = setup.config.data_dir / HABITS_FILE
     forgotten = await asyncio.to_thread(_forget_habits, path, setup.profile, server)
@@ -38,7 +38,8 @@ async def forget_learning(setup: Setup, screen: Screen, server: str | None) -> i
         and setup.config.learning.scope == "shared"
     ):
         raise PorticoError(
-            f"all profiles learn together here: nothing is kept for {setup.profile} alone, and nothing was forgotten",
+            f"all profiles learn together here: nothing is kept for {setup.profile} alone, "
+            "and nothing was forgotten",
             advice="Without --profile, what all have taught is forgotten.",
         )
     if screen.as_json:
@@ -67,7 +68,7 @@ def _forget_habits(path: Path, profile: str | None, server: str | None) -> Forgo
 
 
 async def _forget_plans(setup: Setup) -> int:
-    """How many plans were forgotten."""
+    """Forget stored plans and return their number."""
     url = setup.config.database_url
     path = setup.config.data_dir / RECORD_FILE
     if url is None and not path.exists():
@@ -80,15 +81,13 @@ async def _forget_plans(setup: Setup) -> int:
 
 
 def _render_forgotten(forgotten: ForgottenCounts, plans: int) -> str:
-    if forgotten.unreadable:
-        aside = f" Deleted {format_count(forgotten.unreadable, 'file')} that could not be read."
-    else:
-        aside = ""
-    if plans:
-        worked = f", {format_count(plans, 'plan')} that worked"
-    else:
-        worked = ""
-    return (
-        f"Forgot {format_count(forgotten.followed, 'call')} after a search, {format_count(forgotten.together, 'pair')} of "
-        f"tools used together{worked} and the use of {format_count(forgotten.used, 'tool')}.{aside}"
+    text = (
+        f"Forgot {format_count(forgotten.followed, 'call')} after a search, "
+        f"{format_count(forgotten.together, 'pair')} of tools used together"
     )
+    if plans:
+        text += f", {format_count(plans, 'plan')} that worked"
+    text += f" and the use of {format_count(forgotten.used, 'tool')}."
+    if forgotten.unreadable:
+        text += f" Deleted {format_count(forgotten.unreadable, 'file')} that could not be read."
+    return text

@@ -1,4 +1,4 @@
-"""`portico serve`: the gateway over HTTP, until it is told to stop."""
+"""`portico serve`: the gateway over HTTP, until a signal stops it."""
 
 import asyncio
 import errno
@@ -47,19 +47,18 @@ from portico.upstream.lifecycle.status import TROUBLED_STATES
 
 POLL_S = 0.05
 SWITCH_INTERVAL_S = 0.001
-"""How long a thread that computes keeps the others waiting: every step of a request may have to
-wait that long."""
+"""How long a computing thread may hold the interpreter while others wait; adds to every request."""
 
 
 def run_serve(files: Sequence[str], flags: Mapping[str, Any], profiles: Sequence[str]) -> int:
-    """Serve these files' configuration under these flags until a signal comes."""
+    """Serve the configuration of these files and flags until a signal arrives."""
     return run_to_exit_code(
         lambda: serve(load_setup(files, flags=flags, short_lived=False), Screen(), profiles)
     )
 
 
 def serve(setup: Setup, screen: Screen, profiles: Sequence[str]) -> int:
-    """Listen, say where, and serve."""
+    """Listen, print the addresses, and serve."""
     settings = setup.config.gateway
     check_exposure(settings.host, settings.token.get_secret_value() if settings.token else None)
     for profile in profiles:
@@ -75,7 +74,9 @@ def serve(setup: Setup, screen: Screen, profiles: Sequence[str]) -> int:
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there, or the reason why none can."""
+    """Return a listening socket; raises PorticoError or ConfigError with the reason if
+    impossible.
+    """
     if ":" in host:
         family = socket.AF_INET6
     else:
@@ -86,7 +87,10 @@ def bind_socket(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise PorticoError(
                 f"port {port} on {host} is already in use",
-                advice="Is Portico running already? Stop it, or choose another port with --port (0 picks a free one).",
+                advice=(
+                    "Is Portico running already? Stop it, or choose another port with --port "
+                    "(0 picks a free one)."
+                ),
             ) from error
         if isinstance(error, PermissionError):
             raise PorticoError(
@@ -95,7 +99,10 @@ def bind_socket(host: str, port: int) -> socket.socket:
             ) from error
         raise ConfigError(
             f"{host} cannot be listened on: {error.strerror or error}",
-            advice="gateway.host is an address of this machine: 127.0.0.1, ::1, or 0.0.0.0 for all of them.",
+            advice=(
+                "gateway.host is an address of this machine: 127.0.0.1, ::1, or 0.0.0.0 for "
+                "all of them."
+            ),
             key="gateway.host",
         ) from error
 
@@ -107,37 +114,37 @@ async def _serve_until_stopped(
     settings = config.gateway
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     async with GatewayRuntime(config) as gateway, watch_changes(gateway, setup):
-        watched = gateway.ensure_monitoring()
+        monitoring = gateway.ensure_monitoring()
         if is_loopback(settings.host) or settings.host in WILDCARD_HOSTS:
-            here = ()
+            own_hosts = ()
         else:
-            here = (settings.host,)
-        doors = _select_endpoints(gateway, profiles)
+            own_hosts = (settings.host,)
+        endpoints = _select_endpoints(gateway, profiles)
         app = make_app(
-            doors,
+            endpoints,
             token=settings.token.get_secret_value() if settings.token else None,
-            allowed_hosts=(*settings.allowed_hosts, *here),
+            allowed_hosts=(*settings.allowed_hosts, *own_hosts),
             allowed_origins=settings.allowed_origins,
             max_request_bytes=int(config.limits.max_request_bytes),
             max_request_values=config.limits.max_request_values,
-            api=_make_lazy_api(gateway) if "" in doors and settings.api else None,
+            api=_make_lazy_api(gateway) if "" in endpoints and settings.api else None,
             max_in_flight=compute_max_in_flight(config.limits),
             spool_bytes=int(config.limits.unread_bytes),
             spool_folder=config.data_dir,
-            metrics=(lambda: watched.metrics) if settings.metrics else None,
-            health=watched.readiness.check_health,
+            metrics=(lambda: monitoring.metrics) if settings.metrics else None,
+            health=monitoring.readiness.check_health,
             publish=gateway.bus.publish,
         )
-        patience = ConnectionLimits(
+        connection_limits = ConnectionLimits(
             send_s=config.limits.send_s, max_connections=compute_max_connections()
         )
-        server = make_server(app, settings.host, settings.port, patience)
+        server = make_server(app, settings.host, settings.port, connection_limits)
         stop = GracefulStop(gateway.drain, lambda: _stop_server(server))
         with handle_stop_signals(stop), _follow_config_changes(gateway, app, profiles):
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             await _wait_until_started(server, serving)
             collecting = asyncio.create_task(collect_garbage(), name="collect garbage")
-            _announce(config, screen, doors, listener.getsockname()[1])
+            _announce(config, screen, endpoints, listener.getsockname()[1])
             await _show_progress(gateway, screen, serving)
             await serving
             collecting.cancel()
@@ -146,49 +153,44 @@ async def _serve_until_stopped(
 
 
 def _stop_server(server: uvicorn.Server) -> None:
-    # What uvicorn has to say from here on is that streams end before their clients wanted it.
+    # From here on uvicorn only logs that streams end before their clients expected it.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-    # Told as by a signal: streams that only listen hear of the end in this way, and need not be cut
-    # off.
+    # Same path as a signal: open streams are told of the shutdown and need not be aborted.
     server.handle_exit(signal.SIGTERM, None)
 
 
 def _select_endpoints(
     gateway: GatewayRuntime, profiles: Sequence[str]
 ) -> dict[str, ProfileEndpoint]:
-    return {
-        name: door
-        for name, door in gateway.get_endpoints().items()
-        if not profiles or name in profiles
-    }
+    endpoints = gateway.get_endpoints().items()
+    return {name: endpoint for name, endpoint in endpoints if not profiles or name in profiles}
 
 
 @contextmanager
 def _follow_config_changes(
     gateway: GatewayRuntime, app: Starlette, profiles: Sequence[str]
 ) -> Generator[None]:
-    """While it serves: a configuration that is taken over may bring a profile, or take one away, or
-    other limits."""
-    showing: set[asyncio.Task[None]] = set()
+    """Apply the limits and profiles of a changed configuration while serving."""
+    tasks: set[asyncio.Task[None]] = set()
 
     def apply_config(_: Event) -> None:
-        app.state.under_way.most = compute_max_in_flight(gateway.config.limits)
-        app.state.unread.most_bytes = int(gateway.config.limits.unread_bytes)
-        doors = app.state.entrances.show(_select_endpoints(gateway, profiles))
-        showing.add(task := asyncio.create_task(doors, name="show the doors"))
-        task.add_done_callback(showing.discard)
+        app.state.in_flight.limit = compute_max_in_flight(gateway.config.limits)
+        app.state.spool.max_bytes = int(gateway.config.limits.unread_bytes)
+        update = app.state.endpoints.replace_endpoints(_select_endpoints(gateway, profiles))
+        tasks.add(task := asyncio.create_task(update, name="update endpoints"))
+        task.add_done_callback(tasks.discard)
 
-    forget = gateway.bus.subscribe(apply_config, ConfigApplied)
+    unsubscribe = gateway.bus.subscribe(apply_config, ConfigApplied)
     try:
         yield
     finally:
-        forget()
-        for task in showing:
+        unsubscribe()
+        for task in tasks:
             task.cancel()
 
 
 def _make_lazy_api(gateway: GatewayRuntime) -> ASGIApp:
-    """The REST API; it shows what the front door shows, so it is not there without that."""
+    """Make the REST API on first use. It shows what the main endpoint shows, and needs it."""
     view = gateway.get_view()
 
     def make() -> ASGIApp:
@@ -227,11 +229,8 @@ def _announce(
             what = "every server"
         screen.write_text(f"{url}  {what}, exposure {endpoints[name].view.settings.exposure}")
     if "" in endpoints and settings.api:
-        if settings.token:
-            needs = ", with the token"
-        else:
-            needs = ""
-        screen.write_text(f"{root.removesuffix('/mcp')}/api/docs  the same as JSON (REST{needs})")
+        rest = "REST, with the token" if settings.token else "REST"
+        screen.write_text(f"{root.removesuffix('/mcp')}/api/docs  the same as JSON ({rest})")
     first_name, first = next(iter(urls.items()))
     if settings.token:
         header = ' --header "Authorization: Bearer $PORTICO_TOKEN"'
@@ -251,14 +250,17 @@ def _announce(
     )
     if not is_loopback(settings.host) and not settings.allowed_hosts:
         print_note(
-            "Clients elsewhere are refused until gateway.allowed_hosts names the host they connect to."
+            "Clients elsewhere are refused until gateway.allowed_hosts names the host they "
+            "connect to."
         )
     screen.write_text("", "Ctrl+C stops it.")
     sys.stdout.flush()
 
 
 def _is_listed_or_failed(gateway: GatewayRuntime, name: str) -> bool:
-    """Whether a server need not be waited for; another configuration may have taken it away."""
+    """Return whether a server need not be waited for; a changed configuration may have removed
+    it.
+    """
     entry = gateway.catalog.snapshot.servers.get(name)
     upstream = gateway.upstreams.get(name)
     return entry is None or upstream is None or entry.is_listed or upstream.state in TROUBLED_STATES
@@ -267,20 +269,23 @@ def _is_listed_or_failed(gateway: GatewayRuntime, name: str) -> bool:
 async def _show_progress(
     gateway: GatewayRuntime, screen: Screen, serving: "asyncio.Task[None]"
 ) -> None:
-    """Progress until every server whose offer is unknown has been heard; calls are answered
-    meanwhile."""
-    waiting = {
-        name for name, one in gateway.upstreams.items() if one.state in ("configured", "starting")
+    """Show progress until every unlisted server is listed or has failed; requests are served
+    meanwhile.
+    """
+    pending = {
+        name
+        for name, upstream in gateway.upstreams.items()
+        if upstream.state in ("configured", "starting")
     }
     listed = asyncio.ensure_future(gateway.wait_until_listed())
-    with screen.show_start_progress(sorted(waiting)) as heard:
+    with screen.show_start_progress(sorted(pending)) as on_listed:
         while not serving.done():
             done, _ = await asyncio.wait(
                 {listed, serving}, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED
             )
-            for name in [name for name in waiting if _is_listed_or_failed(gateway, name)]:
-                waiting.discard(name)
-                heard(name)
+            for name in [name for name in pending if _is_listed_or_failed(gateway, name)]:
+                pending.discard(name)
+                on_listed(name)
             if listed in done:
                 break
     if not listed.done():
@@ -288,8 +293,13 @@ async def _show_progress(
     elif not serving.done():
         snapshot = gateway.catalog.snapshot
         print_note(
-            f"{format_count(len(snapshot.tools), 'tool')} on {format_count(len(snapshot.servers), 'server')}."
+            f"{format_count(len(snapshot.tools), 'tool')} on "
+            f"{format_count(len(snapshot.servers), 'server')}."
         )
-        broken = [one.name for one in gateway.list_statuses() if one.state in TROUBLED_STATES]
+        broken = [
+            upstream.name
+            for upstream in gateway.list_statuses()
+            if upstream.state in TROUBLED_STATES
+        ]
         if broken:
             print_note(f"Not usable now: {', '.join(broken)}. `portico status` says why.")

@@ -1,15 +1,15 @@
-"""`portico status`: what every server is doing, and what is wrong with the broken ones.
+"""`portico status`: the state of every server, and what is wrong with broken ones.
 
 --json: `{"ok": bool, "servers": [{"name", "kind", "state", "since" (ISO time), "reason", "tools",
 "listed_at" (ISO time or null), "era", "protocol_version", "server_version", "noise" (lines on
 stdout that were no protocol), "stderr" (its last line), "pid", "calls", "warnings", "breaker"
 (closed, open or half-open), "failures" (lately), "next_try" (ISO time or null), "restarts",
-"last_lines" (of stderr, of a server in trouble), "running" (how it is in the gateway that runs
-beside this command: {"state", "reason", "since"}, or null)}], "categories": n, "database": {"kind",
-"place", "problem"}, "tokens": {"sessions", "listing", "shown", "saved", "answers"}, "search":
-{"meaning": bool, "problem", "unencoded"}}`. `ok` is whether every server that is not switched off
-can be used; `tokens` what clients were shown instead of a listing of every tool; `search` whether
-tools are found by meaning or by words only, and how many cannot be found by meaning yet.
+"last_lines" (of stderr, of a server in trouble), "running" (its state in the running gateway:
+{"state", "reason", "since"}, or null)}], "categories": n, "database": {"kind", "place", "problem"},
+"tokens": {"sessions", "listing", "shown", "saved", "answers"}, "search": {"meaning": bool,
+"problem", "unencoded"}}`. `ok` is whether every server that is not switched off can be used;
+`tokens` what clients were shown instead of a listing of every tool; `search` whether tools are
+found by meaning or by words only, and how many are not encoded yet.
 """
 
 import asyncio
@@ -45,41 +45,50 @@ _STYLES = {
 
 
 async def show_status(setup: Setup, screen: Screen, offline: bool) -> int:
-    """As the running gateway has it; what that does not have is asked, unless offline. 1 when one
-    cannot be used."""
-    there = await asyncio.to_thread(gateway_client.fetch_servers, setup.config)
+    """Show states from the running gateway; other servers are connected to, unless offline.
+
+    Exit code 1 if a server cannot be used.
+    """
+    running_servers = await asyncio.to_thread(gateway_client.fetch_servers, setup.config)
 
     def select_other_servers(gateway: GatewayRuntime) -> list[str]:
-        return [name for name in select_enabled_servers(gateway) if name not in there]
+        return [name for name in select_enabled_servers(gateway) if name not in running_servers]
 
     async with open_gateway(
         setup, screen, select_no_servers if offline else select_other_servers
     ) as gateway:
         facts = [
-            _merge_running_state(_collect_server_facts(gateway, one), there.get(one.name))
-            for one in gateway.list_statuses()
+            _merge_running_state(
+                _collect_server_facts(gateway, server_facts), running_servers.get(server_facts.name)
+            )
+            for server_facts in gateway.list_statuses()
         ]
-        finding = await _collect_search_facts(gateway)
+        search_facts = await _collect_search_facts(gateway)
         await gateway.load_usage()
         database = _collect_database_facts(gateway)
         ledger = _to_ledger_data(gateway.usage_data.ledger.total)
         categories = len(gateway.get_view().ranked_catalog.categories)
-    ok = not any(one["state"] in TROUBLED_STATES for one in facts)
+    ok = not any(server_facts["state"] in TROUBLED_STATES for server_facts in facts)
     facts += [
         _to_disabled_data(name, server.kind)
         for name, server in setup.config.servers.items()
         if server.disabled
     ]
     if screen.as_json:
-        kept = {"categories": categories, "database": database, "tokens": ledger, "search": finding}
-        screen.write_json({"ok": ok, "servers": facts, **kept})
+        other_facts = {
+            "categories": categories,
+            "database": database,
+            "tokens": ledger,
+            "search": search_facts,
+        }
+        screen.write_json({"ok": ok, "servers": facts, **other_facts})
     elif screen.is_stdout_terminal:
         screen.write_text(_build_table(facts))
     else:
-        screen.write_text(*(_render_server_line(one) for one in facts))
+        screen.write_text(*(_render_server_line(server_facts) for server_facts in facts))
     if not facts:
         screen.write_text("No servers are configured.")
-    if there and not screen.as_json:
+    if running_servers and not screen.as_json:
         screen.write_text(
             Text(
                 f"states: as in the gateway at {gateway_client.build_gateway_url(setup.config)}",
@@ -92,27 +101,27 @@ async def show_status(setup: Setup, screen: Screen, offline: bool) -> int:
             _render_database_line(database),
             _render_ledger_line(ledger),
         )
-        screen.write_text(_render_search_line(finding))
+        screen.write_text(_render_search_line(search_facts))
     if ok or offline:
         return EXIT_OK
     return EXIT_FAILED
 
 
 def _collect_database_facts(gateway: GatewayRuntime) -> dict[str, Any]:
-    """Where the record is kept, without the password that leads there."""
+    """Return the location of the database, without its password, and its problem."""
     url = gateway.config.database_url
     problem = gateway.store.problem
     try:
         if url:
-            place = parse_address(url.get_secret_value(), None).display_name
+            location = parse_address(url.get_secret_value(), None).display_name
         else:
-            place = str(gateway.config.data_dir)
+            location = str(gateway.config.data_dir)
     except PorticoError as error:
-        place = ""
+        location = ""
         problem = problem or error.message
     return {
         "kind": "PostgreSQL" if gateway.store.is_shared else "SQLite",
-        "place": place,
+        "place": location,
         "problem": problem,
     }
 
@@ -139,20 +148,24 @@ def _to_ledger_data(total: LedgerTotal) -> dict[str, int]:
 def _render_ledger_line(tokens: Mapping[str, int]) -> Text:
     if not tokens["sessions"]:
         return Text("tokens: no client was shown anything yet", style="dim")
-    over = format_count(tokens["sessions"], "session")
-    said = f"tokens: {tokens['shown']:,} shown in {over}; listing every tool would have cost {tokens['listing']:,}"
+    sessions = format_count(tokens["sessions"], "session")
+    summary = (
+        f"tokens: {tokens['shown']:,} shown in {sessions}; listing every tool would have cost "
+        f"{tokens['listing']:,}"
+    )
     if tokens["listing"]:
         share = f" ({compute_saved_share(tokens['listing'], tokens['shown']):.0%})"
     else:
         share = ""
     return Text(
-        f"{said}: {tokens['saved']:,} saved{share}" if tokens["saved"] > 0 else said, style="dim"
+        f"{summary}: {tokens['saved']:,} saved{share}" if tokens["saved"] > 0 else summary,
+        style="dim",
     )
 
 
 def _collect_server_facts(gateway: GatewayRuntime, status: UpstreamStatus) -> dict[str, Any]:
     entry = gateway.catalog.snapshot.servers[status.name]
-    hello = status.initialize_info or entry.initialize_info
+    initialize_info = status.initialize_info or entry.initialize_info
     return {
         "name": status.name,
         "kind": status.kind,
@@ -161,9 +174,11 @@ def _collect_server_facts(gateway: GatewayRuntime, status: UpstreamStatus) -> di
         "reason": sanitize_reason(status.state, status.reason),
         "tools": len(entry.tools) if entry.is_listed else None,
         "listed_at": _to_iso_time(entry.listed_at) if entry.is_listed else None,
-        "era": hello.era if hello else None,
-        "protocol_version": hello.protocol_version if hello else None,
-        "server_version": str(hello.server_info.get("version", "")) if hello else None,
+        "era": initialize_info.era if initialize_info else None,
+        "protocol_version": initialize_info.protocol_version if initialize_info else None,
+        "server_version": str(initialize_info.server_info.get("version", ""))
+        if initialize_info
+        else None,
         "noise": status.diagnostics.get("noise", 0),
         "stderr": sanitize_server_text(status.stderr[-1]) if status.stderr else "",
         "pid": status.diagnostics.get("pid") if status.state in ("ready", "degraded") else None,
@@ -180,8 +195,7 @@ def _collect_server_facts(gateway: GatewayRuntime, status: UpstreamStatus) -> di
 
 
 def _merge_running_state(facts: dict[str, Any], card: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What is known of a server here, in the state that it has in the gateway that runs, where that
-    has it."""
+    """Return the facts of a server with its state in the running gateway, if that has it."""
     running = _to_running_data(card)
     if running is None or card is None:
         return {**facts, "running": None}
@@ -196,15 +210,15 @@ def _merge_running_state(facts: dict[str, Any], card: Mapping[str, Any] | None) 
 
 
 def _to_running_data(card: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """How a server is in the gateway that runs, where that has it."""
+    """Return the state of a server in the running gateway; None if it does not have it."""
     if card is None:
         return None
-    told = sanitize_server_text(str(card.get("reason", "")))
-    return {"state": str(card.get("state", "")), "reason": told, "since": card.get("since")}
+    reason = sanitize_server_text(str(card.get("reason", "")))
+    return {"state": str(card.get("state", "")), "reason": reason, "since": card.get("since")}
 
 
 async def _collect_search_facts(gateway: GatewayRuntime) -> dict[str, Any]:
-    """Whether meaning can be searched; the model is read, because nobody knows before."""
+    """Return whether embeddings can be used; loads the model, the only way to know."""
     encoder = gateway.catalog.snapshot.index.encoder
     if encoder is not None:
         with contextlib.suppress(EncoderUnavailable):
@@ -226,10 +240,10 @@ def _render_search_line(search_facts: Mapping[str, Any]) -> Text:
             f"search: words only — {' '.join(search_facts['problem'].split())}", style="yellow"
         )
     if search_facts["unencoded"]:
-        waiting = f", {format_count(search_facts['unencoded'], 'tool')} not encoded yet"
+        unencoded_note = f", {format_count(search_facts['unencoded'], 'tool')} not encoded yet"
     else:
-        waiting = ""
-    return Text(f"search: words and meaning{waiting}", style="dim")
+        unencoded_note = ""
+    return Text(f"search: words and meaning{unencoded_note}", style="dim")
 
 
 def _to_disabled_data(name: str, kind: str) -> dict[str, Any]:
@@ -262,7 +276,7 @@ def _format_protocol(one: Mapping[str, Any]) -> str:
 
 
 def _render_trouble(one: Mapping[str, Any]) -> str:
-    """Why a server is not as it should be, with its own last words where it said any."""
+    """Describe why a server is troubled, with the last line of its stderr."""
     parts = [" ".join(str(one["reason"]).split())]
     if one["state"] in TROUBLED_STATES and one.get("stderr") and one["stderr"] not in one["reason"]:
         parts.append(f"stderr: {one['stderr']}")
@@ -277,7 +291,8 @@ def _render_trouble(one: Mapping[str, Any]) -> str:
         else:
             why = ""
         parts.append(
-            f"{running['state']} in the running gateway{since}{why}: `portico restart {one['name']}` ends it"
+            f"{running['state']} in the running gateway{since}{why}: `portico restart "
+            f"{one['name']}` ends it"
         )
     if one.get("warnings"):
         parts += one["warnings"]
@@ -290,16 +305,16 @@ def _build_table(facts: list[dict[str, Any]]) -> Table:
     for name in ("kind", "state", "tools", "protocol", "since", "noise"):
         table.add_column(name, justify="right" if name in ("tools", "noise") else "left")
     table.add_column("reason", overflow="fold", ratio=1)
-    for one in facts:
+    for server in facts:
         table.add_row(
-            one["name"],
-            one["kind"],
-            Text(one["state"], style=_STYLES.get(one["state"], "")),
-            "?" if one["tools"] is None else str(one["tools"]),
-            _format_protocol(one),
-            _format_local_time(one.get("since")),
-            str(one.get("noise") or ""),
-            Text(_render_trouble(one)),
+            server["name"],
+            server["kind"],
+            Text(server["state"], style=_STYLES.get(server["state"], "")),
+            "?" if server["tools"] is None else str(server["tools"]),
+            _format_protocol(server),
+            _format_local_time(server.get("since")),
+            str(server.get("noise") or ""),
+            Text(_render_trouble(server)),
         )
     return table
 

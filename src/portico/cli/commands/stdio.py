@@ -15,7 +15,7 @@ from portico.cli.span_export import export_spans
 def run_stdio(
     files: Sequence[str] = (), profile: str | None = None, exposure: str | None = None
 ) -> int:
-    """Serve one client until it has gone or a signal comes."""
+    """Serve one client until it disconnects or a signal arrives."""
 
     def serve_configured_gateway() -> int:
         from portico.app import GatewayRuntime
@@ -37,7 +37,7 @@ def run_stdio(
                     )
                     await run_until_stopped(served, gateway.drain)
                 except* (BrokenPipeError, ConnectionResetError):
-                    pass  # the client has gone without a word
+                    pass  # The client disconnected without notice.
                 finally:
                     collecting.cancel()
 

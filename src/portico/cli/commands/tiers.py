@@ -1,4 +1,4 @@
-"""`portico tiers`: which tools matter here, by their use, and with --recompute what has moved.
+"""`portico tiers`: the tools that matter here, by usage, and with --recompute what changed.
 
 --json: `{"computed_at" (ISO time or null), "hot_list": {"grounds", "tools": [address]}, "counts":
 {tier: number}, "total", "tools": [{"tool", "pinned", "calls", "success_rate", "p50_ms", "p95_ms",
@@ -42,7 +42,7 @@ _GROUNDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class TierChange:
-    """A tool whose tier is another than before."""
+    """A tool whose tier changed."""
 
     tool: str
     before: Tier
@@ -59,7 +59,7 @@ class _TierReport:
     @property
     def ranked_tools(self) -> list[str]:
         """Every tool that was used or is pinned, the hottest first."""
-        seen = {
+        addresses = {
             *self.shelves.standings,
             *self.usage,
             *self.shelves.pins,
@@ -73,7 +73,7 @@ class _TierReport:
                 calls = 0
             return TIERS.index(standing.tier), -standing.score, -calls, address
 
-        return sorted(seen, key=make_sort_key)
+        return sorted(addresses, key=make_sort_key)
 
     @property
     def uncounted_tools(self) -> list[str]:
@@ -88,44 +88,44 @@ class _TierReport:
 async def show_tiers(
     setup: Setup, screen: Screen, *, recompute: bool, limit: int, offline: bool
 ) -> int:
-    """Every tool that was used, with its tier."""
+    """Show every used tool with its tier."""
     async with open_gateway(
         setup, screen, select_no_servers if offline else select_unlisted_servers, LISTING_WAIT_S
     ) as gateway:
-        # What is computed without a record is of no use to anybody.
+        # Tiers computed without the usage record would be useless.
         await (load_record_or_raise(gateway) if recompute else gateway.load_usage())
         view = gateway.get_view(setup.profile)
-        moved = None
+        changes = None
         if recompute:
             before = view.ranked_catalog.standings
             await gateway.usage_data.standings.recompute()
-            moved = tuple(
-                one
-                for one in find_tier_changes(before, view.ranked_catalog.standings)
-                if one.tool in view.snapshot.tools
+            changes = tuple(
+                change
+                for change in find_tier_changes(before, view.ranked_catalog.standings)
+                if change.tool in view.snapshot.tools
             )
-        there = view.snapshot.tools
-        used = {
+        listed_tools = view.snapshot.tools
+        usage = {
             name: use
             for name, use in gateway.usage_data.tool_usage.statistics_by_tool.items()
-            if name in there
+            if name in listed_tools
         }
-        answer = _TierReport(view.ranked_catalog, used, view.ranked_catalog.hot_list, moved)
+        report = _TierReport(view.ranked_catalog, usage, view.ranked_catalog.hot_list, changes)
         if problem := gateway.store.problem:
             print_note(
                 f"Without what use has shown, because the record of calls cannot be read: {problem}"
             )
     if screen.as_json:
-        screen.write_json(_to_data(answer, limit))
+        screen.write_json(_to_data(report, limit))
     else:
-        _show(screen, answer, limit)
+        _show(screen, report, limit)
     return EXIT_OK
 
 
 def find_tier_changes(
     before: Mapping[str, Standing], after: Mapping[str, Standing]
 ) -> Iterable[TierChange]:
-    """The tools whose tier changed, those that are hottest now first."""
+    """Return the tools whose tier changed, the hottest first."""
     found = [
         TierChange(tool, before.get(tool, COLD_STANDING).tier, after.get(tool, COLD_STANDING).tier)
         for tool in sorted({*before, *after})
@@ -135,20 +135,24 @@ def find_tier_changes(
 
 
 def _to_data(report: _TierReport, limit: int) -> dict[str, Any]:
-    shelves = report.shelves
+    ranked_catalog = report.shelves
     data: dict[str, Any] = {
-        "computed_at": to_iso_time(shelves.computed_at) if shelves.computed_at else None,
+        "computed_at": to_iso_time(ranked_catalog.computed_at)
+        if ranked_catalog.computed_at
+        else None,
         "hot_list": {
             "grounds": report.hot.basis,
             "tools": [tool.address for tool in report.hot.tools],
         },
-        "counts": _count_tiers(shelves),
+        "counts": _count_tiers(ranked_catalog),
         "total": len(report.ranked_tools),
         "tools": [
             {
                 "tool": name,
-                "pinned": name in shelves.pins,
-                **make_usage_card(report.usage.get(name, Statistics()), shelves.get_standing(name)),
+                "pinned": name in ranked_catalog.pins,
+                **make_usage_card(
+                    report.usage.get(name, Statistics()), ranked_catalog.get_standing(name)
+                ),
             }
             for name in report.ranked_tools[:limit]
         ],
@@ -156,7 +160,8 @@ def _to_data(report: _TierReport, limit: int) -> dict[str, Any]:
     }
     if report.changes is not None:
         data["moved"] = [
-            {"tool": one.tool, "from": one.before, "to": one.after} for one in report.changes
+            {"tool": change.tool, "from": change.before, "to": change.after}
+            for change in report.changes
         ]
     return data
 
@@ -167,15 +172,17 @@ def _count_tiers(shelves: RankedCatalog) -> dict[str, int]:
 
 
 def _show(screen: Screen, report: _TierReport, limit: int) -> None:
-    shelves = report.shelves
+    ranked_catalog = report.shelves
     ranked = report.ranked_tools
-    if shelves.computed_at:
-        computed = f"computed {format_time_ago(shelves.computed_at)}"
+    if ranked_catalog.computed_at:
+        computed = f"computed {format_time_ago(ranked_catalog.computed_at)}"
     else:
         computed = "not computed yet"
-    counts = ", ".join(f"{number:,} {tier}" for tier, number in _count_tiers(shelves).items())
+    counts = ", ".join(
+        f"{number:,} {tier}" for tier, number in _count_tiers(ranked_catalog).items()
+    )
     screen.write_text(
-        f"{format_count(len(shelves.snapshot.tools), 'tool')}: {counts} ({computed})."
+        f"{format_count(len(ranked_catalog.snapshot.tools), 'tool')}: {counts} ({computed})."
     )
     screen.write_text(*_render_changes(report.changes))
     if ranked:
@@ -198,8 +205,10 @@ def _show(screen: Screen, report: _TierReport, limit: int) -> None:
     else:
         grounds = None
     screen.write_text(f"Hot list ({grounds or _GROUNDS[report.hot.basis]}): {hot or 'empty'}")
-    if away := [name for name in shelves.pins if name not in shelves.snapshot.tools]:
-        screen.write_text(f"Pinned, but no tool here: {', '.join(away)}")
+    if missing_pins := [
+        name for name in ranked_catalog.pins if name not in ranked_catalog.snapshot.tools
+    ]:
+        screen.write_text(f"Pinned, but no tool here: {', '.join(missing_pins)}")
 
 
 _COLUMNS: Sequence[Column] = (
@@ -214,7 +223,7 @@ _COLUMNS: Sequence[Column] = (
 
 
 def _build_row(report: _TierReport, name: str) -> Sequence[str]:
-    use = report.usage.get(name, Statistics())
+    statistics = report.usage.get(name, Statistics())
     standing = report.shelves.get_standing(name)
     if name in report.shelves.pins:
         pinned = " (pinned)"
@@ -224,13 +233,13 @@ def _build_row(report: _TierReport, name: str) -> Sequence[str]:
         sanitize_text(name) + pinned,
         standing.tier,
         f"{standing.score:.2f}",
-        f"{use.calls:,}",
-        format_success_rate(use),
-        format_latency(use.p50_ms, use),
-        format_latency(use.p95_ms, use),
-        f"{use.calls_7d:,}",
-        f"{use.calls_30d:,}",
-        format_time_ago(use.last_used) if use.calls else "never",
+        f"{statistics.calls:,}",
+        format_success_rate(statistics),
+        format_latency(statistics.p50_ms, statistics),
+        format_latency(statistics.p95_ms, statistics),
+        f"{statistics.calls_7d:,}",
+        f"{statistics.calls_30d:,}",
+        format_time_ago(statistics.last_used) if statistics.calls else "never",
     )
 
 
@@ -240,8 +249,8 @@ def _render_changes(changes: Sequence[TierChange] | None) -> list[str]:
     if not changes:
         return ["Computed anew: nothing moved."]
     lines = [
-        f"  {sanitize_text(one.tool)}: {one.before} → {one.after}"
-        for one in changes[:_MAX_SHOWN_CHANGES]
+        f"  {sanitize_text(change.tool)}: {change.before} → {change.after}"
+        for change in changes[:_MAX_SHOWN_CHANGES]
     ]
     if len(changes) > _MAX_SHOWN_CHANGES:
         rest = [f"  … and {len(changes) - _MAX_SHOWN_CHANGES:,} more"]

@@ -1,4 +1,4 @@
-"""`portico tokens`: what the tools cost a client in tokens, directly and through Portico, measured on what is served.
+"""`portico tokens`: what tools cost a client in tokens, directly and through Portico.
 
 --json: `{"ok", "counter" ("o200k_base" or "estimate"), "tools", "direct": {"definitions",
 "instructions", "tokens"}, "servers": [{"name", "tools", "definitions", "instructions", "tokens"}]
@@ -36,7 +36,7 @@ _EXPOSURES: tuple[Exposure, ...] = get_args(Exposure)
 
 @dataclass(frozen=True)
 class DirectCost:
-    """What one server, or all, costs a client that is connected without Portico."""
+    """The cost of one server, or all, for a client that is connected without Portico."""
 
     name: str
     tools: int
@@ -50,7 +50,7 @@ class DirectCost:
 
 @dataclass(frozen=True)
 class ExposureCost:
-    """What a client pays through one exposure before its first word."""
+    """The cost of one exposure for a client before its first request."""
 
     exposure: Exposure
     tools: int
@@ -64,7 +64,7 @@ class ExposureCost:
 
 @dataclass(frozen=True)
 class TokenReport:
-    """Everything that was measured."""
+    """All measured costs."""
 
     counter: TokenCounter
     servers: tuple[DirectCost, ...]
@@ -74,17 +74,17 @@ class TokenReport:
 
     @property
     def direct(self) -> DirectCost:
-        """All servers together."""
+        """The sum over all servers."""
         return DirectCost(
             "total",
-            sum(one.tools for one in self.servers),
-            sum(one.definitions for one in self.servers),
-            sum(one.instructions for one in self.servers),
+            sum(server.tools for server in self.servers),
+            sum(server.definitions for server in self.servers),
+            sum(server.instructions for server in self.servers),
         )
 
 
 async def show_tokens(setup: Setup, screen: Screen, *, offline: bool, verify: bool) -> int:
-    """Measure and show; with `verify`, exit code 1 when a tier is over its budget."""
+    """Measure and show costs; with `verify`, exit code 1 if a tier is over its budget."""
     counter = get_best_counter()
     async with open_gateway(
         setup, screen, select_no_servers if offline else select_unlisted_servers
@@ -110,22 +110,24 @@ async def show_tokens(setup: Setup, screen: Screen, *, offline: bool, verify: bo
 
 
 def describe_exceeded_budgets(channels: Sequence[TierChannel]) -> Iterator[str]:
-    """Each tier that costs more than it may, in words."""
-    for way in channels:
-        for size in way.sizes:
+    """Describe each tier that exceeds its budget."""
+    for channel in channels:
+        for size in channel.sizes:
             if size.is_over_budget:
                 yield (
-                    f"{size.response.tier} is over its budget by {way.name}: {size.response.request} makes "
+                    f"{size.response.tier} is over its budget by {channel.name}: "
+                    f"{size.response.request} makes "
                     f"{size.cumulative_tokens:,} tokens together, {size.budget:,} are allowed"
                 )
 
 
 def _make_view(gateway: GatewayRuntime, setup: Setup, exposure: Exposure) -> ProfileView:
-    """What the profile would show through an exposure. It tells nobody: what is measured was shown
-    to no client."""
-    face = replace(gateway.get_view(setup.profile).settings, exposure=exposure)
+    """Return the profile's view with another exposure; without an event bus, as no client sees
+    it.
+    """
+    settings = replace(gateway.get_view(setup.profile).settings, exposure=exposure)
     return ProfileView(
-        face, gateway.catalog, gateway.calls, gateway.upstreams, usage_data=gateway.usage_data
+        settings, gateway.catalog, gateway.calls, gateway.upstreams, usage_data=gateway.usage_data
     )
 
 
@@ -133,21 +135,20 @@ async def _measure(gateway: GatewayRuntime, setup: Setup, counter: TokenCounter)
     view = gateway.get_view(setup.profile)
     costs = DefinitionCosts(counter.count)
     snapshot = view.snapshot
-    # What an intent brings cannot be told where none is written.
+    # Without an intent, exposure `semantic` cannot be measured.
     exposures: list[Exposure] = [
-        one for one in _EXPOSURES if one != "semantic" or view.settings.intent
+        exposure for exposure in _EXPOSURES if exposure != "semantic" or view.settings.intent
     ]
     return TokenReport(
         counter,
         tuple(_measure_servers(snapshot, costs, counter)),
         tuple(
             [
-                await _measure_exposure(_make_view(gateway, setup, one), one, counter)
-                for one in exposures
+                await _measure_exposure(_make_view(gateway, setup, exposure), exposure, counter)
+                for exposure in exposures
             ]
         ),
-        # Through the meta-tools, whatever the profile's own exposure: in `full` there are no tiers
-        # to measure.
+        # Always with exposure `meta`, because `full` has no tiers to measure.
         await measure_channels(_make_view(gateway, setup, "meta"), gateway.store, counter, costs),
         tuple(sorted(name for name, entry in snapshot.servers.items() if not entry.is_listed)),
     )
@@ -156,7 +157,7 @@ async def _measure(gateway: GatewayRuntime, setup: Setup, counter: TokenCounter)
 def _measure_servers(
     snapshot: Snapshot, costs: DefinitionCosts, counter: TokenCounter
 ) -> list[DirectCost]:
-    bills = [
+    server_costs = [
         DirectCost(
             entry.name,
             len(entry.tools),
@@ -166,7 +167,7 @@ def _measure_servers(
         for entry in snapshot.servers.values()
         if entry.is_listed
     ]
-    return sorted(bills, key=lambda bill: (-bill.tokens, bill.name))
+    return sorted(server_costs, key=lambda bill: (-bill.tokens, bill.name))
 
 
 async def _measure_exposure(
@@ -221,7 +222,7 @@ def _to_data(report: TokenReport, over: Sequence[str]) -> dict[str, Any]:
         ],
         "ways": [
             {
-                "way": way.name,
+                "way": channel.name,
                 "tiers": [
                     {
                         "tier": size.response.tier,
@@ -231,10 +232,10 @@ def _to_data(report: TokenReport, over: Sequence[str]) -> dict[str, Any]:
                         "budget": size.budget,
                         "over": size.is_over_budget,
                     }
-                    for size in way.sizes
+                    for size in channel.sizes
                 ],
             }
-            for way in report.channels
+            for channel in report.channels
         ],
         "over": list(over),
         "unlisted": list(report.unlisted),
@@ -244,11 +245,13 @@ def _to_data(report: TokenReport, over: Sequence[str]) -> dict[str, Any]:
 def _show(screen: Screen, report: TokenReport, over: Sequence[str]) -> None:
     direct = report.direct
     if report.counter.name == "o200k_base":
-        how = "counted with o200k_base"
+        method = "counted with o200k_base"
     else:
-        how = "estimated, not counted"
-    known = f"{format_count(direct.tools, 'tool')} on {format_count(len(report.servers), 'server')}"
-    screen.write_text(f"{known}. Tokens are {how}.")
+        method = "estimated, not counted"
+    summary = (
+        f"{format_count(direct.tools, 'tool')} on {format_count(len(report.servers), 'server')}"
+    )
+    screen.write_text(f"{summary}. Tokens are {method}.")
     screen.write_text(
         "",
         Text(
@@ -256,11 +259,16 @@ def _show(screen: Screen, report: TokenReport, over: Sequence[str]) -> None:
             style="bold",
         ),
     )
-    number = Column("tokens", align_right=True)
-    left = Column("server", style="cyan", no_wrap=True)
+    tokens_column = Column("tokens", align_right=True)
+    server_column = Column("server", style="cyan", no_wrap=True)
     show_rows(
         screen,
-        (left, Column("tools", align_right=True), number, Column("share", align_right=True)),
+        (
+            server_column,
+            Column("tools", align_right=True),
+            tokens_column,
+            Column("share", align_right=True),
+        ),
         _build_server_rows(report),
     )
     screen.write_text("", Text("Through Portico, it pays at the start:", style="bold"))
@@ -269,7 +277,7 @@ def _show(screen: Screen, report: TokenReport, over: Sequence[str]) -> None:
         (
             Column("exposure", style="cyan"),
             Column("tools listed", align_right=True),
-            number,
+            tokens_column,
             Column("saved", align_right=True),
         ),
         [
@@ -292,22 +300,22 @@ def _show(screen: Screen, report: TokenReport, over: Sequence[str]) -> None:
         (
             Column("by"),
             Column("tier", style="cyan"),
-            number,
+            tokens_column,
             Column("together", align_right=True),
             Column("allowed", align_right=True),
             Column("asked for"),
         ),
         [
             (
-                way.name,
+                channel.name,
                 size.response.tier,
                 f"{size.response.tokens:,}",
                 f"{size.cumulative_tokens:,}",
                 f"{size.budget:,}",
                 size.response.request,
             )
-            for way in report.channels
-            for size in way.sizes
+            for channel in report.channels
+            for size in channel.sizes
         ],
     )
     screen.write_text("")
@@ -331,17 +339,17 @@ def _build_server_rows(report: TokenReport) -> Iterator[tuple[str, str, str, str
         *([DirectCost(f"{len(rest)} others", *_sum_costs(rest))] if rest else ()),
         *([direct] if len(report.servers) > 1 else ()),
     ]
-    for one in shown:
+    for cost in shown:
         if direct.tokens:
-            share = one.tokens / direct.tokens
+            share = cost.tokens / direct.tokens
         else:
             share = 0.0
-        yield one.name, f"{one.tools:,}", f"{one.tokens:,}", f"{share:.1%}"
+        yield cost.name, f"{cost.tools:,}", f"{cost.tokens:,}", f"{share:.1%}"
 
 
 def _sum_costs(costs: Sequence[DirectCost]) -> tuple[int, int, int]:
     return (
-        sum(one.tools for one in costs),
-        sum(one.definitions for one in costs),
-        sum(one.instructions for one in costs),
+        sum(cost.tools for cost in costs),
+        sum(cost.definitions for cost in costs),
+        sum(cost.instructions for cost in costs),
     )

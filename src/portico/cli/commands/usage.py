@@ -1,10 +1,10 @@
-"""`portico usage`: how the tools' calls went, the latest of them with --calls, and --forget drops what is known.
+"""`portico usage`: statistics of tool calls; --calls lists the latest, --forget deletes them.
 
 --json: `{"tools": [use], "total"}`, most used first; a use is `{"tool", "here" (whether it is still
 listed), "calls", "successes", "success_rate", "mean_ms", "p50_ms", "p95_ms", "last_used" (ISO
 time), "calls_7d", "calls_30d", "tier", "tier_score"}`, without what is not known. --calls:
 `{"calls": [{"at", "tool", "ms", "ok", "cancelled", "client", "profile"}]}`, newest first. --forget:
-`{"forgotten": {"tools", "calls"}, "server"}`. Nobody keeps arguments or results.
+`{"forgotten": {"tools", "calls"}, "server"}`. Arguments and results are never stored.
 """
 
 import time
@@ -35,7 +35,7 @@ NO_CALLS = "No call is known yet."
 
 @dataclass(frozen=True)
 class UsageCommandOptions:
-    """What the command line asks for."""
+    """Options of the command line."""
 
     name: str | None = None
     """A tool or a server."""
@@ -44,7 +44,7 @@ class UsageCommandOptions:
     limit: int = 20
 
     def compute_cutoff(self, now: float) -> float:
-        """The moment before which nothing counts."""
+        """Return the time before which calls are ignored."""
         if self.days is not None:
             return now - self.days * DAY_S
         return 0.0
@@ -52,7 +52,7 @@ class UsageCommandOptions:
 
 @dataclass(frozen=True)
 class UsageFilter:
-    """Whose use is asked for: everybody's, a server's, or a tool's."""
+    """The tools to show: all, those of a server, or one."""
 
     server: str | None = None
     tool: str | None = None
@@ -63,58 +63,63 @@ class UsageFilter:
 
 
 async def show_usage(setup: Setup, screen: Screen, options: UsageCommandOptions) -> int:
-    """The statistics of every tool that was used, or of those that are meant."""
+    """Show the statistics of every used tool, or of the named ones."""
     async with open_gateway(setup, screen, select_no_servers) as gateway:
         await load_record_or_raise(gateway)
-        used = gateway.usage_data.tool_usage.statistics_by_tool
+        statistics_by_tool = gateway.usage_data.tool_usage.statistics_by_tool
         snapshot = gateway.get_view(setup.profile).snapshot
-        meant = _resolve_filter(gateway, setup, options.name)
+        usage_filter = _resolve_filter(gateway, setup, options.name)
         since = options.compute_cutoff(time.time())
         found = {
-            address: use
-            for address, use in used.items()
-            if address in meant
-            and use.last_used >= since
+            address: statistics
+            for address, statistics in statistics_by_tool.items()
+            if address in usage_filter
+            and statistics.last_used >= since
             and (setup.profile is None or address in snapshot.tools)
         }
         standings = {
             address: gateway.get_view(setup.profile).ranked_catalog.get_standing(address)
             for address in found
         }
-        here = {address for address in found if address in snapshot.tools}
+        listed = {address for address in found if address in snapshot.tools}
     ranked = sorted(found, key=lambda address: (-found[address].calls, address))
     if screen.as_json:
         tools = [
-            _to_usage_data(one, found[one], standings[one], is_listed=one in here) for one in ranked
+            _to_usage_data(one, found[one], standings[one], is_listed=one in listed)
+            for one in ranked
         ]
         screen.write_json({"tools": tools[: options.limit], "total": len(ranked)})
-    elif meant.tool is not None and ranked:
+    elif usage_filter.tool is not None and ranked:
         screen.write_text(*_render_tool_usage(ranked[0], found[ranked[0]], standings[ranked[0]]))
     elif ranked:
-        _show_table(screen, ranked[: options.limit], found, here)
+        _show_table(screen, ranked[: options.limit], found, listed)
         if len(ranked) > options.limit:
             screen.write_text(
                 Text(f"{len(ranked) - options.limit:,} more: --limit {len(ranked)}", style="dim")
             )
     else:
-        screen.write_text(_render_no_calls(options) if used else NO_CALLS)
+        screen.write_text(_render_no_calls(options) if statistics_by_tool else NO_CALLS)
     return EXIT_OK
 
 
 async def show_calls(setup: Setup, screen: Screen, options: UsageCommandOptions) -> int:
-    """The latest calls, newest first."""
+    """Show the latest calls, newest first."""
     async with open_gateway(setup, screen, select_no_servers) as gateway:
         await load_record_or_raise(gateway)
-        meant = _resolve_filter(gateway, setup, options.name)
+        usage_filter = _resolve_filter(gateway, setup, options.name)
         since = options.compute_cutoff(time.time())
-        found = await _fetch_latest_calls(gateway, setup, meant, since, options.limit)
+        found = await _fetch_latest_calls(gateway, setup, usage_filter, since, options.limit)
     if screen.as_json:
         screen.write_json({"calls": [_to_call_data(row) for row in found]})
     elif found:
         columns = (
-            Column("when"), Column("tool", style="cyan", no_wrap=True), Column("ms", align_right=True), Column("outcome"),
-            Column("client"), Column("profile"),
-        )  # fmt: skip
+            Column("when"),
+            Column("tool", style="cyan", no_wrap=True),
+            Column("ms", align_right=True),
+            Column("outcome"),
+            Column("client"),
+            Column("profile"),
+        )
         show_rows(screen, columns, [_build_call_row(row) for row in found])
     else:
         screen.write_text(_render_no_calls(options))
@@ -139,28 +144,35 @@ async def _fetch_latest_calls(
 
 
 async def forget_usage(setup: Setup, screen: Screen, server: str | None) -> int:
-    """Forget every call, or those of a server's tools; running gateways notice when they read the
-    record again."""
+    """Forget every call, or those of a server's tools; running gateways notice at their next
+    read.
+    """
     async with open_gateway(setup, screen, select_no_servers) as gateway:
         await load_record_or_raise(gateway)
-        use = gateway.usage_data.tool_usage
+        tool_usage = gateway.usage_data.tool_usage
         if server is not None:
-            meant = UsageFilter(_resolve_server(gateway, server))
+            usage_filter = UsageFilter(_resolve_server(gateway, server))
         else:
-            meant = UsageFilter()
-        gone = [
-            figures.calls for address, figures in use.statistics_by_tool.items() if address in meant
+            usage_filter = UsageFilter()
+        call_counts = [
+            statistics.calls
+            for address, statistics in tool_usage.statistics_by_tool.items()
+            if address in usage_filter
         ]
-        await use.forget(meant.server)
-        # Else what was forgotten would stand on in the tiers until tomorrow.
+        await tool_usage.forget(usage_filter.server)
+        # Otherwise forgotten calls would count in the tiers until tomorrow.
         await gateway.usage_data.standings.recompute()
     if screen.as_json:
         screen.write_json(
-            {"forgotten": {"tools": len(gone), "calls": sum(gone)}, "server": meant.server}
+            {
+                "forgotten": {"tools": len(call_counts), "calls": sum(call_counts)},
+                "server": usage_filter.server,
+            }
         )
-    elif gone:
+    elif call_counts:
         screen.write_text(
-            f"Forgot {format_count(sum(gone), 'call')} of {format_count(len(gone), 'tool')}."
+            f"Forgot {format_count(sum(call_counts), 'call')} of "
+            f"{format_count(len(call_counts), 'tool')}."
         )
     else:
         screen.write_text("No call is known that could be forgotten.")
@@ -168,46 +180,50 @@ async def forget_usage(setup: Setup, screen: Screen, server: str | None) -> int:
 
 
 def _resolve_filter(gateway: GatewayRuntime, setup: Setup, name: str | None) -> UsageFilter:
-    """The server or tool of that name; one that is gone counts too, while its use is known."""
+    """Resolve a server or tool; one that was removed counts while its usage is known."""
     if name is None:
         return UsageFilter()
     snapshot = gateway.get_view(setup.profile).snapshot
-    used = gateway.usage_data.tool_usage.statistics_by_tool
+    statistics_by_tool = gateway.usage_data.tool_usage.statistics_by_tool
     try:
         return UsageFilter(snapshot.resolve_server(name).name)
     except UnknownName as error:
         unknown = error
-    past = next((address for address in used if fold(address) == fold(name)), None)
+    removed_tool = next(
+        (address for address in statistics_by_tool if fold(address) == fold(name)), None
+    )
     try:
-        server, _, tool = (past or snapshot.resolve_tool(name).address).partition(".")
+        server, _, tool = (removed_tool or snapshot.resolve_tool(name).address).partition(".")
         return UsageFilter(server, tool)
     except UnknownName as error:
-        with_use = [address for address in used if fold(address.partition(".")[0]) == fold(name)]
-        if with_use:
-            return UsageFilter(with_use[0].partition(".")[0])
+        tools_of_server = [
+            address
+            for address in statistics_by_tool
+            if fold(address.partition(".")[0]) == fold(name)
+        ]
+        if tools_of_server:
+            return UsageFilter(tools_of_server[0].partition(".")[0])
         near = tuple(dict.fromkeys((*unknown.nearest, *error.nearest)))[:5]
-        raise UnknownName(
-            f"there is no tool or server {quote_text(name)} here",
-            nearest=near,
-            advice=f"Did you mean {', '.join(map(sanitize_text, near))}?"
-            if near
-            else "`portico browse` lists them.",
-        ) from error
+        advice = "`portico browse` lists them."
+        if near:
+            advice = f"Did you mean {', '.join(map(sanitize_text, near))}?"
+        message = f"there is no tool or server {quote_text(name)} here"
+        raise UnknownName(message, nearest=near, advice=advice) from error
 
 
 def _resolve_server(gateway: GatewayRuntime, name: str) -> str:
-    """A server by name, also one that is not configured any more but was used."""
-    gone = sorted(
+    """Resolve a server, also one that was used but is no longer configured."""
+    used_servers = sorted(
         {address.partition(".")[0] for address in gateway.usage_data.tool_usage.statistics_by_tool}
     )
-    if name in gone:
+    if name in used_servers:
         return name
     try:
         return gateway.catalog.snapshot.resolve_server(name).name
     except UnknownName as error:
-        if alike := [one for one in gone if fold(one) == fold(name)]:
-            return alike[0]
-        near = error.nearest or find_nearest_names(name, gone)
+        if matches := [server for server in used_servers if fold(server) == fold(name)]:
+            return matches[0]
+        near = error.nearest or find_nearest_names(name, used_servers)
         raise UnknownName(
             error.message,
             nearest=near,
@@ -229,10 +245,10 @@ def _render_no_calls(options: UsageCommandOptions) -> str:
 def _to_usage_data(
     address: str, statistics: Statistics, standing: Standing, *, is_listed: bool
 ) -> dict[str, Any]:
-    more: dict[str, Any] = {"successes": statistics.successes}
+    details: dict[str, Any] = {"successes": statistics.successes}
     if statistics.successes:
-        more["mean_ms"] = round(statistics.mean_ms, 1)
-    return {"tool": address, "here": is_listed, **make_usage_card(statistics, standing), **more}
+        details["mean_ms"] = round(statistics.mean_ms, 1)
+    return {"tool": address, "here": is_listed, **make_usage_card(statistics, standing), **details}
 
 
 def _to_call_data(row: CallRow) -> dict[str, Any]:
@@ -295,10 +311,12 @@ def _show_table(
 def _render_tool_usage(
     address: str, statistics: Statistics, standing: Standing
 ) -> list[str | Text]:
-    """One tool's use, in a few lines."""
+    """Render the usage of one tool in a few lines."""
     lines = [
-        f"calls: {statistics.calls:,} ({statistics.calls_7d:,} in 7 days, {statistics.calls_30d:,} in 30), last {format_time_ago(statistics.last_used)}",
-        f"success: {format_success_rate(statistics)} ({statistics.successes:,} of {statistics.calls:,})",
+        f"calls: {statistics.calls:,} ({statistics.calls_7d:,} in 7 days, "
+        f"{statistics.calls_30d:,} in 30), last {format_time_ago(statistics.last_used)}",
+        f"success: {format_success_rate(statistics)} ({statistics.successes:,} of "
+        f"{statistics.calls:,})",
     ]
     if statistics.successes:
         p50 = format_latency(statistics.p50_ms, statistics)

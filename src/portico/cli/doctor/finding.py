@@ -1,4 +1,4 @@
-"""What is said about one fault: which, how bad, where, what it is and how it is mended."""
+"""A finding of the doctor: its id, severity, location, message and remedy."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from portico.catalog.visible_text import sanitize_text
 from portico.config_file.draft import ConfigSource, KeyPath, find_source, join_key_path
 
 Severity = Literal["broken", "warning", "note"]
-"""Something does not work · it works but will hurt · worth knowing."""
+"""Something does not work · it works but causes trouble · worth knowing."""
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 MAX_NAMES = 8
 MASK = "***"
@@ -16,7 +16,7 @@ MASK = "***"
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One fault."""
+    """One problem that was found."""
 
     id: str
     """Stable, for programs: `command.missing`."""
@@ -38,8 +38,7 @@ class DoctorFinding:
         return self.file
 
     def mask_secrets(self, secrets: Iterable[str]) -> "DoctorFinding":
-        """The same with none of these in any of its texts, nor anything that would steer a
-        terminal."""
+        """Return the finding with these secrets masked and control characters removed."""
         hidden = tuple(secrets)
         return replace(
             self,
@@ -49,7 +48,7 @@ class DoctorFinding:
         )
 
     def to_data(self) -> dict[str, Any]:
-        """As `--json` shows it."""
+        """Convert for `--json`."""
         return {
             "id": self.id,
             "severity": self.severity,
@@ -65,33 +64,33 @@ class DoctorFinding:
 
 @dataclass(frozen=True, slots=True)
 class ConfigLocations:
-    """Where each value of the configuration was written."""
+    """The source of each value of the configuration."""
 
     origins: Mapping[KeyPath, ConfigSource]
 
     def locate(self, *where: str | int) -> dict[str, Any]:
-        """`key`, `file` and `line` of a finding about a value."""
+        """Return `key`, `file` and `line` for a finding about a value."""
         source = find_source(self.origins, where)
         named = source.name or ("" if source.kind == "default" else source.kind)
         return {"key": join_key_path(where), "file": named, "line": source.line}
 
     def locate_server(self, name: str, *where: str | int) -> dict[str, Any]:
-        """The same about a value of a server's."""
+        """Return the location of a value of a server."""
         return {"server": name, **self.locate("servers", name, *where)}
 
     def is_in_file(self, *where: str | int) -> bool:
-        """Whether exactly this value stands in a file."""
+        """Return whether exactly this value is written in a file."""
         return (source := self.origins.get(where)) is not None and source.kind == "file"
 
 
 def sort_findings(findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
-    """The worst first, each once; else in the order of the files."""
+    """Sort by severity and then by file and line, without duplicates."""
     unique = dict.fromkeys(findings)
     return sorted(unique, key=lambda one: (SEVERITIES.index(one.severity), one.file, one.line))
 
 
 def join_names(names: Iterable[str], limit: int = MAX_NAMES) -> str:
-    """`a, b, c and 4 more`."""
+    """Join names like `a, b, c and 4 more`."""
     listed = list(names)
     if len(listed) > limit:
         more = f" and {len(listed) - limit} more"

@@ -1,8 +1,7 @@
-"""Files, environment → a configuration as far as it can be understood, and everything that is wrong
-with them.
+"""Reads a configuration as far as it can be understood, and collects everything wrong with it.
 
-`config_file.load` refuses a file with one mistake in it. A doctor goes on: a key that does not exist is left out, a
-server that cannot be understood is left out, and the rest is examined all the same.
+`config_file.load` rejects a file with one error in it. Here an unknown key or an invalid server is
+left out, and the rest is examined.
 """
 
 import re
@@ -25,7 +24,7 @@ from portico.config_file.validation_messages import describe_validation_error
 from portico.errors import ConfigError
 
 _MAX_ROUNDS = 5
-"""What is left out may bring another mistake to light; so often."""
+"""Leaving something out may reveal another error; at most this often."""
 _ID_PATTERNS: Sequence[tuple[str, str]] = (
     (r"there is no such key|no such setting", "config.unknown_key"),
     (r"^not (YAML|JSON)", "config.syntax"),
@@ -47,7 +46,7 @@ _UNSET_VARIABLE = re.compile(r"environment variable (\w+) is not set")
 
 @dataclass(frozen=True)
 class LenientConfig:
-    """What could be understood."""
+    """The part of a configuration that could be understood."""
 
     config: Config
     locations: ConfigLocations
@@ -58,7 +57,7 @@ class LenientConfig:
 
 
 def read_leniently(files: Sequence[str], environ: Mapping[str, str], cwd: Path) -> LenientConfig:
-    """Everything these sources say, and what is wrong with them."""
+    """Read these sources and collect what is wrong with them."""
     draft = ConfigDraft()
     findings = list[DoctorFinding]()
     for path in files or find_files(environ, cwd):
@@ -76,22 +75,22 @@ def read_leniently(files: Sequence[str], environ: Mapping[str, str], cwd: Path) 
             )
     add_environment(draft, environ)
     config = _validate_leniently(draft)
-    places = ConfigLocations(draft.origins)
-    findings += [_to_finding(one, "broken") for one in draft.errors]
+    locations = ConfigLocations(draft.origins)
+    findings += [_to_finding(remark, "broken") for remark in draft.errors]
     refused = bool(findings)
     draft.warnings += find_dangling_references(config, draft.origins)
     findings += [
-        _to_finding(one, "note" if one.message.startswith("left out") else "warning")
-        for one in draft.warnings
-        if "cannot be used: " not in one.message
+        _to_finding(remark, "note" if remark.message.startswith("left out") else "warning")
+        for remark in draft.warnings
+        if "cannot be used: " not in remark.message
     ]
     for name, server in config.servers.items():
         if server.problem is not None and not server.disabled:
             findings += [
-                _make_unusable_finding(name, reason, places)
+                _make_unusable_finding(name, reason, locations)
                 for reason in server.problem.split("; ")
             ]
-    return LenientConfig(config, places, tuple(findings), tuple(draft.files), refused)
+    return LenientConfig(config, locations, tuple(findings), tuple(draft.files), refused)
 
 
 def _validate_leniently(draft: ConfigDraft) -> Config:
@@ -101,16 +100,17 @@ def _validate_leniently(draft: ConfigDraft) -> Config:
         except ValidationError as error:
             for problem in error.errors(include_url=False):
                 origin = find_source(draft.origins, problem["loc"])
-                words = describe_validation_error(problem, secret=problem["loc"] in draft.expanded)
-                draft.errors.append(Remark(origin.name or origin.kind, origin.line, *words))
+                message = describe_validation_error(
+                    problem, secret=problem["loc"] in draft.expanded
+                )
+                draft.errors.append(Remark(origin.name or origin.kind, origin.line, *message))
                 _remove_invalid(draft.values, problem)
     draft.values.clear()
     return Config()
 
 
 def _remove_invalid(values: dict[str, Any], problem: ErrorDetails) -> None:
-    """Take what is wrong out of the values: an unknown key alone, else the server or the setting it
-    is in."""
+    """Remove an invalid value: an unknown key alone, else the whole server or setting."""
     where = [part for part in problem["loc"] if part != "[key]"]
     if problem["type"] != "extra_forbidden":
         if where[:1] in (["servers"], ["profiles"]):

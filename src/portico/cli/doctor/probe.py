@@ -1,5 +1,4 @@
-"""Meets every server: starts it, lets it introduce itself, lists it, ends it. All together, each
-within bounds."""
+"""Probes every server: starts, initializes, lists and stops it, all concurrently with timeouts."""
 
 import asyncio
 import contextlib
@@ -18,24 +17,24 @@ from portico.upstream.error_mask import ErrorMask
 from portico.upstream.transports.process import ProcessGuard
 
 START_SLOT_S = 5.0
-"""How long a server that is slow to start keeps one of those outside that wait for their turn."""
+"""How long a slow start occupies a start slot, in seconds."""
 CLOSE_S = 15.0
 MAX_LISTINGS = 4
-"""Listings of one server; each may take `timeouts.list_s`."""
+"""Number of listings of a server; each may take `timeouts.list_s`."""
 
 Stage = Literal["start", "list", "met"]
 
 
 @dataclass(frozen=True)
 class ServerProbe:
-    """How it went with one server."""
+    """The result of probing one server."""
 
     server: str
     kind: str
     stage: Stage
     """How far it came: its start, its listing, or all of it."""
     seconds: float
-    """Until it had introduced itself, or failed to."""
+    """Time until it was initialized, or failed."""
     initialize_info: InitializeInfo | None = None
     listing: ServerListing | None = None
     error: PorticoError | None = None
@@ -43,11 +42,11 @@ class ServerProbe:
     noise_samples: tuple[str, ...] = ()
     stderr: tuple[str, ...] = ()
     needed_signal: bool = False
-    """It did not end when its input was closed, and had to be told by a signal."""
+    """It did not end when its input was closed, only on a signal."""
 
 
 class _IgnoringListener:
-    """Hears nothing: a visit is too short for news."""
+    """Ignores all notifications of a probed server."""
 
     def on_notification(self, method: str, params: Raw) -> None:
         return
@@ -59,21 +58,21 @@ class _IgnoringListener:
 async def probe_servers(
     config: Config, servers: Mapping[str, BackendConfig], on_probed: Callable[[str], None]
 ) -> dict[str, ServerProbe]:
-    """Meet these servers; no longer than the slowest of them is allowed to take."""
+    """Probe these servers concurrently."""
     guard = ProcessGuard()
     gate = asyncio.Semaphore(config.limits.start_concurrency)
     mask = ErrorMask(lambda: config)
 
     async def probe_and_report(name: str) -> ServerProbe:
-        visit = await _probe_server(name, servers[name], config, guard, gate, mask)
+        probe = await _probe_server(name, servers[name], config, guard, gate, mask)
         on_probed(name)
-        return visit
+        return probe
 
     try:
-        visits = await asyncio.gather(*(probe_and_report(name) for name in servers))
+        probes = await asyncio.gather(*(probe_and_report(name) for name in servers))
     finally:
         await asyncio.to_thread(guard.close)
-    return dict(zip(servers, visits, strict=True))
+    return dict(zip(servers, probes, strict=True))
 
 
 async def _probe_server(
@@ -99,7 +98,8 @@ async def _probe_server(
             )
             await asyncio.wait({connecting}, timeout=START_SLOT_S)
         connection = await connecting
-        facts |= {"seconds": time.monotonic() - started, "hello": connection.initialize_info}
+        facts["seconds"] = time.monotonic() - started
+        facts["initialize_info"] = connection.initialize_info
         stage = "list"
         async with asyncio.timeout(MAX_LISTINGS * server.timeouts.list_s):
             facts["listing"] = await fetch_listing(connection, server.timeouts.list_s)
@@ -110,7 +110,7 @@ async def _probe_server(
         )
     except PorticoError as error:
         facts["error"] = error
-    except Exception as error:  # whatever one server does, the others are examined
+    except Exception as error:  # Whatever one server does, the others are still examined.
         facts["error"] = PorticoError(f"{type(error).__name__}: {error}")
     if "error" in facts:
         await mask.mask_error(facts["error"])
@@ -118,17 +118,19 @@ async def _probe_server(
     if connection is not None:
         with contextlib.suppress(TimeoutError, PorticoError, OSError):
             await asyncio.wait_for(connection.close(), CLOSE_S)
-    said = backend.diagnostics()
+    diagnostics = backend.diagnostics()
     return ServerProbe(
         name,
         backend.kind,
         stage,
-        noise=int(said.get("noise", 0)),
-        noise_samples=tuple(map(mask.mask_text, said.get("noise_samples", ()))),
-        stderr=tuple(mask.mask_text(line) for line in said.get("stderr", ()) if line.strip()),
-        # One that failed was not given the time to end by itself.
+        noise=int(diagnostics.get("noise", 0)),
+        noise_samples=tuple(map(mask.mask_text, diagnostics.get("noise_samples", ()))),
+        stderr=tuple(
+            mask.mask_text(line) for line in diagnostics.get("stderr", ()) if line.strip()
+        ),
+        # A failed server was not given the time to end by itself.
         needed_signal=stage == "met"
-        and said.get("exit_code") in (-signal.SIGTERM, _SIGKILL_EXIT_CODE),
+        and diagnostics.get("exit_code") in (-signal.SIGTERM, _SIGKILL_EXIT_CODE),
         **facts,
     )
 
@@ -143,5 +145,8 @@ async def _connect_within(connecting: Any, start_s: float) -> Connection:
     except TimeoutError:
         raise BackendTimeout(
             f"it did not introduce itself within {start_s:g} s",
-            advice="Raise timeouts.start_s if it is only slow; else run its command by hand and see what it waits for.",
+            advice=(
+                "Raise timeouts.start_s if it is only slow; else run its command by hand and "
+                "see what it waits for."
+            ),
         ) from None

@@ -1,4 +1,4 @@
-"""What a server said when it failed → what most likely mends it. Pure."""
+"""Maps error output of a server to the most likely remedy. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -6,9 +6,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 Trouble = Literal[
-    "module", "package", "network", "permission", "port", "version", "file", "docker", "variable", "arguments",
-    "tls", "dns", "refused", ""
-]  # fmt: skip
+    "module",
+    "package",
+    "network",
+    "permission",
+    "port",
+    "version",
+    "file",
+    "docker",
+    "variable",
+    "arguments",
+    "tls",
+    "dns",
+    "refused",
+    "",
+]
 
 _PIP = r"Install it where the server runs: pip install \1"
 _PACKAGE = "There is no such package or version: correct its name in args."
@@ -20,7 +32,7 @@ _VARIABLE = r"\b([A-Z][A-Z0-9]+_[A-Z0-9_]+)\b"
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What is recognised, and what helps; `\\1` is what the pattern caught."""
+    r"""A recognised error and its remedy; `\\1` is the text that the pattern captured."""
 
     pattern: str
     trouble: Trouble
@@ -28,8 +40,7 @@ class Remedy:
 
 
 _REMEDIES: Sequence[Remedy] = (
-    # The more telling first: a server that misses a module may end with an error about a file as
-    # well.
+    # Specific patterns first: a server with a missing module may also report a missing file.
     Remedy(r"No module named '?([\w.]+)", "module", _PIP),
     Remedy(
         r"Cannot find (?:module|package) '([^']+)'",
@@ -43,7 +54,8 @@ _REMEDIES: Sequence[Remedy] = (
         "npm cannot reach its registry: check the network, or install the package first.",
     ),
     Remedy(
-        r"No solution found when resolving|not found in the package registry|No matching distribution",
+        r"No solution found when resolving|not found in the package registry|No matching "
+        r"distribution",
         "package",
         _PACKAGE,
     ),
@@ -77,12 +89,14 @@ _REMEDIES: Sequence[Remedy] = (
     Remedy(r"can't open file '([^']+)'", "file", _PATH),
     Remedy(r"FileNotFoundError: .*'([^']+)'", "file", _PATH),
     Remedy(
-        rf"(?:[Mm]issing|[Rr]equired?|[Nn]ot set|[Mm]ust (?:be )?(?:set|provide))[^\n]{{0,40}}?{_VARIABLE}",
+        r"(?:[Mm]issing|[Rr]equired?|[Nn]ot set|[Mm]ust (?:be "
+        rf")?(?:set|provide))[^\n]{{0,40}}?{_VARIABLE}",
         "variable",
         _SET,
     ),
     Remedy(
-        rf"{_VARIABLE}[^\n]{{0,40}}(?:is required|(?:is )?not (?:set|found|provided|defined)|is missing|must be)",
+        rf"{_VARIABLE}[^\n]{{0,40}}(?:is required|(?:is )?not "
+        r"(?:set|found|provided|defined)|is missing|must be)",
         "variable",
         _SET,
     ),
@@ -98,7 +112,8 @@ _REMEDIES: Sequence[Remedy] = (
         "SSL_CERT_FILE names a private authority.",
     ),
     Remedy(
-        r"(?i)host name is not known|name or service not known|nodename nor servname|getaddrinfo|name resolution",
+        r"(?i)host name is not known|name or service not known|nodename nor "
+        r"servname|getaddrinfo|name resolution",
         "dns",
         "The host in url has no address: correct its spelling, or check the network (VPN?).",
     ),
@@ -116,9 +131,9 @@ _REMEDIES: Sequence[Remedy] = (
 
 
 def guess_remedy(texts: Iterable[str]) -> tuple[Trouble, str]:
-    """The kind of trouble and its remedy; empty where nothing is recognised."""
-    said = "\n".join(texts)
+    """Return the kind of trouble and its remedy; empty if nothing is recognised."""
+    output = "\n".join(texts)
     for known in _REMEDIES:
-        if match := re.search(known.pattern, said):
+        if match := re.search(known.pattern, output):
             return known.trouble, match.expand(known.advice) if match.groups() else known.advice
     return "", ""

@@ -1,11 +1,11 @@
-"""`portico doctor`: what is wrong, where, and how it is mended.
+"""`portico doctor`: what is wrong, where, and how to repair it.
 
 --json: `{"ok", "broken", "warnings", "notes" (how many), "findings": [{"id", "severity", "message",
 "remedy", "server", "key", "file", "line", "details"}], "servers": [{"name", "kind", "ok" (null: not
 asked), "seconds", "era", "protocol_version", "version", "tools", "resources", "prompts", "noise"}],
 "about": {"portico", "python", "mcp", "system", "tokens"}, "database", "languages": {name: "works"
-or why not}, "cost": {"tools", "full", "meta"} or null}`. The worst findings come first; ids do not
-change.
+or why not}, "cost": {"tools", "full", "meta"} or null}`. The worst findings come first; ids are
+stable.
 """
 
 from collections.abc import Iterator
@@ -26,10 +26,21 @@ from portico.rendering.lines import format_count
 
 _STYLES = {"broken": "bold red", "warning": "yellow", "note": "dim"}
 _INDENT = "    "
+_PROBE_KEYS = (
+    "seconds",
+    "era",
+    "protocol_version",
+    "version",
+    "tools",
+    "resources",
+    "prompts",
+    "noise",
+)
+"""Keys of a server in `--json` that are null if it was not probed."""
 
 
 async def run_doctor(options: DoctorOptions, screen: Screen) -> int:
-    """Examine, show, and say by the exit code whether something is broken."""
+    """Examine, show the report, and return the exit code."""
     logs.configure_logging("error", quiet_loggers=("portico.upstream", "portico.catalog"))
     report = await examine(options, screen)
     if screen.as_json:
@@ -44,7 +55,7 @@ async def run_doctor(options: DoctorOptions, screen: Screen) -> int:
 
 
 def to_data(report: DoctorReport) -> dict[str, Any]:
-    """The report as `--json` shows it."""
+    """Convert the report for `--json`."""
     return {
         "ok": report.ok,
         "broken": report.count("broken"),
@@ -68,21 +79,20 @@ def _to_server_data(name: str, kind: str, probe: ServerProbe | None) -> dict[str
         "kind": kind,
         "ok": None if probe is None else probe.error is None,
     }
-    hello, listing = (probe.initialize_info, probe.listing) if probe is not None else (None, None)
-    return facts | {
-        "seconds": round(probe.seconds, 3) if probe is not None else None,
-        "era": hello.era if hello else None,
-        "protocol_version": sanitize_server_text(hello.protocol_version)[:40] if hello else None,
-        "version": sanitize_server_text(str(hello.server_info.get("version", "")))[:80]
-        if hello
-        else None,
-        "tools": len(listing.tools) if listing else None,
-        "resources": len(listing.offers.resources) + len(listing.offers.templates)
-        if listing
-        else None,
-        "prompts": len(listing.offers.prompts) if listing else None,
-        "noise": probe.noise if probe is not None else None,
-    }
+    facts |= dict.fromkeys(_PROBE_KEYS)
+    if probe is None:
+        return facts
+    facts["seconds"] = round(probe.seconds, 3)
+    facts["noise"] = probe.noise
+    if info := probe.initialize_info:
+        facts["era"] = info.era
+        facts["protocol_version"] = sanitize_server_text(info.protocol_version)[:40]
+        facts["version"] = sanitize_server_text(str(info.server_info.get("version", "")))[:80]
+    if listing := probe.listing:
+        facts["tools"] = len(listing.tools)
+        facts["resources"] = len(listing.offers.resources) + len(listing.offers.templates)
+        facts["prompts"] = len(listing.offers.prompts)
+    return facts
 
 
 def _show(screen: Screen, report: DoctorReport, options: DoctorOptions) -> None:
@@ -105,11 +115,10 @@ def _show_finding(screen: Screen, finding: DoctorFinding) -> None:
         lines.append(Text(f"→ {finding.remedy}", style="cyan"))
     screen.write_text(head)
     for line in lines:
-        screen.write_text(
-            Padding(line, (0, 0, 0, len(_INDENT)))
-            if screen.is_stdout_terminal
-            else f"{_INDENT}{line.plain}"
-        )
+        if screen.is_stdout_terminal:
+            screen.write_text(Padding(line, (0, 0, 0, len(_INDENT))))
+        else:
+            screen.write_text(f"{_INDENT}{line.plain}")
 
 
 def _render_server_line(one: dict[str, Any]) -> Text:
@@ -128,7 +137,7 @@ def _render_server_line(one: dict[str, Any]) -> Text:
         for kind in ("tools", "resources", "prompts")
         if one[kind]
     ]
-    said = [
+    facts = [
         one["kind"],
         f"{one['era']} {one['protocol_version']}",
         f"{one['seconds']:.1f} s",
@@ -139,28 +148,31 @@ def _render_server_line(one: dict[str, Any]) -> Text:
     else:
         state = "failed"
     return Text.assemble(
-        (f"{name}: ", "bold"), (state, style), f", {', '.join(map(sanitize_text, said))}"
+        (f"{name}: ", "bold"), (state, style), f", {', '.join(map(sanitize_text, facts))}"
     )
 
 
 def _render_installation(installation: InstallationFacts) -> Iterator[str]:
     if installation.versions:
-        about = installation.versions
-        yield f"portico {about['portico']}, Python {about['python']}, mcp {about['mcp']}, {about['system']}"
+        versions = installation.versions
+        yield (
+            f"portico {versions['portico']}, Python {versions['python']}, mcp {versions['mcp']}, "
+            f"{versions['system']}"
+        )
     if installation.database:
         yield f"database: {installation.database}"
     if installation.languages:
         yield "scripts: " + ", ".join(
-            f"{name} {'works' if said == 'works' else 'fails'}"
-            for name, said in installation.languages.items()
+            f"{name} {'works' if result == 'works' else 'fails'}"
+            for name, result in installation.languages.items()
         )
     if installation.cost is not None:
-        if installation.versions.get("tokens") == "o200k_base":
-            how = ""
-        else:
-            how = "about "
-        tools = format_count(installation.cost.tools, "tool")
-        yield f"tokens: {tools} cost {how}{installation.cost.full:,} listed in full, {how}{installation.cost.meta:,} as meta-tools"
+        about = "" if installation.versions.get("tokens") == "o200k_base" else "about "
+        cost = installation.cost
+        yield (
+            f"tokens: {format_count(cost.tools, 'tool')} cost {about}{cost.full:,} listed in full, "
+            f"{about}{cost.meta:,} as meta-tools"
+        )
 
 
 def _render_summary(report: DoctorReport, options: DoctorOptions) -> Text:
@@ -169,13 +181,14 @@ def _render_summary(report: DoctorReport, options: DoctorOptions) -> Text:
         format_count(report.count("warning"), "warning") if report.count("warning") else "",
         format_count(report.count("note"), "note") if report.count("note") else "",
     ]
-    said = ", ".join(filter(None, counts)) or "nothing to complain of"
+    summary = ", ".join(filter(None, counts)) or "nothing to complain of"
     if not report.ok:
-        return Text(f"Broken: {said}.", style="bold red")
+        return Text(f"Broken: {summary}.", style="bold red")
     if options.offline:
-        asked_none = " Servers were not asked (--offline)."
+        offline_note = " Servers were not asked (--offline)."
     else:
-        asked_none = ""
+        offline_note = ""
     return Text(
-        f"Nothing is broken{f': {said}' if any(counts) else ''}.{asked_none}", style="bold green"
+        f"Nothing is broken{f': {summary}' if any(counts) else ''}.{offline_note}",
+        style="bold green",
     )

@@ -1,7 +1,7 @@
-"""The sandbox: scripts of four languages that call tools, each run within its limits, none inside
-the gateway.
+"""The sandbox: engines for scripts of four languages, each within limits and outside the gateway.
 
-script (the facts that every engine shares) · calling (the calls a script has under way; none
-outlives it) python/ (pydantic-monty, in worker processes of its own) · worker/ (our own warm
-processes, jailed) → lua/, javascript/
+script        types that every engine shares
+call_tasks    calls of a running script; none outlives it
+python/       pydantic-monty in worker processes of its own
+worker/       jailed warm processes for lua/ and javascript/
 """

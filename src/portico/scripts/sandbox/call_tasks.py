@@ -1,5 +1,4 @@
-"""The calls a script has under way. None outlives it: what nobody waits for is cancelled, and
-waited for."""
+"""Calls of a running script. None outlives it: unfinished calls are cancelled and awaited."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,7 +7,7 @@ from typing import Any, Self
 
 
 class CallTaskGroup:
-    """One script's calls, each a task; `async with` ends them all."""
+    """Tasks of one script's calls; leaving `async with` ends them all."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -21,30 +20,30 @@ class CallTaskGroup:
         call: Coroutine[Any, Any, Any],
         on_done: Callable[[asyncio.Task[Any]], None] | None = None,
     ) -> asyncio.Task[Any]:
-        """Begin a call at once; `done` hears how it went, unless the script is over before."""
+        """Start a call at once; `on_done` is called with its task unless the group was closed."""
         task = asyncio.create_task(call, name="a script's call")
         self._tasks.add(task)
 
         def handle_done(task: asyncio.Task[Any]) -> None:
-            here = task in self._tasks
+            is_tracked = task in self._tasks
             self._tasks.discard(task)
             if not task.cancelled():
-                task.exception()  # whoever wants it has it; nobody may want it any more
-            if here and on_done is not None:
+                task.exception()  # retrieved, because nobody may await it
+            if is_tracked and on_done is not None:
                 on_done(task)
 
         task.add_done_callback(handle_done)
         return task
 
     async def close(self) -> int:
-        """Cancel what still runs and wait for it; how many that were."""
-        left = self._tasks
+        """Cancel and await unfinished calls; returns their number."""
+        running = self._tasks
         self._tasks = set()
-        for task in left:
+        for task in running:
             task.cancel()
-        if left:
-            await asyncio.wait(left)
-        return len(left)
+        if running:
+            await asyncio.wait(running)
+        return len(running)
 
     async def __aenter__(self) -> Self:
         return self

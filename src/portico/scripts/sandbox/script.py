@@ -1,9 +1,8 @@
-"""What an engine is given and what it gives back: the facts that every language shares.
+"""Input and output of an engine: the types that every language shares.
 
 An engine knows nothing of MCP, tools or callers. A script's tools are functions in namespaces
-(`github.create_issue` is
-`create_issue` in `github`; what is global, as `search_tools`, is in the namespace `""`), and calling one is asking the
-host, by both names, with whatever was passed.
+(`github.create_issue` is `create_issue` in `github`; global functions such as `search_tools` are in
+the namespace `""`). Calling one sends both names and the arguments to the host.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,38 +13,38 @@ Language = Literal["python", "lua", "javascript", "typescript"]
 LANGUAGES: tuple[str, ...] = get_args(Language)
 
 WORKER_NICENESS = 5
-"""How far scripts stand back behind the gateway, where processors are short."""
+"""Niceness of script processes, so that the gateway takes precedence on a busy machine."""
 MAX_STORED_VALUES = 1_000
-"""Values that one script may store, each under its key."""
+"""Maximum number of values that one script may store."""
 
 FaultKind = Literal[
-    "syntax",  # it is not a script of its language
-    "runtime",  # it raised
-    "call",  # a call of a tool failed, and the script did not catch it
-    "time",  # too long, by the clock or by the processor
+    "syntax",  # not valid in its language
+    "runtime",  # an uncaught exception
+    "call",  # an uncaught failure of a tool call
+    "time",  # over the wall clock or CPU limit
     "memory",
     "recursion",
-    "output",  # its answer is too large
-    "value",  # its answer is nothing that JSON could say
-    "deadlock",  # it waits for what nobody will answer
+    "output",  # the answer is too large
+    "value",  # the answer cannot be encoded as JSON
+    "deadlock",  # it waits for something that never happens
     "crash",  # its process ended
 ]
 
 
 @dataclass(frozen=True)
 class ScriptLimits:
-    """What one script may take."""
+    """Resource limits of one script."""
 
     wall_s: float = 60.0
-    """In all, the calls of tools included."""
+    """In all, including calls of tools."""
     cpu_s: float = 5.0
-    """Of the processor, the calls of tools not included."""
+    """CPU time, excluding calls of tools."""
     memory_bytes: int = 64 * 1024**2
     recursion: int = 200
     calls: int = 200
     parallel: int = 16
     output_bytes: int = 256 * 1024
-    """Of what it prints; more is counted and dropped."""
+    """Maximum of printed output; more is counted and dropped."""
     answer_bytes: int = 16 * 1024**2
 
 
@@ -56,44 +55,44 @@ class Script:
     code: str
     language: Language
     namespaces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Identifier of a server → identifiers of its tools that are bound; `""` → global functions
-    (all awaited)."""
+    """Server identifier → identifiers of its bound tools; `""` → global functions (all
+    awaited)."""
     state: Mapping[str, Any] = field(default_factory=dict)
-    """What `load(key)` gives, JSON values; read at once, without asking the host."""
+    """JSON values for `load(key)`; read without a call to the host."""
     limits: ScriptLimits = field(default_factory=ScriptLimits)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a script did not end well."""
+    """Reason for which a script failed."""
 
     kind: FaultKind
     message: str
-    """In the language's own words where it has some, such as `TypeError: x is not a function`."""
+    """In the words of the language if possible, such as `TypeError: x is not a function`."""
     line: int | None = None
-    """The script's own, from 1."""
+    """Line of the script, from 1."""
 
 
 @dataclass(frozen=True)
 class ScriptOutcome:
-    """How a script ended."""
+    """Result of a script."""
 
     value: Any = None
-    """A JSON value: what `result(…)` was given last, else what its last expression was."""
+    """JSON value of the last `result(…)`, else of the last expression."""
     printed: str = ""
     dropped_chars: int = 0
     """Characters printed beyond the limit."""
     stored: Mapping[str, Any] = field(default_factory=dict)
-    """What it gave to `store(key, value)`, JSON values; also of a script that failed later."""
+    """JSON values passed to `store(key, value)`, also by a script that failed later."""
     unawaited_calls: int = 0
-    """Calls it started and did not wait for; they were cancelled."""
+    """Calls that were started and not awaited; they were cancelled."""
     fault: Fault | None = None
 
 
 class CallFailed(Exception):
-    """A call that a script made did not go well; its text is for the script, which may catch it.
+    """A call of a script failed; the text is for the script, which may catch it.
 
-    `fatal` ends the script whatever it catches: a limit is no mistake to recover from.
+    A `fatal` one ends the script even if it is caught, such as an exceeded limit.
     """
 
     def __init__(self, message: str, *, fatal: bool = False) -> None:
@@ -111,17 +110,17 @@ class ScriptEngine(Protocol):
 
     @property
     def worker_counts(self) -> tuple[int, int | None]:
-        """How many processes run a script now, and how many wait for one; None where nobody knows."""
+        """Busy and idle processes; None if unknown."""
         ...
 
     async def run(self, script: Script, handle_call: CallHandler) -> ScriptOutcome:
         """Run one script to its end.
 
-        Its calls start when they are made, so that several run together; `calling.Calling` keeps
-        them. Whatever the script does, this returns within its limits (the engine counts processor
-        time, memory, recursion and output; the caller counts calls and holds back parallel ones
-        inside `ask`; both keep to `wall_s`). Cancelling it stops the script, cancels its calls and
-        waits for them before it raises. A script never raises here: see `Fault`.
+        Calls start when they are made, so that several run in parallel; `CallTaskGroup` tracks
+        them. This returns within the limits whatever the script does: the engine enforces CPU time,
+        memory, recursion and output; `handle_call` enforces the number of calls and their
+        parallelism; both enforce `wall_s`. Cancelling stops the script, and cancels and awaits its
+        calls. Errors of a script are returned as `Fault`, never raised.
         """
         ...
 

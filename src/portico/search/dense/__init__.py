@@ -1,8 +1,7 @@
-"""The meaning: texts as vectors of a small encoder that ships with the package, and how near they
-are.
+"""Dense search: texts as vectors of a small encoder that ships with the package.
 
-text       what the encoder reads of a document     wordpiece  text → token numbers
-encoder    a text → its vector                      vectors    one vector per slot, and how near each is
-model_files  its files, opened
-model/     the weights, the vocabulary, the model card
+document_text  text the encoder reads of a document   wordpiece   text to token numbers
+encoder        text to vector                         vectors     one vector per slot, similarity
+vocabulary     token numbers, compact in memory       model_files opens the model's files
+model/         the weights, the vocabulary, the model card
 """

@@ -1,11 +1,11 @@
-"""What the encoder reads of a document: server, name and description as one short text."""
+"""Composes the text the encoder reads: server, name and description of a tool."""
 
 import re
 
 from portico.search.document import SearchDocument, compute_fingerprint
 
 DOCUMENT_TOKENS = 160
-"""Tokens of a document that are read: what a tool is for stands at the beginning."""
+"""Tokens read per document; a tool's purpose is stated first."""
 QUERY_TOKENS = 128
 
 _MAX_DESCRIPTION = 2_000
@@ -15,27 +15,24 @@ _SPACES = re.compile(r"\s+")
 
 
 def compose_document_text(document: SearchDocument) -> str:
-    """`server: name in words. description`; a title that says more than the name stands with it."""
+    """Return `server: name in words. description`, with a title that differs from the name."""
     return compose_text(document.server, document.name, document.description, document.title)
 
 
 def compose_text(server: str, name: str, description: str, title: str = "") -> str:
-    """The text of one tool."""
-    said = to_words(name)
-    if title and to_words(title).casefold() != said.casefold():
-        said = f"{said} ({title})"
-    if server:
-        where = f"{to_words(server)}: "
-    else:
-        where = ""
-    return f"{where}{said}. {_SPACES.sub(' ', description[:_MAX_DESCRIPTION]).strip()}"
+    """Compose the text of one tool."""
+    label = to_words(name)
+    if title and to_words(title).casefold() != label.casefold():
+        label = f"{label} ({title})"
+    prefix = f"{to_words(server)}: " if server else ""
+    return f"{prefix}{label}. {_SPACES.sub(' ', description[:_MAX_DESCRIPTION]).strip()}"
 
 
 def to_words(name: str) -> str:
-    """`createPullRequest`, `create-pull_request` → `create Pull Request`, `create pull request`."""
+    """Split a name: `createPullRequest` → `create Pull Request`, `create-pull_request` likewise."""
     return " ".join(_HUMPS.sub(" ", _SEPARATORS.sub(" ", name)).split())
 
 
 def compute_text_key(text: str) -> str:
-    """What a vector is kept under: the text it was made from."""
+    """Return the key a text's vector is stored under."""
     return compute_fingerprint(text)

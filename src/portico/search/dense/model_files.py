@@ -1,5 +1,4 @@
-"""The encoder's files, opened: by its outline where that is its own, so that the weights are mapped
-and not copied."""
+"""Opens the encoder's files, if possible so that the weights are memory-mapped."""
 
 import hashlib
 import os
@@ -7,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 OUTLINE_FILE = "outline.onnx"
-"""The graph, made by `training.outline`; its large tables lie in the whole model beside it."""
+"""The graph, made by `training.outline`; its large tables are in the complete model beside it."""
 IDENTITY_KEY = "weights"
-"""What an outline says of the model that it was made of, in its metadata."""
+"""Metadata key of the outline that identifies the model it was made from."""
 _IDENTITY_BYTES = 65_536
 
 
 def compute_model_identity(model_path: Path) -> str:
-    """What tells one model from another without reading all of it: its size and its end."""
+    """Identify a model by its size and its last bytes, without reading all of it."""
     with model_path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _IDENTITY_BYTES))
@@ -22,16 +21,14 @@ def compute_model_identity(model_path: Path) -> str:
 
 
 def open_model(model_path: Path, options: Any) -> Any:
-    """A session over the model: by its outline, else (alone, or beside another's outline) by
-    reading all of it."""
+    """Open a session by a matching outline, else by the complete model."""
     import onnxruntime
 
     providers = ["CPUExecutionProvider"]
-    beside = model_path.with_name(OUTLINE_FILE)
-    if beside.exists():
-        session = onnxruntime.InferenceSession(str(beside), options, providers=providers)
-        if session.get_modelmeta().custom_metadata_map.get(IDENTITY_KEY) == compute_model_identity(
-            model_path
-        ):
+    outline = model_path.with_name(OUTLINE_FILE)
+    if outline.exists():
+        session = onnxruntime.InferenceSession(str(outline), options, providers=providers)
+        metadata = session.get_modelmeta().custom_metadata_map
+        if metadata.get(IDENTITY_KEY) == compute_model_identity(model_path):
             return session
     return onnxruntime.InferenceSession(str(model_path), options, providers=providers)

@@ -1,7 +1,6 @@
-"""One vector per slot, in 8 bits, and how near each is to a query's: a column beside the postings.
+"""One 8-bit vector per slot and its cosine similarity to a query.
 
-A slot without a vector (not encoded yet) has a row of zeros. Never changed: `splice` makes new
-ones.
+A slot without a vector (not encoded yet) has a row of zeros. Immutable: `splice` returns a new one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,30 +16,30 @@ from portico.search.dense.encoder import QUANTISATION_PEAK, VECTOR_WIDTH, Vector
 from portico.search.document_table import Mask
 
 _UNIT = (127 / QUANTISATION_PEAK) ** 2
-"""What two equal unit vectors multiply to, in 8 bits."""
+"""Dot product of two equal unit vectors in 8 bits."""
 _BLOCK = 8_192
 
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """The vectors by slot."""
+    """Vectors by slot."""
 
     rows: NDArray[np.int8]
 
     @classmethod
     def empty(cls) -> "Vectors":
-        """No slots."""
+        """Return vectors for no slots."""
         return cls(np.zeros((0, VECTOR_WIDTH), dtype=np.int8))
 
     @lazy_property
     def encoded_slots(self) -> Mask:
-        """Which slots have a vector."""
+        """Mask of the slots that have a vector."""
         return np.asarray(self.rows.any(axis=1))
 
     def splice(
         self, size: int, removed_slots: NDArray[np.integer], added: Mapping[int, Vector]
     ) -> "Vectors":
-        """These vectors for `size` slots, without those of `gone`, and with `added`."""
+        """Return vectors for `size` slots, without `removed_slots` and with `added`."""
         if size == len(self.rows) and not len(removed_slots) and not added:
             return self
         rows = np.zeros((size, VECTOR_WIDTH), dtype=np.int8)
@@ -51,7 +50,7 @@ class Vectors:
         return Vectors(rows)
 
     def compute_similarity(self, query: Vector) -> NDArray[np.float32]:
-        """The cosine of each slot's vector and the query's; 0 where there is none."""
+        """Return the cosine of each slot's vector and the query's; 0 where there is none."""
         if not len(self.rows):
             return np.zeros(0, dtype=np.float32)
         return (_multiply(query[None], self.rows)[0] / np.float32(_UNIT)).astype(
@@ -59,7 +58,7 @@ class Vectors:
         )
 
     def compute_pairwise_similarity(self, slots: Sequence[int]) -> NDArray[np.float32]:
-        """The cosine of each two of these slots."""
+        """Return the cosine of each pair of these slots."""
         rows = self.rows[list(slots)]
         if not len(rows):
             return np.zeros((0, 0), dtype=np.float32)
@@ -67,14 +66,12 @@ class Vectors:
 
 
 def _multiply(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[Any]:
-    """Each of some rows times each of the others: whole numbers, so every way of adding them up
-    agrees exactly."""
+    """Return all dot products; integers, so every implementation gives the same result."""
     return (_load_simsimd() or _multiply_with_numpy)(some, others)
 
 
 def _multiply_with_numpy(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float32]:
-    """By numpy, a block at a time in the processor's cache. Not by `@`: waking a BLAS's threads
-    costs milliseconds."""
+    """Multiply with numpy in cache-sized blocks; `@` would start BLAS threads."""
     wide = some.astype(np.float32)
     starts = range(0, len(others), _BLOCK)
     blocks = [
@@ -85,9 +82,9 @@ def _multiply_with_numpy(some: NDArray[np.int8], others: NDArray[np.int8]) -> ND
 
 @cache
 def _load_simsimd() -> Callable[[NDArray[np.int8], NDArray[np.int8]], NDArray[Any]] | None:
-    """By simsimd, ten times as fast, where there is one for this platform."""
+    """Return simsimd's implementation, ten times as fast, or None where it is not available."""
     try:
         import simsimd
-    except (ImportError, OSError):  # not there, or not for this processor
+    except (ImportError, OSError):  # not installed, or not for this processor
         return None
     return lambda some, others: np.asarray(simsimd.cdist(some, others, metric="dot"))

@@ -1,5 +1,4 @@
-"""The encoder's vocabulary, looked up in the text it ships as: a dictionary of it takes ten times
-the memory."""
+"""Looks up the encoder's vocabulary in its text; a dict would take ten times the memory."""
 
 from array import array
 from bisect import bisect_left
@@ -10,15 +9,14 @@ import numpy as np
 
 
 class Vocabulary(Mapping[str, int]):
-    """Pieces, each with its number: its line in the text, from 0."""
+    """Word pieces mapped to their number: the line in the text, from 0."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._starts = array("I", [0])
         hashes = array("q")
-        for line in BytesIO(
-            text
-        ):  # one at a time: all of them at once would be the dictionary's memory again
+        # Line by line: all lines at once would take as much memory as a dict.
+        for line in BytesIO(text):
             self._starts.append(self._starts[-1] + len(line))
             hashes.append(hash(_decode_line(line)))
         order = np.argsort(np.frombuffer(hashes, np.int64), kind="stable")
@@ -43,7 +41,7 @@ class Vocabulary(Mapping[str, int]):
         hashed = hash(piece)
         at = bisect_left(self._hashes, hashed)
         while at < len(self._hashes) and self._hashes[at] == hashed:
-            # Two texts may share a hash.
+            # Two texts may have the same hash.
             if self._get_piece(number := self._numbers[at]) == piece:
                 return number
             at += 1

@@ -1,10 +1,9 @@
-"""Text to token numbers, as the encoder was trained to read them: WordPiece over an extended
-vocabulary.
+"""WordPiece tokenizer over an extended vocabulary, as the encoder was trained with.
 
-English reads as in the base model's uncased tokenizer. Unlike it, scripts written without spaces
-stay whole runs, cut by the longest pieces known, and marks are dropped from Latin, Greek and
-Cyrillic letters only (a Japanese が is no か). One character that is unknown costs such a run only
-itself: a run is a sentence, not a word.
+English is tokenized as by the base model's uncased tokenizer. Unlike it, scripts without spaces
+stay whole runs, cut into the longest known pieces, and marks are dropped from Latin, Greek and
+Cyrillic letters only (が is not か). An unknown character in such a run costs only itself:
+a run is a sentence, not a word.
 """
 
 import re
@@ -14,13 +13,13 @@ from functools import lru_cache
 
 _MAX_TEXT = 4_000
 _MAX_WORD = 48
-"""Longer words are data: their beginning is as good as all of it. Longer runs are cut, and read to
-their end."""
+"""Longer words are data and are cut off; longer runs are split and read to their end."""
 _CONTINUED = "##"
 
 _SPACELESS = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
-    r"\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han, Kana
+    # Han, Kana
+    r"\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _RUN = rf"[{_SPACELESS}]{{1,{_MAX_WORD}}}"
 _WORD = re.compile(
@@ -32,7 +31,7 @@ _INVISIBLE = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\u2060\ufef
 
 
 def normalise(text: str) -> str:
-    """Lower case, without accents, one form for what looks the same."""
+    """Lower-case text, without accents, in one normal form."""
     text = _INVISIBLE.sub("", text)
     if text.isascii():
         return text.lower()
@@ -41,12 +40,12 @@ def normalise(text: str) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text, punctuation marks being words of their own."""
+    """Split a text into words; each punctuation mark is a word."""
     return _WORD.findall(normalise(text[:_MAX_TEXT]))
 
 
 class WordPieceTokenizer:
-    """A vocabulary, and how text is cut into its pieces."""
+    """Splits text into the pieces of a vocabulary."""
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
         self._vocabulary = vocabulary
@@ -56,27 +55,22 @@ class WordPieceTokenizer:
         self._split_word_cached = lru_cache(maxsize=16_384)(self._split_word)
 
     def encode(self, text: str, limit: int) -> list[int]:
-        """The numbers of at most `limit` tokens, the two that frame a text included."""
+        """Return the numbers of at most `limit` tokens, including the two that frame a text."""
         found = [self._first]
         for word in split_words(text):
-            found += self._split_word_cached(
-                word[:_MAX_WORD]
-            )  # cut first: what is remembered is then small
+            # Cut first, to bound the size of the cache.
+            found += self._split_word_cached(word[:_MAX_WORD])
             if len(found) >= limit:
                 break
         return [*found[: limit - 1], self._last]
 
     def _split_word(self, word: str) -> tuple[int, ...]:
-        """The longest known piece, then the longest that continues it; one unknown token where
-        nothing fits."""
+        """Split greedily into the longest known pieces; one unknown token where nothing fits."""
         pieces: list[int] = []
         start = 0
         is_run = _IS_RUN.match(word)
         while start < len(word):
-            if start:
-                prefix = _CONTINUED
-            else:
-                prefix = ""
+            prefix = _CONTINUED if start else ""
             ends = range(len(word), start, -1)
             end = next((end for end in ends if prefix + word[start:end] in self._vocabulary), 0)
             if not end and not is_run:

@@ -1,7 +1,7 @@
-"""The words: which terms a text has, where, and how well they match a query's (BM25F).
+"""Lexical search: terms of a text, their fields, and how well they match a query (BM25F).
 
-tokens   text → terms, the same for documents and queries     kindred   words used for one another
-fields   what each field is worth                              reading   documents → postings
-postings term → documents, in flat arrays                      query     text → wanted terms and clauses
-bm25f    wanted terms → a score per slot
+tokens    text to terms, for documents and queries   synonyms         words used for one another
+fields    weight of each field                       posting_builder  documents to postings
+postings  term to documents, in flat arrays          query            text to query terms, clauses
+bm25f     query terms to a score per slot            spelling         corrections of misspelt words
 """

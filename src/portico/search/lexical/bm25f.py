@@ -1,4 +1,4 @@
-"""BM25F: how well each document matches the words of a query, as one number per slot.
+"""BM25F: scores how well each document matches the words of a query.
 
 Pure arithmetic on postings. Scores are shares of a perfect match, so they can be compared between
 queries and added to other signals of the same kind.
@@ -20,13 +20,12 @@ from portico.search.lexical.query import QueryTerm
 Scores = NDArray[np.float32]
 
 _MIN_TELLING_WEIGHT = 0.5
-"""The weight of a word from which it matters that a document lacks it; words of asking weigh less.
-"""
+"""Weight from which a missing word matters; filler words weigh less."""
 
 
 @dataclass(frozen=True, slots=True)
 class TermLookup:
-    """A wanted term, looked up: where its postings are, and what it is worth here."""
+    """A query term with its postings and its weight in this index."""
 
     query_term: QueryTerm
     postings_range: slice
@@ -34,31 +33,34 @@ class TermLookup:
 
 
 def look_up_terms(postings: Postings, terms: Sequence[QueryTerm], count: int) -> list[TermLookup]:
-    """Look up every term, those that no document has too: they count against a document's
-    completeness."""
+    """Look up every term, including unknown ones, which count against completeness."""
     found: list[TermLookup] = []
     for item in terms:
-        where = postings.find_list(item.term)
+        postings_range = postings.find_list(item.term)
         found.append(
-            TermLookup(item, where, item.weight * compute_idf(count, where.stop - where.start))
+            TermLookup(
+                item,
+                postings_range,
+                item.weight * compute_idf(count, postings_range.stop - postings_range.start),
+            )
         )
     return found
 
 
 def compute_idf(count: int, matching_count: int) -> float:
-    """What a term tells when `having` of `count` documents have it (inverse document frequency)."""
+    """Return the inverse document frequency of a term in `matching_count` documents."""
     return math.log1p((count - matching_count + 0.5) / (matching_count + 0.5))
 
 
 def compute_scores(
     postings: Postings, lookups: Sequence[TermLookup], size: int, allowed: Mask | None
 ) -> Scores:
-    """Each of `size` slots' share of a perfect match, 0 … 1; 0 where it is not allowed."""
+    """Return each slot's share of a perfect match, 0 … 1; 0 where it is not allowed."""
     scores = np.zeros(size, dtype=np.float32)
     unit = _compute_perfect_score(lookups) * MAX_STRENGTH
     for item in lookups:
         if item.postings_range.stop > item.postings_range.start:
-            # A slot stands at most once in a list, so a plain indexed addition loses nothing.
+            # A slot occurs at most once in a list, so plain indexed addition is correct.
             scores[postings.slots[item.postings_range]] += postings.strengths[
                 item.postings_range
             ] * np.float32(item.weight / unit)
@@ -68,76 +70,77 @@ def compute_scores(
 
 
 def compute_coverage(postings: Postings, lookups: Sequence[TermLookup], slot: int) -> float:
-    """The share of the query's words that the document in `slot` has at all, rare words counting
-    most."""
+    """Return the share of the query's words that a document has, weighted by rarity."""
     needed = [item for item in lookups if not item.query_term.is_bonus]
-    full = sum(item.weight for item in needed)
-    got = sum(
+    total = sum(item.weight for item in needed)
+    matched = sum(
         item.weight
         for item in needed
         if _find_positions(postings, item.postings_range, (slot,))[0] >= 0
     )
-    if full:
-        return got / full
+    if total:
+        return matched / total
     return 0.0
 
 
 def explain_matches(
     postings: Postings, lookups: Sequence[TermLookup], slots: Sequence[int]
 ) -> list[tuple[MatchReason, ...]]:
-    """For each slot, which words of the query its document has, where, and what each added; the
-    weightiest first."""
-    full = _compute_perfect_score(lookups)
+    """Return for each slot the query words found, their fields and scores, highest first."""
+    total = _compute_perfect_score(lookups)
     found: list[dict[str, MatchReason]] = [{} for _ in slots]
     for item in lookups:
         wanted = item.query_term
-        for words, at in zip(
+        for words, position in zip(
             found, _find_positions(postings, item.postings_range, slots), strict=True
         ):
-            if at >= 0:
-                gain = item.weight * int(postings.strengths[at]) / MAX_STRENGTH / full
+            if position >= 0:
+                gain = item.weight * int(postings.strengths[position]) / MAX_STRENGTH / total
                 before = words.get(wanted.word, MatchReason(wanted.word, (), 0.0, True))
                 words[wanted.word] = MatchReason(
                     wanted.word,
                     tuple(
                         dict.fromkeys(
-                            (*before.fields, *_decode_field_names(int(postings.fields[at])))
+                            (*before.fields, *_decode_field_names(int(postings.fields[position])))
                         )
                     ),
                     before.score + gain,
                     before.is_synonym and wanted.is_synonym,
                     before.correction or wanted.correction,
                 )
-    return [tuple(sorted(words.values(), key=lambda it: (-it.score, it.word))) for words in found]
+    return [
+        tuple(sorted(words.values(), key=lambda reason: (-reason.score, reason.word)))
+        for words in found
+    ]
 
 
 def list_missing_words(
     lookups: Sequence[TermLookup], reasons: Sequence[MatchReason]
 ) -> tuple[str, ...]:
-    """The telling words of a query that a document with these reasons does not have."""
-    had = {reason.word for reason in reasons}
-    telling = (
-        it.query_term.word
-        for it in lookups
-        if not it.query_term.is_bonus and it.query_term.weight >= _MIN_TELLING_WEIGHT
+    """Return the significant query words that a document with these reasons lacks."""
+    matched = {reason.word for reason in reasons}
+    significant = (
+        lookup.query_term.word
+        for lookup in lookups
+        if not lookup.query_term.is_bonus and lookup.query_term.weight >= _MIN_TELLING_WEIGHT
     )
-    return tuple(word for word in dict.fromkeys(telling) if word not in had)
+    return tuple(word for word in dict.fromkeys(significant) if word not in matched)
 
 
 def _compute_perfect_score(lookups: Sequence[TermLookup]) -> float:
-    """The score of a document that has every term at full strength."""
+    """Return the score of a document that has every term at full strength."""
     return sum(item.weight for item in lookups) or 1.0
 
 
 def _find_positions(postings: Postings, postings_range: slice, slots: Sequence[int]) -> list[int]:
-    """Where each slot stands in a list, -1 where it does not."""
+    """Return the position of each slot in a list, -1 where it is missing."""
     listed = postings.slots[postings_range]
     if not len(listed):
         return [-1] * len(slots)
-    places = np.minimum(
+    positions = np.minimum(
         np.searchsorted(listed, np.asarray(slots, dtype=np.uint32)), len(listed) - 1
     )
-    return np.where(listed[places] == slots, places + postings_range.start, -1).tolist()
+    return np.where(listed[positions] == slots, positions + postings_range.start, -1).tolist()
 
 
 def _decode_field_names(fields: int) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""The fields of a document and what each is worth: the recipe of BM25F.
+"""The fields of a document and their weights for BM25F.
 
 Lengths are normalised against fixed typical lengths, not against this catalog's averages: a
-document's postings then depend on the document alone, and a changed server re-indexes itself
-without touching its neighbours. Measured, the two differ by less than half a point.
+document's postings then depend on the document alone, and a changed server is re-indexed without
+touching others. Measured, the two differ by less than half a point.
 """
 
 import re
@@ -17,15 +17,14 @@ LENGTH_NORMALISATION = 0.6
 
 _MAX_TEXT = 40_000
 _MAX_SERVER_TEXT = 240
-"""A server's words are repeated in each of its tools: beyond its first lines they would double the
-index."""
+"""A server's text is repeated in each of its tools; more than this would double the index."""
 _MAX_SENTENCE = 320
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？\n]")
 
 
 @dataclass(frozen=True, slots=True)
 class IndexField:
-    """One field: the name reasons give it, its weight, and its typical length in terms."""
+    """One field: its name in reasons, its weight, and its typical length in terms."""
 
     name: str
     weight: float
@@ -38,7 +37,7 @@ FIELDS = (
     IndexField("server", 2.0, 2),
     IndexField("server_text", 0.2, 20),
     IndexField("description", 0.7, 30),
-    # The first sentence once more: it says what a tool does, the rest mostly says how.
+    # The first sentence again: it says what a tool does, the rest mostly how.
     IndexField("description", 0.6, 9),
     IndexField("parameters", 0.6, 8),
     IndexField("parameter_text", 0.3, 30),
@@ -49,7 +48,7 @@ FIELDS = (
 
 
 def extract_texts(document: SearchDocument) -> tuple[str, ...]:
-    """The text of each of `FIELDS`, in that order."""
+    """Return the text of each of `FIELDS`, in that order."""
     description = document.description[:_MAX_TEXT]
     return (
         document.name,
@@ -67,7 +66,7 @@ def extract_texts(document: SearchDocument) -> tuple[str, ...]:
 
 
 def extract_first_sentence(text: str) -> str:
-    """The first sentence, or as much of it as one would read."""
+    """Return the first sentence, cut at `_MAX_SENTENCE` characters."""
     text = text.lstrip()
     end = _SENTENCE_END.search(text, 0, _MAX_SENTENCE)
     return text[: end.end() if end else _MAX_SENTENCE]

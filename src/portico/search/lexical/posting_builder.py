@@ -1,7 +1,6 @@
-"""Documents to postings: the only place where a document's words are read.
+"""Builds postings from documents.
 
-Works on whole batches: words become term numbers in one pass, everything after that is arithmetic
-on arrays.
+Works on whole batches: words become term numbers in one pass, the rest is array arithmetic.
 """
 
 from array import array
@@ -21,9 +20,9 @@ from portico.search.lexical.tokens import extract_word_terms, extract_words
 IntArray = NDArray[np.int64]
 
 _BATCH = 2_048
-"""Documents read at once: bounds the working memory of a large build."""
+"""Documents per batch: bounds the working memory of a large build."""
 _BATCH_TERMS = 100_000
-"""Terms that end a batch: arithmetic on millions holds the interpreter's lock for 100 ms."""
+"""Terms that end a batch: arithmetic on millions holds the GIL for 100 ms."""
 
 _TEXT_CACHE_SIZE = 256
 _NUMBER_BYTES = array("q").itemsize
@@ -36,7 +35,7 @@ _BITS = np.array([1 << at for at in range(len(FIELDS))], dtype=np.uint16)
 def build_entries(
     documents: Sequence[SearchDocument], slots: Sequence[int], vocabulary: dict[str, int]
 ) -> PostingEntries:
-    """The postings of `documents`, each in its slot. New terms are entered into `vocabulary`."""
+    """Build the postings of `documents` in their slots; new terms are added to `vocabulary`."""
     term_numbers = _WordTermNumbers(vocabulary)
     pending = iter(documents)
     batches: list[PostingRows] = []
@@ -60,26 +59,26 @@ def _build_batch(
     tokens: IntArray, counts: IntArray, slots: NDArray[np.uint32], vocabulary: dict[str, int]
 ) -> PostingRows:
     cells = np.repeat(np.arange(len(counts)), counts)
-    worth = _compute_weights(tokens, cells, len(counts), vocabulary)
+    weights = _compute_weights(tokens, cells, len(counts), vocabulary)
     positions, fields = np.divmod(cells, len(FIELDS))
     keys = positions * len(vocabulary) + tokens
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     firsts = np.flatnonzero(np.diff(keys, prepend=-1))
     if not len(firsts):
-        nothing = np.empty(0, dtype=np.uint32)
-        return nothing, nothing, nothing.astype(np.uint16), nothing.astype(np.uint16)
-    weight = np.add.reduceat(worth[order], firsts)
+        empty = np.empty(0, dtype=np.uint32)
+        return empty, empty, empty.astype(np.uint16), empty.astype(np.uint16)
+    weight = np.add.reduceat(weights[order], firsts)
     strengths = np.rint(weight / (SATURATION + weight) * MAX_STRENGTH).astype(np.uint16)
     positions, terms = np.divmod(keys[firsts], len(vocabulary))
-    found_in = np.bitwise_or.reduceat(_BITS[fields[order]], firsts)
-    return terms.astype(np.uint32), slots[positions], strengths, found_in
+    field_bits = np.bitwise_or.reduceat(_BITS[fields[order]], firsts)
+    return terms.astype(np.uint32), slots[positions], strengths, field_bits
 
 
 class _WordTermNumbers(dict[str, bytes]):
-    """Word → the numbers of its terms and their concepts, worked out at a word's first appearance.
+    """Maps a word to the numbers of its terms and their concepts, computed on first use.
 
-    Numbers as they lie in an array: those of a whole text are then one join.
+    Numbers are stored as array bytes, so that those of a whole text are one join.
     """
 
     def __init__(self, vocabulary: dict[str, int]) -> None:
@@ -97,8 +96,8 @@ class _WordTermNumbers(dict[str, bytes]):
                 vocabulary.setdefault(concept, len(vocabulary))
                 for concept in CONCEPTS.get(term, ())
             )
-        self[word] = found = numbers.tobytes()
-        return found
+        self[word] = encoded = numbers.tobytes()
+        return encoded
 
     def number_terms(self, documents: Iterator[SearchDocument]) -> tuple[IntArray, IntArray]:
         """Number the terms of the next batch of documents, and count those of each field."""
@@ -120,11 +119,10 @@ class _WordTermNumbers(dict[str, bytes]):
 def _compute_weights(
     tokens: IntArray, cells: IntArray, size: int, vocabulary: dict[str, int]
 ) -> NDArray[np.float64]:
-    """What each token adds: its field's weight, diluted by the length of the field in this
-    document."""
-    own = np.ones(len(vocabulary), dtype=bool)
-    own[[vocabulary[concept] for concept in ALL_CONCEPTS if concept in vocabulary]] = False
-    # Concepts repeat what is there: they do not make a text longer.
-    lengths = np.bincount(cells, weights=own[tokens], minlength=size).reshape(-1, len(FIELDS))
-    worth = _WEIGHTS / (1 - LENGTH_NORMALISATION + LENGTH_NORMALISATION * lengths / _TYPICAL)
-    return worth.ravel()[cells]
+    """Return the weight of each token: its field's, diluted by the field's length."""
+    is_term = np.ones(len(vocabulary), dtype=bool)
+    is_term[[vocabulary[concept] for concept in ALL_CONCEPTS if concept in vocabulary]] = False
+    # Concepts repeat existing words and do not make a text longer.
+    lengths = np.bincount(cells, weights=is_term[tokens], minlength=size).reshape(-1, len(FIELDS))
+    weights = _WEIGHTS / (1 - LENGTH_NORMALISATION + LENGTH_NORMALISATION * lengths / _TYPICAL)
+    return weights.ravel()[cells]

@@ -1,10 +1,9 @@
-"""Which documents have a term, how strongly and where: one sorted list per term, all lists in three
-flat arrays.
+"""Postings: one sorted list of documents per term, all lists in three flat arrays.
 
 Documents are numbered by slot. A posting's strength is its BM25F saturation, 0 … 1 in 16 bits; it
-depends on its document alone, so lists can be cut and joined freely. How rare a term is depends on
-all documents and is worked out when it is asked for. Postings are never changed: `splice` makes new
-ones, copying what stays in long runs.
+depends on its document alone, so lists can be cut and joined freely. A term's rarity depends on all
+documents and is computed when needed. Immutable: `splice` returns new postings, copying unchanged
+parts in long runs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,12 +20,12 @@ from portico.search.lexical.spelling import SpellingCandidates, find_corrections
 MAX_STRENGTH = 65_535
 """The strength that stands for 1."""
 _MAX_DEAD_TERMS = 1_024
-"""Terms without a document that are not worth a renumbering, however few the others are."""
+"""Number of terms without a document up to which renumbering is not worth it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PostingEntries:
-    """Postings on their way in: one row each, ordered by term, then slot."""
+    """New postings: one row each, ordered by term, then slot."""
 
     terms: NDArray[np.uint32]
     slots: NDArray[np.uint32]
@@ -39,48 +38,49 @@ class Postings:
     """Every term's list: `slots[starts[t]:starts[t + 1]]`, ascending, for the term numbered `t`."""
 
     vocabulary: Mapping[str, int]
-    """The number of each term, in ascending order."""
+    """Number of each term, in ascending order."""
     starts: NDArray[np.uint32]
     slots: NDArray[np.uint32]
     strengths: NDArray[np.uint16]
     fields: NDArray[np.uint16]
-    """One bit for each of `fields.FIELDS` that the term stands in."""
+    """One bit for each of `fields.FIELDS` that contains the term."""
 
     @classmethod
     def empty(cls) -> "Postings":
-        """The postings of no documents."""
-        nothing = np.empty(0, dtype=np.uint32)
+        """Return the postings of no documents."""
+        empty = np.empty(0, dtype=np.uint32)
         return cls(
             {},
             np.zeros(1, dtype=np.uint32),
-            nothing,
-            nothing.astype(np.uint16),
-            nothing.astype(np.uint16),
+            empty,
+            empty.astype(np.uint16),
+            empty.astype(np.uint16),
         )
 
     def __contains__(self, term: object) -> bool:
-        """Whether any document has the term. A term may be numbered and yet have lost its last
-        document."""
-        return (where := self.find_list(str(term))).stop > where.start
+        """Return whether any document has the term; a numbered term may have lost its last one."""
+        return (found := self.find_list(str(term))).stop > found.start
 
     @lazy_property
     def spelling_candidates(self) -> SpellingCandidates:
-        """The terms a misspelt word could mean; worked out at the first such word."""
+        """Terms a misspelt word could mean; computed on first use."""
         sizes = np.diff(self.starts).tolist()
         return group_candidates((term, sizes[number]) for term, number in self.vocabulary.items())
 
     def correct_spelling(self, term: str) -> str:
-        """The term that was probably meant by one no document has: the nearest, of those the
-        commonest; or none."""
+        """Return the probable correction of an unknown term (nearest, then most common), or ""."""
         near = find_corrections(term, self.spelling_candidates)
         return max(
             near,
-            key=lambda it: (self.find_list(it).stop - self.find_list(it).start, it),
+            key=lambda candidate: (
+                self.find_list(candidate).stop - self.find_list(candidate).start,
+                candidate,
+            ),
             default="",
         )
 
     def find_list(self, term: str) -> slice:
-        """Where the term's list is; an empty one if no document has the term."""
+        """Return the range of a term's list; empty if no document has the term."""
         number = self.vocabulary.get(term)
         if number is None:
             return slice(0, 0)
@@ -92,11 +92,9 @@ class Postings:
         vocabulary: Mapping[str, int],
         added: PostingEntries,
     ) -> "Postings":
-        """These postings without those of the slots `gone`, and with `added`, numbered by the grown
-        `vocabulary`.
+        """Return postings without `removed_slots` and with `added`, numbered by `vocabulary`.
 
-        Once most terms have lost their last document, those are forgotten and the others numbered
-        anew.
+        Once most terms have lost their last document, the others are renumbered.
         """
         spliced = self._splice_arrays(removed_slots, vocabulary, added)
         dead = len(vocabulary) - int(np.count_nonzero(np.diff(spliced.starts)))
@@ -105,11 +103,11 @@ class Postings:
         return spliced
 
     def without_dead_terms(self) -> "Postings":
-        """The same lists, with no number given to a term that no document has."""
+        """Return the same lists without numbers for terms that no document has."""
         alive = np.diff(self.starts) > 0
         if alive.all():
             return self
-        # A dead term's list is empty: the lists stay where they are, only their starts close up.
+        # A dead term's list is empty, so the lists stay in place and only the starts close up.
         starts = np.append(self.starts[:-1][alive], self.starts[-1:])
         vocabulary = {
             term: number for number, term in enumerate(compress(self.vocabulary, alive.tolist()))
@@ -143,24 +141,23 @@ class Postings:
     def _find_positions(self, removed_slots: NDArray[np.uint32]) -> NDArray[np.int64]:
         if not len(removed_slots) or not len(self.slots):
             return np.empty(0, dtype=np.int64)
-        leaving = np.zeros(max(int(self.slots.max()), int(removed_slots.max())) + 1, dtype=bool)
-        leaving[removed_slots] = True
-        return np.flatnonzero(leaving[self.slots])
+        is_removed = np.zeros(max(int(self.slots.max()), int(removed_slots.max())) + 1, dtype=bool)
+        is_removed[removed_slots] = True
+        return np.flatnonzero(is_removed[self.slots])
 
     def _find_insert_positions(self, added: PostingEntries) -> NDArray[np.int64]:
-        """For each added posting, the old posting it comes before; ascending, because `added` is in
-        our order."""
-        places = np.full(len(added.terms), len(self.slots), dtype=np.int64)
+        """Return the old posting each added one goes before; ascending, as `added` is sorted."""
+        positions = np.full(len(added.terms), len(self.slots), dtype=np.int64)
         known = int(np.searchsorted(added.terms, len(self.vocabulary)))
         edges = np.flatnonzero(np.diff(added.terms[:known], prepend=-1, append=-1)).tolist()
         for first, end in pairwise(edges):
             term = int(added.terms[first])
             start = int(self.starts[term])
             stop = int(self.starts[term + 1])
-            places[first:end] = start + np.searchsorted(
+            positions[first:end] = start + np.searchsorted(
                 self.slots[start:stop], added.slots[first:end]
             )
-        return places
+        return positions
 
 
 Run = tuple[int, int, int, int]
@@ -168,7 +165,7 @@ Run = tuple[int, int, int, int]
 
 
 def _plan_runs(size: int, removed: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[Run]:
-    # Not by np.unique: it holds the interpreter's lock, for 50 ms where 10,000 tools are replaced.
+    # Not np.unique: it holds the GIL for 50 ms where 10,000 tools are replaced.
     cuts = np.sort(np.concatenate([removed, removed + 1, places, [0, size]]))
     cuts = cuts[np.diff(cuts, prepend=-1) > 0]
     dropped = np.isin(cuts, removed)

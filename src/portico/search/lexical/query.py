@@ -1,7 +1,6 @@
-"""A query, read: which terms to look for, what each is worth, and which clauses the text falls
-into.
+"""Parses a query into weighted terms and clauses.
 
-Ranks nothing. Needs the vocabulary only to know which spellings exist here.
+Does no ranking. The vocabulary is only used to know which spellings exist.
 """
 
 import re
@@ -16,33 +15,34 @@ from portico.search.lexical.tokens import extract_words, split_word, stem
 MAX_TEXT = 4_000
 """Characters of a query that are read."""
 _MAX_WORDS = 160
-"""A longer query is a document: what it is about has been said by then."""
+"""A longer query is a document; its subject is clear by then."""
 _MAX_CLAUSES = 8
 _MIN_CLAUSE = 4
-"""Terms a clause needs to be a need of its own."""
+"""Terms a clause needs to count as a separate need."""
 
 _SYNONYM_SHARE = 0.5
-"""Of a word that has concepts, the part that asks for them instead of the word itself."""
+"""Of a word that has concepts, the part of its weight that goes to them."""
 _PART_WEIGHT = 0.5
-"""A part of an identifier whose whole is known here (`git` in GitHub)."""
+"""Weight of an identifier's part if the whole is a known term (`git` in GitHub)."""
 _NEIGHBOUR_WEIGHT = 0.5
-"""Two words that are one word here (`foot note`)."""
+"""Weight of two words that are one term here (`foot note`)."""
 _FILLER_WEIGHT = 0.3
-"""Words of asking, seldom of what is asked for."""
+"""Weight of words that phrase a request and seldom name its subject."""
 
 _CORRECTION_WEIGHT = 0.8
-"""A word as it was probably meant, where no document has it as it was typed."""
+"""Weight of the correction of a word that no document contains."""
 
 _MAX_MISSPELT = 12
-"""Unknown words of a query that are looked up: a text full of them is in another language."""
+"""Unknown words per query that are corrected; a text full of them is in another language."""
 
 _CLAUSE_END = re.compile(
     r"[.;!?\n]+\s|,\s|[。；！？，]|\s(?:and|then|und|dann|y|luego|et|puis|e|poi)\s", re.IGNORECASE
 )
 _FILLER_WORDS = """
-    able actually assist assistance best could currently give going good got great guide hello help hey hi interest
-    interested keep kindly know let like look looking maybe need possible possibly quickly really recommend something
-    suggest suggestion sure tell thank thanks thing today try use using want way wish wonder
+    able actually assist assistance best could currently give going good got great guide hello help
+    hey hi interest interested keep kindly know let like look looking maybe need possible possibly
+    quickly really recommend something suggest suggestion sure tell thank thanks thing today try
+    use using want way wish wonder
 """
 _FILLER_STEMS = frozenset(map(stem, _FILLER_WORDS.split()))
 
@@ -53,7 +53,7 @@ class TermVocabulary(Protocol):
     def __contains__(self, term: object, /) -> bool: ...
 
     def correct_spelling(self, term: str) -> str:
-        """The term meant by a misspelt one, if any."""
+        """Return the correction of a misspelt term, or ""."""
         ...
 
 
@@ -64,17 +64,17 @@ class QueryTerm:
     term: str
     weight: float
     word: str
-    """The word it was read from, as typed."""
+    """The word it was derived from, as typed."""
     is_synonym: bool = False
     is_bonus: bool = False
-    """Good to have; a document without it is no less complete."""
+    """Optional: a document without it is not less complete."""
     correction: str = ""
-    """What a misspelt word was taken for."""
+    """The correction of a misspelt word."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A query: all its terms, and its clauses where it has several."""
+    """A query's terms, and its clauses if it has several."""
 
     text: str
     terms: tuple[QueryTerm, ...]
@@ -83,10 +83,10 @@ class ParsedQuery:
 
 
 def parse_query(text: str, vocabulary: TermVocabulary) -> ParsedQuery:
-    """Read `text` against the terms `known` to an index."""
+    """Parse `text` with the terms of an index."""
     text = text[:MAX_TEXT]
     speller = _SpellingCache(vocabulary)
-    wanted = collect_terms(extract_words(text)[:_MAX_WORDS], vocabulary, speller)
+    query_terms = collect_terms(extract_words(text)[:_MAX_WORDS], vocabulary, speller)
     parts = [
         (part, collect_terms(extract_words(part)[:_MAX_WORDS], vocabulary, speller))
         for part in _CLAUSE_END.split(text)
@@ -97,49 +97,47 @@ def parse_query(text: str, vocabulary: TermVocabulary) -> ParsedQuery:
         if sum(not term.is_synonym for term in terms) >= _MIN_CLAUSE
     ]
     if len(parts[:_MAX_CLAUSES]) < 2:
-        return ParsedQuery(text, wanted)
+        return ParsedQuery(text, query_terms)
     texts, clauses = zip(*parts[:_MAX_CLAUSES], strict=True)
-    return ParsedQuery(text, wanted, clauses, texts)
+    return ParsedQuery(text, query_terms, clauses, texts)
 
 
 class _SpellingCache(dict[str, str]):
-    """A misspelt term → the one that was meant, or none; asked once a term, for so many terms of a
-    query."""
+    """Corrections of misspelt terms, each looked up once, up to `_MAX_MISSPELT` per query."""
 
     def __init__(self, vocabulary: TermVocabulary) -> None:
         super().__init__()
         self._vocabulary = vocabulary
 
     def __missing__(self, term: str) -> str:
+        correction = ""
         if len(self) < _MAX_MISSPELT:
-            meant = self._vocabulary.correct_spelling(term)
-        else:
-            meant = ""
-        self[term] = meant
-        return meant
+            correction = self._vocabulary.correct_spelling(term)
+        self[term] = correction
+        return correction
 
 
 def collect_terms(
     typed_words: list[str], vocabulary: TermVocabulary, speller: Mapping[str, str]
 ) -> tuple[QueryTerm, ...]:
-    """The terms a list of words asks for, each once, with its highest weight."""
+    """Return the terms of a list of words, each once with its highest weight."""
     best: dict[str, QueryTerm] = {}
-    for wanted in (
+    for candidate in (
         *_expand_words(typed_words, vocabulary, speller),
         *_join_neighbours(typed_words, vocabulary),
     ):
-        if wanted.term not in best or best[wanted.term].weight < wanted.weight:
-            best[wanted.term] = wanted
+        if candidate.term not in best or best[candidate.term].weight < candidate.weight:
+            best[candidate.term] = candidate
     return tuple(best.values())
 
 
 def _expand_words(
     typed_words: list[str], vocabulary: TermVocabulary, speller: Mapping[str, str]
 ) -> Iterable[QueryTerm]:
-    for place, word in enumerate(typed_words):
+    for position, word in enumerate(typed_words):
         parts, whole = split_word(word)
-        # A capital inside a sentence begins a name, an identifier is meant letter by letter.
-        may_be_misspelt = len(parts) == 1 and (not place or not word[:1].isupper())
+        # A capital within a sentence starts a name, and identifiers are typed exactly.
+        may_be_misspelt = len(parts) == 1 and (not position or not word[:1].isupper())
         share = 1.0
         if whole in vocabulary:
             yield QueryTerm(whole, 1.0, word)
@@ -153,9 +151,11 @@ def _expand_words(
                 may_be_misspelt
                 and not concepts
                 and term not in vocabulary
-                and (meant := speller[term])
+                and (correction := speller[term])
             ):
-                yield from _expand_correction(meant, weight * _CORRECTION_WEIGHT, word, vocabulary)
+                yield from _expand_correction(
+                    correction, weight * _CORRECTION_WEIGHT, word, vocabulary
+                )
             elif not concepts:
                 yield QueryTerm(term, weight, word)
             elif term in vocabulary:
@@ -165,7 +165,7 @@ def _expand_words(
 def _expand_correction(
     term: str, weight: float, word: str, vocabulary: TermVocabulary
 ) -> Iterable[QueryTerm]:
-    """A misspelt word as it was meant."""
+    """Yield the terms of a corrected word."""
     yield QueryTerm(term, weight, word, correction=term)
     for concept in CONCEPTS.get(term, ()):
         if concept in vocabulary:

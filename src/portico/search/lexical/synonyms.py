@@ -1,10 +1,8 @@
-"""Words that people use for one another when they ask for a tool: `remove` for `delete`, `repo` for
-`repository`.
+"""Synonyms people use when asking for a tool: `remove` for `delete`, `repo` for `repository`.
 
 Each line is one concept. A document that has any word of a line is also indexed under the concept,
-and a query word asks for itself and for its concepts: one list more to read, however many words a
-line has. General words of the trade only; nothing here names a product that is not also an
-abbreviation.
+and a query word looks for itself and its concepts: one more list to read, however many words a line
+has. General technical words only; product names only where they are abbreviations.
 """
 
 from collections.abc import Iterator
@@ -12,7 +10,7 @@ from collections.abc import Iterator
 from portico.search.lexical.tokens import stem
 
 CONCEPT_PREFIX = "~"
-"""Begins the term of a concept; no term read from text can begin so."""
+"""Prefix of a concept's term; no term from text can start with it."""
 
 _SYNONYM_LINES = """
 delete remove drop erase destroy purge clear wipe discard
@@ -164,8 +162,7 @@ def _group_by_term() -> dict[str, tuple[str, ...]]:
 
 
 CONCEPTS = _group_by_term()
-"""The concepts of a term. Reading the table takes well under a millisecond, so it is read on
-import."""
+"""Concepts of each term. Built on import, in well under a millisecond."""
 
 ALL_CONCEPTS = tuple(
     dict.fromkeys(concept for concepts in CONCEPTS.values() for concept in concepts)

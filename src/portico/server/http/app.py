@@ -1,9 +1,9 @@
-"""Streamable HTTP: `/mcp` for the default view, `/mcp/p/{profile}` for each profile; both eras on
-each. `/api` beside.
+"""The ASGI application: `/mcp` for the default profile, `/mcp/p/{profile}` for each profile (both
+eras on each), and `/api`.
 
-Loopback by default. Host and Origin are checked on every request, so that no web page can reach a
-gateway on localhost; any other address needs a bearer token that is not easy to guess. Answers that
-clients leave unread wait on disk.
+Listens on loopback by default. Host and Origin are checked on every request, so that no web page
+can reach a gateway on localhost; any other address needs a bearer token that is not easy to guess.
+Unread responses are spooled to disk.
 """
 
 import ipaddress
@@ -47,21 +47,18 @@ from portico.server.profile_endpoint import ProfileEndpoint
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MAX_IN_FLIGHT = 1_664
 SPARE_REQUESTS = 128
-"""Requests over HTTP beside those that have a place or wait for one: lists, searches, and what is
-being read.
+"""HTTP requests beyond those that run or wait in a queue: lists, searches, and bodies being read.
 
-So many are also left for the others when one caller has all that it can have."""
+As many are reserved for other callers when one caller has reached its limit."""
 MIN_TOKEN_CHARS = 16
 MIN_TOKEN_BITS = 56
-"""Of a token where the gateway listens beyond this machine, as its characters let estimate."""
+"""Minimum estimated entropy of a token where the gateway listens beyond this machine."""
 STREAM_GRACE_S = 2
-"""How long streams that only listen are waited for at the end; calls under way have had their time
-by then."""
+"""Seconds that streams may stay open at shutdown; calls in flight have been drained before."""
 
 
 def check_exposure(host: str, token: str | None) -> None:
-    """Refuse to listen beyond this machine without a token or with a weak one, and anywhere with an
-    empty one."""
+    """Raise ConfigError for an empty token, or for a missing or weak one beyond this machine."""
     if token is not None and not token.strip():
         raise ConfigError(
             "gateway.token is empty",
@@ -76,13 +73,17 @@ def check_exposure(host: str, token: str | None) -> None:
     if token is not None and not is_loopback(host) and is_weak_token(token):
         raise ConfigError(
             f"the token is too easy to guess for listening on {host}",
-            advice=f"Make one of {MIN_TOKEN_CHARS} characters or more: export PORTICO_TOKEN=$(openssl rand -hex 32)",
+            advice=(
+                f"Make one of {MIN_TOKEN_CHARS} characters or more: "
+                "export PORTICO_TOKEN=$(openssl rand -hex 32)"
+            ),
             key="gateway.token",
         )
 
 
 def is_weak_token(token: str) -> bool:
-    """Whether a token is short, or has so few different characters that it could be guessed."""
+    """Return whether a token is short, or has so few different characters that it could be
+    guessed."""
     size = len(token.strip())
     if size < MIN_TOKEN_CHARS:
         return True
@@ -91,7 +92,7 @@ def is_weak_token(token: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address stays on this machine."""
+    """Return whether an address stays on this machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -99,7 +100,7 @@ def is_loopback(host: str) -> bool:
 
 
 def compute_max_in_flight(limits: LimitsConfig) -> int:
-    """How many requests over HTTP are taken in; more could not even wait."""
+    """Return the maximum number of HTTP requests; more could not even be queued."""
     return limits.requests + limits.waiting + SPARE_REQUESTS
 
 
@@ -119,12 +120,12 @@ def make_app(
     health: Callable[[], GatewayHealth] | None = None,
     publish: Callable[[TokensRefused], None] | None = None,
 ) -> Starlette:
-    """The ASGI application over these doors; the empty name is the default one. `api` is what
-    answers under `/api`.
-    `publish` is told of wrong tokens.
+    """Build the ASGI application over these endpoints; the empty name is the default profile.
 
-    `state.entrances` of the application are its doors, `state.under_way` how many requests are taken in and
-    `state.unread` what waits to be read; all may become others while it runs.
+    `api` is served under `/api`. `publish` receives reports of wrong tokens.
+
+    `state.entrances` of the application are its endpoints, `state.under_way` the quota of requests
+    and `state.unread` the spool of responses; all can be changed while it runs.
     """
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
@@ -141,33 +142,35 @@ def make_app(
             *allowed_origins,
         ],
     )
-    entrances = HttpEndpoints(endpoints, security)
+    http_endpoints = HttpEndpoints(endpoints, security)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        async with entrances.run():
+        async with http_endpoints.run():
             yield
-        guard.close()
+        failure_limiter.close()
 
-    guard = AuthFailureLimiter(publish)
-    crowd = CallerQuota(max_in_flight, SPARE_REQUESTS)
-    whole = BodyLimitMiddleware(entrances, max_request_bytes, max_request_values, crowd)
-    inside = BearerAuthMiddleware(whole, token, failure_limiter=guard)
+    failure_limiter = AuthFailureLimiter(publish)
+    in_flight = CallerQuota(max_in_flight, SPARE_REQUESTS)
+    body_limit = BodyLimitMiddleware(
+        http_endpoints, max_request_bytes, max_request_values, in_flight
+    )
+    authenticated = BearerAuthMiddleware(body_limit, token, failure_limiter=failure_limiter)
     routes: list[BaseRoute] = [
-        Route("/mcp", endpoint=inside),
-        Route("/mcp/p/{profile}", endpoint=inside),
+        Route("/mcp", endpoint=authenticated),
+        Route("/mcp/p/{profile}", endpoint=authenticated),
     ]
     if health is not None:
         routes += monitoring_routes(
             metrics,
             health,
             with_auth=lambda app: BearerAuthMiddleware(
-                HostOriginMiddleware(app, security), token, make_problem_refusal, guard
+                HostOriginMiddleware(app, security), token, make_problem_refusal, failure_limiter
             ),
             with_host_check=lambda app: BearerAuthMiddleware(
                 HostOriginMiddleware(app, security), None, make_problem_refusal
             ),
-            is_authorized=inside.is_authorized,
+            is_authorized=authenticated.is_authorized,
         )
     if api is not None:
         routes.append(
@@ -176,22 +179,22 @@ def make_app(
                     HostOriginMiddleware(SameOriginMiddleware(api), security),
                     token,
                     make_problem_refusal,
-                    guard,
+                    failure_limiter,
                 )
             )
         )
-    unread = ResponseSpool(spool_bytes, spool_folder)
+    spool = ResponseSpool(spool_bytes, spool_folder)
     app = Starlette(
-        routes=routes, lifespan=lifespan, middleware=[Middleware(SpoolMiddleware, unread)]
+        routes=routes, lifespan=lifespan, middleware=[Middleware(SpoolMiddleware, spool)]
     )
-    app.state.entrances = entrances
-    app.state.under_way = crowd
-    app.state.unread = unread
+    app.state.endpoints = http_endpoints
+    app.state.in_flight = in_flight
+    app.state.spool = spool
     return app
 
 
 class _SignalFreeServer(uvicorn.Server):
-    """uvicorn's, which leaves signals to whoever runs it: they mean to drain first."""
+    """A uvicorn server without signal handlers: the gateway handles signals, to drain first."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -201,23 +204,24 @@ class _SignalFreeServer(uvicorn.Server):
 def make_server(
     app: Starlette, host: str, port: int, connection_limits: ConnectionLimits | None = None
 ) -> uvicorn.Server:
-    """A uvicorn server over the application, quiet, with a short grace for open streams.
+    """Build a uvicorn server over the application, with a short grace for open streams.
 
-    `patience` is for clients that do not keep up; without it, as much as the defaults say.
+    `connection_limits` bound slow clients; without it the defaults apply.
     """
     return _SignalFreeServer(
         uvicorn.Config(
             app,
-            ws="none",  # nobody speaks it here
+            ws="none",
             http=make_protocol_class(
                 connection_limits or ConnectionLimits(max_connections=compute_max_connections())
             ),
             host=host,
             port=port,
-            log_config=None,  # ours masks what is secret
+            log_config=None,  # the gateway's own configuration masks secrets
             access_log=False,
             timeout_graceful_shutdown=STREAM_GRACE_S,
             server_header=False,
-            proxy_headers=False,  # X-Forwarded-For is a claim: limits go by the address of the connection
+            # X-Forwarded-For can be forged: limits go by the address of the connection.
+            proxy_headers=False,
         )
     )

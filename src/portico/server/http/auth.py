@@ -1,7 +1,7 @@
-"""Who may come in over HTTP: requests addressed in one clear way, for this host, with the right
-bearer token.
+"""Authentication over HTTP: unambiguous Host and Origin headers, and the bearer token.
 
-To REST, requests that change something also come from no web page but the gateway's own.
+REST requests that change something are also refused if they come from a web page other than the
+gateway's own.
 """
 
 import hashlib
@@ -28,11 +28,13 @@ _PORT = re.compile(rb"^(?:\[[^]]*\]|[^:\[]*):(.*)$", re.DOTALL)
 
 
 def _check_host_and_origin(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
-    """The status of a request whose Host or Origin could be read in two ways; the SDK checks the
-    names in them."""
-    given = list(headers)
+    """Return the error status for a Host or Origin that is ambiguous, else None.
+
+    The SDK checks the names in these headers.
+    """
+    fields = list(headers)
     for header, status in ((b"host", 421), (b"origin", 403)):
-        values = [value for name, value in given if name == header]
+        values = [value for name, value in fields if name == header]
         if len(values) > 1:
             return 400
         for value in values:
@@ -43,7 +45,7 @@ def _check_host_and_origin(headers: Iterable[tuple[bytes, bytes]]) -> int | None
 
 
 RefusalFactory = Callable[[int, str, str, Mapping[str, str]], Response]
-"""Status, what is wrong, what to do about it, and headers."""
+"""Builds a response from status, detail, advice and headers."""
 
 
 def _make_plain_refusal(
@@ -55,34 +57,33 @@ def _make_plain_refusal(
 def make_problem_refusal(
     status: int, detail: str, advice: str, headers: Mapping[str, str]
 ) -> Response:
-    """The same as the API refuses (RFC 9457)."""
+    """Build a refusal in the form that the REST API uses (RFC 9457)."""
     body = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
     }
-    around = {
+    all_headers = {
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
         "Vary": "Authorization",
         **headers,
     }
-    return JSONResponse({**body, "advice": advice}, status, around, "application/problem+json")
+    return JSONResponse({**body, "advice": advice}, status, all_headers, "application/problem+json")
 
 
 class ApiRoute(BaseRoute):
-    """Everything under `/api`, whatever characters are in it; the doors are tried before."""
+    """Matches every path under `/api`, whatever its characters; the MCP routes are tried before."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope["type"] == "http":
-            path = scope["path"]
-        else:
-            path = ""
-        return (Match.FULL if path == "/api" or path.startswith("/api/") else Match.NONE), {}
+        path = scope["path"] if scope["type"] == "http" else ""
+        if path == "/api" or path.startswith("/api/"):
+            return Match.FULL, {}
+        return Match.NONE, {}
 
     def url_path_for(self, name: str, /, **path_params: object) -> URLPath:
         raise NoMatchFound(name, path_params)
@@ -92,8 +93,7 @@ class ApiRoute(BaseRoute):
 
 
 class HostOriginMiddleware:
-    """Lets requests through that are for this host and of no strange page; the SDK does so for the
-    doors."""
+    """Refuses requests for another host or of a foreign web page; for `/mcp` the SDK does so."""
 
     def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
         self._app = app
@@ -111,19 +111,17 @@ class HostOriginMiddleware:
 
 
 class SameOriginMiddleware:
-    """Lets requests that change something through only from the gateway's own pages, and from no
-    page at all.
+    """Refuses requests that change something and have an Origin other than the gateway itself.
 
-    A page of another port of this machine is another site.
+    A page on another port of this machine is another origin.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
-            refused = None
-        else:
+        refused = None
+        if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
             refused = _refuse_foreign_origin(scope)
         await (refused or self._app)(scope, receive, send)
 
@@ -139,7 +137,7 @@ def _refuse_foreign_origin(scope: Scope) -> Response | None:
 
 
 class BearerAuthMiddleware:
-    """Lets requests through that are addressed in one clear way and have the right bearer token."""
+    """Refuses requests with an ambiguous Host or Origin, or without the right bearer token."""
 
     def __init__(
         self,
@@ -148,28 +146,24 @@ class BearerAuthMiddleware:
         make_refusal: RefusalFactory = _make_plain_refusal,
         failure_limiter: AuthFailureLimiter | None = None,
     ) -> None:
-        """`guard` counts wrong tokens, those of other applications too."""
+        """`failure_limiter` counts wrong tokens; it can be shared with other applications."""
         self._app = app
         self._failure_limiter = failure_limiter or AuthFailureLimiter()
         self._make_refusal = make_refusal
-        if token is not None:
-            self._expected_token = token.encode()
-        else:
-            self._expected_token = None
-        # Who came in by which token, where the token itself must not be: this goes into events and
-        # keys.
+        self._expected_token = token.encode() if token is not None else None
+        # Stands for the token in events and keys, where the token itself must not appear.
         self._identity = hashlib.blake2b(
             self._expected_token or b"", key=_SALT, digest_size=16
         ).hexdigest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Field values are without the blanks around them (RFC 9110 §5.5); the parser leaves those
-        # at the end.
+        # Whitespace around field values is not part of them (RFC 9110 §5.5); the parser leaves
+        # the trailing part.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         if (status := _check_host_and_origin(scope["headers"])) is not None:
-            wrong = "Host or Origin is given twice, or what follows its colon is no port"
+            detail = "Host or Origin is given twice, or what follows its colon is no port"
             refused = self._make_refusal(
-                status, wrong, "Send each once, as in http://127.0.0.1:8420.", {}
+                status, detail, "Send each once, as in http://127.0.0.1:8420.", {}
             )
             await refused(scope, receive, send)
             return
@@ -182,16 +176,16 @@ class BearerAuthMiddleware:
         await self._app(scope, receive, send)
 
     def is_authorized(self, scope: Scope) -> bool:
-        """Whether a request has the token, or none is asked for."""
+        """Return whether a request has the token, or none is required."""
         return self._check_token(scope) is None
 
     def _check_token(self, scope: Scope) -> float | None:
-        """Check the token of a request: None where it is right, else how long to wait before the
-        next is looked at."""
+        """Return None if the token is right, else the seconds to wait before the next one is
+        checked."""
         if self._expected_token is None:
             return None
-        given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
-        scheme, _, token = given.partition(b" ")
+        header = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
+        scheme, _, token = header.partition(b" ")
         if scheme.lower() != b"bearer" or not token.strip():
             return 0.0
         peer = identify_network(scope.get("client"))

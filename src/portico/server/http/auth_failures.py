@@ -1,9 +1,10 @@
-"""Wrong tokens: how many a peer may try, and who is told of them.
+"""Rate limit on wrong tokens by peer, and reports of them.
 
-A peer (`callers.network_of`) has a bucket of wrong tokens that fills again slowly. While it is
-empty, requests with a token from there are refused unseen, so that guessing is slow. Not where the
-right token came from lately: a client behind the same proxy or address translation as the guesser
-goes on undisturbed. One look takes constant time, and memory is bounded whatever comes.
+A peer (`callers.identify_network`) has a token bucket of wrong tokens that refills slowly. While it
+is empty, requests with a token from there are refused unchecked, so that guessing is slow. Peers
+that sent the right token within `TRUSTED_S` are exempt: a client behind the same proxy or address
+translation as the guesser is not affected. Every operation takes constant time, and memory is
+bounded.
 """
 
 import asyncio
@@ -19,11 +20,11 @@ logger = logging.getLogger(__name__)
 BURST = 20
 """Wrong tokens that a peer may send at once."""
 REFILL_S = 2.0
-"""It may send one more after so long."""
+"""Seconds until a peer may send one more."""
 TRUSTED_S = 3_600.0
-"""For so long after the right token came from a peer, no request from there is refused unseen."""
+"""Seconds after the right token for which no request of a peer is refused unchecked."""
 REPORT_S = 60.0
-"""Refusals are reported together, at most so often."""
+"""Minimum seconds between two reports of refusals."""
 MAX_PEERS = 4_096
 MAX_REPORTED = 16
 """Addresses named in one report; others count as `elsewhere`."""
@@ -41,20 +42,20 @@ class AuthFailureLimiter:
         self._publish = publish
         self._clock = clock
         self._full_at: OrderedDict[str, float] = OrderedDict()
-        """When the bucket of a peer is full again; of others it is full."""
+        """When the bucket of a peer is full again; buckets of peers not listed are full."""
         self._trusted: OrderedDict[str, float] = OrderedDict()
         self._refused_counts = Counter[str]()
         self._report_timer: asyncio.TimerHandle | None = None
         self._reported_at = float("-inf")
 
     def get_wait_s(self, peer: str) -> float:
-        """How long a peer has to wait before a token from there is looked at; 0 is not at all."""
+        """Return the seconds until a token of the peer is checked; 0 if it is checked now."""
         if self._trusted.get(peer, float("-inf")) + TRUSTED_S > self._clock():
             return 0.0
         return self._compute_wait_s(peer)
 
     def record_success(self, peer: str) -> None:
-        """Note the right token of a peer."""
+        """Record the right token of a peer."""
         now = self._clock()
         if self._trusted.get(peer, float("-inf")) + REPORT_S > now:
             return
@@ -64,8 +65,8 @@ class AuthFailureLimiter:
             self._trusted.popitem(last=False)
 
     def record_failure(self, peer: str) -> float:
-        """Note a token that was wrong or not looked at; how long the peer has to wait if it has
-        sent too many."""
+        """Record a token that was wrong or unchecked; return the seconds the peer has to wait, or
+        0."""
         self._schedule_report(peer)
         wait = self._compute_wait_s(peer)
         if not wait:
@@ -77,22 +78,19 @@ class AuthFailureLimiter:
         return wait
 
     def _compute_wait_s(self, peer: str) -> float:
-        """How long the bucket of a peer stays empty."""
+        """Return the seconds for which the bucket of a peer stays empty."""
         now = self._clock()
         return max(0.0, self._full_at.get(peer, now) - now - (BURST - 1) * REFILL_S)
 
     def close(self) -> None:
-        """Report what has not been."""
+        """Send the pending report."""
         if self._report_timer is not None:
             self._report_timer.cancel()
             self._send_report()
 
     def _schedule_report(self, peer: str) -> None:
-        if peer in self._refused_counts or len(self._refused_counts) < MAX_REPORTED:
-            named = peer
-        else:
-            named = "elsewhere"
-        self._refused_counts[named] += 1
+        is_named = peer in self._refused_counts or len(self._refused_counts) < MAX_REPORTED
+        self._refused_counts[peer if is_named else "elsewhere"] += 1
         if self._report_timer is None:
             loop = asyncio.get_running_loop()
             wait = max(0.0, self._reported_at + REPORT_S - loop.time())

@@ -1,10 +1,9 @@
-"""Requests over HTTP that have arrived in full, and are not too large or too many; nothing else
-reaches what is behind.
+"""Middleware that buffers request bodies and refuses those that are too large or too many.
 
-Turning one away here costs a fraction of reading it: a gateway that is asked more than it has time
-to read still answers everybody, most of them with when to come again. Whom `server/admission` turns
-away, it has read, and knows by name. A client that goes away in the middle of its body is no error
-of ours: behind this, nobody hears of it.
+Refusing here costs a fraction of decoding a request, so an overloaded gateway still answers every
+client, most of them with a time to retry. `server/requests/admission.py` refuses requests that have
+been decoded, by caller. A client that disconnects in the middle of its body is not an error: the
+application never sees that request.
 """
 
 import asyncio
@@ -23,9 +22,9 @@ from portico.json_text.size import has_more_values
 from portico.server.http.callers import CallerQuota, identify_caller
 
 MAX_GET_BODY_BYTES = 64 * 2**10
-"""Bytes of a body where none is expected: these requests are not counted."""
+"""Maximum body of a GET request, which is not counted as in flight."""
 LARGE_BODY_BYTES = 512 * 2**10
-"""Bytes of a body that is looked through in a thread: that takes a millisecond for each MiB."""
+"""Bodies from this size on are scanned in a thread: that takes about 1 ms for each MiB."""
 _SDK_ERROR_MARKER = b"validation error"
 _MODERN_VERSION_HEADERS = frozenset(
     (b"mcp-protocol-version", version.encode()) for version in MODERN_PROTOCOL_VERSIONS
@@ -33,11 +32,10 @@ _MODERN_VERSION_HEADERS = frozenset(
 
 
 class BodyLimitMiddleware:
-    """Reads a body before it hands the request on; more than `max_bytes` of it is refused as soon
-    as that is known.
+    """Buffers a body before it calls the application; one over `max_bytes` is refused early.
 
-    So is one of more than `max_values`, before anything is decoded. `under_way` counts the requests
-    that are being read or answered, at all doors; streams that only listen have none.
+    So is one with more than `max_values` JSON values, before it is decoded. `in_flight` counts the
+    requests that are being read or answered, at all endpoints; long-lived streams are not counted.
     """
 
     def __init__(
@@ -49,23 +47,23 @@ class BodyLimitMiddleware:
         self._in_flight = in_flight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        under_way = self._in_flight
+        in_flight = self._in_flight
         if scope["method"] == "GET":
             await self._read_and_forward(
                 scope, receive, send, min(MAX_GET_BODY_BYTES, self._max_bytes)
             )
         elif _is_listen_request(scope):
             await self._read_and_forward(scope, receive, send, self._max_bytes)
-        elif not under_way.has_capacity(caller := identify_caller(scope)):
-            wrong = f"the gateway is busy: {under_way.count:,} requests are under way"
+        elif not in_flight.has_capacity(caller := identify_caller(scope)):
+            detail = f"the gateway is busy: {in_flight.count:,} requests are under way"
             advice = "Nothing was begun. Try again in a second, or ask for less at once."
-            await _make_refusal(503, wrong, advice, {"Retry-After": "1"})(scope, receive, send)
+            await _make_refusal(503, detail, advice, {"Retry-After": "1"})(scope, receive, send)
         else:
-            under_way.acquire(caller)
+            in_flight.acquire(caller)
             try:
                 await self._read_and_forward(scope, receive, send, self._max_bytes)
             finally:
-                under_way.release(caller)
+                in_flight.release(caller)
 
     async def _read_and_forward(
         self, scope: Scope, receive: Receive, send: Send, max_bytes: int
@@ -93,19 +91,18 @@ class BodyLimitMiddleware:
         if is_too_many:
             await _make_too_many_values_response(self._max_values)(scope, receive, send)
             return
-        # Handed out once and not kept: a session refers to its last request for as long as it
-        # lasts.
-        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        # Removed when it is received: a session keeps a reference to its last request.
+        buffered: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive_buffered() -> Message:
-            if whole:
-                return whole.pop()
+            if buffered:
+                return buffered.pop()
             return await receive()
 
-        await self._app(scope, receive_buffered, _RewriteSdkErrors(whole[0]["body"], send))
+        await self._app(scope, receive_buffered, _RewriteSdkErrors(buffered[0]["body"], send))
 
     def _join(self, pieces: list[bytes]) -> tuple[bytes, bool]:
-        """A body, and whether it has more values than are taken."""
+        """Return the body, and whether it has more than `max_values` values."""
         body = b"".join(pieces)
         return body, has_more_values(body, self._max_values)
 
@@ -119,8 +116,8 @@ class BodyLimitMiddleware:
 
 
 class _RewriteSdkErrors:
-    """Where the SDK refuses a body in the words of its own library, and without the id, says so as
-    on any wire."""
+    """Replaces the SDK's validation errors, which lack the request id, by a plain JSON-RPC
+    error."""
 
     def __init__(self, body: bytes, send: Send) -> None:
         self._body = body
@@ -139,57 +136,56 @@ class _RewriteSdkErrors:
         self._start = None
         if _SDK_ERROR_MARKER in message.get("body", b""):
             plain = _make_invalid_message_body(self._body)
-            kept = [(name, value) for name, value in start["headers"] if name != b"content-length"]
-            start = {**start, "headers": [*kept, (b"content-length", str(len(plain)).encode())]}
+            headers = [
+                (name, value) for name, value in start["headers"] if name != b"content-length"
+            ]
+            start = {**start, "headers": [*headers, (b"content-length", str(len(plain)).encode())]}
             message = {**message, "body": plain}
         await self._send(start)
         await self._send(message)
 
 
 def _make_invalid_message_body(body: bytes) -> bytes:
-    given: Any = None
+    message: Any = None
     with contextlib.suppress(ValueError):
-        given = orjson.loads(body)
-    # Only a request's own id: a malformed answer to us has one too, and it means something else to
-    # the client.
-    if isinstance(given, dict) and "method" in given:
-        found = given.get("id")
-    else:
-        found = None
-    if isinstance(found, str | int) and not isinstance(found, bool):
-        identity = found
-    else:
-        identity = None
+        message = orjson.loads(body)
+    request_id = None
+    # Only the id of a request: that of a malformed answer is an id of ours.
+    if isinstance(message, dict) and "method" in message:
+        found = message.get("id")
+        if isinstance(found, str | int) and not isinstance(found, bool):
+            request_id = found
     error = {"code": INVALID_REQUEST, "message": "this body is not a JSON-RPC message"}
-    return orjson.dumps({"jsonrpc": "2.0", "id": identity, "error": error})
+    return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
 def is_long_lived(scope: Scope) -> bool:
-    """Whether a request lasts for as long as its client wants: it only listens."""
+    """Return whether a request is a stream that lasts as long as its client wants."""
     return scope["method"] == "GET" or _is_listen_request(scope)
 
 
 def _is_listen_request(scope: Scope) -> bool:
-    # What the handshake era says in this header, nobody checks.
+    # Only with a modern version header: in the handshake era `mcp-method` is not validated.
     headers = scope["headers"]
-    return (
-        b"mcp-method",
-        b"subscriptions/listen",
-    ) in headers and not _MODERN_VERSION_HEADERS.isdisjoint(headers)
+    is_listen = (b"mcp-method", b"subscriptions/listen") in headers
+    return is_listen and not _MODERN_VERSION_HEADERS.isdisjoint(headers)
 
 
 def _make_too_large_response(max_bytes: int) -> JSONResponse:
-    wrong = f"the request has more than {max_bytes} bytes"
-    advice = "limits.max_request_bytes is the largest that is taken; send less, or pass a reference to it."
-    return _make_refusal(413, wrong, advice)
+    detail = f"the request has more than {max_bytes} bytes"
+    advice = (
+        "limits.max_request_bytes is the largest that is taken; "
+        "send less, or pass a reference to it."
+    )
+    return _make_refusal(413, detail, advice)
 
 
 def _make_too_many_values_response(max_values: int) -> JSONResponse:
-    wrong = f"the request has more than {max_values} JSON values"
+    detail = f"the request has more than {max_values} JSON values"
     advice = (
         "limits.max_request_values is the most that is taken; send less at a time, or as one text."
     )
-    return _make_refusal(413, wrong, advice)
+    return _make_refusal(413, detail, advice)
 
 
 def _make_refusal(

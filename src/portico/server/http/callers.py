@@ -1,9 +1,7 @@
-"""What tells the callers over HTTP apart where what they share is divided: their token and their
-network address.
+"""Identification of HTTP callers, among whom shared capacity is divided: by token and network.
 
-Never the name a client gives itself: that is free to choose. Everybody who comes from one address
-with one token is one caller: all programs of this machine on loopback, all clients behind one
-proxy. Only identities can tell them apart.
+Never by the name a client gives itself, which is free to choose. All requests from one address with
+one token are one caller: all programs of this machine on loopback, all clients behind one proxy.
 """
 
 import ipaddress
@@ -14,18 +12,18 @@ from typing import Any
 from portico.server.sessions import IDENTITY_KEY
 
 _IPV6_NETWORK_BITS = 64
-"""What one subscriber is given: whoever has it can choose any address in it."""
+"""Prefix of one subscriber, who can use any address in it."""
 
 
 def identify_caller(scope: Any) -> str:
-    """The caller of an HTTP request, from its ASGI scope; empty where there is none (stdio)."""
+    """Return the caller of an HTTP request from its ASGI scope; empty without one (stdio)."""
     if not isinstance(scope, Mapping):
         return ""
     return f"{scope.get(IDENTITY_KEY, '')}@{identify_network(scope.get('client'))}"
 
 
 def identify_network(peer: tuple[str, int] | None) -> str:
-    """The network a connection comes from: an IPv4 address, or the /64 of an IPv6 address."""
+    """Return the network of a peer: an IPv4 address, or the /64 of an IPv6 address."""
     if peer:
         return _normalize_address(peer[0])
     return ""
@@ -45,28 +43,27 @@ def _normalize_address(address: str) -> str:
 
 
 class CallerQuota:
-    """Counts what callers hold of something that has so many places; each leaves some places for
-    the others."""
+    """Counts how much of a limited capacity each caller holds, with a reserve for the others."""
 
     def __init__(self, limit: int, reserved: int) -> None:
-        """`left_for_others` of many places; of few a quarter."""
+        """One caller may hold all but `reserved` of `limit`; the reserve is at most a quarter."""
         self.limit = limit
         self.count = 0
         self._reserved = reserved
         self._counts: dict[str, int] = {}
 
     def has_capacity(self, caller: str) -> bool:
-        """Whether a caller may have one more."""
-        left = min(self._reserved, self.limit // 4)
-        return self.count < self.limit and self._counts.get(caller, 0) < self.limit - left
+        """Return whether a caller may acquire one more."""
+        reserved = min(self._reserved, self.limit // 4)
+        return self.count < self.limit and self._counts.get(caller, 0) < self.limit - reserved
 
     def acquire(self, caller: str) -> None:
-        """Count one more of a caller."""
+        """Count one more for a caller."""
         self.count += 1
         self._counts[caller] = self._counts.get(caller, 0) + 1
 
     def release(self, caller: str) -> None:
-        """Count one less of a caller."""
+        """Count one less for a caller."""
         self.count -= 1
         self._counts[caller] -= 1
         if not self._counts[caller]:

@@ -1,10 +1,11 @@
-"""The ways in over HTTP: one for each door, opened and closed while the application runs.
+"""HTTP endpoints: one for each profile, opened and closed while the application runs.
 
-A configuration that is taken over may bring a profile or take one away; clients of the other doors
-notice nothing.
+A reload of the configuration may add or remove a profile without any effect on the clients of the
+others.
 
-The sessions of a door are shared by callers (`server/http/callers.py`): only a request that
-initialises one opens one, and where all places are taken, the caller that holds most gives way.
+The sessions of an endpoint are divided among callers (`server/http/callers.py`): only an
+`initialize` request opens one, and where all places are taken, the caller with most sessions loses
+one.
 """
 
 import asyncio
@@ -33,39 +34,40 @@ from portico.server.profile_endpoint import ProfileEndpoint
 
 RETRY_MS = 500
 MAX_SESSIONS = 1_000
-"""Sessions of one door."""
+"""Maximum number of sessions of one endpoint."""
 MAX_CALLER_SESSIONS = 800
-"""Sessions of one caller (`server/http/callers.py`) at one door."""
+"""Maximum number of sessions of one caller (`server/http/callers.py`) at one endpoint."""
 SESSION_IDLE_S = 30 * 60.0
 ENDPOINT_DRAIN_S = 30.0
-"""How long requests under way at a door that is taken away may still take."""
+"""Seconds that requests in flight at a removed endpoint may still take."""
 SESSION_EVICTABLE_AFTER_S = 60.0
-"""A session that has rested for so long is ended when its caller needs its place."""
+"""Idle time after which a session may be evicted when its caller needs the place."""
 SESSION_UNUSED_S = 2.0
-"""The same for one that has made no request since it was opened."""
+"""The same for a session without any request since it was opened."""
 _HANDSHAKE_VERSIONS = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 
 class SessionManager(StreamableHTTPSessionManager):
-    """One door's clients: the SDK's manager of sessions, which asks for the event store once for
-    each that opens."""
+    """Session manager of one endpoint, with an event store of its own for each session."""
 
     @property
     def event_store(self) -> EventStore | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """A store that no other session can be resumed from."""
+        """A new store, so that no session can be resumed from that of another."""
         return RecentEvents()
 
     @event_store.setter
     def event_store(self, value: EventStore | None) -> None:
-        """The base class sets the one that all would share."""
+        """Ignore the store that the base class sets, which all sessions would share."""
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose body is whole and not too large: the base class would copy it
-        twice to find out."""
+        """Answer a request whose body is already buffered and within limits.
+
+        The base class would copy the body twice to check that.
+        """
         await self._handle_request(scope, receive, send)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; one that names no session opens one only if it initialises it."""
+        """Answer a request; one without a session id opens a session only if it is `initialize`."""
         send = PieceSender(scope, send)
         if not _is_sessionless(scope):
             await self.handle_request(scope, receive, send)
@@ -96,41 +98,42 @@ class SessionManager(StreamableHTTPSessionManager):
             is_last = message["type"] == "http.response.body" and not message.get(
                 "more_body", False
             )
-            if is_last and not session.is_initialized:  # before its client can know, and ask again
+            # Before the client has the answer, and can try again.
+            if is_last and not session.is_initialized:
                 await self._discard_session(key, session)
             await send(message)
 
         await self._serve_opening_request(session, scope, receive, send_and_discard_failed)
 
     async def _ensure_capacity(self, caller: str) -> bool:
-        """Make room for one more session of a caller, ending another session if need be; whether
-        there is room.
+        """Free a place for one more session of a caller, evicting another if need be.
 
-        A caller that has its share gives way to itself. Where all places are taken, the caller that
-        holds most gives way: with its unused sessions first, then with those that have rested
-        longest.
+        Returns whether there is a place. A caller at its own limit loses a session of its own.
+        Where all places are taken, the caller with most sessions loses one: unused ones first, then
+        the one that has been idle longest.
         """
         sessions = cast("Mapping[str, JsonFirstTransport]", self._server_instances)
-        held = Counter(session.caller for session in sessions.values())
-        if held[caller] < MAX_CALLER_SESSIONS and len(sessions) < MAX_SESSIONS:
+        counts = Counter(session.caller for session in sessions.values())
+        if counts[caller] < MAX_CALLER_SESSIONS and len(sessions) < MAX_SESSIONS:
             return True
-        most = max(held, key=held.__getitem__)
-        if held[caller] < MAX_CALLER_SESSIONS and held[most] > held[caller] + 1:
-            candidates = [one for one in sessions.values() if one.caller == most]
-        elif held[caller]:
-            candidates = _find_idle(one for one in sessions.values() if one.caller == caller)
+        largest = max(counts, key=counts.__getitem__)
+        if counts[caller] < MAX_CALLER_SESSIONS and counts[largest] > counts[caller] + 1:
+            candidates = [session for session in sessions.values() if session.caller == largest]
+        elif counts[caller]:
+            own = [session for session in sessions.values() if session.caller == caller]
+            candidates = _find_idle(own)
         else:
             candidates = _find_idle(sessions.values())
         if not candidates:
             return False
-        ended = min(candidates, key=_rank_for_eviction)
-        assert ended.mcp_session_id is not None
-        await self._discard_session(ended.mcp_session_id, ended)
+        evicted = min(candidates, key=_rank_for_eviction)
+        assert evicted.mcp_session_id is not None
+        await self._discard_session(evicted.mcp_session_id, evicted)
         return True
 
 
 def _is_sessionless(scope: Scope) -> bool:
-    """Whether a request of the handshake era names no session."""
+    """Return whether a request of the handshake era has no session id."""
     for name, value in scope["headers"]:
         if name == b"mcp-session-id" or (
             name == b"mcp-protocol-version" and value not in _HANDSHAKE_VERSIONS
@@ -140,24 +143,24 @@ def _is_sessionless(scope: Scope) -> bool:
 
 
 def _find_idle(sessions: "Iterable[JsonFirstTransport]") -> list[JsonFirstTransport]:
-    """Sessions that have rested for so long that their own caller may lose them."""
+    """Return the sessions that have been idle long enough to be evicted for their own caller."""
     now = anyio.current_time()
     unused_s = min(SESSION_UNUSED_S, SESSION_EVICTABLE_AFTER_S)
-    return [
-        one
-        for one in sessions
-        if now - _get_last_used(one) >= (SESSION_EVICTABLE_AFTER_S if one.is_used else unused_s)
-    ]
+    idle: list[JsonFirstTransport] = []
+    for session in sessions:
+        min_idle_s = SESSION_EVICTABLE_AFTER_S if session.is_used else unused_s
+        if now - _get_last_used(session) >= min_idle_s:
+            idle.append(session)
+    return idle
 
 
 def _rank_for_eviction(session: JsonFirstTransport) -> tuple[bool, float]:
-    """Order by which sessions give way: unused ones first, and then the one that has rested
-    longest."""
+    """Sort key of eviction: unused sessions first, then the one that has been idle longest."""
     return session.is_used, _get_last_used(session)
 
 
 def _get_last_used(session: StreamableHTTPServerTransport) -> float:
-    """When its last request ended; infinity while one is under way."""
+    """Return when the last request of a session ended; now, while one is in flight."""
     if session.idle_scope is not None:
         return session.idle_scope.deadline - SESSION_IDLE_S
     return anyio.current_time()
@@ -165,7 +168,10 @@ def _get_last_used(session: StreamableHTTPServerTransport) -> float:
 
 @dataclass(eq=False)
 class _RunningEndpoint:
-    """One door's sessions, held open by a task of their own: what opens them has to close them."""
+    """One endpoint and its open sessions.
+
+    A task of its own opens and closes the session manager, which must happen in one task.
+    """
 
     endpoint: ProfileEndpoint
     session_manager: SessionManager
@@ -173,9 +179,9 @@ class _RunningEndpoint:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[None] | None" = None
     in_flight: int = 0
-    """Requests that are being answered."""
+    """Number of requests being answered, without streams."""
     stream_tasks: "set[asyncio.Task[Any]]" = field(default_factory=set)
-    """Requests that only listen, for as long as their client wants."""
+    """Tasks of long-lived requests, which end with their client."""
 
     async def run(self) -> None:
         async with self.session_manager.run():
@@ -196,12 +202,12 @@ class _RunningEndpoint:
 
     async def _handle_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         task = asyncio.current_task()
-        begun = False
+        has_started = False
         assert task is not None
 
         async def send_and_note_start(message: Message) -> None:
-            nonlocal begun
-            begun = True
+            nonlocal has_started
+            has_started = True
             await send(message)
 
         self.stream_tasks.add(task)
@@ -211,13 +217,13 @@ class _RunningEndpoint:
             if not self.closing.is_set():
                 raise
             task.uncancel()
-            if begun:
+            if has_started:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self.stream_tasks.discard(task)
 
     async def close(self, drain_s: float) -> None:
-        """Let what is being answered be answered, end what only listens, and close."""
+        """Wait up to `drain_s` seconds for requests in flight, end the streams, and close."""
         deadline = asyncio.get_running_loop().time() + drain_s
         while self.in_flight and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -229,7 +235,8 @@ class _RunningEndpoint:
 
 
 class HttpEndpoints:
-    """Every way in, by the name of its profile; the empty name is the front door."""
+    """ASGI application over all endpoints, by profile name; the empty name is the default
+    profile."""
 
     def __init__(
         self, endpoints: Mapping[str, ProfileEndpoint], security: TransportSecuritySettings
@@ -241,7 +248,7 @@ class HttpEndpoints:
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
-        """While the application runs."""
+        """Keep all endpoints open for the duration of the context."""
         self._is_running = True
         self._start_missing()
         try:
@@ -250,45 +257,43 @@ class HttpEndpoints:
         finally:
             self._is_running = False
             await asyncio.gather(
-                *(entrance.close(0) for entrance in self._running_endpoints.values())
+                *(running.close(0) for running in self._running_endpoints.values())
             )
             self._running_endpoints.clear()
 
     async def replace_endpoints(self, endpoints: Mapping[str, ProfileEndpoint]) -> None:
-        """Have these doors and no others from now on."""
+        """Replace the set of endpoints; removed ones are drained for up to `ENDPOINT_DRAIN_S`."""
         self._endpoints = dict(endpoints)
         if not self._is_running:
             return
-        gone = [
-            name
-            for name, one in self._running_endpoints.items()
-            if self._endpoints.get(name) is not one.endpoint
-        ]
-        leaving = [self._running_endpoints.pop(name) for name in gone]
+        removed: list[_RunningEndpoint] = []
+        for name, running in list(self._running_endpoints.items()):
+            if self._endpoints.get(name) is not running.endpoint:
+                removed.append(self._running_endpoints.pop(name))
         self._start_missing()
         await self._wait_until_open()
-        await asyncio.gather(*(entrance.close(ENDPOINT_DRAIN_S) for entrance in leaving))
+        await asyncio.gather(*(running.close(ENDPOINT_DRAIN_S) for running in removed))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = scope.get("path_params", {}).get("profile", "")
-        entrance = self._running_endpoints.get(name)
-        if entrance is not None:
-            await entrance.handle(scope, receive, send)
+        running = self._running_endpoints.get(name)
+        if running is not None:
+            await running.handle(scope, receive, send)
             return
-        there = ", ".join(f"/mcp/p/{one}" if one else "/mcp" for one in self._endpoints)
+        paths = ", ".join(f"/mcp/p/{profile}" if profile else "/mcp" for profile in self._endpoints)
         refused = JSONResponse(
-            {"error": f"there is no profile {name!r} here", "advice": f"There is: {there}."}, 404
+            {"error": f"there is no profile {name!r} here", "advice": f"There is: {paths}."}, 404
         )
         await refused(scope, receive, send)
 
     def _start_missing(self) -> None:
-        for name, door in self._endpoints.items():
+        for name, endpoint in self._endpoints.items():
             if name not in self._running_endpoints:
-                self._running_endpoints[name] = entrance = _RunningEndpoint(
-                    door, self._make_session_manager(door)
+                self._running_endpoints[name] = running = _RunningEndpoint(
+                    endpoint, self._make_session_manager(endpoint)
                 )
-                entrance.task = asyncio.create_task(
-                    entrance.run(), name=f"door {name or 'at the front'}"
+                running.task = asyncio.create_task(
+                    running.run(), name=f"endpoint {name or 'default'}"
                 )
 
     def _make_session_manager(self, endpoint: ProfileEndpoint) -> SessionManager:
@@ -300,10 +305,10 @@ class HttpEndpoints:
         )
 
     async def _wait_until_open(self) -> None:
-        for entrance in list(self._running_endpoints.values()):
-            opening = asyncio.create_task(entrance.opened.wait())
-            assert entrance.task is not None
-            await asyncio.wait({opening, entrance.task}, return_when=asyncio.FIRST_COMPLETED)
+        for running in list(self._running_endpoints.values()):
+            opening = asyncio.create_task(running.opened.wait())
+            assert running.task is not None
+            await asyncio.wait({opening, running.task}, return_when=asyncio.FIRST_COMPLETED)
             opening.cancel()
-            if entrance.task.done():
-                entrance.task.result()  # it could not be opened: that is why
+            if running.task.done():
+                running.task.result()  # raises the reason why it could not be opened

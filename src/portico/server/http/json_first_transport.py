@@ -1,13 +1,10 @@
-"""Handshake-era requests over HTTP, answered with plain JSON where the answer is all that there is
-to say.
+"""Handshake-era transport over HTTP that answers with plain JSON where no stream is needed.
 
-The SDK opens an event stream for every request, which costs it more than the request itself. Here
-the stream is opened when there is something to put on it: a message that comes before the answer,
-or a while without one. Either way the client gets every message, in order; it has said that it
-takes both forms.
+The SDK opens an event stream for every request, which costs it more than the request itself. Here a
+stream is opened only for a message before the answer, or after `STREAM_AFTER_S` without one. Either
+way the client gets every message, in order; it has declared that it accepts both forms.
 
-What is not needed once an answer is written is emptied: the SDK would keep it for as long as the
-session lasts.
+Messages are emptied once they are written: the SDK would keep them as long as the session lasts.
 """
 
 import contextlib
@@ -45,17 +42,17 @@ from portico.server.http.large_values import LargeEvent, LargeResponse, find_pla
 from portico.server.http.replay import RecentEvents
 
 STREAM_AFTER_S = 1.0
-"""How long an answer is waited for before the client is given a stream, which shows that somebody
-is at work."""
+"""Seconds without an answer after which a stream is opened, which shows the client that work goes
+on."""
 
 
 class JsonFirstTransport(StreamableHTTPServerTransport):
     """One session of the handshake era."""
 
     caller = ""
-    """Who opened it (`server/http/callers.py`)."""
+    """The caller that opened it (`server/http/callers.py`)."""
     is_initialized = False
-    """Whether its client was answered what it asked first."""
+    """Whether `initialize` was answered."""
     is_used = False
     """Whether it made a request after that."""
 
@@ -77,8 +74,7 @@ class JsonFirstTransport(StreamableHTTPServerTransport):
     ) -> None:
         message = await _parse_session_request(request)
         self.is_used = self.is_used or message is not None
-        # What is no plain request, or is wrong in any way, is the SDK's: it knows what to say about
-        # it.
+        # The SDK handles everything but plain valid requests, and answers with its own errors.
         if (
             message is None
             or self._read_stream_writer is None
@@ -93,7 +89,7 @@ class JsonFirstTransport(StreamableHTTPServerTransport):
             return
         version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
         stream = str(message.id)
-        begin = await self._mint_priming_event(stream, version)
+        priming_event = await self._mint_priming_event(stream, version)
         streams = anyio.create_memory_object_stream[EventMessage](REQUEST_STREAM_BUFFER_SIZE)
         self._request_streams[stream] = streams
         try:
@@ -108,16 +104,18 @@ class JsonFirstTransport(StreamableHTTPServerTransport):
             await self._clean_up_memory_streams(stream)
             if isinstance(self._event_store, RecentEvents):
                 self._event_store.drop_stream(stream)
-            answer = self._create_json_response(first.message)
+            response = self._create_json_response(first.message)
             if texts := find_placeholders(first.message):
-                answer = LargeResponse(answer, texts)
+                response = LargeResponse(response, texts)
             _clear_response(first.message)
             _clear_request(message, request)
-            await answer(scope, receive, send)
+            await response(scope, receive, send)
             return
         try:
-            said = [begin, first and self._create_event_data(first)]
-            await self._respond_with_stream(stream, streams[1], said, scope, receive, send)
+            initial_events = [priming_event, first and self._create_event_data(first)]
+            await self._respond_with_stream(
+                stream, streams[1], initial_events, scope, receive, send
+            )
         finally:
             _clear_request(message, request)
 
@@ -130,24 +128,27 @@ class JsonFirstTransport(StreamableHTTPServerTransport):
         receive: Receive,
         send: Send,
     ) -> None:
-        """Answer with a stream: what has been said, and what will be, up to the answer."""
+        """Answer with a stream: the initial events, then all messages up to the answer."""
         writer, reader = anyio.create_memory_object_stream[SSEEvent](0)
-        if (
-            stream in self._request_streams
-        ):  # else it was closed from inside, and the client shall come again
+        # If the stream was closed by the server meanwhile, the client has to reconnect.
+        if stream in self._request_streams:
             self._sse_stream_writers[stream] = writer
         headers = {"Cache-Control": "no-cache, no-transform", "Connection": "keep-alive"}
         if self.mcp_session_id:
             headers[MCP_SESSION_ID_HEADER] = self.mcp_session_id
-        answer = EventSourceResponse(
+        response = EventSourceResponse(
             content=reader,
             data_sender_callable=partial(
-                self._write_events, stream, writer, messages, [one for one in initial_events if one]
+                self._write_events,
+                stream,
+                writer,
+                messages,
+                [event for event in initial_events if event],
             ),
             headers=headers,
         )
         try:
-            await answer(scope, receive, send)
+            await response(scope, receive, send)
         finally:
             await writer.aclose()
             await reader.aclose()
@@ -168,10 +169,10 @@ class JsonFirstTransport(StreamableHTTPServerTransport):
 
 
 class NoSessionTransport(StreamableHTTPServerTransport):
-    """Answers a request of the handshake era that names no session: hands one on that initialises,
-    refuses others.
+    """Handles handshake-era requests without a session id: `initialize` opens one, others are
+    refused.
 
-    What it refuses is answered in the words of the SDK, without a session being opened for that.
+    Refusals are the SDK's own, without a session being opened for them.
     """
 
     def __init__(
@@ -181,16 +182,15 @@ class NoSessionTransport(StreamableHTTPServerTransport):
     ) -> None:
         super().__init__(None, security_settings=security_settings)
         self._open_session = open_session
-        # Checked for being there and never written to: no message of a request without a session is
-        # passed on.
+        # The SDK checks that it is set; it is never written to, because no message is forwarded.
         self._read_stream_writer = cast("Any", object())
 
     async def _handle_post_request(
         self, scope: Scope, request: Request, receive: Receive, send: Send
     ) -> None:
         message = await _parse_request(request)
-        is_welcome = self._check_content_type(request) and all(check_accept_headers(request))
-        if message is None or message.method != "initialize" or not is_welcome:
+        is_acceptable = self._check_content_type(request) and all(check_accept_headers(request))
+        if message is None or message.method != "initialize" or not is_acceptable:
             await super()._handle_post_request(scope, request, receive, send)
             return
         body: Message = {"type": "http.request", "body": await request.body(), "more_body": False}
@@ -215,20 +215,19 @@ class NoSessionTransport(StreamableHTTPServerTransport):
 
 
 def _clear_response(message: JSONRPCResponse | JSONRPCError) -> None:
-    """Empty an answer that has been written: the SDK keeps the last message of a session until
-    there is another."""
+    """Empty an answer that has been written: the SDK keeps the last message of a session."""
     if isinstance(message, JSONRPCResponse):
         message.result = {}
 
 
 def _clear_request(message: JSONRPCRequest, request: Request) -> None:
-    """The same for a request that has been answered, and the body it came in."""
+    """Empty a request that has been answered, and its body."""
     message.params = None
     request._body = b""  # pyright: ignore[reportPrivateUsage]
 
 
 async def _parse_session_request(request: Request) -> JSONRPCRequest | None:
-    """The request in a body; None where it is anything else, or opens the session."""
+    """Return the request in a body; None for anything else and for `initialize`."""
     message = await _parse_request(request)
     if message is not None and message.method != "initialize":
         return message
@@ -236,7 +235,7 @@ async def _parse_session_request(request: Request) -> JSONRPCRequest | None:
 
 
 async def _parse_request(request: Request) -> JSONRPCRequest | None:
-    """The request in a body; None where it is anything else."""
+    """Return the request in a body; None for anything else."""
     try:
         message = jsonrpc_message_adapter.validate_python(
             from_json(await request.body()), by_name=False
@@ -249,7 +248,7 @@ async def _parse_request(request: Request) -> JSONRPCRequest | None:
 
 
 async def _receive_first(messages: MemoryObjectReceiveStream[EventMessage]) -> EventMessage | None:
-    """The first message about a request; None where none comes soon, or none will."""
+    """Return the first message about a request; None if there is none within `STREAM_AFTER_S`."""
     with (
         anyio.move_on_after(STREAM_AFTER_S),
         contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError),

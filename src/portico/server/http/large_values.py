@@ -1,14 +1,14 @@
-"""Large parts of messages to clients over HTTP: encoded once, in a thread, and sent in pieces.
+"""Large values in messages to HTTP clients: encoded once, in a thread, and sent in pieces.
 
 The SDK encodes a message in one step on the event loop, 8 ms for a megabyte. So a large member of a
-result or of params is encoded before the SDK gets it, and a short text stands for it in the message
-that the SDK encodes; that text is exchanged for the member where the message leaves.
+result or of params is encoded before the SDK gets it and replaced by a short placeholder, which is
+substituted again where the encoded message is sent.
 """
 
 import re
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from mcp.server.streamable_http import SSEEvent
@@ -23,14 +23,14 @@ from portico.server.requests.wire_json import encode_json, ensure_encodable, mak
 from portico.upstream.backend import Era
 
 _PLACEHOLDERS = "portico.large_texts"
-"""In the scope of a request of the modern era: what stands for large parts of its answer."""
+"""Key in the ASGI scope of a modern request: placeholders in its answer."""
 _PLACEHOLDER_PATTERN = re.compile(rb'"(portico-large-[0-9a-f]{32})"')
 _MAX_MEMBERS = 64
-"""A message with more members than any that the protocol knows is not looked through."""
+"""A message with more members than any of the protocol is not searched."""
 
 
 class LargeValuePlaceholder(str):
-    """Stands for a large value; unique."""
+    """Unique text that stands for a large value."""
 
     pieces: list[bytes]
     """The value as JSON; emptied when it is sent."""
@@ -45,37 +45,41 @@ Placeholders = dict[bytes, LargeValuePlaceholder]
 async def replace_large_members(
     message: Mapping[str, Any], scope: Scope | None, era: Era
 ) -> dict[str, Any]:
-    """A result, or params, that the SDK encodes quickly: large members are encoded, and a text
-    stands for each.
+    """Encode large members of a result or of params and replace them by placeholders.
 
-    `scope` is that of the HTTP request which the message is about; on other wires there is none, and the message stays
-    as it is. Raises RemoteError where it is nested too deep.
+    `scope` is that of the HTTP request; without one (stdio) the message stays as it is. Raises
+    RemoteError if a value is nested too deep.
     """
     if scope is None or len(message) > _MAX_MEMBERS or not chunked_encoder.is_large(message):
         return ensure_encodable(dict(message), allow_surrogates=scope is None)
-    short = dict(message)
+    replaced = dict(message)
     for name, value in message.items():
         if not chunked_encoder.is_large(value):
-            short[name] = ensure_encodable(value, allow_surrogates=False)
+            replaced[name] = ensure_encodable(value, allow_surrogates=False)
             continue
-        short[name] = text = LargeValuePlaceholder(f"portico-large-{uuid4().hex}")
+        replaced[name] = placeholder = LargeValuePlaceholder(f"portico-large-{uuid4().hex}")
         try:
-            text.pieces = await chunked_encoder.encode(value, encode_json)
+            placeholder.pieces = await chunked_encoder.encode(value, encode_json)
         except chunked_encoder.TooDeep:
             raise make_nesting_error() from None
-        if era == "modern":  # the SDK makes another text of it before it can be seen in a message
-            scope.setdefault(_PLACEHOLDERS, {})[text.encode()] = text
-    return short
+        # In the modern era the SDK copies the text, so that the message loses its type.
+        if era == "modern":
+            scope.setdefault(_PLACEHOLDERS, {})[placeholder.encode()] = placeholder
+    return replaced
 
 
 def find_placeholders(message: JSONRPCMessage) -> Placeholders:
-    """What stands for large members in a message of the handshake era."""
+    """Return the placeholders in a message of the handshake era."""
     members: Any = getattr(message, "result", None) or getattr(message, "params", None) or {}
-    return {one.encode(): one for one in members.values() if isinstance(one, LargeValuePlaceholder)}
+    return {
+        value.encode(): value
+        for value in members.values()
+        if isinstance(value, LargeValuePlaceholder)
+    }
 
 
 class LargeEvent(ServerSentEvent):
-    """An event with texts that stand for large members."""
+    """A server-sent event with placeholders."""
 
     def __init__(self, event: SSEEvent, placeholders: Placeholders) -> None:
         super().__init__(**event)
@@ -88,7 +92,7 @@ class LargeEvent(ServerSentEvent):
 
 
 class LargeResponse(Response):
-    """A response of JSON with texts that stand for large members."""
+    """A JSON response with placeholders."""
 
     def __init__(self, response: Response, placeholders: Placeholders) -> None:
         self._parts = _substitute_values(bytes(response.body), placeholders)
@@ -103,13 +107,13 @@ class LargeResponse(Response):
 
 
 class _EventBody(bytes):
-    """An encoded event, with what stands in it for large members."""
+    """An encoded event with its placeholders."""
 
     placeholders: Placeholders
 
 
 class PieceSender:
-    """Sends messages of the SDK, with large members in the place of what stands for them."""
+    """ASGI `send` that substitutes placeholders in messages of the SDK."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope = scope
@@ -118,16 +122,15 @@ class PieceSender:
 
     async def __call__(self, message: Message) -> None:
         body: Any = message.get("body", b"")
-        texts = cast(
-            "Placeholders | None",
-            body.placeholders if isinstance(body, _EventBody) else self._scope.get(_PLACEHOLDERS),
-        )
-        if not texts:
+        placeholders: Placeholders | None = self._scope.get(_PLACEHOLDERS)
+        if isinstance(body, _EventBody):
+            placeholders = body.placeholders
+        if not placeholders:
             await self._send(message)
         elif message["type"] == "http.response.start":
-            self._start = message  # how long the body is, is known with it
+            self._start = message  # sent with the body, when its length is known
         else:
-            parts = _substitute_values(body, texts)
+            parts = _substitute_values(body, placeholders)
             if self._start is not None:
                 await self._send(_set_content_length(self._start, sum(map(len, parts))))
                 self._start = None
@@ -135,15 +138,15 @@ class PieceSender:
 
 
 def _substitute_values(body: bytes, placeholders: Placeholders) -> deque[bytes]:
-    """An encoded message in parts; texts that were exchanged are emptied and forgotten."""
+    """Split an encoded message into parts; substituted placeholders are emptied and removed."""
     parts: deque[bytes] = deque()
     at = 0
-    for found in _PLACEHOLDER_PATTERN.finditer(body):
-        if (text := placeholders.pop(found[1], None)) is not None:
-            parts.append(body[at : found.start()])
-            parts += text.pieces
-            text.pieces.clear()
-            at = found.end()
+    for match in _PLACEHOLDER_PATTERN.finditer(body):
+        if (placeholder := placeholders.pop(match[1], None)) is not None:
+            parts.append(body[at : match.start()])
+            parts += placeholder.pieces
+            placeholder.pieces.clear()
+            at = match.end()
     parts.append(body[at:])
     return parts
 

@@ -1,5 +1,4 @@
-"""An application that is made when it is first asked: what nobody uses takes no memory and no time
-at the start."""
+"""An ASGI application that is built on its first request, so that an unused one costs nothing."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,10 +7,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class LazyApp:
-    """Stands for an application; whoever comes while it is made waits for it."""
+    """Builds an application once; requests that arrive meanwhile wait for it."""
 
     def __init__(self, make: Callable[[], ASGIApp]) -> None:
-        """`make` runs in a thread, because it may load a great deal; where it fails, the next request tries again."""
+        """`make` runs in a thread, because it may import much; if it fails, the next request
+        retries."""
         self._make = make
         self._app: ASGIApp | None = None
         self._lock = asyncio.Lock()

@@ -1,10 +1,8 @@
-"""What a platform asks a gateway: `/metrics` (how does it do?), `/healthz` (does it live?),
-`/readyz` (may work come?).
+"""Monitoring routes: `/metrics`, `/healthz` (liveness) and `/readyz` (readiness).
 
-A server behind the gateway that is down does not make it unready. Its tools stay listed and say why
-they cannot be called, every other server's work on, and to take the whole gateway out of service
-would turn one fault into an outage of everything; a broken server is an alert,
-`portico_backend_state`. What is required is what no request can do without.
+A server that is down does not make the gateway unready: its tools stay listed and say why they
+cannot be called, and the tools of other servers work. A broken server is an alert
+(`portico_backend_state`). Only what no request can do without is required.
 """
 
 import asyncio
@@ -27,31 +25,31 @@ _NO_STORE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nos
 
 Phase = Literal["starting", "serving", "draining"]
 Wrap = Callable[[ASGIApp], ASGIApp]
-"""Puts a guard before an application."""
+"""Wraps an application in a middleware."""
 
 
 @dataclass(frozen=True)
 class ReadinessCheck:
-    """One thing that was looked at."""
+    """Result of one readiness check."""
 
     name: str
     ok: bool
     detail: str = ""
-    """Why not, or how much: shown to whoever has the token, so without secrets all the same."""
+    """Reason or figure; shown only with the token, but without secrets nevertheless."""
     required: bool = True
-    """Whether the gateway is of no use without it."""
+    """Whether the gateway is unready without it."""
 
 
 @dataclass(frozen=True)
 class GatewayHealth:
-    """How a gateway is."""
+    """Phase of a gateway and the results of its checks."""
 
     phase: Phase
     checks: tuple[ReadinessCheck, ...] = ()
 
     @property
     def is_ready(self) -> bool:
-        """Whether it may be sent work."""
+        """Whether the gateway accepts work."""
         return self.phase == "serving" and all(check.ok for check in self.checks if check.required)
 
 
@@ -63,11 +61,11 @@ def monitoring_routes(
     with_host_check: Wrap = lambda app: app,
     is_authorized: Callable[[Scope], bool] = lambda _: True,
 ) -> list[BaseRoute]:
-    """The routes. `guarded` wants the token, `addressed` only the right Host and Origin; `trusted`
-    knows the token.
+    """Build the routes.
 
-    Whoever watches over a process rarely has its token: `/healthz` and `/readyz` answer without it,
-    but only by their status and one word.
+    `with_auth` wraps an application with the token check, `with_host_check` only with that of Host
+    and Origin; `is_authorized` tells whether a request has the token. Platforms rarely have the
+    token, so `/healthz` and `/readyz` answer without it, but only with the status and the phase.
     """
     routes: list[BaseRoute] = [
         Route(LIVENESS_PATH, with_host_check(_LivenessEndpoint()), methods=["GET"]),
@@ -83,14 +81,14 @@ def monitoring_routes(
 
 
 class _LivenessEndpoint:
-    """The loop answers: that is all it says."""
+    """Answers `ok`, which shows that the event loop runs."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("ok\n", headers=_NO_STORE_HEADERS)(scope, receive, send)
 
 
 class _ReadinessEndpoint:
-    """Whether work may be sent here."""
+    """Answers whether the gateway is ready; the checks only to authorized requests."""
 
     def __init__(
         self, health: Callable[[], GatewayHealth], is_authorized: Callable[[Scope], bool]
@@ -99,19 +97,19 @@ class _ReadinessEndpoint:
         self._is_authorized = is_authorized
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = self._health()
-        if found.is_ready:
+        health = self._health()
+        if health.is_ready:
             headers = _NO_STORE_HEADERS
         else:
             headers = {**_NO_STORE_HEADERS, "Retry-After": str(RETRY_AFTER_S)}
-        shown: dict[str, Any] = {"ready": found.is_ready, "phase": found.phase}
+        body: dict[str, Any] = {"ready": health.is_ready, "phase": health.phase}
         if self._is_authorized(scope):
-            shown["checks"] = [_to_json(check) for check in found.checks]
-        await JSONResponse(shown, 200 if found.is_ready else 503, headers)(scope, receive, send)
+            body["checks"] = [_to_json(check) for check in health.checks]
+        await JSONResponse(body, 200 if health.is_ready else 503, headers)(scope, receive, send)
 
 
 class _MetricsEndpoint:
-    """The figures, one scrape after another: each takes memory, and nobody needs two at once."""
+    """Renders the metrics; one scrape at a time, because each takes memory."""
 
     def __init__(self, metrics: Callable[[], Metrics]) -> None:
         self._metrics = metrics
@@ -120,15 +118,14 @@ class _MetricsEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         accept = Request(scope).headers.get("accept", "")
         async with self._scrape_lock:
-            reading = self._metrics().take_snapshot()
-            body, content_type = await asyncio.to_thread(reading.render, accept)
+            snapshot = self._metrics().take_snapshot()
+            body, content_type = await asyncio.to_thread(snapshot.render, accept)
         headers = {**_NO_STORE_HEADERS, "Content-Type": content_type, "Vary": "Accept"}
         await Response(body, headers=headers)(scope, receive, send)
 
 
 def _to_json(check: ReadinessCheck) -> dict[str, Any]:
+    fields = {"name": check.name, "ok": check.ok, "required": check.required}
     if check.detail:
-        detail = {"detail": check.detail}
-    else:
-        detail = {}
-    return {"name": check.name, "ok": check.ok, "required": check.required, **detail}
+        fields["detail"] = check.detail
+    return fields

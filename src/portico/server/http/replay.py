@@ -1,9 +1,8 @@
-"""What a dropped stream of a handshake-era client can be resumed from: the last messages, in
-memory, bounded.
+"""Event store of handshake-era streams: the last messages of a session, in memory and bounded.
 
-One store for each session: the SDK names a stream by the id of its request, which every client
-counts from one. All of them together are bounded too: what is too much goes from the session that
-has been quiet for longest.
+There is one store for each session, because the SDK names a stream by the id of its request, which
+every client counts from one. All stores together are bounded too: above that, the session that has
+been quiet longest loses its oldest events.
 """
 
 import itertools
@@ -20,51 +19,50 @@ MAX_EVENTS = 200
 MAX_MESSAGE_BYTES = 256 * 2**10
 MAX_BYTES = 2 * 2**20
 MAX_TOTAL_BYTES = 32 * 2**20
-"""Of all sessions: a thousand that are idle must not keep two gigabytes."""
+"""Of all sessions: a thousand idle ones must not hold two gigabytes."""
 
 _StoredEvent = tuple[int, JSONRPCMessage | None, int]
-"""The event's number, its message, and the memory that takes."""
+"""Number of the event, its message, and the memory it takes."""
 
 
 class ReplayBudget:
-    """What the stores of all sessions hold; each belongs to its session and goes with it. For one
-    event loop."""
+    """Memory limit over the stores of all sessions, which it references weakly. For one event
+    loop."""
 
     def __init__(self, max_bytes: int = MAX_TOTAL_BYTES) -> None:
         self._max_bytes = max_bytes
         self._stores: OrderedDict[int, tuple[ref[RecentEvents], int]] = OrderedDict()
-        """With what each holds; the one that was used last comes last."""
+        """Each store with its size; the most recently used one is last."""
         self._dead_stores: deque[int] = deque()
-        """Stores that went: noted only, because that can happen in any thread and at any step."""
+        """Collected stores: only noted, because a finalizer can run in any thread and at any
+        step."""
         self._bytes = 0
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory all of them take."""
+        """Approximate memory of all stores, in bytes."""
         self._remove_dead_stores()
         return self._bytes
 
     def record_use(self, store: "RecentEvents", size: int) -> None:
-        """A store was used and holds so much now: make room for it."""
+        """Record the size of a store that was used, and shrink the quietest ones above the
+        limit."""
         self._remove_dead_stores()
         self._record_size(store, size)
         while self._bytes > self._max_bytes:
-            quiet = next((one for one, held in self._stores.values() if held), None)
-            if quiet is not None:
-                quietest = quiet()
-            else:
-                quietest = None
+            reference = next((store_ref for store_ref, held in self._stores.values() if held), None)
+            quietest = reference and reference()
             if quietest is None:
-                return  # it goes at this moment, and will be noted
+                return  # it is being collected, and will be removed later
             self._record_size(quietest, quietest.shrink(), last=False)
 
     def _record_size(self, store: "RecentEvents", size: int, *, last: bool = True) -> None:
         key = store.number
-        known, before = self._stores.get(key) or (
+        reference, before = self._stores.get(key) or (
             ref(store, lambda _: self._dead_stores.append(key)),
             0,
         )
-        self._stores[key] = known, size
+        self._stores[key] = reference, size
         self._bytes += size - before
         self._stores.move_to_end(key, last=last)
 
@@ -79,18 +77,18 @@ _NUMBERS = itertools.count()
 
 
 class RecentEvents(EventStore):
-    """The last events of the streams that one session used last."""
+    """The latest events of the most recently used streams of one session."""
 
     def __init__(self, budget: ReplayBudget = _SHARED_BUDGET) -> None:
         self.number = next(_NUMBERS)
-        """Its own: no other store of this process has it, or will have it."""
+        """Unique among all stores of this process."""
         self._budget = budget
         self._counter = itertools.count(1)
         self._streams: OrderedDict[str, deque[_StoredEvent]] = OrderedDict()
         self._bytes = 0
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Keep an event and return its id; of a message that is too large only the id."""
+        """Store an event and return its id; a message over `MAX_MESSAGE_BYTES` is not stored."""
         number = next(self._counter)
         size = _estimate_size(message, MAX_MESSAGE_BYTES)
         if size > MAX_MESSAGE_BYTES:
@@ -108,17 +106,17 @@ class RecentEvents(EventStore):
         return f"{stream_id}/{number}"
 
     def has_message(self, event_id: str | None) -> bool:
-        """Whether the message of this event, the last of its stream, is kept."""
+        """Return whether the message of this event, the last of its stream, is stored."""
         stream = self._streams.get((event_id or "").rpartition("/")[0])
         return stream is not None and stream[-1][1] is not None
 
     def drop_stream(self, stream_id: str) -> None:
-        """Nobody can resume this stream: it was never opened."""
+        """Drop a stream that was never opened, so that nobody can resume it."""
         self._bytes -= sum(size for _, _, size in self._streams.pop(stream_id, ()))
         self._budget.record_use(self, self._bytes)
 
     def shrink(self) -> int:
-        """Let go of the oldest; answers how many bytes are left."""
+        """Drop the oldest events and return the bytes that are left."""
         if self._streams:
             self._drop_oldest()
         return self._bytes
@@ -134,7 +132,7 @@ class RecentEvents(EventStore):
     async def replay_events_after(
         self, last_event_id: str, send_callback: EventCallback
     ) -> str | None:
-        """Send what came after an event; None when it is not known any more."""
+        """Send the events after `last_event_id`; return None if its stream is unknown."""
         stream_id, _, number = last_event_id.rpartition("/")
         stream = self._streams.get(stream_id)
         if stream is None or not number.isdecimal():
@@ -146,20 +144,19 @@ class RecentEvents(EventStore):
 
 
 def _estimate_size(message: JSONRPCMessage | None, limit: int) -> int:
-    """About the memory a message takes; counting ends soon after the limit."""
+    """Estimate the memory of a message in bytes; stops soon after the limit."""
     total = 0
-    if message is None:
-        left: list[Any] = []
-    else:
-        left = list(vars(message).values())
-    while left and total <= limit:
-        node = left.pop()
+    pending: list[Any] = []
+    if message is not None:
+        pending += vars(message).values()
+    while pending and total <= limit:
+        node = pending.pop()
         total += sys.getsizeof(node)
         if isinstance(node, dict):
-            left += node.keys()
-            left += node.values()
+            pending += node.keys()
+            pending += node.values()
         elif isinstance(node, list):
-            left += node
+            pending += node
         elif hasattr(node, "__dict__"):
-            left += vars(node).values()
+            pending += vars(node).values()
     return total

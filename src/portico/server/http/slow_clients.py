@@ -1,11 +1,9 @@
-"""Connections over HTTP that do not keep up: they are ended, so that nobody else has to wait for
-what they hold.
+"""HTTP connections with time and size limits, so that slow clients do not hold resources.
 
-uvicorn gives a connection all the time and room it wants: for its headers, for its body, for
-reading what it is sent. This is its protocol with bounds, after what Apache's `mod_reqtimeout`
-does: a request has some seconds, and more for what has arrived of it, so that a large upload over a
-slow line goes through and a drip does not. A client that leaves unread what it is sent is hung up
-on: its call is cancelled as if it had gone.
+uvicorn sets no bounds on a connection: for its headers, its body, or for reading responses. This is
+its protocol with bounds like those of Apache's `mod_reqtimeout`: a request has some seconds, and
+more for the bytes that have arrived, so that a large upload over a slow line succeeds and a drip
+does not. A client that leaves responses unread is disconnected and its call cancelled.
 """
 
 import asyncio
@@ -29,39 +27,38 @@ MAX_CONNECTIONS = 8_192
 RESERVED_CONNECTIONS = 1_024
 """Connections that one address leaves for the others."""
 RESERVED_FILES = 256
-"""Files that servers, the record and the log need; connections get the others."""
+"""File descriptors reserved for servers, the databases and the log."""
 
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """How long a connection may take, and how much it may hold."""
+    """Time and size limits of a connection."""
 
     send_s: float = 60.0
-    """For taking some of what it is sent."""
+    """Seconds without progress in reading a response."""
     request_s: float = 20.0
-    """For the headers of a request, and again for its body."""
+    """Seconds for the headers of a request, and again for its body."""
     min_bytes_per_s: int = 500
-    """So many more bytes give a body a second more."""
+    """Each time this many bytes of a body have arrived, it gets one second more."""
     idle_s: float = 75.0
-    """Before its first request."""
+    """Seconds before the first request."""
     max_head_bytes: int = 64 * 2**10
-    """Address and headers of a request."""
+    """Maximum size of request line and headers."""
     max_discarded_bytes: int = 64 * 2**20
-    """Of a body that was refused: a client that is still sending may not see the refusal if it is
-    cut off."""
+    """Maximum rest of a refused body that is read: a client that is still sending may not see the
+    refusal if it is disconnected."""
     max_connections: int = MAX_CONNECTIONS
     min_taken_bytes: int = 16 * 2**10
-    """What a client has to take of what it is sent, or all that is left, to be given its time
-    again."""
+    """Bytes that a client has to read (or all that is left) to restart `send_s`."""
 
     @property
     def check_interval_s(self) -> float:
-        """How often a connection is looked at."""
+        """Seconds between two checks of a connection."""
         return min(5.0, max(0.02, min(self.send_s, self.request_s, self.idle_s) / 4))
 
 
 def compute_max_connections() -> int:
-    """As many as this process may have files for."""
+    """Return the maximum number of connections that the file descriptor limit allows."""
     if sys.platform == "win32":
         return MAX_CONNECTIONS
     import resource
@@ -73,25 +70,25 @@ def compute_max_connections() -> int:
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """One client's connection; `patience` is set by `bounded`."""
+    """One client's connection; `limits` and `quota` are set by `make_protocol_class`."""
 
     limits = ConnectionLimits()
     quota = CallerQuota(MAX_CONNECTIONS, RESERVED_CONNECTIONS)
-    """Of connections, by the network they come from."""
+    """Connections by the network they come from."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._now = self.loop.time
         self._phase_started_at = self._now()
-        """When what it is doing now began: being idle, a request's headers, its body."""
+        """When the current phase (idle, headers, body) began."""
         self._phase_bytes = 0
-        """Bytes of that; of a body, without what is around it."""
+        """Bytes received in this phase; of a body without its framing."""
         self._overhead_bytes = 0
-        """Bytes that came since the last of a body: trailers, what is said of a chunk."""
+        """Bytes since the last of a body: trailers, chunk extensions."""
         self._body_bytes = 0
         self._are_headers_complete = False
         self._open_cycles: deque[Any] = deque()
-        """What it asked and was not answered, which may be several requests at once."""
+        """Unanswered requests; pipelining allows several."""
         self._current_phase = "idle"
         self._read_stall: ReadStallTimer | None = None
         self._network = identify_network(self.client)
@@ -109,8 +106,7 @@ class BoundedConnection(HttpToolsProtocol):
             if not self._is_over_quota:
                 self.quota.release(self._network)
         super().connection_lost(exc)
-        # uvicorn tells the request that came last, which may be none of those that are being
-        # answered.
+        # uvicorn notifies only the last request, which may not be one of those being answered.
         for cycle in self._open_cycles:
             if not cycle.response_complete:
                 cycle.disconnected = True
@@ -120,15 +116,15 @@ class BoundedConnection(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        # It took most of what waited: more may be written before the next look, and look as if it
-        # took nothing.
+        # The client read most of the buffer. Without a reset, what is written before the next
+        # check could hide that progress.
         self._read_stall = None
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
         if self._is_over_quota:
-            # Not before it has asked: an answer to nothing is often not read.
+            # Not before it has sent a request: clients often do not read an earlier response.
             self._refuse(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "too many connections are open",
@@ -145,27 +141,27 @@ class BoundedConnection(HttpToolsProtocol):
             if self._body_bytes:
                 self._overhead_bytes = 0
             else:
-                self._overhead_bytes = self._overhead_bytes + len(data)
+                self._overhead_bytes += len(data)
         else:
             self._phase_bytes += len(data)
         if self._overhead_bytes > self.limits.max_head_bytes:
-            why = f"what is around the body has more than {self.limits.max_head_bytes} bytes"
-            self._abort_body(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, why)
+            reason = f"what is around the body has more than {self.limits.max_head_bytes} bytes"
+            self._abort_body(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason)
         elif self._current_phase == "head" and self._phase_bytes > self.limits.max_head_bytes:
-            why = f"the headers have more than {self.limits.max_head_bytes} bytes"
-            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, why)
+            reason = f"the headers have more than {self.limits.max_head_bytes} bytes"
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason)
         elif (
             self._current_phase == "refused" and self._phase_bytes > self.limits.max_discarded_bytes
         ):
             self.transport.abort()
 
     def _determine_phase(self) -> str:
-        """What is arriving; nothing, while a request is being answered."""
+        """Return what is being received; `answer` while a request is being answered."""
         cycle: Any = self.cycle
         if cycle is None:
             return "head"
         if cycle.response_complete:
-            # What comes after an answer to half a body is the other half, and nobody wants it.
+            # After an early response, the rest of the body is discarded.
             if cycle.more_body:
                 return "refused"
             return "head"
@@ -180,7 +176,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._phase_bytes = 0
             self._overhead_bytes = 0
 
-    # --- what the parser finds
+    # --- callbacks of the parser
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -188,7 +184,7 @@ class BoundedConnection(HttpToolsProtocol):
         cast("dict[str, Any]", self.scope)[CONNECTION_KEY] = self
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers must not become headers (RFC 9110 §6.5.1), and there is no end to them.
+        # Trailers must not become headers (RFC 9110 §6.5.1), and their number is not bounded.
         if not self._are_headers_complete:
             super().on_header(name, value)
 
@@ -204,23 +200,23 @@ class BoundedConnection(HttpToolsProtocol):
         self._body_bytes += len(body)
 
     def _should_upgrade_to_ws(self) -> bool:
-        return False  # another protocol would take the connection over, and these bounds would not hold for it
+        return False  # after an upgrade these limits would not apply
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Whoever asks for another protocol gets this one, which is no news."""
+        """Do not warn: requests to upgrade are ignored."""
 
-    # --- looking after it
+    # --- periodic checks
 
     def _check(self) -> None:
         self._check_timer = self.loop.call_later(self.limits.check_interval_s, self._check)
         if self.transport.is_closing():
-            # It said goodbye, but what was written may still wait for its client.
+            # Closing, but written data may still wait for the client to read it.
             self._check_response()
         elif not self._check_response():
             self._check_request()
 
     def _check_response(self) -> bool:
-        """Whether it was hung up on because it does not read."""
+        """Disconnect a client that does not read; return whether it was disconnected."""
         waiting = self.transport.get_write_buffer_size()
         if not waiting:
             self._read_stall = None
@@ -230,7 +226,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._read_stall = ReadStallTimer(waiting, now, self.limits.min_taken_bytes)
         elif (seconds := self._read_stall.measure(waiting, now)) >= self.limits.send_s:
             logger.warning(
-                "a client at %s has left %s bytes unread for %.0f s and was hung up on",
+                "a client at %s has left %s bytes unread for %.0f s and was disconnected",
                 self._client_address,
                 waiting,
                 seconds,
@@ -242,23 +238,23 @@ class BoundedConnection(HttpToolsProtocol):
     def _check_request(self) -> None:
         phase = self._determine_phase()
         if self._current_phase in ("body", "answer"):
-            # An answer that ended meanwhile begins a pause, for which uvicorn has its own timer.
+            # After a response the connection is idle, for which uvicorn has its own timer.
             self._enter_phase("idle" if phase == "head" else phase)
-        patience = self.limits
+        limits = self.limits
         elapsed = self._now() - self._phase_started_at
         if self._is_over_quota or (
-            self._current_phase == "idle" and not self.cycle and elapsed > patience.idle_s
+            self._current_phase == "idle" and not self.cycle and elapsed > limits.idle_s
         ):
             self.transport.close()
-        elif self._current_phase == "refused" and elapsed > patience.request_s:
+        elif self._current_phase == "refused" and elapsed > limits.request_s:
             self.transport.abort()
-        elif self._current_phase == "head" and elapsed > patience.request_s:
+        elif self._current_phase == "head" and elapsed > limits.request_s:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "the headers did not arrive in time")
         elif (
             self._current_phase == "body"
-            and elapsed > patience.request_s + self._phase_bytes / patience.min_bytes_per_s
+            and elapsed > limits.request_s + self._phase_bytes / limits.min_bytes_per_s
         ):
-            # While we do not read, it cannot send.
+            # While reading is paused, the client cannot send.
             if self.flow.read_paused:
                 self._phase_started_at = self._now()
             else:
@@ -278,7 +274,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._refuse(status, reason)
 
     def _refuse(self, status: HTTPStatus, reason: str, headers: str = "") -> None:
-        """Say why, and close: whoever drips would go on for ever."""
+        """Send an error and close the connection."""
         body = f'{{"error":"{reason}"}}'
         with contextlib.suppress(RuntimeError):
             self.transport.write(
@@ -289,6 +285,6 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 def make_protocol_class(limits: ConnectionLimits) -> type[BoundedConnection]:
-    """The protocol with these bounds, as uvicorn wants it: a class."""
-    places = CallerQuota(limits.max_connections, RESERVED_CONNECTIONS)
-    return type("BoundedConnection", (BoundedConnection,), {"patience": limits, "places": places})
+    """Return a protocol class with these limits, as uvicorn takes a class."""
+    quota = CallerQuota(limits.max_connections, RESERVED_CONNECTIONS)
+    return type("BoundedConnection", (BoundedConnection,), {"limits": limits, "quota": quota})

@@ -1,9 +1,9 @@
-"""Answers that wait for their clients to read them: on disk, so many bytes in all.
+"""Middleware that spools responses to disk while their clients do not read, within a byte limit.
 
-What a client does not take soon is written to a file without a name and sent from there, at the
-pace of the client; whoever made the answer is done with it then, and its memory is free. Where
-clients leave more unread than there is room for, the caller that holds most is hung up on, at the
-answer of which nothing was taken for longest.
+What a client does not read soon is written to an unnamed temporary file and sent from there at the
+pace of the client, so that the application can finish and its memory is freed. Beyond the limit,
+the caller that holds most bytes loses the response that has been stalled longest: its connection is
+aborted.
 """
 
 import asyncio
@@ -23,67 +23,67 @@ from portico.server.http.callers import identify_caller
 logger = logging.getLogger(__name__)
 
 CONNECTION_KEY = "portico.connection"
-"""In the scope of an HTTP request: the protocol of its connection (`server/http/slow_clients.py`).
-"""
+"""Key in the ASGI scope: the protocol of the connection (`server/http/slow_clients.py`)."""
 PARTS_KEY = "portico.parts"
-"""In a message with a body: a deque of its parts, each of some hundred KiB at most. They are taken
-from it."""
+"""Key in a body message: a deque of parts, each of some hundred KiB at most, consumed when sent."""
 MAX_SPOOL_BYTES = 256 * 2**20
 DIRECT_SEND_S = 0.5
-"""How long an answer waits for a client that is behind, in all, before the rest of it goes to disk.
-"""
+"""Total seconds a response waits for a slow client before the rest of it is spooled."""
 _PIECE_BYTES = 256 * 2**10
-"""With what the connection holds before it says so, 512 KiB of an answer are in memory at most."""
+"""With the connection's own buffer, at most 512 KiB of a response are in memory."""
 
 
 class ResponseSpool:
-    """The answers of all clients that wait on disk. For one event loop."""
+    """Spooled responses of all clients. For one event loop."""
 
     def __init__(self, max_bytes: int = MAX_SPOOL_BYTES, folder: Path | None = None) -> None:
-        """`folder` is where the files lie; without one, or where it cannot be used, where temporary files do."""
+        """`folder` holds the files; without one, or if it is unusable, the temporary folder
+        does."""
         self.max_bytes = max_bytes
         self._folder = folder
         self._responses: dict[_SpooledResponse, int] = {}
-        """With the bytes that each takes."""
+        """With the bytes that each holds."""
         self._bytes = 0
 
     def open_file(self) -> IO[bytes]:
-        """A file that is gone when it is closed; memory, where there is no disk. Blocks."""
+        """Open a file that is deleted on close; a buffer in memory without a disk. Blocks."""
         for folder in dict.fromkeys((self._folder, None)):
             with contextlib.suppress(OSError):
                 return tempfile.TemporaryFile(dir=folder)
         return io.BytesIO()
 
     def add_bytes(self, response: "_SpooledResponse", size: int) -> None:
-        """Count what an answer takes more, and make room for it."""
+        """Count bytes of a response, and evict others above the limit."""
         self._responses[response] = self._responses.get(response, 0) + size
         self._bytes += size
         while self._bytes > self.max_bytes and len(self._responses) > 1:
             self._evict(response)
 
     def release(self, response: "_SpooledResponse") -> None:
-        """Count an answer no longer."""
+        """Stop counting a response."""
         self._bytes -= self._responses.pop(response, 0)
 
     def _evict(self, newest: "_SpooledResponse") -> None:
-        held = Counter[str]()
-        for answer, size in self._responses.items():
-            held[answer.caller] += size
-        most = max(held, key=held.__getitem__)
+        bytes_by_caller = Counter[str]()
+        for response, size in self._responses.items():
+            bytes_by_caller[response.caller] += size
+        largest = max(bytes_by_caller, key=bytes_by_caller.__getitem__)
         others = [
-            answer for answer in self._responses if answer.caller == most and answer is not newest
+            response
+            for response in self._responses
+            if response.caller == largest and response is not newest
         ]
-        ended = min(others, key=lambda answer: answer.last_read_at, default=newest)
+        evicted = min(others, key=lambda response: response.last_read_at, default=newest)
         logger.warning(
-            "clients have left more than %s bytes unread; one of them was hung up on",
+            "clients have left more than %s bytes unread; one of them was disconnected",
             self.max_bytes,
         )
-        self.release(ended)
-        ended.hang_up()
+        self.release(evicted)
+        evicted.hang_up()
 
 
 class SpoolMiddleware:
-    """Lets an application answer without waiting for its clients to read."""
+    """Lets an application finish without waiting for its clients to read."""
 
     def __init__(self, app: ASGIApp, spool: ResponseSpool) -> None:
         self._app = app
@@ -93,44 +93,44 @@ class SpoolMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _SpooledResponse(self._spool, scope, send)
+        response = _SpooledResponse(self._spool, scope, send)
         try:
-            await self._app(scope, receive, answer.write)
-            await answer.wait_until_sent()
+            await self._app(scope, receive, response.write)
+            await response.wait_until_sent()
         finally:
-            answer.close()
+            response.close()
 
 
 class _SpooledResponse:
-    """One answer, on its way to its client."""
+    """One response, sent directly or through a file."""
 
     def __init__(self, spool: ResponseSpool, scope: Scope, send: Send) -> None:
         self.last_read_at = 0.0
-        """When its client last took something of it."""
+        """When its client last read something of it."""
         self._spool = spool
         self._scope = scope
         self._connection: Any = scope.get(CONNECTION_KEY)
         self._send = send
         self._queue: deque[tuple[Message, int, int]] = deque()
-        """Messages that wait, each with where its body lies in the file."""
+        """Waiting messages, each with offset and size of its body in the file."""
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
-        """Held in threads only: the file has one position."""
+        """Guards the position of the file. Held in threads only."""
         self._end = 0
         self._writing = 0
         self._sending: asyncio.Task[None] | None = None
         self._is_ended = False
         self._write_lock = asyncio.Lock()
-        """Held while a message is sent in pieces: the next one comes after it."""
+        """Held while a message is sent in pieces, to keep messages in order."""
         self._direct_left_s = DIRECT_SEND_S
 
     @property
     def caller(self) -> str:
-        """Whose it is, which is known once the request was let in."""
+        """The caller; complete only once the request was authenticated."""
         return identify_caller(self._scope)
 
     async def write(self, message: Message) -> None:
-        """Send a message, or leave on disk what its client does not take soon."""
+        """Send a message; spool what its client does not read soon."""
         if self._can_send_directly(message):
             await self._send(message)
             return
@@ -148,7 +148,7 @@ class _SpooledResponse:
                 await self._spool_parts(message, parts)
 
     def _can_send_directly(self, message: Message) -> bool:
-        """Whether a message is small, and nothing has to be sent before it."""
+        """Return whether a message is small, and nothing has to be sent before it."""
         is_small = PARTS_KEY not in message and len(message.get("body", b"")) <= _PIECE_BYTES
         return (
             is_small
@@ -158,7 +158,7 @@ class _SpooledResponse:
         )
 
     async def _send_directly(self, message: Message, parts: deque[bytes]) -> None:
-        """Hand the parts of a message to the connection, as long as its client keeps up."""
+        """Send the parts of a message to the connection, as long as its client keeps up."""
         if not self._is_behind:
             self._direct_left_s = DIRECT_SEND_S
         while parts and await self._wait_until_caught_up() and not self._is_ended:
@@ -167,22 +167,21 @@ class _SpooledResponse:
             self.last_read_at = asyncio.get_running_loop().time()
 
     async def _wait_until_caught_up(self) -> bool:
-        """Whether the client has taken what it was sent, or does so soon."""
+        """Wait for a slow client within `DIRECT_SEND_S`; return whether it has caught up."""
         if self._is_behind and self._direct_left_s > 0:
             clock = asyncio.get_running_loop().time
-            began = clock()
+            started_at = clock()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._direct_left_s):
                     await self._connection.flow.drain()
-            self._direct_left_s -= clock() - began
+            self._direct_left_s -= clock() - started_at
         return not self._is_behind
 
     async def _spool_parts(self, message: Message, parts: deque[bytes]) -> None:
-        """Leave the rest of a message on disk, to be sent when the client has taken what was before
-        it."""
+        """Write the rest of a message to the file and queue it for sending."""
         size = sum(map(len, parts))
         start = self._end
-        self._end = self._end + size
+        self._end += size
         if size:
             self._spool.add_bytes(self, size)
             self._writing += 1
@@ -190,29 +189,29 @@ class _SpooledResponse:
                 await asyncio.to_thread(self._write_file, start, parts)
             except OSError as error:
                 logger.warning(
-                    "an answer cannot wait for its client, which was hung up on: %s", error
+                    "a response cannot be spooled, its client was disconnected: %s", error
                 )
                 self.hang_up()
             finally:
                 self._writing -= 1
         self._queue.append(({**message, "body": b""} if size else message, start, size))
         if self._sending is None:
-            self._sending = asyncio.create_task(self._send_queued(), name="send an answer")
+            self._sending = asyncio.create_task(self._send_queued(), name="send a spooled response")
 
     async def wait_until_sent(self) -> None:
-        """Wait until all was handed to the connection."""
+        """Wait until everything is handed to the connection."""
         while self._sending is not None:
             await self._sending
 
     def hang_up(self) -> None:
-        """End the connection: its client does not read."""
+        """Abort the connection, because its client does not read."""
         self._is_ended = True
         self._queue.clear()
         if self._connection is not None:
             self._connection.transport.abort()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Stop sending and close the file."""
         self._is_ended = True
         self._spool.release(self)
         if self._sending is not None:
@@ -252,7 +251,7 @@ class _SpooledResponse:
         await self._send(message)
         self.last_read_at = asyncio.get_running_loop().time()
 
-    # --- in a thread
+    # --- run in threads
 
     def _write_file(self, start: int, parts: deque[bytes]) -> None:
         with self._lock:
@@ -275,7 +274,7 @@ class _SpooledResponse:
 
 
 def _split_body(body: bytes) -> deque[bytes]:
-    """A body in pieces; one, where it is empty."""
+    """Split a body into pieces; an empty body is one piece."""
     return deque(body[at : at + _PIECE_BYTES] for at in range(0, max(1, len(body)), _PIECE_BYTES))
 
 

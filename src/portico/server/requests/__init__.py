@@ -1,7 +1,10 @@
-"""One request of a client, from its admission to its answer.
+"""Handling of one client request, from its admission to its answer.
 
-admission          rate limits, places and queues
-multi_round → request_task, pending_requests, state_signer   elicitation for modern clients, over several requests
-client_relay → elicitation          progress, log messages and elicitation back to the client
-envelope, wire_json, spans          what each era wants around a result; what can be encoded; tracing
+admission         rate limits, concurrency limits and queues
+multi_round       elicitation of modern clients, over several requests; uses request_task,
+                  pending_requests and state_signer
+client_relay      progress, log messages and elicitation back to the client; uses elicitation
+envelope          fields that each era requires around a result
+wire_json         what can be encoded as JSON
+spans             tracing
 """

@@ -1,9 +1,8 @@
-"""The way back to a client while its call runs: progress, log messages, and an upstream's questions
-to it.
+"""Messages to a client while its call runs: progress, log messages, and elicitations of servers.
 
 The handshake era has requests to a client on the stream of its own request. The modern era has
-none: there, a request that can be answered in rounds is asked by its answer (`handling`), and the
-relay then leads to the request that brings the client's answers, and so on.
+none: there, a multi-round request is answered with the elicitation (`request_task`), and the relay
+is attached to the request that brings the client's answers, and so on.
 """
 
 import asyncio
@@ -39,23 +38,23 @@ RequestContext = ServerRequestContext[Any, Any]
 
 
 class _UntypedMessage:
-    """A request or notification as it is: the SDK types what it sends, this type says nothing."""
+    """A raw request or notification in the shape of the SDK's typed models."""
 
     def __init__(self, method: str, params: Raw) -> None:
         self.method = method
         self._params = params
 
     def model_dump(self, **_: Any) -> Raw:
-        """What the SDK sends."""
+        """Return the message as the SDK sends it."""
         return {"method": self.method, "params": self._params}
 
 
 class _UntypedResult(RootModel[dict[str, Any]]):
-    """A result as it is."""
+    """A raw result."""
 
 
 class ClientRelay:
-    """Reaches the client through the request it made."""
+    """Sends messages to the client through the request it made."""
 
     def __init__(
         self,
@@ -67,23 +66,19 @@ class ClientRelay:
         transparent: bool = False,
         elicitation_timeout_s: float | None = None,
     ) -> None:
-        """`question_s` is how long a client of the handshake era may take to answer."""
+        """`elicitation_timeout_s` limits how long a handshake-era client may take to answer."""
         self._first_ctx = ctx
         self._ctx: RequestContext | None = ctx
         self._transparent = transparent
         self._era: Era = era
         self._client_key = client_key
-        if era == "modern":
-            self._log_level = _get_requested_level(ctx)
-        else:
-            self._log_level = log_level
+        self._log_level = _get_requested_level(ctx) if era == "modern" else log_level
         self._elicitation_timeout_s = elicitation_timeout_s
         self._elicit_handler: ElicitHandler | None = None
         self._capabilities: Mapping[str, Any] | None = None
         self._is_ended = False
         self._send_lock = asyncio.Lock()
-        """Held while something is told: a large message takes longer to encode than the next one.
-        """
+        """Keeps notifications in order: a large one takes longer to encode than the next."""
 
     @property
     def client_key(self) -> str:
@@ -91,27 +86,26 @@ class ClientRelay:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client can be asked, as it declared it."""
+        """The elicitation capabilities that the client declared."""
         if self._capabilities is None:
             self._capabilities = _read_capabilities(self._first_ctx, self._era)
         return self._capabilities
 
     def set_elicit_handler(self, handler: ElicitHandler) -> None:
-        """From now on, questions of servers go this way."""
+        """Send elicitations of servers to this handler."""
         self._elicit_handler = handler
 
     def detach(self) -> None:
-        """The request was answered with a question; until the client comes back, there is nobody to
-        tell anything."""
+        """Drop notifications from now on: the request was answered with an elicitation."""
         self._ctx = None
 
     def attach(self, ctx: RequestContext) -> None:
-        """The client has come back: this request leads to it now."""
+        """Send notifications through `ctx`, the request with which the client came back."""
         self._ctx = ctx
         self._log_level = _get_requested_level(ctx)
 
     def end(self) -> None:
-        """The request is done with."""
+        """Mark the request as ended."""
         self._is_ended = True
 
     async def notify(self, method: str, params: Raw) -> None:
@@ -121,50 +115,46 @@ class ClientRelay:
         if method == "notifications/message" and not self._is_level_wanted(params.get("level")):
             return
         if method == "notifications/progress" and ctx is not self._first_ctx:
-            # The token of the request that began it means nothing to the one that goes on with it.
+            # A later round has a progress token of its own.
             if (token := _get_meta(ctx).get("progressToken")) is None:
                 return
             params = {**params, "progressToken": token}
         async with self._send_lock:
             try:
-                message: Any = _UntypedMessage(
-                    method,
-                    await replace_large_members(
-                        params, ctx.request and ctx.request.scope, self._era
-                    ),
-                )
+                scope = ctx.request and ctx.request.scope
+                encodable = await replace_large_members(params, scope, self._era)
             except RemoteError:
-                return  # nobody waits for it
-            # A visit may end after the request that it was for.
+                return  # a notification has no answer
+            message: Any = _UntypedMessage(method, encodable)
+            # A URL elicitation may complete after its request has ended.
             if self._is_ended and method == ELICITATION_COMPLETE:
                 stream = None
             else:
                 stream = ctx.request_id
-            # The way to the client is a library's: however it fails, the server works on and its
-            # answer is wanted.
+            # However the SDK's transport fails, the call goes on and its answer is wanted.
             with contextlib.suppress(Exception):
                 await ctx.session.send_notification(message, related_request_id=stream)
 
     async def flush(self) -> None:
-        """Wait until the client was told what is being told; what comes after an answer is lost."""
+        """Wait until notifications are sent; what comes after the answer would be lost."""
         async with self._send_lock:
             pass
 
     async def pause(self) -> None:
-        """Let go of the client's stream too where it looks through us; elsewhere it stays open for
-        the answer."""
+        """Close the client's stream in a transparent profile; elsewhere it stays open for the
+        answer."""
         if self._transparent and self._ctx is not None and self._ctx.close_sse_stream is not None:
             await self._ctx.close_sse_stream()
 
     async def request(self, method: str, params: Raw) -> Raw:
-        """Ask the client; raises RemoteError when it cannot or will not answer."""
+        """Send an elicitation to the client; raises RemoteError if it cannot or does not answer."""
         if missing := find_missing_capability(self.capabilities, method, params):
             raise make_unsupported_error(missing)
         if self._is_ended:
             raise CallAlreadyEnded
         if self._era == "legacy":
             return await self._send_request(method, adapt_params(method, params, self._era))
-        asked = adapt_params(
+        adapted = adapt_params(
             method,
             ensure_encodable(params, allow_surrogates=self._first_ctx.request is None),
             self._era,
@@ -174,7 +164,7 @@ class ClientRelay:
                 METHOD_NOT_FOUND,
                 f"a client cannot be asked anything while it waits for {self._method}",
             )
-        return await self._elicit_handler(method, asked)
+        return await self._elicit_handler(method, adapted)
 
     @property
     def _method(self) -> str:
@@ -185,10 +175,10 @@ class ClientRelay:
         message: Any = _UntypedMessage(
             method, await replace_large_members(params, scope, self._era)
         )
-        route = ServerMessageMetadata(related_request_id=self._first_ctx.request_id)
+        metadata = ServerMessageMetadata(related_request_id=self._first_ctx.request_id)
         try:
             answer = await self._first_ctx.session.send_request(
-                message, _UntypedResult, self._elicitation_timeout_s, metadata=route
+                message, _UntypedResult, self._elicitation_timeout_s, metadata=metadata
             )
             return answer.root
         except MCPError as error:
@@ -202,9 +192,7 @@ class ClientRelay:
             raise RemoteError(
                 INVALID_PARAMS, f"the client's answer to {method} is not what that asks for"
             ) from error
-        except (
-            Exception
-        ) as error:  # whatever breaks the way to the client, the server must not wait
+        except Exception as error:  # however the transport fails, the server must not wait
             raise RemoteError(INTERNAL_ERROR, f"the client could not be asked: {error}") from error
 
     def _is_level_wanted(self, level: Any) -> bool:

@@ -1,8 +1,8 @@
-"""What a client can be asked, and how a question reads in its era. Pure.
+"""Client capabilities for elicitation, and the params of an elicitation in each era. Pure.
 
-A question is a method and its params: `sampling/createMessage`, `elicitation/create` (a form, or an
-address to be visited), `roots/list`. Servers must not ask what the client did not declare; who asks
-all the same is told what lacks.
+An elicitation is a method and its params: `sampling/createMessage`, `elicitation/create` (a form,
+or a URL to open), `roots/list`. Servers must not request what the client did not declare; one that
+does gets an error that names the missing capability.
 """
 
 import secrets
@@ -23,11 +23,10 @@ _NO_CAPABILITIES: Mapping[str, Any] = {}
 
 
 def filter_elicitable(declared: Any) -> Raw:
-    """Of what a client declared, what it can be asked."""
+    """Return the declared capabilities that allow elicitation."""
+    known = _NO_CAPABILITIES
     if isinstance(declared, Mapping):
-        known: Mapping[str, Any] = cast("Mapping[str, Any]", declared)
-    else:
-        known = _NO_CAPABILITIES
+        known = cast("Mapping[str, Any]", declared)
     return {
         name: known[name]
         for name in CAPABILITY_BY_METHOD.values()
@@ -38,46 +37,44 @@ def filter_elicitable(declared: Any) -> Raw:
 def find_missing_capability(
     capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]
 ) -> Raw:
-    """What a client would have to declare to be asked this; empty where it has."""
+    """Return the capability that an elicitation requires and the client lacks; empty if it has
+    it."""
     name = CAPABILITY_BY_METHOD.get(method)
     if name is None:
         return {method: {}}
     offered = capabilities.get(name)
     if not isinstance(offered, Mapping):
         return {name: {}}
-    has = cast("Mapping[str, Any]", offered)
+    options = cast("Mapping[str, Any]", offered)
     if method == "elicitation/create":
         mode = params.get("mode") or "form"
-        # Nothing said of modes means forms.
-        if not has.keys() & {"form", "url"}:
-            known = ("form",)
-        else:
-            known = tuple(has)
-        if mode in known:
+        # Without a declared mode, forms are supported.
+        modes = tuple(options) if options.keys() & {"form", "url"} else ("form",)
+        if mode in modes:
             return {}
         return {name: {str(mode): {}}}
     if (
         method == "sampling/createMessage"
         and (params.get("tools") or params.get("toolChoice"))
-        and "tools" not in has
+        and "tools" not in options
     ):
         return {name: {"tools": {}}}
     return {}
 
 
 def make_unsupported_error(missing: Mapping[str, Any]) -> RemoteError:
-    """What a server is told that asked what the client does not offer."""
+    """Build the error for a server whose elicitation the client does not support."""
     ((name, part),) = missing.items()
     if name not in CAPABILITY_BY_METHOD.values():
         return RemoteError(METHOD_NOT_FOUND, f"a client cannot be asked {name}")
-    said = f"the client that made this call does not offer {name}"
+    message = f"the client that made this call does not offer {name}"
     if part:
-        return RemoteError(INVALID_PARAMS, f"{said} with {next(iter(part))}")
-    return RemoteError(METHOD_NOT_FOUND, said)
+        return RemoteError(INVALID_PARAMS, f"{message} with {next(iter(part))}")
+    return RemoteError(METHOD_NOT_FOUND, message)
 
 
 def make_missing_capability_error(missing: Mapping[str, Any]) -> RemoteError:
-    """What a client is told that would have to be asked what it does not offer."""
+    """Build the error for a client that lacks a capability which the server requires."""
     ((name, part),) = missing.items()
     if part:
         what = f"{name} with {next(iter(part))}"
@@ -91,7 +88,7 @@ def make_missing_capability_error(missing: Mapping[str, Any]) -> RemoteError:
 
 
 def adapt_params(method: str, params: Raw, era: Era) -> Raw:
-    """A question's params as the client's era has them: only the handshake era gives a visit an id."""
+    """Adapt params to the client's era: only the handshake era has an id for URL elicitations."""
     if method != "elicitation/create" or params.get("mode") != "url":
         return params
     if era == "modern":
@@ -102,13 +99,15 @@ def adapt_params(method: str, params: Raw, era: Era) -> Raw:
 
 
 def list_input_requests(result: Mapping[str, Any]) -> list[tuple[str, Raw]]:
-    """What a result asks its client, each as a method and its params."""
+    """Return the elicitations in a result, each as a method and its params."""
     requests: Any = result.get("inputRequests")
-    if isinstance(requests, dict):
-        listed = list(cast(Raw, requests).values())
-    else:
-        listed = []
-    return [(str(one.get("method")), _get_params(one)) for one in listed if isinstance(one, dict)]
+    if not isinstance(requests, dict):
+        return []
+    return [
+        (str(request.get("method")), _get_params(request))
+        for request in cast(Raw, requests).values()
+        if isinstance(request, dict)
+    ]
 
 
 def _get_params(request: Raw) -> Raw:

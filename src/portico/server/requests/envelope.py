@@ -1,4 +1,4 @@
-"""What each protocol era wants around a result. Pure; never changes the object it is given."""
+"""Fields that each protocol era requires around a result. Pure; never changes its argument."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,50 +22,47 @@ _MODERN_ONLY_KEYS = ("resultType", "ttlMs", "cacheScope")
 def wrap_result(
     result: Mapping[str, Any], method: str, era: Era, server_info: Mapping[str, Any]
 ) -> Raw:
-    """A result with what the client's era requires and without what it does not know."""
+    """Return a result with the fields of the client's era and without those it does not know."""
     if era == "modern":
         return _wrap_modern(result, method, server_info)
     return _wrap_legacy(result, method)
 
 
 def _wrap_modern(result: Mapping[str, Any], method: str, server_info: Mapping[str, Any]) -> Raw:
-    finished = dict(result)
-    finished.setdefault("resultType", "complete")
-    if method in _TTL_BY_METHOD and finished["resultType"] == "complete":
-        finished.setdefault("ttlMs", _TTL_BY_METHOD[method])
-        finished.setdefault("cacheScope", "private")
-    meta = finished.get("_meta")
+    wrapped = dict(result)
+    wrapped.setdefault("resultType", "complete")
+    if method in _TTL_BY_METHOD and wrapped["resultType"] == "complete":
+        wrapped.setdefault("ttlMs", _TTL_BY_METHOD[method])
+        wrapped.setdefault("cacheScope", "private")
+    meta = wrapped.get("_meta")
     if meta is None or (isinstance(meta, Mapping) and meta.get(SERVER_INFO_KEY) is None):
-        finished["_meta"] = {**(meta or {}), SERVER_INFO_KEY: dict(server_info)}
-    return finished
+        wrapped["_meta"] = {**(meta or {}), SERVER_INFO_KEY: dict(server_info)}
+    return wrapped
 
 
 def _wrap_legacy(result: Mapping[str, Any], method: str) -> Raw:
     if (kind := result.get("resultType", "complete")) != "complete":
-        asks = "needs an answer from the user in the middle of this call"
+        what = f"answered with a result of the type {kind!r}"
         if kind == "input_required":
-            what = asks
-        else:
-            what = f"answered with a result of the type {kind!r}"
+            what = "needs an answer from the user in the middle of this call"
         raise RemoteError(
             INVALID_REQUEST, f"the server {what}, which this client's protocol version cannot carry"
         )
-    finished = {key: value for key, value in result.items() if key not in _MODERN_ONLY_KEYS}
-    meta = finished.get("_meta")
+    wrapped = {key: value for key, value in result.items() if key not in _MODERN_ONLY_KEYS}
+    meta = wrapped.get("_meta")
     if isinstance(meta, Mapping) and SERVER_INFO_KEY in meta:
-        kept = {key: value for key, value in meta.items() if key != SERVER_INFO_KEY}
-        if kept:
-            finished["_meta"] = kept
+        other_meta = {key: value for key, value in meta.items() if key != SERVER_INFO_KEY}
+        if other_meta:
+            wrapped["_meta"] = other_meta
         else:
-            del finished["_meta"]
+            del wrapped["_meta"]
     if method == "tools/list":
-        finished["tools"] = [_to_legacy_tool(tool) for tool in finished["tools"]]
-    return finished
+        wrapped["tools"] = [_to_legacy_tool(tool) for tool in wrapped["tools"]]
+    return wrapped
 
 
 def _to_legacy_tool(tool: Raw) -> Raw:
-    """A definition whose output is an object, or unsaid: a strict client of that era loses the list
-    over another."""
+    """Drop an output schema that is not an object: a strict legacy client would reject the list."""
     schema = tool.get("outputSchema")
     if schema is None or schema.get("type") == "object":
         return tool

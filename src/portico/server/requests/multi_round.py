@@ -1,9 +1,8 @@
-"""Requests of the modern era that may take several rounds: a server's questions out, the client's
-answers in.
+"""Multi-round requests of the modern era: elicitations of a server out, the client's answers in.
 
-A server of the same era has its questions passed on, and its own state sealed in what the client
-carries, with the handle of the instance that asked where one was issued. For a server of the
-handshake era, and for what a script or workflow calls, the work waits here until the client comes
+The elicitations of a modern server are passed on, and its own state is signed into the
+`requestState` that the client carries, with the handle of the instance if one was issued. For a
+legacy server, and for what a script or workflow calls, the task waits here until the client comes
 back.
 """
 
@@ -38,11 +37,9 @@ async def handle_multi_round(
     relay: ClientRelay,
     work: Work,
 ) -> Mapping[str, Any]:
-    """Answer one request: with what `work` on its params comes to, or with what its client has to
-    be asked first.
+    """Answer one request with the result of `work` on its params, or with an elicitation.
 
-    Raises RemoteError where its `requestState` is not one that was given to this caller for this
-    request.
+    Raises RemoteError if its `requestState` was not issued to this caller for this request.
     """
 
     def make_binding() -> bytes:
@@ -50,41 +47,36 @@ async def handle_multi_round(
 
     handle = ""
 
-    async def run_and_sign(given: Raw) -> Mapping[str, Any]:
-        result = await work(given)
+    async def run_and_sign(work_params: Raw) -> Mapping[str, Any]:
+        result = await work(work_params)
         if result.get("resultType") != "input_required":
             return result
-        for question in list_input_requests(result):
-            if missing := find_missing_capability(relay.capabilities, *question):
+        for method, request_params in list_input_requests(result):
+            if missing := find_missing_capability(relay.capabilities, method, request_params):
                 raise make_missing_capability_error(missing)
         parse_input_requests(result)
         if (state := result.get(REQUEST_STATE)) is None:
             return result
-        issued = take_handle(result)[0] or handle
-        return {
-            **result,
-            REQUEST_STATE: pending_requests.signer.sign(
-                "wrapped", f"{issued}\n{state}", make_binding()
-            ),
-        }
+        value = f"{take_handle(result)[0] or handle}\n{state}"
+        signed = pending_requests.signer.sign("wrapped", value, make_binding())
+        return {**result, REQUEST_STATE: signed}
 
-    given = params
+    unwrapped = params
     if (state := params.get(REQUEST_STATE)) is not None:
-        opened = pending_requests.signer.verify(state, make_binding())
-        if opened.kind == "parked":
+        verified = pending_requests.signer.verify(state, make_binding())
+        if verified.kind == "parked":
             return await pending_requests.resume(
-                opened.value, params.get(INPUT_RESPONSES), ctx, make_binding
+                verified.value, params.get(INPUT_RESPONSES), ctx, make_binding
             )
-        handle, _, state = opened.value.partition("\n")
-        given = {**params, REQUEST_STATE: state}
+        handle, _, state = verified.value.partition("\n")
+        unwrapped = {**params, REQUEST_STATE: state}
         if handle:
-            given = add_handle(given, handle)
+            unwrapped = add_handle(unwrapped, handle)
     if not relay.capabilities:
-        return await run_and_sign(
-            given
-        )  # it cannot be asked anything, so nothing has to outlive this request
+        # Without elicitation nothing has to outlive this request.
+        return await run_and_sign(unwrapped)
     return await pending_requests.run(
-        RequestTask(relay, run_and_sign(given), pending_requests.elicitation_timeout_s),
+        RequestTask(relay, run_and_sign(unwrapped), pending_requests.elicitation_timeout_s),
         caller.owner,
         make_binding,
     )

@@ -1,8 +1,8 @@
-"""Requests that wait for their client to come back with an answer.
+"""Requests that wait for their client to come back with the answer to an elicitation.
 
-A modern client is asked by the answer to its request, and answers with its next one: until then the
-work is parked. So many and no more, of one caller fewer; who does not come back in time finds it
-gone, and its server is told.
+A modern client gets an elicitation as the answer to its request, and answers it with its next one:
+until then the task is pending. Their number is bounded, in all and for each caller. A task whose
+client does not come back in time is cancelled, also at its server.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class _PendingRequest:
 
 
 class PendingRequests:
-    """A gateway's, for all its doors. One event loop's own."""
+    """Pending requests of all endpoints of a gateway. For one event loop."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class PendingRequests:
         key: bytes | None = None,
         caller_share: int = CALLER_SHARE,
     ) -> None:
-        """`key` signs what clients carry; without one, what was asked before a restart cannot be answered after it."""
+        """`key` signs request states; without one, they are invalid after a restart."""
         self.signer = StateSigner(elicitation_timeout_s, key)
         self._caller_share = caller_share
         self.configure(elicitation_timeout_s, max_pending)
@@ -51,7 +51,7 @@ class PendingRequests:
         self._cancelled_tasks: set[asyncio.Task[Any]] = set()
 
     def configure(self, elicitation_timeout_s: float, max_pending: int) -> None:
-        """Go by these from now on; what is parked stays for the time that it was given."""
+        """Apply new limits; pending requests keep their timeout."""
         self.elicitation_timeout_s = self.signer.ttl_s = elicitation_timeout_s
         self._max_pending = max_pending
         self._max_per_owner = max(1, max_pending // self._caller_share)
@@ -62,15 +62,17 @@ class PendingRequests:
     async def run(
         self, task: RequestTask, owner: str, make_binding: Callable[[], bytes]
     ) -> Mapping[str, Any]:
-        """What a request is answered with: what its work came to, or the questions that it has for
-        its client."""
-        asked = await task.wait()
-        if asked is None:
+        """Return the result of a task, or the elicitation it has for its client.
+
+        Raises Overloaded if too many requests are pending.
+        """
+        input_requests = await task.wait()
+        if input_requests is None:
             return task.get_result()
-        if (full := self._find_exceeded_limit(owner)) is not None:
+        if (exceeded := self._find_exceeded_limit(owner)) is not None:
             await task.cancel()
             raise Overloaded(
-                f"{full}; this call had a question too and was cancelled",
+                f"{exceeded}; this call had a question too and was cancelled",
                 advice="Answer or give up some of those first, then call again.",
                 retry_after_s=RETRY_AFTER_S,
             )
@@ -81,7 +83,11 @@ class PendingRequests:
         )
         self._pending[name] = _PendingRequest(task, owner, timer)
         state = self.signer.sign("parked", name, make_binding())
-        return {"resultType": "input_required", "inputRequests": asked, REQUEST_STATE: state}
+        return {
+            "resultType": "input_required",
+            "inputRequests": input_requests,
+            REQUEST_STATE: state,
+        }
 
     async def resume(
         self,
@@ -90,25 +96,26 @@ class PendingRequests:
         ctx: ServerRequestContext[Any, Any],
         make_binding: Callable[[], bytes],
     ) -> Mapping[str, Any]:
-        """Take up what was parked, with the answers that a request brings; as `see_through`."""
-        parked = self._pending.get(name)
-        if parked is None:
+        """Resume a pending request with the responses that a new request brings; else like
+        `run`."""
+        pending = self._pending.get(name)
+        if pending is None:
             raise make_used_state_error()
-        answers = parked.task.validate_responses(responses)
+        answers = pending.task.validate_responses(responses)
         del self._pending[name]
-        parked.timer.cancel()
-        parked.task.relay.attach(ctx)
-        parked.task.deliver_responses(answers)
-        return await self.run(parked.task, parked.owner, make_binding)
+        pending.timer.cancel()
+        pending.task.relay.attach(ctx)
+        pending.task.deliver_responses(answers)
+        return await self.run(pending.task, pending.owner, make_binding)
 
     async def cancel_owner(self, owner: str) -> None:
-        """A client has gone, and will not come back for what is its own."""
-        for name in [name for name, parked in self._pending.items() if parked.owner == owner]:
+        """Cancel the pending requests of a client that has disconnected."""
+        for name in [name for name, pending in self._pending.items() if pending.owner == owner]:
             self._cancel(name)
         await self._wait_for_cancelled()
 
     async def close(self) -> None:
-        """End everything that waits."""
+        """Cancel all pending requests."""
         for name in list(self._pending):
             self._cancel(name)
         await self._wait_for_cancelled()
@@ -116,17 +123,17 @@ class PendingRequests:
     def _find_exceeded_limit(self, owner: str) -> str | None:
         if len(self._pending) >= self._max_pending:
             return f"{len(self._pending):,} calls already wait for their clients' answers"
-        if sum(parked.owner == owner for parked in self._pending.values()) >= self._max_per_owner:
+        if sum(pending.owner == owner for pending in self._pending.values()) >= self._max_per_owner:
             return f"{self._max_per_owner:,} calls of this client already wait for its answers"
         return None
 
     def _cancel(self, name: str) -> None:
-        if (parked := self._pending.pop(name, None)) is None:
+        if (pending := self._pending.pop(name, None)) is None:
             return
-        parked.timer.cancel()
-        ending = parked.task.cancel_soon()
-        self._cancelled_tasks.add(ending)
-        ending.add_done_callback(self._cancelled_tasks.discard)
+        pending.timer.cancel()
+        task = pending.task.cancel_soon()
+        self._cancelled_tasks.add(task)
+        task.add_done_callback(self._cancelled_tasks.discard)
 
     async def _wait_for_cancelled(self) -> None:
         if self._cancelled_tasks:

@@ -1,9 +1,8 @@
-"""One request at work, which may have to be asked of its client and then outlives the request that
-began it.
+"""The task of one request, which outlives that request if the client has to be asked something.
 
-The modern era has no questions in the middle of a request: the request is answered with them, and
-the next one brings the answers. The work itself is a task that goes on from one request to the
-next, wherever in it the question came up: a plain call, a script, a step of a workflow.
+The modern era has no elicitation within a request: the request is answered with it, and the next
+one brings the responses. The task continues from one request to the next, wherever the elicitation
+came up: in a plain call, a script, or a step of a workflow.
 """
 
 import asyncio
@@ -22,9 +21,9 @@ from portico.upstream.backend import CallAlreadyEnded, Raw
 from portico.upstream.protocol.envelope import INPUT_RESPONSES, LATEST_LEGACY_VERSION
 
 ELICITATION_BATCH_S = 0.02
-"""How long a question waits for others, so that the client is asked once for all of them."""
+"""Seconds that an elicitation waits for others, so that the client gets all of them at once."""
 MAX_ELICITATIONS = 64
-"""Questions of one request at the same time."""
+"""Maximum number of concurrent elicitations of one request."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +34,7 @@ class _PendingElicitation:
 
 
 class RequestTask:
-    """The work on one request."""
+    """The task of one request and its pending elicitations."""
 
     def __init__(
         self,
@@ -49,14 +48,13 @@ class RequestTask:
         self._numbers = itertools.count(1)
         self._wakeup: asyncio.Future[None] | None = None
         relay.set_elicit_handler(self._elicit)
-        self._task = asyncio.create_task(work, name="work on a request")
+        self._task = asyncio.create_task(work, name="handle a request")
         self._task.add_done_callback(self._on_done)
 
     async def wait(self) -> Raw | None:
-        """Wait until the client has to be asked: the questions by their keys. None when the work is
-        done.
+        """Wait for elicitations and return them by key; None when the task is done.
 
-        Cancelled, it returns when the work has ended too.
+        If cancelled, it cancels the task and returns when that has ended too.
         """
         try:
             while not self._task.done():
@@ -67,8 +65,8 @@ class RequestTask:
                 await asyncio.wait({self._task}, timeout=ELICITATION_BATCH_S)
                 if self._elicitations and not self._task.done():
                     return {
-                        key: {"method": one.method, "params": one.params}
-                        for key, one in self._elicitations.items()
+                        key: {"method": elicitation.method, "params": elicitation.params}
+                        for key, elicitation in self._elicitations.items()
                     }
         except asyncio.CancelledError:
             await self.cancel()
@@ -76,31 +74,30 @@ class RequestTask:
         return None
 
     def get_result(self) -> Mapping[str, Any]:
-        """What the work came to; raises what it raised."""
+        """Return the result of the task, or raise its exception."""
         if self._task.cancelled():
             raise BackendUnavailable("the call was ended: the gateway is shutting down")
         return self._task.result()
 
     async def cancel(self) -> None:
-        """End the work, and return when it has ended."""
+        """Cancel the task and wait for its end."""
         self._task.cancel()
         with anyio.CancelScope(shield=True):
             await asyncio.wait({self._task})
 
     def cancel_soon(self) -> "asyncio.Task[Any]":
-        """End the work without waiting; what there is to wait for."""
+        """Cancel the task and return it without waiting."""
         self._task.cancel()
         return self._task
 
     def validate_responses(self, responses: Any) -> dict[str, Raw]:
-        """The answers to what is asked, as far as they are there; raises RemoteError where one is
-        no answer."""
+        """Return the responses to pending elicitations; raises RemoteError if one is invalid."""
         if responses is None:
             return {}
         if not isinstance(responses, Mapping):
             raise RemoteError(INVALID_PARAMS, f"{INPUT_RESPONSES} is an object of answers")
-        given = cast("Mapping[str, Any]", responses)
-        answers = {key: given[key] for key in self._elicitations if key in given}
+        known = cast("Mapping[str, Any]", responses)
+        answers = {key: known[key] for key in self._elicitations if key in known}
         for key, answer in answers.items():
             method = self._elicitations[key].method
             try:
@@ -112,14 +109,14 @@ class RequestTask:
         return answers
 
     def deliver_responses(self, responses: Mapping[str, Raw]) -> None:
-        """Hand these to whoever asked."""
-        for key, answer in responses.items():
-            question = self._elicitations.pop(key, None)
-            if question is not None and not question.response.done():
-                question.response.set_result(answer)
+        """Hand the responses to the waiting elicitations."""
+        for key, response in responses.items():
+            elicitation = self._elicitations.pop(key, None)
+            if elicitation is not None and not elicitation.response.done():
+                elicitation.response.set_result(response)
 
     async def _elicit(self, method: str, params: Raw) -> Raw:
-        """Ask the client with the next answer it gets; raises RemoteError."""
+        """Send an elicitation to the client and wait for the response; raises RemoteError."""
         if self._task.done():
             raise CallAlreadyEnded
         if len(self._elicitations) >= MAX_ELICITATIONS:
@@ -128,12 +125,14 @@ class RequestTask:
                 f"{MAX_ELICITATIONS} questions of this call wait for an answer already",
             )
         key = f"question-{next(self._numbers)}"
-        question = _PendingElicitation(method, params, asyncio.get_running_loop().create_future())
-        self._elicitations[key] = question
+        elicitation = _PendingElicitation(
+            method, params, asyncio.get_running_loop().create_future()
+        )
+        self._elicitations[key] = elicitation
         self._wake()
         try:
             async with asyncio.timeout(self._elicitation_timeout_s):
-                return await question.response
+                return await elicitation.response
         except TimeoutError:
             raise RemoteError(
                 INTERNAL_ERROR,
@@ -144,15 +143,15 @@ class RequestTask:
 
     def _on_done(self, task: "asyncio.Task[Any]") -> None:
         if not task.cancelled():
-            task.exception()  # nobody may be waiting for it any more
+            task.exception()  # marks it as retrieved: nobody may be waiting for the task any more
         self.relay.end()
-        for question in self._elicitations.values():
-            if not question.response.done():
-                question.response.set_exception(CallAlreadyEnded())
+        for elicitation in self._elicitations.values():
+            if not elicitation.response.done():
+                elicitation.response.set_exception(CallAlreadyEnded())
         self._wake()
 
     def _wake(self) -> None:
-        turn = self._wakeup
+        wakeup = self._wakeup
         self._wakeup = None
-        if turn is not None and not turn.done():
-            turn.set_result(None)
+        if wakeup is not None and not wakeup.done():
+            wakeup.set_result(None)

@@ -1,5 +1,4 @@
-"""The span of every request at a door: stands before it, and has nothing to do while nobody
-collects spans."""
+"""Middleware that opens a span for every request; it does nothing while tracing is disabled."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +9,7 @@ from portico.observability.tracing import is_disabled, mark_failed, start_reques
 from portico.server.sessions import get_connection, get_session
 
 _LONG_LIVED_METHODS = ("subscriptions/listen",)
-"""Requests that are answered when the client has gone: a span of hours tells nothing."""
+"""Requests that end with their client: a span of hours tells nothing."""
 
 
 async def trace_request(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -27,15 +26,15 @@ async def trace_request(ctx: ServerRequestContext[Any, Any], call_next: CallNext
 
 
 def _build_attributes(ctx: ServerRequestContext[Any, Any]) -> dict[str, str]:
-    http = ctx.request is not None
-    told = {
+    is_http = ctx.request is not None
+    attributes = {
         "mcp.protocol.version": str(ctx.protocol_version),
         "jsonrpc.request.id": str(ctx.request_id)[:100],
-        "network.transport": "tcp" if http else "pipe",
+        "network.transport": "tcp" if is_http else "pipe",
     }
-    if http:
-        told["network.protocol.name"] = "http"
-    if not http or get_connection(ctx).session_id:
-        # Ours, which opens nothing: the one the client sends is as good as a password.
-        told["mcp.session.id"] = get_session(ctx).id
-    return told
+    if is_http:
+        attributes["network.protocol.name"] = "http"
+    if not is_http or get_connection(ctx).session_id:
+        # The gateway's own id: the one that the client sends authenticates its session.
+        attributes["mcp.session.id"] = get_session(ctx).id
+    return attributes

@@ -1,7 +1,6 @@
-"""Whether a server's words can be written to a client's wire, before a library below us finds out
-that they cannot.
+"""Checks that a value can be encoded for a client, before the SDK fails on it.
 
-What it cannot write it does not answer at all, and the client would wait for ever.
+A message that the SDK cannot encode is not answered at all, and the client would wait forever.
 """
 
 from typing import Any
@@ -12,18 +11,17 @@ from portico.errors import INTERNAL_ERROR, RemoteError
 from portico.json_text import json_codec
 
 MAX_DEPTH = 250
-"""Levels of nesting; the libraries that write messages give up a little above it."""
+"""Levels of nesting; the libraries that encode messages fail a little above it."""
 
 
 def ensure_encodable(value: Any, *, allow_surrogates: bool) -> Any:
-    """The value, as the wire can carry it; raises RemoteError where it is nested too deep.
+    """Return the value as the wire can carry it; raises RemoteError if it is nested too deep.
 
-    `escaped` says that the wire can carry half of a surrogate pair; elsewhere it becomes U+FFFD.
+    `allow_surrogates` is for wires that can carry lone surrogates; elsewhere they become U+FFFD.
     """
     try:
-        orjson.dumps(
-            value
-        )  # the quickest way to look at every part of it: a small fraction of what sending it costs
+        # The fastest check of every part: a small fraction of the cost of sending it.
+        orjson.dumps(value)
     except TypeError:
         if _is_deeper_than(MAX_DEPTH, value):
             raise make_nesting_error() from None
@@ -34,7 +32,7 @@ def ensure_encodable(value: Any, *, allow_surrogates: bool) -> Any:
 
 
 def encode_json(value: Any) -> bytes:
-    """The value as JSON that any wire can carry; raises RemoteError where it is nested too deep."""
+    """Encode a value as JSON for any wire; raises RemoteError if it is nested too deep."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -42,7 +40,7 @@ def encode_json(value: Any) -> bytes:
 
 
 def make_nesting_error() -> RemoteError:
-    """The error of a value that no library would write."""
+    """Build the error for a value that is nested too deep."""
     reason = f"it is nested more than {MAX_DEPTH} levels deep"
     return RemoteError(INTERNAL_ERROR, f"the server's answer cannot be passed on: {reason}")
 
@@ -50,18 +48,13 @@ def make_nesting_error() -> RemoteError:
 def _is_deeper_than(limit: int, value: Any) -> bool:
     level: list[Any] = [value]
     for _ in range(limit):
-        level = [
-            child
-            for node in level
-            for child in (
-                node.values()
-                if isinstance(node, dict)
-                else node
-                if isinstance(node, list | tuple)
-                else ()
-            )
-            if isinstance(child, dict | list | tuple)
-        ]
+        children: list[Any] = []
+        for node in level:
+            if isinstance(node, dict):
+                children += node.values()
+            elif isinstance(node, list | tuple):
+                children += node
+        level = [child for child in children if isinstance(child, dict | list | tuple)]
         if not level:
             return False
     return True

@@ -1,9 +1,8 @@
-"""The record in SQL: tables, migrations and every statement. Loaded by `storage.record` when it is
-first opened.
+"""SQL of the gateway store: tables, migrations and statements; loaded when it is first opened.
 
-address (what a URL says) · trouble (errors as advice) · text (what any database takes) · tables,
-upsert engine (connections) · database (transactions) · files (where SQLite keeps it) · migration,
-versions/ (Alembic) uses (calls, daily use, ledger) · catalog (servers, tools, manifests) · standing
-(categories, tiers) · pruning news (telling other gateways) · listening, watching (hearing them, on
-PostgreSQL and on SQLite)
+database_url (parsing) · errors (database errors as advice) · text_encoding (escapes, hashes)
+tables · bulk_rows (upserts, locks) · engine (connections) · database (transactions)
+sqlite_files (files and damage) · migration, alembic_upgrade, versions/ (schema changes)
+usage (calls, counts, ledger) · catalog (servers, tools, manifests) · tiers · shapes · plans
+retention · change_notifications, postgres_listener, sqlite_watcher (changes by other gateways)
 """

@@ -1,8 +1,6 @@
-"""Runs the files of `versions/` with Alembic, on a connection whose transaction and lock are the
-caller's.
+"""Runs the files of `versions/` with Alembic, within the caller's transaction and lock.
 
-Without Alembic's `env.py`: its context is global, and two records may be opened at once in one
-process.
+Without Alembic's `env.py`: its context is global, and one process may open two stores at once.
 """
 
 from pathlib import Path
@@ -17,7 +15,7 @@ from portico.storage.sql.errors import StoreUnavailable
 
 
 def upgrade(connection: sa.Connection, version_table: str) -> None:
-    """Run what has not been run yet."""
+    """Run all pending migrations."""
     scripts = ScriptDirectory(str(Path(__file__).parent))
     known = {script.revision for script in scripts.walk_revisions()}
 
@@ -26,7 +24,8 @@ def upgrade(connection: sa.Connection, version_table: str) -> None:
             if revision not in known:
                 raise StoreUnavailable(
                     f"The record was made by a newer Portico (its tables are version {revision}).",
-                    advice="Update this Portico, or give it another `database_url`. Nothing was changed.",
+                    advice="Update this Portico, or give it another `database_url`."
+                    " Nothing was changed.",
                 )
         ahead = [*scripts.iterate_revisions("head", current or "base")]
         return [

@@ -1,5 +1,4 @@
-"""Rows in bulk: added to those that are there, read, and kept from other writers while a table is
-replaced."""
+"""Bulk statements: upserts, reads in batches, and advisory locks."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -18,10 +17,9 @@ Columns = Any
 """A table's columns, by name."""
 
 _MAX_VALUES = 10_000
-"""Values in one statement: drivers take less than 32,767."""
+"""Values in one statement; drivers allow fewer than 32,767."""
 _BATCH_ROWS = 100
-"""Rows that are handed over at once: to prepare them takes the event loop a few milliseconds, and
-then it may turn."""
+"""Rows per batch: preparing them takes a few milliseconds, then other tasks may run."""
 
 
 async def upsert(
@@ -36,17 +34,13 @@ async def upsert(
     derive: Callable[[Columns, Columns], Mapping[str, Any]] | None = None,
     is_locked: bool = False,
 ) -> None:
-    """Add these rows; where one is there, these columns become the sum, the largest … of both, and
-    more is `derived`.
+    """Insert rows; existing ones get the sum, maximum … of both values, or what `derive` returns.
 
-    In the order of their keys: two gateways that add the same rows then wait for one another, and
-    never in a ring. Who is `alone` with the table (`exclusively`) need not sort.
+    Sorted by key, so that two gateways that write the same rows cannot deadlock. Not needed where
+    the table `is_locked` (`acquire_lock`).
     """
     key = [column.name for column in table.primary_key.columns]
-    if is_locked:
-        given = rows
-    else:
-        given = await _sort_rows(list(rows), key)
+    ordered = rows if is_locked else await _sort_rows(list(rows), key)
     statement = _make_insert(db, table)
     old = table.c
     new = statement.excluded
@@ -59,7 +53,9 @@ async def upsert(
     }
     changes |= {name: new[name] for name in replaced}
     changes |= derive(old, new) if derive else {}
-    await execute_many(db, statement.on_conflict_do_update(index_elements=key, set_=changes), given)
+    await execute_many(
+        db, statement.on_conflict_do_update(index_elements=key, set_=changes), ordered
+    )
 
 
 async def _sort_rows(rows: list[Row], key: Sequence[str]) -> list[Row]:
@@ -72,30 +68,29 @@ async def _sort_rows(rows: list[Row], key: Sequence[str]) -> list[Row]:
 def _make_insert(db: AsyncConnection, table: sa.Table) -> Any:
     if db.dialect.name != "postgresql":
         return sqlite_insert(table)
-    from sqlalchemy.dialects.postgresql import (
-        insert,  # megabytes that a gateway on SQLite never needs
-    )
+    # Megabytes that a gateway on SQLite never needs.
+    from sqlalchemy.dialects.postgresql import insert
 
     return insert(table)
 
 
 async def execute_many(db: AsyncConnection, statement: sa.Executable, rows: Iterable[Row]) -> None:
-    """Execute it for each of these rows."""
-    left = iter(rows)
-    while some := list(islice(left, _BATCH_ROWS)):
-        await db.execute(statement, some)
+    """Execute a statement for each of these rows, in batches."""
+    remaining = iter(rows)
+    while batch := list(islice(remaining, _BATCH_ROWS)):
+        await db.execute(statement, batch)
 
 
 async def fetch_rows(db: AsyncConnection, statement: sa.Executable) -> AsyncGenerator[Any]:
-    """The rows it finds; however many they are, the event loop may turn in between."""
-    for some in (await db.execute(statement)).partitions(_BATCH_ROWS):
-        for row in some:
+    """Yield the rows of a statement, letting other tasks run between batches."""
+    for batch in (await db.execute(statement)).partitions(_BATCH_ROWS):
+        for row in batch:
             yield row
         await asyncio.sleep(0)
 
 
 async def acquire_lock(db: AsyncConnection, name: str, *, timeout_s: int = 30) -> None:
-    """Until this transaction ends, no other one has the same name. SQLite has one writer anyway."""
+    """Hold a named lock until the transaction ends. No-op on SQLite, which has one writer."""
     if db.dialect.name == "postgresql":
         number = int.from_bytes(compute_digest("portico", name, size=8), signed=True)
         await db.exec_driver_sql(f"set local lock_timeout = '{timeout_s}s'")
@@ -104,6 +99,6 @@ async def acquire_lock(db: AsyncConnection, name: str, *, timeout_s: int = 30) -
 
 
 def split_into_chunks(keys: Iterable[bytes]) -> Iterable[list[bytes]]:
-    """These keys, as many at a time as one statement takes."""
-    every = list(keys)
-    return (every[start : start + _MAX_VALUES] for start in range(0, len(every), _MAX_VALUES))
+    """Split keys into chunks that fit into one statement."""
+    all_keys = list(keys)
+    return (all_keys[start : start + _MAX_VALUES] for start in range(0, len(all_keys), _MAX_VALUES))

@@ -1,7 +1,6 @@
-"""Servers, their tools and manifests: who offered what, since when and until when.
+"""Statements for servers, their tools and manifests, with first and last listing times.
 
-What is the same by its hashes is not written again, but for the moment it was last seen, and nobody
-is told of it.
+Unchanged entries, compared by hash, only get a new time, and nobody is notified.
 """
 
 import asyncio
@@ -29,17 +28,16 @@ from portico.storage.sql.change_notifications import notify_gateways
 from portico.storage.sql.text_encoding import compute_digest, compute_name_key
 
 _MAX_VARIANTS = 4
-"""Manifests kept of one server: gateways may have different configurations of it, and each has had
-others."""
+"""Manifests kept per server: gateways may configure it differently, and configurations change."""
 _RELEASE_BATCH = 500
 _MAX_CLOCK_SKEW_S = 60
-"""A listing that is dated further ahead than this was dated by a wrong clock, and does not outlast
-true ones."""
+"""A listing dated further ahead was dated by a wrong clock, and may be replaced by an earlier
+one."""
 
 
 @dataclass
 class _CatalogChanges:
-    """What a save comes to."""
+    """Rows to write in one save."""
 
     heads: list[Row] = field(default_factory=list[Row])
     manifest_tools: list[Row] = field(default_factory=list[Row])
@@ -51,23 +49,26 @@ class _CatalogChanges:
 
 
 async def save_servers(db: AsyncConnection, servers: Sequence[KnownServer], *, origin: str) -> None:
-    """Write what has changed, and tell the others which servers' offers have."""
+    """Write what has changed, and notify other gateways of these servers."""
     await acquire_lock(db, "catalog")
     now = time.time()
     manifests = await _load_rows(
         db, tables.manifests, map(_get_manifest_key, servers), "digest", "listed_at"
     )
     known = await _load_rows(
-        db, tables.servers, (compute_name_key(each.manifest.server) for each in servers), "digest"
+        db,
+        tables.servers,
+        (compute_name_key(server.manifest.server) for server in servers),
+        "digest",
     )
-    # A server has thousands of tools to hash.
-    writing = await asyncio.to_thread(_plan_changes, servers, manifests, known, now)
-    await _touch(db, writing)
-    await _write_manifests(db, writing)
-    await _write_tools(db, writing)
-    if writing.changed_servers:
-        await notify_gateways(db, "catalog", writing.changed_servers, origin=origin)
-    await asyncio.to_thread(_release_rows, writing)
+    # In a thread, because a server may have thousands of tools to hash.
+    changes = await asyncio.to_thread(_plan_changes, servers, manifests, known, now)
+    await _touch(db, changes)
+    await _write_manifests(db, changes)
+    await _write_tools(db, changes)
+    if changes.changed_servers:
+        await notify_gateways(db, "catalog", changes.changed_servers, origin=origin)
+    await asyncio.to_thread(_release_rows, changes)
 
 
 def _plan_changes(
@@ -76,20 +77,20 @@ def _plan_changes(
     known: Mapping[bytes, Any],
     now: float,
 ) -> _CatalogChanges:
-    writing = _CatalogChanges()
+    changes = _CatalogChanges()
     for server in servers:
         _plan_server(
-            writing,
+            changes,
             server,
             manifests.get(_get_manifest_key(server)),
             known.get(compute_name_key(server.manifest.server)),
             now,
         )
-    return writing
+    return changes
 
 
 def _release_rows(writing: _CatalogChanges) -> None:
-    """Let go of the rows some at a time: ten thousands at once stop the event loop."""
+    """Free rows in batches: freeing tens of thousands at once would block the event loop."""
     for rows in (writing.manifest_tools, writing.tools):
         while rows:
             del rows[-_RELEASE_BATCH:]
@@ -106,7 +107,7 @@ def _plan_server(
     if listed is not None and listed.digest == offer:
         writing.listed_again.append({"its_key": key, "seen_at": at})
     elif listed is not None and at < listed.listed_at < now + _MAX_CLOCK_SKEW_S:
-        return  # another gateway has asked the server since
+        return  # another gateway has listed the server since
     else:
         writing.heads.append(_make_manifest_row(manifest, key, server_key, at, offer))
         writing.manifest_tools += (
@@ -137,7 +138,7 @@ def _plan_server(
 
 
 async def _touch(db: AsyncConnection, writing: _CatalogChanges) -> None:
-    """Move the moments at which something was last seen, forward only."""
+    """Advance last-seen times, never backwards."""
     its_key = sa.bindparam("its_key")
     seen_at = sa.bindparam("seen_at", type_=sa.Double)
 
@@ -150,8 +151,10 @@ async def _touch(db: AsyncConnection, writing: _CatalogChanges) -> None:
 
     await execute_many(db, build_update(tables.manifests, "key", "listed_at"), writing.listed_again)
     await execute_many(db, build_update(tables.servers, "key", "last_seen"), writing.seen_again)
-    here = build_update(tables.tools, "server_key", "last_seen").where(sa.not_(tables.tools.c.gone))
-    await execute_many(db, here, writing.seen_again)
+    listed_tools = build_update(tables.tools, "server_key", "last_seen").where(
+        sa.not_(tables.tools.c.gone)
+    )
+    await execute_many(db, listed_tools, writing.seen_again)
 
 
 async def _write_manifests(db: AsyncConnection, writing: _CatalogChanges) -> None:
@@ -163,27 +166,27 @@ async def _write_manifests(db: AsyncConnection, writing: _CatalogChanges) -> Non
     await execute_many(db, sa.insert(tables.manifest_tools), writing.manifest_tools)
     surplus = await _find_surplus(db, (head["server_key"] for head in writing.heads))
     await _delete_manifest_tools(db, surplus)
-    for some in split_into_chunks(surplus):
-        await db.execute(sa.delete(tables.manifests).where(tables.manifests.c.key.in_(some)))
+    for chunk in split_into_chunks(surplus):
+        await db.execute(sa.delete(tables.manifests).where(tables.manifests.c.key.in_(chunk)))
 
 
 async def _find_surplus(db: AsyncConnection, server_keys: Iterable[bytes]) -> list[bytes]:
     table = tables.manifests.c
-    kept: dict[bytes, int] = {}
+    counts: dict[bytes, int] = {}
     surplus: list[bytes] = []
-    for some in split_into_chunks(server_keys):
-        wanted = sa.select(table.key, table.server_key).where(table.server_key.in_(some))
+    for chunk in split_into_chunks(server_keys):
+        wanted = sa.select(table.key, table.server_key).where(table.server_key.in_(chunk))
         for key, server_key in await db.execute(wanted.order_by(table.listed_at.desc())):
-            kept[server_key] = kept.get(server_key, 0) + 1
-            if kept[server_key] > _MAX_VARIANTS:
+            counts[server_key] = counts.get(server_key, 0) + 1
+            if counts[server_key] > _MAX_VARIANTS:
                 surplus.append(key)
     return surplus
 
 
 async def _delete_manifest_tools(db: AsyncConnection, manifest_keys: Iterable[bytes]) -> None:
-    for some in split_into_chunks(manifest_keys):
+    for chunk in split_into_chunks(manifest_keys):
         await db.execute(
-            sa.delete(tables.manifest_tools).where(tables.manifest_tools.c.manifest_key.in_(some))
+            sa.delete(tables.manifest_tools).where(tables.manifest_tools.c.manifest_key.in_(chunk))
         )
 
 
@@ -196,9 +199,9 @@ async def _write_tools(db: AsyncConnection, writing: _CatalogChanges) -> None:
         replaced=("name", "title", "category", "digest"),
     )
     table = tables.tools.c
-    for some in split_into_chunks(row["key"] for row in writing.servers):
+    for chunk in split_into_chunks(row["key"] for row in writing.servers):
         await db.execute(
-            sa.update(tables.tools).where(table.server_key.in_(some)).values(gone=True)
+            sa.update(tables.tools).where(table.server_key.in_(chunk)).values(gone=True)
         )
 
     def count_changes(old: Columns, new: Columns) -> dict[str, Any]:
@@ -218,10 +221,9 @@ async def _write_tools(db: AsyncConnection, writing: _CatalogChanges) -> None:
 async def load_manifests(
     db: AsyncConnection, fingerprints: Mapping[str, str], newer_than: Mapping[str, float]
 ) -> dict[str, Manifest]:
-    """The manifests of these servers that were made with these fingerprints and are newer than
-    that."""
+    """Return manifests with these fingerprints that are newer than these times."""
     if db.dialect.name == "postgresql":
-        # Heads and tools of one moment, though another gateway may be writing.
+        # A consistent read of manifests and tools while another gateway may be writing.
         await db.exec_driver_sql("set transaction isolation level repeatable read")
     servers = {
         compute_name_key(server, fingerprint): server
@@ -236,17 +238,19 @@ async def load_manifests(
     tools: dict[bytes, list[ToolRow]] = {key: [] for key in wanted}
     table = tables.manifest_tools.c
     columns = (table.manifest_key, table.name, table.hash, table.definition, table.warnings)
-    for some in split_into_chunks(wanted):
+    for chunk in split_into_chunks(wanted):
         rows = (
             sa.select(*columns)
-            .where(table.manifest_key.in_(some))
+            .where(table.manifest_key.in_(chunk))
             .order_by(table.manifest_key, table.position)
         )
-        async for key, name, hashed, definition, warnings in fetch_rows(db, rows):
+        async for key, name, tool_hash, definition, warnings in fetch_rows(db, rows):
             tools[key].append(
-                ToolRow(name, hashed, definition, tuple(warnings.split("\n")) if warnings else ())
+                ToolRow(
+                    name, tool_hash, definition, tuple(warnings.split("\n")) if warnings else ()
+                )
             )
-    heads = await _load_rows(
+    manifest_rows = await _load_rows(
         db, tables.manifests, wanted, "fingerprint", "era", "hello", "offers", "listed_at"
     )
     return {
@@ -259,12 +263,12 @@ async def load_manifests(
             tuple(tools[key]),
             head.listed_at,
         )
-        for key, head in heads.items()
+        for key, head in manifest_rows.items()
     }
 
 
 async def load_tool_history(db: AsyncConnection, server: str | None) -> list[ToolHistory]:
-    """Every tool that was ever listed, of one server or of all."""
+    """Return every tool that was ever listed, of one server or of all."""
     table = tables.tools.c
     columns = (
         table.server,
@@ -279,17 +283,17 @@ async def load_tool_history(db: AsyncConnection, server: str | None) -> list[Too
     wanted = sa.select(*columns)
     if server is not None:
         wanted = wanted.where(table.server_key == compute_name_key(server))
-    every = [ToolHistory(*row) async for row in fetch_rows(db, wanted)]
-    return sorted(every, key=lambda tool: (tool.server, tool.tool))
+    history = [ToolHistory(*row) async for row in fetch_rows(db, wanted)]
+    return sorted(history, key=lambda tool: (tool.server, tool.tool))
 
 
 async def _load_rows(
     db: AsyncConnection, table: sa.Table, keys: Iterable[bytes], *columns: str
 ) -> dict[bytes, Any]:
     known: dict[bytes, Any] = {}
-    for some in split_into_chunks(keys):
+    for chunk in split_into_chunks(keys):
         wanted = sa.select(table.c.key, *(table.c[name] for name in columns)).where(
-            table.c.key.in_(some)
+            table.c.key.in_(chunk)
         )
         known |= {row.key: row for row in await db.execute(wanted)}
     return known

@@ -1,8 +1,8 @@
-"""Telling other gateways that something shared has changed, within the transaction that changes it.
+"""Change notifications to other gateways, sent within the transaction that changes shared data.
 
-Every gateway has one row for each kind of news, whose stamp it moves: that is how the others hear
-of it on SQLite, and learn on PostgreSQL what happened before they listened. There, a notification
-names the server too.
+Every gateway has one row per kind of change and updates its stamp: on SQLite the others poll these;
+on PostgreSQL they show what happened before a gateway listened. PostgreSQL notifications also name
+the server.
 """
 
 import json
@@ -20,26 +20,25 @@ from portico.storage.sql.bulk_rows import upsert
 CHANNEL = "portico_news"
 CHANGE_KINDS = ("catalog", "tiers")
 _MAX_BODY_CHARS = 7_000
-"""Bytes of a notification: PostgreSQL takes less than 8,000."""
+"""Bytes of a notification; PostgreSQL allows fewer than 8,000."""
 _MAX_NAMED_SERVERS = 50
-"""Servers that are named one by one."""
+"""Servers that are named individually."""
 
 ChangeStamps = Mapping[tuple[str, str], int]
-"""The latest news, by kind and origin."""
+"""Latest stamps, by kind and origin."""
 
 
 async def notify_gateways(
     db: AsyncConnection, kind: str, servers: Sequence[str], *, origin: str
 ) -> None:
-    """Tell the others, once this transaction is committed."""
+    """Notify other gateways once this transaction is committed."""
     row = {"kind": kind, "origin": origin, "stamp": time.time_ns(), "at": time.time()}
     await upsert(db, tables.news, [row], replaced=("stamp", "at"))
     if db.dialect.name != "postgresql":
         return
+    bodies: list[str] = []
     if len(servers) <= _MAX_NAMED_SERVERS:
         bodies = [_encode_notification(kind, server, origin) for server in servers]
-    else:
-        bodies = []
     if not bodies or any(len(body) > _MAX_BODY_CHARS for body in bodies):
         bodies = [_encode_notification(kind, "", origin)]
     for body in bodies:
@@ -47,15 +46,14 @@ async def notify_gateways(
 
 
 def parse_notification(body: str, origin: str) -> ChangeNotification | None:
-    """What a notification says; None where it is our own, or not ours to understand: anybody may
-    notify."""
+    """Parse a notification; None if it is our own or not Portico's, as anyone may notify."""
     try:
-        said: Any = json.loads(body)
+        message: Any = json.loads(body)
     except ValueError:
         return None
-    match said:
-        case {"kind": str(kind), "server": str(server), "origin": str(whose)} if (
-            kind in CHANGE_KINDS and whose != origin
+    match message:
+        case {"kind": str(kind), "server": str(server), "origin": str(sender)} if (
+            kind in CHANGE_KINDS and sender != origin
         ):
             return ChangeNotification(kind, server)
         case _:
@@ -63,7 +61,7 @@ def parse_notification(body: str, origin: str) -> ChangeNotification | None:
 
 
 async def load_stamps(db: AsyncConnection) -> ChangeStamps:
-    """The latest news of everybody."""
+    """Return the latest stamps of all gateways."""
     table = tables.news.c
     return {
         (kind, origin): stamp
@@ -76,13 +74,13 @@ async def load_stamps(db: AsyncConnection) -> ChangeStamps:
 def find_unseen_changes(
     before: ChangeStamps, after: ChangeStamps, origin: str
 ) -> list[ChangeNotification]:
-    """What others have told in between."""
-    told = {
+    """Return the changes other gateways made between two sets of stamps."""
+    changed = {
         kind
-        for (kind, whose), stamp in after.items()
-        if whose != origin and before.get((kind, whose)) != stamp
+        for (kind, sender), stamp in after.items()
+        if sender != origin and before.get((kind, sender)) != stamp
     }
-    return [ChangeNotification(kind) for kind in CHANGE_KINDS if kind in told]
+    return [ChangeNotification(kind) for kind in CHANGE_KINDS if kind in changed]
 
 
 def _encode_notification(kind: str, server: str, origin: str) -> str:

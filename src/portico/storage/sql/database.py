@@ -1,4 +1,4 @@
-"""Transactions: any number of readers, one writer at a time, and every error as advice."""
+"""Transactions: any number of readers, one writer at a time, and errors converted to advice."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ DatabaseWork = Callable[[AsyncConnection], Awaitable[T]]
 
 _MAX_ATTEMPTS = 3
 _BUSY_TIMEOUT_S = 15.0
-"""Longer than another process holds SQLite's write lock, a large catalog included."""
+"""Seconds; longer than another process holds SQLite's write lock, even for a large catalog."""
 
 
 class Database:
@@ -42,21 +42,21 @@ class Database:
             raise to_store_error(error, address) from error
 
     async def read(self, work: DatabaseWork[T]) -> T:
-        """What `work` finds."""
+        """Run `work` in a transaction that is rolled back."""
         return await self._attempt(work, writes=False)
 
     async def write(self, work: DatabaseWork[T]) -> T:
-        """What `work` does, all or nothing. It is tried again where PostgreSQL asks for that."""
+        """Run `work` in a transaction, retried where PostgreSQL asks for that."""
         async with self._write_lock:
             return await self._attempt(work, writes=True)
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         await self._engine.dispose()
 
     async def _attempt(self, work: DatabaseWork[T], *, writes: bool) -> T:
         attempts = 0
-        patience = time.monotonic() + _BUSY_TIMEOUT_S
+        deadline = time.monotonic() + _BUSY_TIMEOUT_S
         while True:
             attempts = attempts + 1
             committing = False
@@ -72,19 +72,21 @@ class Database:
                 if not _is_database_error(error):
                     raise
                 if is_busy(error):
-                    again = time.monotonic() < patience
+                    can_retry = time.monotonic() < deadline
                 else:
-                    again = attempts < _MAX_ATTEMPTS and is_transient(error)
+                    can_retry = attempts < _MAX_ATTEMPTS and is_transient(error)
                 problem = to_store_error(error, self.address)
                 if committing and is_connection_lost(error):
                     raise CommitUncertain(problem.message, advice=problem.advice) from error
-                if committing or not again:
+                if committing or not can_retry:
                     raise problem from error
 
 
 def _is_database_error(error: Exception) -> bool:
-    """An error of SQLAlchemy, of a driver (asyncpg's own come as they are while connecting) or of
-    the network."""
+    """Return whether it is an error of SQLAlchemy, of a driver or of the network.
+
+    Errors of asyncpg while connecting are not wrapped by SQLAlchemy.
+    """
     return (
         isinstance(error, SQLAlchemyError | OSError | ImportError)
         or bool(get_sqlstate(error))

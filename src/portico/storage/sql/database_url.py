@@ -1,5 +1,4 @@
-"""Where the record is kept, read from a URL. Nothing that is shown or raised here repeats a
-password."""
+"""Parses `database_url`. No message or error repeats a password."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,8 @@ _POSTGRES_SCHEMES = ("postgres", "postgresql", "postgresql+asyncpg")
 _SQLITE_SCHEMES = ("sqlite", "sqlite+aiosqlite")
 _URL_ADVICE = "Write postgresql://user:password@host:5432/database, or sqlite:///path/to/file."
 _ENCODING_ADVICE = (
-    "Write postgresql://user:password@host:5432/database, and inside user and password %40 for @, %2F for /, "
-    "%3A for :, %3F for ?, %23 for # and %25 for %."
+    "Write postgresql://user:password@host:5432/database, and inside user and password %40 for @,"
+    " %2F for /, %3A for :, %3F for ?, %23 for # and %25 for %."
 )
 
 
@@ -21,17 +20,17 @@ class PostgresAddress:
     """A PostgreSQL database."""
 
     dsn: str
-    """With the password: for the driver alone."""
+    """Contains the password: for the driver only."""
     display_name: str
     """For messages."""
     database: str
     secrets: tuple[str, ...] = ()
-    """What no message may repeat."""
+    """Texts that no message may repeat."""
 
 
 @dataclass(frozen=True)
 class SqliteAddress:
-    """A SQLite file; memory where there is no path."""
+    """A SQLite file; in memory if there is no path."""
 
     path: Path | None
 
@@ -42,12 +41,15 @@ class SqliteAddress:
 
 
 def is_postgres(url: str | None) -> bool:
-    """Whether this URL means PostgreSQL."""
+    """Return whether this URL means PostgreSQL."""
     return bool(url) and str(url).partition(":")[0].strip().lower() in _POSTGRES_SCHEMES
 
 
 def parse_address(url: str | None, path: Path | None) -> PostgresAddress | SqliteAddress:
-    """What the URL says; without one, the SQLite file `path`; without either, memory."""
+    """Parse the URL; without one, use the SQLite file `path`; without either, memory.
+
+    Raises StoreUnavailable for an invalid URL.
+    """
     if not url:
         return SqliteAddress(path)
     scheme, colon, rest = url.strip().partition("://")
@@ -68,7 +70,8 @@ def _parse_sqlite(rest: str) -> SqliteAddress:
     if host:
         raise StoreUnavailable(
             "`database_url` names a host for SQLite, which has none.",
-            advice="Write sqlite:///file for a relative path and sqlite:////folder/file for an absolute one.",
+            advice="Write sqlite:///file for a relative path and sqlite:////folder/file for an"
+            " absolute one.",
         )
     if "?" in file:
         raise StoreUnavailable(
@@ -81,15 +84,12 @@ def _parse_sqlite(rest: str) -> SqliteAddress:
 def _parse_postgres(dsn: str) -> PostgresAddress:
     try:
         parts = urlsplit(dsn)
-        if parts.query:
-            options = parse_qs(parts.query, strict_parsing=True)
-        else:
-            options = {}
-    except ValueError:  # whose words may repeat a password
+        options = parse_qs(parts.query, strict_parsing=True) if parts.query else {}
+    except ValueError:  # its message may repeat a password
         raise StoreUnavailable("`database_url` cannot be read.", advice=_ENCODING_ADVICE) from None
     login, at, hosts = parts.netloc.rpartition("@")
-    # A password with a bare separator ends early, and its rest would be taken, and shown, for a
-    # host or a database.
+    # A password with an unescaped separator ends early, and its rest would be shown as host or
+    # database.
     if (
         "@" in login
         or parts.fragment
@@ -107,10 +107,10 @@ def _parse_postgres(dsn: str) -> PostgresAddress:
     user = unquote(login.partition(":")[0])
     named = options.get("database") or options.get("dbname") or [""]
     database = unquote(parts.path.removeprefix("/")) or named[-1] or user
-    place = hosts or ",".join(options.get("host", ())) or "the local socket"
+    location = hosts or ",".join(options.get("host", ())) or "the local socket"
     return PostgresAddress(
         dsn,
-        f"{database or 'the default database'} at {place}",
+        f"{database or 'the default database'} at {location}",
         database,
         tuple(filter(None, secrets)),
     )

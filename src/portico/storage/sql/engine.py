@@ -1,4 +1,4 @@
-"""Connections to either database, as SQLAlchemy wants them."""
+"""SQLAlchemy engines for SQLite and PostgreSQL."""
 
 import contextlib
 import functools
@@ -14,19 +14,18 @@ from portico.storage.sql.database_url import PostgresAddress, SqliteAddress
 from portico.storage.sql.errors import StoreUnavailable
 
 WRITES_OPTION = "portico_writes"
-"""The execution option of a transaction that will write."""
+"""Execution option of a transaction that will write."""
 _CONNECT_TIMEOUT_S = 10
 _COMMAND_TIMEOUT_S = 120
 _CLOSE_TIMEOUT_S = 0.3
-"""How long a connection that is closed waits for PostgreSQL to agree: one that has fallen silent
-never does."""
+"""Seconds to wait for PostgreSQL when closing; a dead connection never answers."""
 _BUSY_TIMEOUT_S = 1.0
-"""How long SQLite itself waits for a lock: a thread that waits cannot be called off, so `database`
-asks again."""
+"""Seconds SQLite itself waits for a lock. Short, as its thread cannot be cancelled; `database`
+retries."""
 
 
 async def connect_postgres(address: PostgresAddress) -> Any:
-    """A connection of asyncpg's own, which also reads `sslmode` and its kind from the URL."""
+    """Open an asyncpg connection, which also reads `sslmode` and the like from the URL."""
     import asyncpg
 
     try:
@@ -39,20 +38,22 @@ async def connect_postgres(address: PostgresAddress) -> Any:
     except ValueError as error:
         if isinstance(error, asyncpg.InterfaceError):
             raise
-        # A number that is none, in the URL or in a PG… variable; its words may repeat a password.
+        # An invalid number in the URL or in a PG… variable; the message may repeat a password.
         raise StoreUnavailable(
-            f"PostgreSQL ({address.display_name}) cannot be used: a part of its address is not understood.",
-            advice="Look at what stands after ? in `database_url`, and at the environment variables PGPORT and PGSSL….",
+            f"PostgreSQL ({address.display_name}) cannot be used:"
+            " a part of its address is not understood.",
+            advice="Look at what stands after ? in `database_url`,"
+            " and at the environment variables PGPORT and PGSSL….",
         ) from None
 
 
 @functools.cache
 def _make_connection_class() -> type[Any]:
-    """Made late, because the driver is loaded late."""
+    """Create the connection class late, because the driver is loaded late."""
     import asyncpg
 
     class QuickCloseConnection(asyncpg.Connection):
-        """A connection whose end is not waited for."""
+        """A connection that does not wait for the server when it is closed."""
 
         async def close(self, *, timeout: float | None = None) -> None:
             with contextlib.suppress(TimeoutError):
@@ -62,8 +63,8 @@ def _make_connection_class() -> type[Any]:
 
 
 def create_postgres_engine(address: PostgresAddress) -> AsyncEngine:
-    """Connections that are looked at before use: PostgreSQL may have restarted meanwhile."""
-    # SQLAlchemy never hears the URL, so nothing it logs or raises repeats the password.
+    """Create an engine that checks connections before use, in case of a restart."""
+    # SQLAlchemy never sees the URL, so nothing it logs or raises repeats the password.
     return create_async_engine(
         "postgresql+asyncpg://",
         async_creator=lambda *_, **__: connect_postgres(address),
@@ -75,15 +76,15 @@ def create_postgres_engine(address: PostgresAddress) -> AsyncEngine:
 
 
 def create_sqlite_engine(address: SqliteAddress) -> AsyncEngine:
-    """Connections to one file, each with a thread of its own; one connection to memory."""
+    """Create an engine with several connections to a file, or one to memory."""
     in_memory = address.path is None
     engine = create_async_engine(
         sa.URL.create("sqlite+aiosqlite", database=":memory:" if in_memory else str(address.path)),
         poolclass=AsyncAdaptedQueuePool,
         pool_size=1 if in_memory else 3,
         max_overflow=0,
-        # Transactions are begun below: the driver would begin them late, and as readers that cannot
-        # become writers.
+        # Transactions are begun by `_begin_transaction`: the driver would begin them late, and as
+        # readers that cannot become writers.
         connect_args={"isolation_level": None, "timeout": _BUSY_TIMEOUT_S},
         hide_parameters=True,
     )
@@ -94,7 +95,7 @@ def create_sqlite_engine(address: SqliteAddress) -> AsyncEngine:
 
 def _configure_connection(connection: Any, _: Any) -> None:
     cursor = connection.cursor()
-    # No waiting brings it about while another gateway does the same.
+    # Fails, however long it waits, while another gateway does the same.
     with contextlib.suppress(sqlite3.OperationalError):
         cursor.execute("pragma journal_mode = wal")
     cursor.execute("pragma synchronous = normal")

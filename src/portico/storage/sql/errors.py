@@ -1,4 +1,4 @@
-"""What can be wrong with the record, as advice. No message repeats a password, whoever wrote it."""
+"""Converts database errors to advice. No message repeats a password."""
 
 import sqlite3
 from typing import TYPE_CHECKING
@@ -13,8 +13,7 @@ _CORRUPT_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _UNREACHABLE_CODES = frozenset(
     {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 )
-"""Without SQLITE_IOERR: that is what a full disk says while the file is opened, and there may be
-room again."""
+"""Without SQLITE_IOERR, which a full disk causes on opening and which may pass."""
 _LOCKED_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _TRANSIENT_STATES = frozenset({"40001", "40P01", "0A000"})
 """Serialization failure, deadlock, and a statement that was prepared before a migration."""
@@ -39,46 +38,49 @@ _STATE_ADVICE = {
         "Take out what stands after ? in `database_url`.",
     ),
 }
-_CONNECT_ADVICE = "See that PostgreSQL runs, that host and port in `database_url` are right, and that `sslmode` is what it offers."
+_CONNECT_ADVICE = (
+    "See that PostgreSQL runs, that host and port in `database_url` are right, and that `sslmode`"
+    " is what it offers."
+)
 
 
 class StoreUnavailable(PorticoError):
-    """The record cannot be used now."""
+    """The store cannot be used now."""
 
     kind = "unavailable"
     retryable = True
 
 
 class StoreCorrupt(StoreUnavailable):
-    """The file of the record is damaged."""
+    """The store's file is damaged."""
 
 
 class StoreUnreachable(StoreUnavailable):
-    """The file of the record cannot be opened or written."""
+    """The store's file cannot be opened or written."""
 
 
 class CommitUncertain(StoreUnavailable):
-    """The connection was lost while a change was made final: whether it was, nobody knows."""
+    """The connection was lost during a commit; whether it succeeded is unknown."""
 
 
 def get_sqlstate(error: BaseException) -> str:
-    """PostgreSQL's code for what happened; empty where it has none."""
+    """Return PostgreSQL's error code, or an empty string."""
     native = _get_driver_error(error)
     return str(getattr(native, "sqlstate", None) or getattr(error, "sqlstate", None) or "")
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same transaction may well succeed when it is tried again."""
+    """Return whether the same transaction may succeed when retried."""
     return get_sqlstate(error) in _TRANSIENT_STATES or is_connection_lost(error)
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Whether the connection is gone."""
+    """Return whether the connection is lost."""
     return bool(getattr(error, "connection_invalidated", False))
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether another program holds the file, which seldom takes long."""
+    """Return whether another process holds SQLite's lock."""
     native = _get_driver_error(error)
     return isinstance(native, sqlite3.Error) and _get_code(native) in _LOCKED_CODES
 
@@ -86,12 +88,11 @@ def is_busy(error: BaseException) -> bool:
 def to_store_error(
     error: BaseException, address: "PostgresAddress | SqliteAddress"
 ) -> StoreUnavailable:
-    """The advice for an error of a database."""
+    """Convert a database error to one with advice."""
     secrets: tuple[str, ...] = getattr(address, "secrets", ())
     native = _get_driver_error(error)
-    reason = (_mask_secrets(str(native), secrets) or type(native).__name__).partition("\n")[0][
-        :_MAX_REASON_CHARS
-    ]
+    message = _mask_secrets(str(native), secrets) or type(native).__name__
+    reason = message.partition("\n")[0][:_MAX_REASON_CHARS]
     if isinstance(native, sqlite3.Error):
         return _to_sqlite_error(
             native, f"The record {address.display_name} cannot be used: {reason}."
@@ -133,7 +134,7 @@ def _get_code(error: sqlite3.Error) -> int:
 
 
 def _get_driver_error(error: BaseException) -> BaseException:
-    """What the driver said, under what SQLAlchemy made of it."""
+    """Return the driver's own error beneath SQLAlchemy's."""
     original = getattr(error, "orig", None) or error
     if getattr(original, "sqlstate", None) and original.__cause__:
         return original.__cause__

@@ -1,7 +1,6 @@
-"""Bringing the tables up to date, once, however many gateways start at the same moment.
+"""Migrates the tables once, however many gateways start at the same time.
 
-A record that is up to date is recognised by one query; Alembic is only loaded where there is
-something to do.
+A current schema is recognised by one query; Alembic is only loaded if there is something to do.
 """
 
 import asyncio
@@ -19,15 +18,15 @@ VERSION_TABLE = "portico_version"
 
 
 async def migrate(database: Database) -> None:
-    """Make the tables what this version of Portico expects; raises where another one's are newer."""
+    """Migrate the tables to this version; raises StoreUnavailable if they are newer."""
     if await database.read(_read_version) != HEAD:
-        upgrading = await asyncio.to_thread(
+        alembic_upgrade = await asyncio.to_thread(
             importlib.import_module, "portico.storage.sql.alembic_upgrade"
         )
 
         async def upgrade(db: AsyncConnection) -> None:
             await acquire_lock(db, "migration", timeout_s=60)
-            await db.run_sync(upgrading.upgrade, VERSION_TABLE)
+            await db.run_sync(alembic_upgrade.upgrade, VERSION_TABLE)
 
         await database.write(upgrade)
 

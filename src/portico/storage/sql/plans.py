@@ -1,4 +1,4 @@
-"""Plans that worked: added up, read by scope, and bounded, the longest unused going first."""
+"""Statements for successful plans: added up, read by scope, and bounded by last use."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from portico.storage.sql.bulk_rows import Row, fetch_rows, upsert
 
 MAX_PER_SCOPE = 500
 MAX_TOTAL = 20_000
-"""Of all scopes: whoever comes under ever new names does not fill the disk."""
+"""Of all scopes; callers choose their names, so the total is bounded too."""
 _PLAN_COLUMNS = [tables.plans.c[name] for name in PlanRow.__dataclass_fields__]
 
 
@@ -22,17 +22,17 @@ async def add_plans(
     per_scope: int = MAX_PER_SCOPE,
     total: int = MAX_TOTAL,
 ) -> None:
-    """Add these plans; one that is there has worked as often as both."""
-    given = {row.id: _to_row(row) for row in rows}
+    """Add plans; the run counts of known ones are added up."""
+    rows_by_id = {row.id: _to_row(row) for row in rows}
     await upsert(
         db,
         tables.plans,
-        given.values(),
+        rows_by_id.values(),
         sums=("runs",),
         largest=("used_at",),
         replaced=("tools",),
         derive=lambda old, new: {
-            # Whoever repeats a plan without saying what for leaves what was said before.
+            # A plan repeated without an intent keeps the earlier one.
             name: sa.case((new[name] == "", old[name]), else_=new[name])
             for name in ("intent", "words")
         },
@@ -44,7 +44,7 @@ async def add_plans(
 
 
 async def load_plans(db: AsyncConnection, scope: str) -> list[PlanRow]:
-    """The plans of a scope, the latest used first."""
+    """Return the plans of a scope, the latest used first."""
     table = tables.plans.c
     wanted = (
         sa.select(*_PLAN_COLUMNS)
@@ -55,17 +55,17 @@ async def load_plans(db: AsyncConnection, scope: str) -> list[PlanRow]:
 
 
 async def forget_plans(db: AsyncConnection, profile: str | None = None) -> int:
-    """Drop the plans of a profile, or all; answers how many that were."""
-    gone = sa.delete(tables.plans)
+    """Delete the plans of a profile, or all; return the row count."""
+    statement = sa.delete(tables.plans)
     if profile is not None:
-        gone = gone.where(tables.plans.c.scope.startswith(f"{profile}/", autoescape=True))
-    return (await db.execute(gone)).rowcount
+        statement = statement.where(tables.plans.c.scope.startswith(f"{profile}/", autoescape=True))
+    return (await db.execute(statement)).rowcount
 
 
 async def _delete_surplus(db: AsyncConnection, chosen: sa.Select[tuple[str]], most: int) -> None:
     table = tables.plans.c
-    kept = chosen.order_by(table.used_at.desc(), table.id)
-    surplus = [id_ for (id_,) in await db.execute(kept.offset(most).limit(10_000))]
+    ordered = chosen.order_by(table.used_at.desc(), table.id)
+    surplus = [id_ for (id_,) in await db.execute(ordered.offset(most).limit(10_000))]
     if surplus:
         await db.execute(sa.delete(tables.plans).where(table.id.in_(surplus)))
 

@@ -1,5 +1,4 @@
-"""Hearing other gateways through PostgreSQL: one connection that listens, and is made again when it
-is lost."""
+"""Listens for changes by other gateways through PostgreSQL, and reconnects."""
 
 import asyncio
 import contextlib
@@ -20,7 +19,7 @@ logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
 _HEARTBEAT_S = 20.0
-"""A network that fails silently is noticed by asking."""
+"""Seconds between queries that detect a silently dead connection."""
 _CONNECTION_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
@@ -31,36 +30,36 @@ async def listen(
     origin: str,
     find_missed: Callable[[], Awaitable[list[ChangeNotification]]],
 ) -> None:
-    """Report news until cancelled. `missed` says what was told before the first connection
-    listened."""
-    pause = _FIRST_PAUSE_S
-    lost = complained = False
+    """Report changes until cancelled; `find_missed` returns those before the first connection."""
+    delay = _FIRST_PAUSE_S
+    is_reconnect = is_failure_logged = False
     while True:
         try:
             async with _open_listener(address, on_change, origin) as (connection, ended):
-                # Whatever was told while nobody listened, nobody tells again.
-                if lost:
-                    told = [ChangeNotification(kind) for kind in CHANGE_KINDS]
-                else:
-                    told = None
-                lost = True
-                for news in told or await find_missed():
-                    on_change(news)
-                if complained:
-                    logger.warning("other gateways are heard again")
-                pause = _FIRST_PAUSE_S
-                complained = False
+                # Notifications sent without a connection are lost: report every kind.
+                missed = None
+                if is_reconnect:
+                    missed = [ChangeNotification(kind) for kind in CHANGE_KINDS]
+                is_reconnect = True
+                for change in missed or await find_missed():
+                    on_change(change)
+                if is_failure_logged:
+                    logger.warning("notifications of other gateways arrive again")
+                delay = _FIRST_PAUSE_S
+                is_failure_logged = False
                 await _wait_until_closed(connection, ended)
         except (StoreUnavailable, *_CONNECTION_ERRORS) as error:
-            if not complained:
+            if not is_failure_logged:
                 if isinstance(error, StoreUnavailable):
                     reason = error
                 else:
                     reason = to_store_error(error, address)
-                logger.warning("other gateways are not heard for now: %s", reason.message)
-            complained = True
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
+                logger.warning(
+                    "notifications of other gateways do not arrive for now: %s", reason.message
+                )
+            is_failure_logged = True
+        await asyncio.sleep(delay)
+        delay = min(2 * delay, _LONGEST_PAUSE_S)
 
 
 @contextlib.asynccontextmanager
@@ -71,9 +70,9 @@ async def _open_listener(
     ended = asyncio.Event()
 
     def handle_notification(_connection: Any, _pid: int, _channel: str, body: Any) -> None:
-        news = parse_notification(str(body), origin)
-        if news is not None:
-            on_change(news)
+        change = parse_notification(str(body), origin)
+        if change is not None:
+            on_change(change)
 
     try:
         connection.add_termination_listener(lambda _: ended.set())

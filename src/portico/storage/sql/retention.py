@@ -1,4 +1,4 @@
-"""Dropping what is too old or too much."""
+"""Deletes rows beyond the retention limits."""
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,28 +13,27 @@ _MAX_SHAPES = 20_000
 
 
 async def prune(db: AsyncConnection, retention: Retention, now: float) -> int:
-    """Drop it; answers how many rows that were."""
+    """Delete them; return the row count."""
     calls = tables.calls
     tools = tables.tools
     manifests = tables.manifests
-    forgotten = now - retention.daily_days * _DAY
+    cutoff = now - retention.daily_days * _DAY
     statements = [
         sa.delete(calls).where(calls.c.at < now - retention.calls_days * _DAY),
         sa.delete(calls).where(
             calls.c.id <= _select_last_surplus_call(max(0, retention.max_calls))
         ),
-        sa.delete(tables.daily).where(tables.daily.c.day < int(forgotten // _DAY)),
+        sa.delete(tables.daily).where(tables.daily.c.day < int(cutoff // _DAY)),
         sa.delete(tables.results).where(tables.results.c.expires_at <= now),
-        # A server may rename its tools at every listing: what it no longer has is not kept for
-        # ever.
-        sa.delete(tools).where(tools.c.gone, tools.c.last_seen < forgotten),
+        # A server may rename its tools at every listing, so removed tools are not kept forever.
+        sa.delete(tools).where(tools.c.gone, tools.c.last_seen < cutoff),
         sa.delete(tables.manifest_tools).where(
             tables.manifest_tools.c.manifest_key.in_(
-                sa.select(manifests.c.key).where(manifests.c.listed_at < forgotten)
+                sa.select(manifests.c.key).where(manifests.c.listed_at < cutoff)
             )
         ),
-        sa.delete(manifests).where(manifests.c.listed_at < forgotten),
-        sa.delete(tables.shapes).where(tables.shapes.c.seen_at < forgotten),
+        sa.delete(manifests).where(manifests.c.listed_at < cutoff),
+        sa.delete(tables.shapes).where(tables.shapes.c.seen_at < cutoff),
         sa.delete(tables.shapes).where(tables.shapes.c.seen_at <= _select_last_surplus_shape()),
         sa.delete(tables.news).where(tables.news.c.at < now - _NOTIFICATION_LIFETIME_S),
     ]

@@ -1,4 +1,4 @@
-"""The file SQLite keeps the record in: made for its owner alone, and set aside when it is damaged."""
+"""The store's SQLite file: created for its owner only, and set aside when it is damaged."""
 
 import contextlib
 import logging
@@ -9,11 +9,9 @@ logger = logging.getLogger(__name__)
 
 
 def prepare_file(path: Path) -> int:
-    """Make the file where there is none; answers which file it is. An OSError says that it cannot
-    be written."""
+    """Create the file if it is missing; return its inode. Raises OSError if not writable."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # One that is there is not opened: to close it again would drop SQLite's locks on it in this
-    # whole process.
+    # An existing file is not opened: closing it would drop SQLite's locks on it in this process.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with contextlib.suppress(OSError):
@@ -22,7 +20,7 @@ def prepare_file(path: Path) -> int:
 
 
 def set_aside(path: Path, inode: int, reason: str) -> None:
-    """Move a damaged file out of the way, unless another gateway has done so."""
+    """Rename a damaged file, unless another gateway has done so."""
     with contextlib.suppress(FileNotFoundError):
         if os.stat(path).st_ino != inode:
             return

@@ -1,7 +1,7 @@
-"""Hearing other gateways through a SQLite file: its version number, looked at twice a second.
+"""Detects changes by other gateways in a SQLite file by polling its version twice a second.
 
-The number moves with every commit of anybody's. Only then are the news read, and use that is
-written down is none.
+The version changes with every commit. Only then are the change stamps read; plain usage writes
+leave these alone.
 """
 
 import asyncio
@@ -27,38 +27,36 @@ async def watch(
     known_stamps: ChangeStamps,
     load_stamps: Callable[[], Awaitable[ChangeStamps]],
 ) -> None:
-    """Report news until cancelled; `look` reads the latest."""
+    """Report changes until cancelled; `load_stamps` reads the latest stamps."""
     file = _VersionConnection(path)
     version: object = None
     try:
         while True:
-            seen = await asyncio.to_thread(file.read_version)
-            if seen != version:
-                with contextlib.suppress(StoreUnavailable):  # asked again at the next look
+            current = await asyncio.to_thread(file.read_version)
+            if current != version:
+                with contextlib.suppress(StoreUnavailable):  # retried at the next poll
                     latest = await load_stamps()
-                    for news in find_unseen_changes(known_stamps, latest, origin):
-                        on_change(news)
+                    for change in find_unseen_changes(known_stamps, latest, origin):
+                        on_change(change)
                     known_stamps = latest
-                    version = seen
+                    version = current
             await asyncio.sleep(_POLL_INTERVAL_S)
     finally:
         file.close()
 
 
 class _VersionConnection:
-    """A connection that only asks for the number, made again where another file has taken its
-    place."""
+    """A connection that only reads the version, reopened if the file is replaced."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._inode = 0
         self._lock = threading.Lock()
-        """Whoever is cancelled closes it, while a thread may still be asking."""
+        """Closing waits for a thread that may still be reading."""
         self._db: sqlite3.Connection | None = None
 
     def read_version(self) -> object:
-        """Differs from the last one if and only if something was written; None while there is no
-        telling."""
+        """Return a value that changes if something was written; None if unknown."""
         with self._lock:
             try:
                 inode = os.stat(self._path).st_ino
@@ -73,7 +71,7 @@ class _VersionConnection:
                 return None
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         with self._lock:
             self._disconnect()
 

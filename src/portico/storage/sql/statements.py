@@ -1,4 +1,4 @@
-"""Everything that speaks SQL, under one name, for `storage.record` to load at once."""
+"""All SQL modules under one name, for `storage.gateway_store` to load at once."""
 
 from portico.storage.sql import (
     catalog,

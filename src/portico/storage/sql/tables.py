@@ -1,6 +1,6 @@
-"""The tables of the record. What has ever been released changes only by a new file in `versions/`.
+"""Tables of the gateway store. Released tables change only by a new file in `versions/`.
 
-Every name has a prefix, because a PostgreSQL database may be another program's too.
+All names have a prefix, because a PostgreSQL database may be shared with other programs.
 """
 
 from typing import Any
@@ -13,26 +13,26 @@ metadata = sa.MetaData()
 
 
 class EscapedText(sa.TypeDecorator[str]):
-    """Text of anybody's."""
+    """Text column that stores characters databases refuse in escaped form."""
 
     impl = sa.Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
-        """What the database takes."""
+        """Escape a value for the database."""
         if value is None:
             return None
         return escape_text(value)
 
     def process_result_value(self, value: str | None, dialect: Any) -> str | None:
-        """What it was."""
+        """Restore a value from the database."""
         if value is None:
             return None
         return unescape_text(value)
 
 
 def _make_key_column(name: str = "key", **options: Any) -> sa.Column[bytes]:
-    """See `text.name_key`."""
+    """Create a column for `text_encoding.compute_name_key`."""
     return sa.Column(name, sa.LargeBinary, nullable=False, **options)
 
 
@@ -144,7 +144,7 @@ calls = sa.Table(
     sa.Index("ix_portico_calls_server", "server_key", "id"),
     sa.Index("ix_portico_calls_tool", "tool_key", "id"),
     sa.Index("ix_portico_calls_at", "at"),
-    # An id is never given twice, so a page of calls continues where it ended.
+    # An id is never reused, so that pages of calls continue correctly.
     sqlite_autoincrement=True,
 )
 

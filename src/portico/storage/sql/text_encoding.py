@@ -1,9 +1,7 @@
-"""Text that any database takes, and back. Names come from servers, and those may put anything into
-them.
+"""Escapes text for any database. Names come from servers and may contain anything.
 
-PostgreSQL refuses NUL, no driver takes half a surrogate pair, and an index takes no long name. The
-first two are escaped, and come back as they were; rows are found by the hash of a name, so that any
-length will do.
+PostgreSQL refuses NUL, no driver takes lone surrogates, and an index takes no long name. The first
+two are escaped reversibly; rows are found by the hash of a name, so that any length works.
 """
 
 import re
@@ -15,33 +13,29 @@ _ESCAPED = re.compile("\x1a([0-9a-f]{4})")
 
 
 def escape_text(text: str) -> str:
-    """The text without what databases refuse."""
-    if text.isascii() and text.isprintable():  # nearly always, and several times as fast
+    """Escape what databases refuse."""
+    if text.isascii() and text.isprintable():  # the common case, several times as fast
         return text
     return _REFUSED.sub(lambda found: f"{_ESCAPE}{ord(found[0]):04x}", text)
 
 
 def unescape_text(text: str) -> str:
-    """The text as it was before it was made storable."""
+    """Reverse `escape_text`."""
     if _ESCAPE in text:
         return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
     return text
 
 
 def compute_name_key(*names: str) -> bytes:
-    """What rows about these names are found by."""
+    """Return the key of rows about these names."""
     return compute_digest(*names, size=16)
 
 
 def compute_digest(*parts: str | bytes, size: int = 32) -> bytes:
-    """A hash of these parts in this order; what is in one part never reads like another one's
-    beginning."""
-    made = blake2b(digest_size=size)
+    """Hash these parts in order; lengths are included, so parts cannot run into each other."""
+    digest = blake2b(digest_size=size)
     for part in parts:
-        if isinstance(part, bytes):
-            body = part
-        else:
-            body = part.encode("utf-8", "surrogatepass")
-        made.update(len(body).to_bytes(8))
-        made.update(body)
-    return made.digest()
+        body = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
+        digest.update(len(body).to_bytes(8))
+        digest.update(body)
+    return digest.digest()

@@ -1,4 +1,4 @@
-"""What the gateway has worked out about tools: categories and tiers. Each is replaced whole."""
+"""Statements for categories and tiers. Each set is replaced as a whole."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from portico.storage.sql.text_encoding import compute_name_key
 
 
 async def save_categories(db: AsyncConnection, categories: Sequence[CategoryRow]) -> None:
-    """These, and no others."""
+    """Replace all categories."""
     await acquire_lock(db, "categories")
     await db.execute(sa.delete(tables.categories))
     rows = (
@@ -31,7 +31,7 @@ async def save_categories(db: AsyncConnection, categories: Sequence[CategoryRow]
 
 
 async def load_categories(db: AsyncConnection) -> list[CategoryRow]:
-    """Every category, by name."""
+    """Return every category, by name."""
     table = tables.categories.c
     wanted = sa.select(table.name, table.title, table.description, table.tools, table.servers)
     return sorted(
@@ -42,10 +42,10 @@ async def load_categories(db: AsyncConnection) -> list[CategoryRow]:
 async def save_tiers(
     db: AsyncConnection, rows: Sequence[TierRow], *, at: float, origin: str
 ) -> None:
-    """These, and no others."""
+    """Replace all tiers."""
     await acquire_lock(db, "tiers")
     await db.execute(sa.delete(tables.tiers))
-    every = (
+    values = (
         {
             "key": compute_name_key(row.server, row.tool),
             "server": row.server,
@@ -55,15 +55,15 @@ async def save_tiers(
         }
         for row in rows
     )
-    await upsert(db, tables.tiers, every, replaced=("score", "tier"), is_locked=True)
+    await upsert(db, tables.tiers, values, replaced=("score", "tier"), is_locked=True)
     await upsert(db, tables.computed, [{"name": "tiers", "at": at}], replaced=("at",))
     await notify_gateways(db, "tiers", [""], origin=origin)
 
 
 async def load_tiers(db: AsyncConnection) -> tuple[float, list[TierRow]]:
-    """When they were computed, and the best first."""
+    """Return when tiers were computed, and the tiers, the best first."""
     if db.dialect.name == "postgresql":
-        # The moment and the rows of one computation.
+        # A consistent read of the time and the rows of one computation.
         await db.exec_driver_sql("set transaction isolation level repeatable read")
     at = (
         await db.execute(sa.select(tables.computed.c.at).where(tables.computed.c.name == "tiers"))

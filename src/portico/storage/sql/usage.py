@@ -1,4 +1,4 @@
-"""Calls, the daily counts and the ledger: what is added to, and read in pages."""
+"""Statements for calls, daily counts and the ledger."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from portico.storage.sql.text_encoding import compute_name_key
 _CALL_COLUMNS = [tables.calls.c[name] for name in CallRow.__dataclass_fields__]
 _DAILY_COLUMNS = [tables.daily.c[name] for name in DailyRow.__dataclass_fields__]
 _FOLDED_SESSION = "(earlier sessions)"
-"""The session whose row stands for all that were folded."""
+"""Session name of the row that sums up old sessions."""
 _LEDGER_COLUMNS = [tables.ledger.c[name] for name in LedgerRow.__dataclass_fields__]
 
 
@@ -23,7 +23,7 @@ async def add_usage(
     daily: Sequence[DailyRow],
     ledger: Sequence[LedgerRow],
 ) -> None:
-    """Add all of it."""
+    """Add calls, counts and ledger increments."""
     await execute_many(db, sa.insert(tables.calls), map(_to_call_row, calls))
     counts = map(_to_daily_row, daily)
     await upsert(db, tables.daily, counts, sums=("calls", "successes"), largest=("last_at",))
@@ -38,7 +38,7 @@ async def add_usage(
 
 
 async def load_daily_usage(db: AsyncConnection, since_day: int) -> list[DailyRow]:
-    """Every count since that day, and of it."""
+    """Return every count from that day on."""
     table = tables.daily.c
     wanted = (
         sa.select(*_DAILY_COLUMNS)
@@ -57,7 +57,7 @@ async def load_calls(
     tool: str | None,
     ok: bool | None,
 ) -> list[CallRow]:
-    """The newest calls first, of those before that id."""
+    """Return the newest calls with a smaller id than `before` first."""
     table = tables.calls.c
     wanted = sa.select(*_CALL_COLUMNS).order_by(table.id.desc()).limit(max(0, limit))
     if before is not None:
@@ -72,7 +72,7 @@ async def load_calls(
 
 
 async def load_ledger_total(db: AsyncConnection) -> LedgerTotal:
-    """Every session together."""
+    """Return the sums over all sessions."""
     table = tables.ledger.c
     sums = (table.sessions, table.listing, table.shown, table.answers)
     row = (
@@ -82,8 +82,7 @@ async def load_ledger_total(db: AsyncConnection) -> LedgerTotal:
 
 
 async def fold_sessions(db: AsyncConnection, before: float) -> int:
-    """Make one row of the sessions that ended before: what all were shown in total is not
-    forgotten."""
+    """Merge sessions that ended before into one row, so that totals are kept; return the count."""
     table = tables.ledger.c
     ended = sa.and_(table.last_at < before, table.session != _FOLDED_SESSION)
     summed = ("sessions", "listing", "shown", "answers")
@@ -99,7 +98,7 @@ async def fold_sessions(db: AsyncConnection, before: float) -> int:
 
 
 async def load_sessions(db: AsyncConnection, limit: int) -> list[LedgerRow]:
-    """The sessions that were shown something last."""
+    """Return the latest sessions first."""
     table = tables.ledger.c
     named = sa.select(*_LEDGER_COLUMNS).where(table.session != _FOLDED_SESSION)
     wanted = named.order_by(table.last_at.desc(), table.key).limit(max(0, limit))
@@ -107,17 +106,16 @@ async def load_sessions(db: AsyncConnection, limit: int) -> list[LedgerRow]:
 
 
 async def forget_usage(db: AsyncConnection, server: str | None) -> int:
-    """Drop what is known of the use of a server's tools, or of everything; answers how many rows
-    that were."""
+    """Delete the usage of a server's tools, or all of it; return the row count."""
     if server is None:
-        gone = [sa.delete(tables.calls), sa.delete(tables.daily), sa.delete(tables.ledger)]
+        statements = [sa.delete(tables.calls), sa.delete(tables.daily), sa.delete(tables.ledger)]
     else:
         key = compute_name_key(server)
-        gone = [
+        statements = [
             sa.delete(table).where(table.c.server_key == key)
             for table in (tables.calls, tables.daily)
         ]
-    return sum([(await db.execute(statement)).rowcount for statement in gone])
+    return sum([(await db.execute(statement)).rowcount for statement in statements])
 
 
 def _to_call_row(row: CallRow) -> Row:

@@ -1,7 +1,9 @@
-"""What a server can be, beside a process or a URL.
+"""Backends: what a server can be.
 
-factory        from a server's configuration to its backend
-openapi/       an HTTP API by its description
-commands/      command-line programs
-functions, recorded, dedicated_thread   Python functions; a recorded listing
+factory           a server's configuration → its backend
+openapi/          an HTTP API by its OpenAPI description
+commands/         command-line programs
+functions         Python functions of this process
+recorded          a recorded listing
+dedicated_thread  blocking calls in daemon threads
 """

@@ -1,4 +1,4 @@
-"""From a server's configuration to the backend that reaches it."""
+"""Creates the backend of a configured server."""
 
 import asyncio
 import importlib
@@ -28,10 +28,10 @@ def make_backend(
     *,
     persist: bool = True,
 ) -> Backend:
-    """The backend of one configured server.
+    """Return the backend of one configured server.
 
-    `mask` is applied to what it writes on stderr before that is cut. What it has to remember goes to `data_dir`, if it
-    may write there.
+    `mask` is applied to stderr lines before they are cut. Pins are stored under `data_dir`, if
+    `persist` allows it.
     """
     if config.problem is not None:
         return UnusableBackend(config.kind, config.problem)
@@ -51,8 +51,7 @@ def make_backend(
                 mask=mask,
             )
         case "http" | "sse":
-            # Imported here: the HTTP client costs start-up time and many installations have no HTTP
-            # server.
+            # Imported late: the HTTP code costs start-up time, and many gateways need none.
             from portico.upstream.transports.http import HttpBackend
             from portico.upstream.transports.sse import SseBackend
 
@@ -64,28 +63,30 @@ def make_backend(
                 name, url, config.headers, config.protocol, to_roots(config.roots), size
             )
         case "openapi":
-            # Imported here: many installations have none. The HTTP client comes later still, with
-            # the first call.
+            # Imported late: many gateways need none. The HTTP client is imported with the first
+            # call.
             from portico.upstream.backends.openapi.backend import OpenApiBackend
 
-            place = cast(str, config.openapi)
-            size = int(limits.max_message_bytes)
-            if data_dir is not None:
-                pins = data_dir / origin_pins.FOLDER
-            else:
-                pins = None
-            headers = config.headers
-            query = config.query
-            return OpenApiBackend(name, place, config.base_url, headers, query, size, pins, persist)
+            pins = None if data_dir is None else data_dir / origin_pins.FOLDER
+            return OpenApiBackend(
+                name,
+                cast(str, config.openapi),
+                config.base_url,
+                config.headers,
+                config.query,
+                int(limits.max_message_bytes),
+                pins,
+                persist,
+            )
         case "commands":
-            # Imported here: many installations have none.
+            # Imported late: many gateways need none.
             from portico.upstream.backends.commands.backend import CommandsBackend
             from portico.upstream.backends.commands.program import ProgramContext
 
-            around = ProgramContext(
+            context = ProgramContext(
                 config.env, config.inherit_env, config.cwd, int(limits.max_message_bytes), guard
             )
-            return CommandsBackend(name, config.commands, around, config.description)
+            return CommandsBackend(name, config.commands, context, config.description)
         case "functions":
             return ImportedFunctionsBackend(name, cast(str, config.functions), config.cwd)
         case "recorded":
@@ -93,24 +94,23 @@ def make_backend(
 
 
 class UnusableBackend:
-    """A server whose configuration cannot be used; it says why."""
+    """A server whose configuration cannot be used."""
 
     def __init__(self, kind: str, problem: str) -> None:
         self.kind = kind
         self.problem = problem
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        """Refuse."""
+        """Raise BackendUnavailable with the problem."""
         raise BackendUnavailable(self.problem, advice="Mend the configuration.")
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """What is wrong."""
+        """Return the problem."""
         return {"problem": self.problem}
 
 
 class ImportedFunctionsBackend:
-    """Functions that are imported when they are first needed: what their module does on import
-    costs only itself."""
+    """Functions that are imported at the first connection; a failing import affects only them."""
 
     kind = "functions"
 
@@ -120,40 +120,37 @@ class ImportedFunctionsBackend:
         self._folder = folder
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        """Import them, off the event loop."""
+        """Import the functions in a thread."""
         tools = await asyncio.to_thread(load_functions, self._target, self._folder)
         return await FunctionsBackend(self._name, tools).connect(listener, era)
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """Where the functions are."""
+        """Return the import target."""
         return {"functions": self._target}
 
 
 def load_functions(target: str, folder: str | None = None) -> tuple[FunctionTool, ...]:
-    """The functions `package.module:attribute` names: a module's functions, a mapping, a list, one
-    function.
+    """Load `package.module[:attribute]`: a module's functions, a mapping, a list, one function.
 
-    A module may lie in `folder`, which stays on the path for what the functions import when they
-    are called; last on it, so that no file there hides a module of ours.
+    A module may be in `folder`, which stays on `sys.path` for later imports; it is appended last,
+    so that no file there hides a module of the gateway. Raises BackendUnavailable.
     """
     if folder is not None and folder not in sys.path:
         sys.path.append(folder)
     module_name, _, attribute = target.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
+        target_object: Any = importlib.import_module(module_name)
         for part in attribute.split(".") if attribute else ():
-            found = getattr(found, part)
+            target_object = getattr(target_object, part)
         return tuple(
             item if isinstance(item, FunctionTool) else make_function_tool(item, key)
-            for key, item in _iter_named_functions(found)
+            for key, item in _iter_named_functions(target_object)
         )
-    except (
-        Exception
-    ) as error:  # the module is the user's: whatever it raises is the reason it cannot be used
+    except Exception as error:  # user code: anything it raises is the reason
         raise BackendUnavailable(
             f"{target} cannot be used: {type(error).__name__}: {error}",
-            advice="`functions` is package.module or package.module:attribute, beside the configuration file or "
-            "importable by the gateway's Python.",
+            advice="`functions` is package.module or package.module:attribute, "
+            "beside the configuration file or importable by the gateway's Python.",
         ) from error
 
 
@@ -170,7 +167,7 @@ def _iter_named_functions(found: Any) -> Iterable[tuple[str, Any]]:
     return (
         (key, value)
         for key, value in vars(found).items()
-        # What a module imported from elsewhere is not its offer.
+        # A function that the module imported from elsewhere is not one of its tools.
         if inspect.isfunction(value)
         and key[0] != "_"
         and value.__module__ == getattr(found, "__name__", "")
@@ -178,11 +175,9 @@ def _iter_named_functions(found: Any) -> Iterable[tuple[str, Any]]:
 
 
 def to_roots(folders: Iterable[str]) -> tuple[Raw, ...]:
-    """Folders as MCP roots."""
-    return tuple(
-        {
-            "uri": folder if "://" in folder else Path(folder).expanduser().absolute().as_uri(),
-            "name": Path(folder).name,
-        }
-        for folder in folders
-    )
+    """Convert folders to MCP roots."""
+    roots: list[Raw] = []
+    for folder in folders:
+        uri = folder if "://" in folder else Path(folder).expanduser().absolute().as_uri()
+        roots.append({"uri": uri, "name": Path(folder).name})
+    return tuple(roots)

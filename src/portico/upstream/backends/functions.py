@@ -1,8 +1,7 @@
-"""Python callables as a server, in this process: what the demo runs on, and the shortest way to add
-one's own tool.
+"""Python callables as a server in this process; used by the demo and for custom tools.
 
 A function's signature is its input schema, its docstring its description. Plain functions run in a
-thread, coroutines on the loop. A `str` is answered as text; anything else also as structured
+thread, coroutines on the loop. A `str` is returned as text; other values also as structured
 content.
 """
 
@@ -40,14 +39,13 @@ from portico.upstream.protocol.envelope import MODERN_VERSION
 ToolFunction = Callable[..., Any]
 
 MAX_THREADS = 64
-"""Plain functions of one server that may run at the same time, those that were given up included.
-"""
+"""Concurrent plain functions of one server, including those that timed out."""
 _VARIADIC_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True)
 class FunctionTool:
-    """A function with the schema its signature implies."""
+    """A function with the schema derived from its signature."""
 
     function: ToolFunction
     arguments: type[BaseModel]
@@ -57,25 +55,19 @@ class FunctionTool:
 def make_function_tool(
     function: ToolFunction, name: str | None = None, annotations: Mapping[str, Any] | None = None
 ) -> FunctionTool:
-    """Derive a tool from a function."""
+    """Derive a tool from a function's signature and docstring."""
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         if parameter.kind in _VARIADIC_KINDS:
-            continue  # a client can only pass what has a name
-        if parameter.annotation is parameter.empty:
-            annotation = Any
-        else:
-            annotation = parameter.annotation
-        if parameter.default is parameter.empty:
-            default = ...
-        else:
-            default = parameter.default
+            continue  # clients pass arguments by name only
+        annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
+        default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (annotation, default)
     model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
     schema = model.model_json_schema()
     schema.pop("title", None)
-    for shown in schema.get("properties", {}).values():
-        shown.pop("title", None)
+    for property_schema in schema.get("properties", {}).values():
+        property_schema.pop("title", None)
     definition: Raw = {
         "name": name or function.__name__,
         "description": inspect.cleandoc(function.__doc__ or ""),
@@ -99,16 +91,16 @@ class FunctionsBackend:
     kind = "functions"
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        """Nothing to start."""
+        """Return a connection; nothing is started."""
         return FunctionsConnection(self)
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """How many functions there are."""
+        """Return the number of functions."""
         return {"functions": len(self.tools)}
 
 
 class FunctionsConnection:
-    """A conversation with functions."""
+    """Connection to a set of functions."""
 
     def __init__(self, backend: FunctionsBackend) -> None:
         self._tools = {tool.definition["name"]: tool for tool in backend.tools}
@@ -143,19 +135,19 @@ class FunctionsConnection:
             ) from None
 
     async def notify(self, method: str, params: Raw | None = None) -> None:
-        """Functions take no notifications."""
+        """Ignore the notification."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""
 
     async def _call(self, tool: FunctionTool, arguments: Raw) -> Raw:
         try:
-            checked = tool.arguments.model_validate(arguments)
+            model = tool.arguments.model_validate(arguments)
         except ValidationError as error:
             return _make_error_result(
                 "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
             )
-        values = {name: getattr(checked, name) for name in tool.arguments.model_fields}
+        values = {name: getattr(model, name) for name in tool.arguments.model_fields}
         call = partial(tool.function, **values)
         try:
             if inspect.iscoroutinefunction(tool.function):
@@ -165,17 +157,15 @@ class FunctionsConnection:
             return _to_result(await outcome if inspect.isawaitable(outcome) else outcome)
         except BackendUnavailable:
             raise
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # the function is the user's: what it raises is its tool's error
+        except (Exception, SystemExit) as error:  # user code: anything it raises is a tool error
             return _make_error_result(f"{type(error).__name__}: {error}")
 
     async def _run_in_thread(self, call: Callable[[], Any]) -> Any:
-        """Run a plain function, unless too many run already."""
+        """Run a plain function in a thread; raise BackendUnavailable above `MAX_THREADS`."""
         if self._thread_count >= MAX_THREADS:
             raise BackendUnavailable(
-                f"{MAX_THREADS} of {self._initialize_info.server_info['name']}'s functions are running already",
+                f"{MAX_THREADS} of {self._initialize_info.server_info['name']}'s functions "
+                "are running already",
                 advice="Wait for some to return; those that never do end with the gateway.",
             )
         self._thread_count += 1
@@ -190,17 +180,14 @@ def _to_result(outcome: Any) -> Raw:
         return {"content": [{"type": "text", "text": outcome}]}
     text = _encode_json(outcome)
     plain: Any = json_codec.loads(text)
-    if isinstance(plain, dict):
-        structured = plain
-    else:
-        structured = {"result": plain}
+    structured = plain if isinstance(plain, dict) else {"result": plain}
     return {"content": [{"type": "text", "text": text.decode()}], "structuredContent": structured}
 
 
 def _encode_json(outcome: Any) -> bytes:
     try:
         return orjson.dumps(outcome, default=_to_plain, option=orjson.OPT_NON_STR_KEYS)
-    except TypeError:  # an integer over 64 bits, perhaps
+    except TypeError:  # such as an integer over 64 bits
         return json.dumps(
             outcome, default=_to_plain, ensure_ascii=False, separators=(",", ":")
         ).encode()

@@ -1,5 +1,4 @@
-"""A server that is a recording: its listing is on disk, so it can be searched and read, never
-called."""
+"""A recorded server: its listing is on disk, so it can be searched and read, never called."""
 
 import asyncio
 import gzip
@@ -33,8 +32,7 @@ _LISTS = {
 
 @dataclass(frozen=True)
 class RecordedBackend:
-    """A listing in a `.json` file, or one line of a `.jsonl` or `.jsonl.gz` file chosen by its
-    slug."""
+    """A listing in a `.json` file, or one line of a `.jsonl[.gz]` file chosen by its slug."""
 
     name: str
     path: Path
@@ -43,7 +41,7 @@ class RecordedBackend:
     kind = "recorded"
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        """Read the recording."""
+        """Read the recording; raise BackendUnavailable if it is missing or invalid."""
         try:
             records = await asyncio.to_thread(
                 _load_records, self.path, self.path.stat().st_mtime_ns
@@ -54,23 +52,23 @@ class RecordedBackend:
                 advice="A recording is a .json file, or one line of a .jsonl or .jsonl.gz file.",
             ) from error
         if self.slug is not None:
-            found = records.get(self.slug)
+            record = records.get(self.slug)
         else:
-            found = next(iter(records.values()), None)
-        if found is None:
+            record = next(iter(records.values()), None)
+        if record is None:
             raise BackendUnavailable(
                 f"the recording {self.path} has no entry {self.slug or ''!r}",
                 advice=f"It has {', '.join(sorted(records)[:10]) or 'none at all'}.",
             )
-        return RecordedConnection(self.name, _parse_recording(found))
+        return RecordedConnection(self.name, _parse_recording(record))
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """Where the recording lies."""
+        """Return the path of the recording."""
         return {"recorded": str(self.path)}
 
 
 class RecordedConnection:
-    """A conversation with a recording."""
+    """Connection to a recording."""
 
     def __init__(self, name: str, recording: Raw) -> None:
         self._name = name
@@ -87,7 +85,7 @@ class RecordedConnection:
     async def request(
         self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
     ) -> Raw:
-        """Lists answer from the recording; everything else says what this is."""
+        """Return recorded lists; raise RecordedOnly or RemoteError for everything else."""
         if key := _LISTS.get(method):
             return {key: self._recording.get(key) or []}
         if method in ("tools/call", "resources/read", "prompts/get", "completion/complete"):
@@ -98,19 +96,18 @@ class RecordedConnection:
         raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of a recording")
 
     async def notify(self, method: str, params: Raw | None = None) -> None:
-        """Nobody listens."""
+        """Ignore the notification."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""
 
 
 @lru_cache(maxsize=1)
 def _load_records(path: Path, modified: int) -> Mapping[str, bytes]:
-    """Slug → recording. The last file is kept: a file of many recordings is one server's after
-    another."""
+    """Return recordings by slug. The last file is cached: one file often serves many servers."""
     if path.suffix == ".json":
-        _parse_recording(found := path.read_bytes())
-        return {"": found}
+        _parse_recording(text := path.read_bytes())
+        return {"": text}
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
         return {
             str(_parse_recording(line).get("slug", number)): line
@@ -120,7 +117,7 @@ def _load_records(path: Path, modified: int) -> Mapping[str, bytes]:
 
 
 def _parse_recording(text: bytes) -> Raw:
-    found = json_codec.loads(text)
-    if not isinstance(found, dict):
+    recording = json_codec.loads(text)
+    if not isinstance(recording, dict):
         raise ValueError("a recording is a JSON object")
-    return cast(Raw, found)
+    return cast(Raw, recording)

@@ -1,13 +1,11 @@
-"""Whether a server that failed may be tried again, and when. Pure: it starts nothing, and its clock
-is given.
+"""Circuit breaker: decides whether and when a failed server may be started. Pure; injected clock.
 
-closed     it works, or nothing is known against it: whoever needs it starts it
-open       it failed: everyone is answered at once, with the reason, until the pause is over; pauses double
-half-open  the pause is over: one try, and everyone else is answered at once until that is decided
+closed     no known failures: any request may start the server
+open       it failed: requests are refused at once, with the reason, until a (doubling) pause ends
+half-open  the pause has ended: one trial start, other requests are refused until it is decided
 
-A command that fails or dies too often is put in quarantine, which is open for a long time. A server
-elsewhere never is: it may only be out of reach, and comes back by itself; it is tried once in each
-longest pause.
+A command that fails or dies too often is quarantined, which is a long open phase. A remote server
+never is: it may only be unreachable and recover by itself, so it is tried once per longest pause.
 """
 
 import random
@@ -22,27 +20,25 @@ from portico.config import RestartConfig
 BreakerPhase = Literal["closed", "open", "half-open"]
 
 STABLE_UPTIME_S = 10.0
-"""How long a server must have lived before an answer of its wipes out that it failed before."""
+"""Seconds of uptime after which an answer clears the record of earlier failures."""
 _JITTER = 0.2
-"""The part of a pause that is left to chance, so that many who failed together do not come back
-together."""
+"""Random share of a pause, so that servers that failed together do not all retry at once."""
 
 
 @dataclass(frozen=True)
 class StartRefusal:
-    """Why nothing is started now."""
+    """Reason why a server may not be started now."""
 
     reason: str
     failing_since: float
-    """When it began to fail, in the time of day."""
+    """Wall-clock time of the first failure."""
     retry_after_s: float | None
-    """Seconds until the next try; 0 while that is under way, None where only a person can end it.
-    """
+    """Seconds until the next try; 0 while one is running, None if only a restart can end it."""
     quarantined: bool = False
 
 
 class CircuitBreaker:
-    """What is known against one server."""
+    """Failure record of one server."""
 
     def __init__(
         self,
@@ -52,7 +48,7 @@ class CircuitBreaker:
         clock: Callable[[], float] = time.monotonic,
         random_fraction: Callable[[], float] = random.random,
     ) -> None:
-        """`command` is whether it can be put in quarantine."""
+        """`can_quarantine` is set for commands; remote servers are never quarantined."""
         self._policy = policy
         self._can_quarantine = can_quarantine
         self._clock = clock
@@ -65,12 +61,10 @@ class CircuitBreaker:
         self._failing_since = 0.0
         self.quarantined = False
         self.has_failures = False
-        """Whether anything is known against it: while nothing is, an answer need not be reported.
-        """
+        """Whether a failure is recorded; while none is, answers need not be reported."""
 
     @property
     def phase(self) -> BreakerPhase:
-        """Where it stands."""
         if not self._is_blocked and not self._failure_streak:
             return "closed"
         if self._trial_running or not self._is_backing_off:
@@ -79,65 +73,63 @@ class CircuitBreaker:
 
     @property
     def failures(self) -> int:
-        """How often it failed lately."""
+        """Number of recent failures."""
         self._drop_old_failures()
         return max(len(self._failure_times), self._failure_streak)
 
     @property
     def reason(self) -> str:
-        """Why it failed last; empty once it works again."""
+        """Reason of the last failure; empty after recovery."""
         return self._reason
 
     @property
     def failing_since(self) -> float:
-        """When it began to fail, in the time of day; 0 while it does not."""
+        """Wall-clock time of the first failure; 0 while the server works."""
         return self._failing_since
 
     @property
     def retry_after_s(self) -> float | None:
-        """Seconds until it may be tried; None where only a person can end the pause."""
+        """Seconds until the next try; None if only a restart can end the pause."""
         if self._retry_at is None:
             return None
         return max(0.0, self._retry_at - self._clock())
 
     def get_refusal(self) -> StartRefusal | None:
-        """Why it may not be started now; None where it may, by whoever asks first."""
+        """Return why the server may not be started now, or None if it may."""
         if self.phase == "closed" or (self.phase == "half-open" and not self._trial_running):
             return None
-        return StartRefusal(
-            self._reason,
-            self._failing_since,
-            0.0 if self._trial_running else self.retry_after_s,
-            self.quarantined,
-        )
+        retry_after_s = 0.0 if self._trial_running else self.retry_after_s
+        return StartRefusal(self._reason, self._failing_since, retry_after_s, self.quarantined)
 
     def begin_start(self) -> None:
-        """It is being started."""
+        """Record that a start has begun."""
         self._trial_running = self.phase == "half-open"
 
     def end_start(self) -> None:
-        """The start is over, however it ended; whether that was a failure is told beside."""
+        """Record that a start has ended; failures are recorded separately."""
         self._trial_running = False
 
     def record_failure(self, reason: str, now: float | None = None) -> None:
-        """It could not be started, or died before it had answered anybody and of nobody's call."""
+        """Record a failed start, or a death before the first answer that no call caused."""
         self._record(reason, now)
-        again = self.quarantined
+        was_quarantined = self.quarantined
         self._trial_running = False
         self._failure_streak += 1
-        if not self._quarantine_if_due(again):
+        if not self._quarantine_if_due(was_quarantined):
             self._back_off(self._policy.pause_s * 2.0 ** min(self._failure_streak - 1, 32))
 
     def record_crash(self, reason: str, now: float | None = None) -> None:
-        """It died at work, or no longer answered. Once is nobody's fault: it may be started again
-        at once."""
+        """Record a death during work or a loss of response.
+
+        A single crash does not open the circuit: the server may be started again at once.
+        """
         self._record(reason, now)
         if not self._quarantine_if_due(False) and len(self._failure_times) >= self._policy.tries:
             self._failure_streak += 1
             self._back_off(self._policy.longest_s)
 
     def record_success(self, uptime: float) -> None:
-        """It answered somebody, so many seconds after its start."""
+        """Record an answer, `uptime` seconds after the start."""
         self._failure_streak = 0
         self._retry_at = 0.0
         self._failing_since = 0.0
@@ -146,12 +138,12 @@ class CircuitBreaker:
             self.reset()
 
     def configure(self, policy: RestartConfig) -> None:
-        """Go by another rule, and begin anew: what is another may be what was wrong."""
+        """Apply a new policy and clear the record: the change may have fixed the cause."""
         self._policy = policy
         self.reset()
 
     def reset(self) -> None:
-        """Nothing is known against it any more."""
+        """Clear the failure record."""
         self._failure_times.clear()
         self._failure_streak = 0
         self._retry_at = 0.0
@@ -182,7 +174,7 @@ class CircuitBreaker:
             self._failure_times.popleft()
 
     def _quarantine_if_due(self, was_quarantined: bool) -> bool:
-        """Put it in quarantine where that is due; one more failure after a quarantine is enough."""
+        """Quarantine the server if due; one failure after a quarantine is enough."""
         if not self._can_quarantine or not (
             was_quarantined or len(self._failure_times) >= self._policy.tries
         ):

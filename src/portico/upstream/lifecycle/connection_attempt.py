@@ -1,4 +1,4 @@
-"""One try to reach a server: a conversation, or the reason why there is none."""
+"""One attempt to connect to a server: returns a connection or raises ConnectFailed."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConnectFailed(Exception):
-    """It could not be reached."""
+    """The server could not be reached."""
 
     def __init__(self, reason: str, advice: str = "") -> None:
         super().__init__(reason)
@@ -22,7 +22,10 @@ class ConnectFailed(Exception):
 
 
 class ConnectionListener:
-    """Hears one conversation on behalf of whoever keeps it; until it is kept, only its end counts."""
+    """Forwards the messages of one connection to its lifecycle.
+
+    Until `instance` is set, the end of the connection is only recorded in `end_reason`.
+    """
 
     def __init__(
         self, on_notification: Callable[[str, Raw], None], on_lost: Callable[[Instance, str], None]
@@ -33,13 +36,13 @@ class ConnectionListener:
         self.end_reason = ""
 
     def on_notification(self, method: str, params: Raw) -> None:
-        """It said something outside any request."""
+        """Forward a notification outside any request."""
         if self.instance is not None:
             self.instance.heard_since_check = True
         self._on_notification(method, params)
 
     def on_lost(self, reason: str) -> None:
-        """It is over."""
+        """Record the end of the connection and report it."""
         self.end_reason = reason
         if self.instance is not None:
             self._on_lost(self.instance, reason)
@@ -53,26 +56,25 @@ async def open_connection(
     timeout: float,
     mask: Callable[[str], str] = str,
 ) -> Connection:
-    """A conversation; raises NotOpened, whatever went wrong. What is cut is masked before."""
+    """Open a connection within `timeout` seconds; raise ConnectFailed on any failure.
+
+    Text from stderr is masked before it is cut, because a cut secret would not be recognised.
+    """
     try:
         async with asyncio.timeout(timeout):
             connection = await backend.connect(listener, era)
     except TimeoutError:
-        words = mask(pick_telling_line(backend.diagnostics().get("stderr", ())))
-        if words:
-            said = f" (stderr: {words[-400:]})"
-        else:
-            said = ""
-        raise ConnectFailed(f"no answer to the handshake within {timeout:g} s{said}") from None
+        line = mask(pick_telling_line(backend.diagnostics().get("stderr", ())))
+        stderr = f" (stderr: {line[-400:]})" if line else ""
+        raise ConnectFailed(f"no answer to the handshake within {timeout:g} s{stderr}") from None
     except RemoteError as error:
         raise ConnectFailed(
             f"it refused the handshake: {error.message} (code {error.code})"
         ) from error
     except BackendUnavailable as error:
         raise ConnectFailed(error.message, error.advice) from error
-    except (
-        Exception
-    ) as error:  # a backend may be anyone's: whatever it raises is why it did not start
+    except Exception as error:
+        # Backends may be third-party code: anything one raises is the reason of the failed start.
         logger.exception("%s could not be started", name)
         raise ConnectFailed(f"it could not be started: {type(error).__name__}: {error}") from error
     if listener.end_reason:

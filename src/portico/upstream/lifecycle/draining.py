@@ -1,5 +1,4 @@
-"""Conversations on their way out: no new request reaches them, they finish what they were asked,
-and are closed."""
+"""Draining connections: they get no new requests, finish pending ones, and are closed."""
 
 import asyncio
 import contextlib
@@ -13,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class Draining:
-    """What one server is leaving behind."""
+    """Connections of one server that are being closed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -21,12 +20,12 @@ class Draining:
         self._instances: set[Instance] = set()
 
     def close(self, instance: Instance, reason: str = "") -> "asyncio.Task[None]":
-        """Close one now; whoever still waits for it is told the reason."""
+        """Close an instance now; its pending requests fail with `reason`."""
         instance.end_reason = instance.end_reason or reason
         return self._start_task(instance.connection.close())
 
     def drain(self, instance: Instance, timeout: float, reason: str) -> "asyncio.Task[None]":
-        """Close one as soon as it has answered what it was asked, or when its time is up."""
+        """Close an instance when its pending requests are done, or after `timeout` seconds."""
         if not instance.pending_calls or timeout <= 0:
             return self.close(instance, reason)
         instance.idle_event = asyncio.Event()
@@ -36,13 +35,13 @@ class Draining:
         )
 
     def abort(self) -> None:
-        """Nobody's time is left."""
+        """Close all draining instances without further waiting."""
         for instance in self._instances:
             if instance.idle_event is not None:
                 instance.idle_event.set()
 
     async def wait_closed(self) -> None:
-        """Wait until all are closed."""
+        """Wait until all closing tasks are done."""
         while self._close_tasks:
             await asyncio.wait(set(self._close_tasks))
 
@@ -59,9 +58,8 @@ class Draining:
         await instance.connection.close()
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        # A task of its own: whoever asked for it may be cancelled, and `gone` waits for all of
-        # them.
-        task = asyncio.create_task(work, name=f"clear away {self._name}")
+        # A separate task: the caller may be cancelled, and `wait_closed` waits for all of them.
+        task = asyncio.create_task(work, name=f"close {self._name}")
         self._close_tasks.add(task)
         task.add_done_callback(self._on_task_done)
         return task

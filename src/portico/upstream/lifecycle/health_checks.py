@@ -1,8 +1,8 @@
-"""Whether a server that is up still answers: while nothing is heard of it, it is asked.
+"""Health checks: pings a running server while nothing is received from it.
 
-Only silence counts: a server that answers with an error is there. One that is at work may be busy
-with nothing but that: it is left alone for as long as a call may take at most. There is no clock in
-the way of a request: it leaves a mark, and whoever passes by every so often looks for it.
+Only silence counts as a failure: a server that answers with an error is alive. One with a pending
+call may be busy and is not pinged for as long as a call may take. Requests pay for no clock: they
+set a flag that is read at the next check.
 """
 
 import asyncio
@@ -19,12 +19,14 @@ from portico.upstream.lifecycle.instances import Instance, Instances
 logger = logging.getLogger(__name__)
 
 UNCHECKED_KINDS = ("commands", "functions", "openapi", "recorded")
-"""Servers that are in this process, or nowhere while nobody calls them."""
+"""Backends that run in this process, or only while they are called."""
 
 
 def needs_check(instance: Instance, now: float, max_call_s: float) -> bool:
-    """Whether to ask; takes the marks that say it was heard. `patience` is how long a call may
-    take."""
+    """Return whether to ping an instance, and clear its activity flags.
+
+    `max_call_s` is how long a call may take.
+    """
     if _take_activity_flag(instance) or instance.heard_since_check:
         instance.heard_since_check = False
         instance.last_heard_at = now
@@ -34,20 +36,20 @@ def needs_check(instance: Instance, now: float, max_call_s: float) -> bool:
 
 
 def _take_activity_flag(instance: Instance) -> bool:
-    """Whether it said anything in the middle of a call, such as how far it is."""
+    """Return whether anything was received during a call, and clear the flag."""
     connection: Any = instance.connection
-    if spoke := bool(getattr(connection, "has_activity", False)):
-        connection.spoke = False
-    return spoke
+    if active := bool(getattr(connection, "has_activity", False)):
+        connection.has_activity = False
+    return active
 
 
 def is_busy(instance: Instance, now: float, max_call_s: float) -> bool:
-    """Whether it may be at work on something that it was given in time."""
+    """Return whether the instance has a pending call that is not overdue."""
     return instance.pending_calls > 0 and now - instance.last_heard_at < max_call_s
 
 
 class HealthChecker:
-    """Asks after the conversations of one server, for as long as there are any."""
+    """Pings the connections of one server while any is open."""
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class HealthChecker:
         on_recovered: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`missed` is told of every question without an answer, `well` of the answer that ends a row of them."""
+        """`on_missed` is called per unanswered ping, `on_recovered` for the first answer after."""
         self._name = name
         self._policy = policy
         self._instances = instances
@@ -71,25 +73,25 @@ class HealthChecker:
         self._task: asyncio.Task[None] | None = None
 
     def configure(self, policy: HealthConfig) -> None:
-        """Go by another rule from now on."""
+        """Apply a new policy."""
         self.cancel()
         self._policy = policy
         if self._instances:
             self.start()
 
     def start(self) -> None:
-        """A conversation is open."""
+        """Start checking, if the policy asks for it and no task runs yet."""
         if self._policy.every_s and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run(), name=f"check {self._name}")
 
     def cancel(self) -> None:
-        """None is open any more."""
+        """Stop checking without waiting for the task."""
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
             self._task = None
 
     async def stop(self) -> None:
-        """End, and wait for it."""
+        """Stop checking and wait for the task to end."""
         task = self._task
         self.cancel()
         if task is not None and task is not asyncio.current_task():
@@ -97,19 +99,19 @@ class HealthChecker:
 
     async def _run(self) -> None:
         while self._instances:
-            troubled = any(instance.missed_checks for _, instance in self._instances.items())
-            # What did not answer is asked again sooner: what else is there to wait for?
-            await asyncio.sleep(
-                min(self._policy.every_s, self._policy.timeout_s)
-                if troubled
-                else self._policy.every_s
-            )
+            interval = self._policy.every_s
+            if any(instance.missed_checks for _, instance in self._instances.items()):
+                # An instance that missed a check is pinged again sooner.
+                interval = min(interval, self._policy.timeout_s)
+            await asyncio.sleep(interval)
             now = self._clock()
-            asked = [
-                one for one in self._instances.items() if needs_check(one[1], now, self._max_call_s)
+            checks = [
+                self._check(key, instance)
+                for key, instance in self._instances.items()
+                if needs_check(instance, now, self._max_call_s)
             ]
-            if asked:
-                await asyncio.gather(*(self._check(key, instance) for key, instance in asked))
+            if checks:
+                await asyncio.gather(*checks)
 
     async def _check(self, key: str, instance: Instance) -> None:
         if await self._ping(instance):
@@ -130,13 +132,15 @@ class HealthChecker:
             method = "ping"
         else:
             method = "server/discover"
-        ask = RequestOptions(timeout=self._policy.timeout_s, total_timeout=self._policy.timeout_s)
+        options = RequestOptions(
+            timeout=self._policy.timeout_s, total_timeout=self._policy.timeout_s
+        )
         try:
-            await instance.connection.request(method, None, ask)
+            await instance.connection.request(method, None, options)
         except BackendTimeout:
             return False
         except PorticoError:
-            return True  # it said no, or the conversation is over, and then somebody has been told
-        except Exception:  # a backend may be anyone's
-            logger.exception("%s could not be asked how it is", self._name)
+            return True  # it refused, or the connection is closed, which is reported elsewhere
+        except Exception:  # a backend may be third-party code
+            logger.exception("%s: the health check failed", self._name)
         return True

@@ -1,8 +1,7 @@
-"""The conversations with one server that are open now: who is using which, and which may go.
+"""Open connections of one server: which are in use and which may be closed.
 
-A server that all share has one, under the empty key. One that keeps a state for each client has one
-for each, and one under the empty key to be listed by. Deliberately without I/O: it says what may be
-closed, and closes nothing.
+A shared server has one, under the empty key. An isolated server has one for each client, and one
+under the empty key for listings. Performs no I/O: it says what may be closed, and closes nothing.
 """
 
 import asyncio
@@ -15,34 +14,35 @@ from types import TracebackType
 from portico.upstream.backend import Connection
 
 SHARED = ""
-"""The key of the conversation that nobody owns."""
+"""Key of the connection that belongs to no client."""
 QUIET_PERIOD_S = 0.1
+"""Seconds without users after which a server counts as unused."""
 
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """One conversation."""
+    """One open connection and its use."""
 
     connection: Connection
     last_used_at: float
-    """When it was last asked something, or was started."""
+    """Time of the last request, or of the start."""
     started_at: float
     last_heard_at: float
-    """When it was last known to have said something; `heard` since then waits to be looked at."""
+    """Time of the last known activity; `heard_since_check` marks later activity."""
     has_answered: bool = False
     heard_since_check: bool = False
     pending_calls: int = 0
-    """Requests that it has not answered yet."""
+    """Requests without an answer yet."""
     missed_checks: int = 0
-    """Health checks in a row that it did not answer."""
+    """Consecutive health checks without an answer."""
     end_reason: str = ""
-    """Why we end it, while somebody may still wait for it."""
+    """Why the gateway closes it; reported to requests that are still pending."""
     idle_event: asyncio.Event | None = None
-    """Set when its last request is over, once it is to go."""
+    """Set when the last request is done; present only while draining."""
 
 
 class Instances:
-    """The open conversations of one server, by whose they are."""
+    """Open connections of one server by owner key."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._open: dict[str, Instance] = {}
@@ -58,34 +58,34 @@ class Instances:
         return key in self._open
 
     def find(self, key: str) -> Instance | None:
-        """What is known of one client's conversation."""
+        """Return the instance with this key, or None."""
         return self._open.get(key)
 
     def get_connection(self, key: str) -> Connection | None:
-        """The conversation of one client."""
+        """Return the connection with this key, or None."""
         instance = self._open.get(key)
         if instance:
             return instance.connection
         return None
 
     def items(self) -> list[tuple[str, Instance]]:
-        """Every one, with whose it is."""
+        """Return all keys and instances, as a copy."""
         return list(self._open.items())
 
     @property
     def any_connection(self) -> Connection | None:
-        """The one that nobody owns, or else whichever is open."""
+        """The shared connection, or any other that is open."""
         return self.get_connection(SHARED) or next(
             (instance.connection for instance in self._open.values()), None
         )
 
     @property
     def owned_keys(self) -> list[str]:
-        """The keys of those that are one client's own."""
+        """Keys of the instances that belong to one client."""
         return [key for key in self._open if key != SHARED]
 
     def add(self, key: str, connection: Connection) -> Instance:
-        """One more is open."""
+        """Record an opened connection."""
         now = self._clock()
         self._open[key] = instance = Instance(
             connection, last_used_at=now, started_at=now, last_heard_at=now
@@ -93,30 +93,32 @@ class Instances:
         return instance
 
     def remove(self, key: str) -> Instance | None:
-        """Forget one; whoever takes it closes it."""
+        """Remove and return an instance; the caller closes it."""
         return self._open.pop(key, None)
 
     def remove_all(self) -> list[Instance]:
-        """Forget them all."""
-        taken = list(self._open.values())
+        """Remove and return all instances."""
+        removed = list(self._open.values())
         self._open = {}
-        return taken
+        return removed
 
     def use(self, key: str) -> "InstanceLease":
-        """While somebody waits for one or for what it answers; from before it is open, so that
-        nobody closes it."""
+        """Return a context that marks an instance in use, so that it is not closed as idle.
+
+        It may be entered before the instance is open.
+        """
         return InstanceLease(self, key)
 
     def add_user(self, key: str) -> None:
-        """Somebody waits for it."""
+        """Count one more user."""
         self._user_counts[key] = self._user_counts.get(key, 0) + 1
         self._use_count += 1
 
     def remove_user(self, key: str) -> None:
-        """Somebody no longer does."""
-        left = self._user_counts[key] - 1
-        if left:
-            self._user_counts[key] = left
+        """Count one user less."""
+        remaining = self._user_counts[key] - 1
+        if remaining:
+            self._user_counts[key] = remaining
         else:
             del self._user_counts[key]
             if self._unused_event is not None and not self._user_counts:
@@ -125,13 +127,14 @@ class Instances:
             instance.last_used_at = self._clock()
 
     def is_in_use(self, key: str) -> bool:
-        """Whether anybody waits for it now."""
+        """Return whether the instance has users."""
         return key in self._user_counts
 
     async def wait_until_unused(self, timeout: float) -> bool:
-        """Wait until nobody waits for any of them, but not longer; whether that is so.
+        """Wait up to `timeout` seconds until no instance has users; return whether that is so.
 
-        Nobody for a moment, because a call takes more than one step and holds nothing between them.
+        No users for `QUIET_PERIOD_S`, because a call takes several steps and holds nothing in
+        between.
         """
         if not self._user_counts and len(self.find_idle(QUIET_PERIOD_S)) == len(self._open):
             return True
@@ -152,7 +155,7 @@ class Instances:
             await self._unused_event.wait()
 
     def find_idle(self, min_idle_s: float, excluded: Collection[str] = ()) -> list[str]:
-        """The keys of those nobody has used for so long, but for those that are kept."""
+        """Return the keys unused for `min_idle_s` seconds, without the excluded ones."""
         now = self._clock()
         return [
             key
@@ -163,14 +166,16 @@ class Instances:
         ]
 
     def find_longest_idle(self) -> str | None:
-        """The client's own that has been out of use longest; None where all are in use."""
+        """Return the key of the longest unused client instance, or None if all are in use."""
         free = [key for key in self.owned_keys if key not in self._user_counts]
         return min(free, key=lambda key: self._open[key].last_used_at, default=None)
 
 
 class InstanceLease:
-    """Somebody's use of one; a class because it is entered with every request, and a generator
-    costs twice as much."""
+    """One use of an instance.
+
+    A class because it is entered with every request, and a generator costs twice as much.
+    """
 
     __slots__ = ("_instances", "_key")
 

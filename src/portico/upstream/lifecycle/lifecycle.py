@@ -1,14 +1,14 @@
-"""One server's life: when it starts, what state it is in, why it is down, how it ends.
+"""Lifecycle of one server: start, state, connection loss and stop.
 
-configured → known (its offer is on disk) → starting → ready → degraded (up, but something is wrong
-with it) → down → quarantined (it failed too often, and is left alone).
+configured → known (its listing is on disk) → starting → ready → degraded (running, with a problem)
+→ down → quarantined (failed too often, not retried for long).
 
-Nothing starts twice: everyone who needs the server waits for the same start. A caller that gives up
-does not stop a start others wait for. After a failure the reason is answered at once, without
-another try, until the server's breaker says that one is due.
+No server is started twice: all requests that need it wait for the same start, and a cancelled
+request does not cancel that start. After a failure the reason is returned at once, without another
+try, until the circuit breaker allows one.
 
-An isolated server runs once for each client: nobody is ever given another's instance. There are so
-many and no more; for one more, the one that has been out of use longest goes.
+An isolated server runs once per client, and a client never gets another's instance. Above
+`max_instances`, the longest unused instance is closed for a new one.
 """
 
 import asyncio
@@ -44,12 +44,12 @@ logger = logging.getLogger(__name__)
 
 MAX_INSTANCES = 64
 MIN_UPTIME_S = 5.0
-"""A command that ends by itself so soon after its start keeps dying, whatever it has answered."""
+"""A command that exits sooner after its start counts as crashed, whatever it answered."""
 SHUTTING_DOWN = "the gateway is shutting down"
 
 
 class Lifecycle:
-    """The conversations with one server: begun, lost and ended."""
+    """Opens, loses and closes the connections of one server."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Lifecycle:
         self._has_listing = has_listing
         self._stop_reason = ""
 
-    # --- how it is
+    # --- state
 
     @property
     def state(self) -> LifecycleState:
@@ -114,25 +114,25 @@ class Lifecycle:
         return self._state_since
 
     def set_state(self, state: LifecycleState, reason: str = "") -> None:
-        """Record a state with its reason."""
+        """Set the state and its reason; a change sets `state_since`."""
         if (state, reason) != (self._state, self._reason):
             self._state = state
             self._reason = reason
             self._state_since = time.time()
 
     def degrade(self, reason: str) -> None:
-        """The server is up but something about it is wrong."""
+        """Mark a running server as degraded."""
         if self._state in ("ready", "degraded"):
             self.set_state("degraded", self._mask.mask_text(reason))
 
     def mark_known(self) -> None:
-        """Its offer is known from elsewhere: it need not be started to be listed."""
+        """Record that the listing is known, so the server need not be started to be listed."""
         self._has_listing = True
         if self._state == "configured":
             self.set_state("known")
 
     def has_instance(self, session: str) -> bool:
-        """Whether a client's own instance is up, or starting."""
+        """Return whether this session's own instance is running or starting."""
         return session in self._instances or session in self._start_tasks
 
     def _instance_key(self, session: str) -> str:
@@ -142,14 +142,14 @@ class Lifecycle:
 
     @property
     def any_connection(self) -> Connection | None:
-        """A conversation that is open now, if there is one."""
+        """Any open connection, or None."""
         return self._instances.any_connection
 
     def get_connection(self, session: str) -> Connection | None:
-        """The open conversation that a client's requests go to, if there is one."""
+        """Return the open connection that a session's requests use, or None."""
         return self._instances.get_connection(self._instance_key(session))
 
-    # --- starting it
+    # --- start
 
     async def _connect(self, key: str, *, for_call: bool = True) -> Instance:
         task = self._start_tasks.get(key)
@@ -188,37 +188,32 @@ class Lifecycle:
             )
 
     def _get_stderr_lines(self) -> tuple[str, ...]:
-        """The end of what it wrote on stderr, masked once for as long as it writes nothing more."""
-        said = take_last_lines(self.backend.diagnostics().get("stderr", ()))
-        if said != self._raw_stderr_lines:
-            self._raw_stderr_lines = said
-            self._masked_stderr_lines = tuple(map(self._mask.mask_text, said))
+        """Return the last stderr lines, masked; the result is reused until there are new ones."""
+        lines = take_last_lines(self.backend.diagnostics().get("stderr", ()))
+        if lines != self._raw_stderr_lines:
+            self._raw_stderr_lines = lines
+            self._masked_stderr_lines = tuple(map(self._mask.mask_text, lines))
         return self._masked_stderr_lines
 
     def _make_stopped_error(self) -> BackendUnavailable:
-        if self._stop_reason == SHUTTING_DOWN:
-            again = ""
-        else:
-            again = "Make the call again."
-        return BackendUnavailable(f"{self.name} cannot be used: {self._stop_reason}", advice=again)
+        advice = "" if self._stop_reason == SHUTTING_DOWN else "Make the call again."
+        return BackendUnavailable(f"{self.name} cannot be used: {self._stop_reason}", advice=advice)
 
     def _evict_if_full(self) -> None:
-        """For one more instance: what has been out of use longest goes, never one that somebody
-        waits for."""
+        """Close the longest unused instance if the limit is reached; never one in use."""
         starting = sum(key != SHARED for key in self._start_tasks)
         if len(self._instances.owned_keys) + starting < self._max_instances:
             return
         oldest = self._instances.find_longest_idle()
         if oldest is None:
             raise BackendUnavailable(
-                f"{self.name} already runs {self._max_instances} instances, each for another client, and all are busy",
-                advice="Try again shortly, close other sessions, raise this server's max_instances, or set isolation: "
-                "shared for it.",
+                f"{self.name} already runs {self._max_instances} instances, "
+                "each for another client, and all are busy",
+                advice="Try again shortly, close other sessions, raise this server's "
+                "max_instances, or set isolation: shared for it.",
             )
         logger.info(
-            "%s runs %d instances: one that was idle goes for a new one",
-            self.name,
-            self._max_instances,
+            "%s runs %d instances: the longest unused one is closed", self.name, self._max_instances
         )
         self.end_session_nowait(oldest)
 
@@ -227,7 +222,7 @@ class Lifecycle:
         self._breaker.end_start()
         self._mark_idle_if_unused()
         if not task.cancelled():
-            task.exception()  # whoever waits has it; nobody may be waiting any more
+            task.exception()  # mark as retrieved: nobody may be waiting for the start any more
 
     async def _start(
         self, key: str, for_call: bool, after: "asyncio.Task[None] | None"
@@ -236,27 +231,27 @@ class Lifecycle:
             self.set_state("starting")
         if after is not None:
             await asyncio.wait({after})
-        ears = ConnectionListener(
+        listener = ConnectionListener(
             lambda method, params: self.handle_notification(method, params, key),
-            lambda one, reason: self._handle_connection_lost(key, one, reason),
+            lambda instance, reason: self._handle_connection_lost(key, instance, reason),
         )
         if for_call and self._start_slots:
-            place = self._start_slots.acquire(self.name, self._start_timeout)
+            slot = self._start_slots.acquire(self.name, self._start_timeout)
         else:
-            place = nullcontext()
+            slot = nullcontext()
         try:
-            async with place:
+            async with slot:
                 connection = await open_connection(
                     self.name,
                     self.backend,
-                    ears,
+                    listener,
                     self.era,
                     self._start_timeout,
                     self._mask.mask_text,
                 )
         except ConnectFailed as error:
             raise self._handle_start_failure(error) from error
-        ears.instance = instance = self._instances.add(key, connection)
+        listener.instance = instance = self._instances.add(key, connection)
         self._initialize_info = connection.initialize_info
         self.era = connection.initialize_info.era
         self._restart_count += self._next_start_is_restart
@@ -275,12 +270,12 @@ class Lifecycle:
         return instance
 
     def _on_connection_opened(self) -> None:
-        """For whoever has more to do when a conversation is open."""
+        """Hook for subclasses, called when a connection has been opened."""
 
-    # --- losing it
+    # --- connection loss
 
     def _handle_start_failure(self, error: ConnectFailed) -> BackendUnavailable:
-        self.era = None  # what was remembered may be what is wrong
+        self.era = None  # the remembered era may be the cause
         reason = self._mask.mask_text(error.reason)
         self._breaker.record_failure(reason)
         logger.warning("%s is down: %s", self.name, reason)
@@ -290,15 +285,15 @@ class Lifecycle:
         )
 
     def _handle_connection_lost(self, key: str, instance: Instance, reason: str) -> None:
-        """A conversation broke."""
+        """Record a broken connection, and count it as failure or crash."""
         if self._instances.find(key) is not instance:
-            return  # it was on its way out
+            return  # it is being closed already
         reason = self._mask.mask_text(reason)
         logger.warning("%s went away: %s", self.name, reason)
         self._instances.remove(key)
         self._draining.close(instance)
         if not instance.has_answered and not self._instances.is_in_use(key):
-            # It was not a call that killed it: trying again at once would kill it again, and again.
+            # No call caused this: starting again at once would most likely fail the same way.
             self._breaker.record_failure(reason)
         elif self._is_command and (
             instance.pending_calls or self._clock() - instance.started_at < MIN_UPTIME_S
@@ -307,36 +302,34 @@ class Lifecycle:
         self._mark_down(reason)
 
     def _mark_down(self, reason: str) -> None:
-        """It is gone, and the breaker knows why."""
+        """Publish the loss and, without other instances, set state down or quarantined."""
         self._next_start_is_restart = True
         if not self._instances:
-            quarantined = self._breaker.quarantined
-            if quarantined:
-                told = describe_quarantine(
+            if self._breaker.quarantined:
+                detail = describe_quarantine(
                     self._breaker.failures, self._restart_policy.window_s, reason
                 )
-            else:
-                told = reason
-            self.set_state("quarantined" if quarantined else "down", told)
-            self._state_since = self._breaker.failing_since or self._state_since
-            if quarantined:
+                self.set_state("quarantined", detail)
                 logger.error(
-                    "%s is left alone: %s; `portico restart %s` tries it again",
+                    "%s is quarantined: %s; `portico restart %s` tries it again",
                     self.name,
-                    told,
+                    detail,
                     self.name,
                 )
+            else:
+                self.set_state("down", reason)
+            self._state_since = self._breaker.failing_since or self._state_since
         self._bus.publish(UpstreamLost(self.name, reason))
 
     def handle_notification(self, method: str, params: Raw, key: str) -> None:
-        """A notification outside any request, in the conversation of a session."""
+        """Forward a notification outside any request, with its instance key."""
         if self.on_notification is not None:
             self.on_notification(method, params, key)
 
-    # --- ending it
+    # --- stop
 
     async def end_session(self, session: str) -> None:
-        """A client has gone: its own instance goes too."""
+        """Close the instance of a session that ended, and wait for it."""
         starting = self._start_tasks.get(session)
         closing = self.end_session_nowait(session)
         if starting is not None and session != SHARED:
@@ -345,53 +338,47 @@ class Lifecycle:
             await asyncio.shield(closing)
 
     def end_session_nowait(self, session: str) -> "asyncio.Task[None] | None":
-        """The same without waiting; what there is to wait for, if anybody wants to."""
+        """Close the instance of a session without waiting; return the closing task, if any."""
         if session == SHARED:
             return None
         if (starting := self._start_tasks.get(session)) is not None:
             starting.cancel()
-        gone = self._instances.remove(session)
+        instance = self._instances.remove(session)
         self._mark_idle_if_unused()
-        if gone is not None:
-            return self._draining.close(gone)
+        if instance is not None:
+            return self._draining.close(instance)
         return None
 
     async def stop_if_idle(self, idle_s: float, watched_by: Collection[str] = ()) -> None:
-        """Stop what nobody has used for so many seconds, and nobody watches; the next call starts
-        it again."""
-        if self.isolated:
-            kept = watched_by
-        elif watched_by:
-            kept = (SHARED,)
-        else:
-            kept = ()
-        going = [
-            gone
-            for key in self._instances.find_idle(idle_s, kept)
-            if (gone := self._instances.remove(key)) is not None
+        """Close instances unused for `idle_s` seconds and not watched; a later call restarts."""
+        excluded = watched_by
+        if not self.isolated and watched_by:
+            excluded = (SHARED,)
+        removed = [
+            self._instances.remove(key) for key in self._instances.find_idle(idle_s, excluded)
         ]
         self._mark_idle_if_unused()
-        closing = {self._draining.close(gone) for gone in going}
+        closing = {self._draining.close(instance) for instance in removed if instance is not None}
         if closing:
             await asyncio.wait(closing)
 
     async def stop(self) -> None:
-        """End every conversation; nothing starts again."""
+        """Close every connection; nothing can be started afterwards."""
         self._stop_reason = self._stop_reason or SHUTTING_DOWN
         starting = list(self._start_tasks.values())
         for task in starting:
             task.cancel()
         if starting:
             await asyncio.wait(starting)
-        gone = self._instances.remove_all()
+        removed = self._instances.remove_all()
         self._mark_idle_if_unused()
-        for instance in gone:
+        for instance in removed:
             self._draining.close(instance, self._stop_reason)
         self._draining.abort()
         await self._draining.wait_closed()
 
     def _mark_idle_if_unused(self) -> None:
-        # Only a server that was up rests: one that is down or disabled stays so, with its reason.
+        # Only a running server becomes idle: a down or disabled one keeps its state and reason.
         if (
             self._state in ("ready", "degraded", "starting")
             and not self._instances

@@ -1,4 +1,4 @@
-"""How much memory servers take, each with every process it started."""
+"""Measures the resident memory of servers, each with all its child processes."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -7,16 +7,18 @@ from portico.upstream.lifecycle.instances import Instance
 
 
 def get_pid(instance: Instance) -> int | None:
-    """The process at the other end of a conversation, where there is one on this machine."""
-    found: object = getattr(instance.connection, "pid", None)
-    if isinstance(found, int):
-        return found
+    """Return the process id behind a connection, or None if it is not a local process."""
+    pid: object = getattr(instance.connection, "pid", None)
+    if isinstance(pid, int):
+        return pid
     return None
 
 
 async def measure_resident_bytes(pids: Iterable[int]) -> Mapping[int, int]:
-    """Bytes in memory by pid; 0 for one that is gone. In a thread: the system is asked about every
-    process."""
+    """Return resident bytes by pid; 0 for a process that has exited.
+
+    Runs in a thread, because all processes of the system are inspected.
+    """
     return await asyncio.to_thread(_measure_all, tuple(pids))
 
 
@@ -25,7 +27,7 @@ def _measure_all(pids: tuple[int, ...]) -> dict[int, int]:
 
 
 def _measure_with_children(pid: int) -> int:
-    import psutil  # it costs start-up time, and a gateway may never have a command to look after
+    import psutil  # imported late: slow, and not needed by a gateway without commands
 
     def measure(process: psutil.Process) -> int:
         try:

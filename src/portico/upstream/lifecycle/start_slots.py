@@ -1,7 +1,7 @@
-"""How many servers are started at the same time because somebody called them, in the whole gateway.
+"""Limits how many servers are started for calls at the same time, in the whole gateway.
 
-A start holds its place for its first seconds only: a few servers that never answer must not keep
-the others waiting until they are given up.
+A start holds its slot for its first seconds only: a few servers that never answer must not block
+the others until they time out.
 """
 
 import asyncio
@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 from portico.errors import BackendBusy
 
 SLOT_S = 5.0
+"""Seconds after which a running start frees its slot."""
 
 
 class StartSlots:
-    """So many places."""
+    """A semaphore for starts."""
 
     def __init__(self, limit: int = 16, *, slot_s: float = SLOT_S) -> None:
         self._limit = limit
@@ -23,22 +24,25 @@ class StartSlots:
 
     @asynccontextmanager
     async def acquire(self, name: str, timeout: float) -> AsyncGenerator[None]:
-        """Wait for a place, but not longer than that, and hold it for as long as this lasts or a
-        place is held."""
+        """Acquire a start slot within `timeout` seconds, else raise BackendBusy.
+
+        Released on exit or after `slot_s` seconds.
+        """
         try:
             async with asyncio.timeout(timeout):
                 await self._slots.acquire()
         except TimeoutError:
             raise BackendBusy(
-                f"{name} was not started within {timeout:g} s: as many as may be ({self._limit}) are being started",
+                f"{name} was not started within {timeout:g} s: as many as may be ({self._limit}) "
+                "are being started",
                 advice="Try again shortly, or raise limits.call_starts.",
             ) from None
-        left = False
+        released = False
 
         def release() -> None:
-            nonlocal left
-            if not left:
-                left = True
+            nonlocal released
+            if not released:
+                released = True
                 self._slots.release()
 
         timer = asyncio.get_running_loop().call_later(self._slot_s, release)

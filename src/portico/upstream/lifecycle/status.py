@@ -1,5 +1,4 @@
-"""What can be said about a server: its state, why it is in it, and what a caller is told who wants
-it now. Pure."""
+"""Status record of a server, and the errors that callers get while it is unavailable. Pure."""
 
 import math
 import time
@@ -16,14 +15,14 @@ LifecycleState = Literal[
 ]
 
 TROUBLED_STATES: tuple[LifecycleState, ...] = ("down", "quarantined", "degraded", "disabled")
-"""The states that somebody should be told of."""
+"""States that need attention."""
 MAX_STDERR_LINES = 5
 _MAX_LINE_CHARS = 200
 
 
 @dataclass(frozen=True)
 class UpstreamStatus:
-    """What can be said about a server now."""
+    """State of one server and its diagnostics."""
 
     name: str
     kind: str
@@ -35,25 +34,23 @@ class UpstreamStatus:
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     breaker_phase: BreakerPhase = "closed"
     failures: int = 0
-    """How often it failed lately."""
+    """Number of recent failures."""
     next_try_at: float | None = None
-    """When it may be tried again, in the time of day; None where it may be now, or where only a
-    person can say."""
+    """Wall-clock time of the next try; None if it may be tried now, or only by a restart."""
     restarts: int = 0
-    """How often it was started again after it had died, or had been ended because something was
-    wrong."""
+    """Number of starts after it had died or had been closed because of a problem."""
     restart_reason: str = ""
-    """Why it was last ended by us, to be started anew."""
+    """Why the gateway last restarted it."""
     stderr: tuple[str, ...] = ()
-    """The last lines it wrote."""
+    """Last stderr lines."""
     memory_bytes: int = 0
-    """Bytes of it and its children when that was last looked at; 0 where it never was."""
+    """Bytes of the processes and their children at the last measurement; 0 if never measured."""
 
 
 def make_unavailable_error(
     name: str, since: float, reason: str, advice: str = ""
 ) -> BackendUnavailable:
-    """`known but unavailable`, with the reason and since when."""
+    """Return a `known but unavailable` error with the reason and since when."""
     return BackendUnavailable(
         f"{name} is known but unavailable since {format_time(since)}: {reason}",
         advice=advice
@@ -64,7 +61,7 @@ def make_unavailable_error(
 def make_refusal_error(
     name: str, refusal: StartRefusal, reason: str, stderr_lines: Sequence[str] = ()
 ) -> BackendUnavailable:
-    """What everyone is told while a server is not to be started; `said` are its last words."""
+    """Return the error for requests while a server may not be started."""
     if refusal.retry_after_s == 0:
         advice = "It is being tried again just now; ask again in a few seconds."
     elif refusal.quarantined:
@@ -81,27 +78,30 @@ def make_refusal_error(
 
 
 def describe_quarantine(failures: int, window: float, reason: str) -> str:
-    """Why a server is in quarantine."""
-    return f"it is in quarantine after {failures} failures within {format_duration(window)}; the last: {reason}"
+    """Return the reason text of a quarantine."""
+    return (
+        f"it is in quarantine after {failures} failures within {format_duration(window)}; "
+        f"the last: {reason}"
+    )
 
 
 def take_last_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """The end of what a server wrote, as it wrote it."""
+    """Return the last non-empty lines, unchanged."""
     return tuple(line for line in lines if line.strip())[-MAX_STDERR_LINES:]
 
 
 def shorten_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    """Lines cut to a length; masked before that, because half of a secret is not found."""
+    """Cut lines to a length; mask them before, because half of a secret is not recognised."""
     return tuple(line.strip()[:_MAX_LINE_CHARS] for line in lines)
 
 
 def format_time(timestamp: float) -> str:
-    """A moment of today."""
+    """Format a timestamp as local time of day."""
     return time.strftime("%H:%M:%S", time.localtime(timestamp))
 
 
 def format_duration(seconds: float) -> str:
-    """How long something takes: `30 s`, `10 min`."""
+    """Format a duration: `30 s`, `10 min`."""
     if seconds < 120:
         return f"{math.ceil(seconds)} s"
     return f"{math.ceil(seconds / 60)} min"

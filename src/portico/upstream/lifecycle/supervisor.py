@@ -1,9 +1,8 @@
-"""A server that is looked after: asked how it is, replaced when it is unwell or too large,
-restarted on demand.
+"""`Upstream`: a supervised server with health checks, memory limit and restarts.
 
-What it is replaced for, whoever waits for it is told; what is replaced for a reason that can wait
-(a restart, too much memory) first answers what it was asked, while new requests go to what replaces
-it.
+Requests pending on a replaced connection fail with the reason of its replacement. Where the reason
+can wait (a restart, too much memory), pending requests finish first, while new ones go to the
+replacement.
 """
 
 import asyncio
@@ -54,9 +53,9 @@ class Upstream(Lifecycle):
         max_call_s: float = MAX_CALL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`starts` and `mask` are shared by the servers of a gateway.
+        """`start_slots` and `mask` are shared by all servers of a gateway.
 
-        A server may be busy with a call for `longest_call`.
+        A server counts as busy with a call for at most `max_call_s` seconds.
         """
         super().__init__(
             name,
@@ -90,15 +89,16 @@ class Upstream(Lifecycle):
         self._memory_bytes = 0
 
     def get_status(self) -> UpstreamStatus:
-        """State, since when, and why."""
-        found = self.backend.diagnostics()
-        said = self._get_stderr_lines()
-        if "stderr" in found:
-            found = {**found, "stderr": list(said), "noise_samples": []}
-        if self._breaker.phase == "open":
-            wait = self._breaker.retry_after_s
-        else:
-            wait = None
+        """Return state, reason and diagnostics."""
+        diagnostics = self.backend.diagnostics()
+        stderr_lines = self._get_stderr_lines()
+        if "stderr" in diagnostics:
+            diagnostics = {**diagnostics, "stderr": list(stderr_lines), "noise_samples": []}
+        if self.isolated:
+            diagnostics = {**diagnostics, "instances": len(self._instances.owned_keys)}
+        next_try_at = None
+        if self._breaker.phase == "open" and (wait := self._breaker.retry_after_s) is not None:
+            next_try_at = time.time() + wait
         return UpstreamStatus(
             self.name,
             self.backend.kind,
@@ -107,28 +107,28 @@ class Upstream(Lifecycle):
             self._reason,
             self._initialize_info,
             self._call_count,
-            {**found, "instances": len(self._instances.owned_keys)} if self.isolated else found,
+            diagnostics,
             breaker_phase=self._breaker.phase,
             failures=self._breaker.failures,
-            next_try_at=None if wait is None else time.time() + wait,
+            next_try_at=next_try_at,
             restarts=self._restart_count,
             restart_reason=self._restart_reason,
-            stderr=shorten_lines(said),
+            stderr=shorten_lines(stderr_lines),
             memory_bytes=self._memory_bytes,
         )
 
     def mark_listed(self) -> None:
-        """The server is up and could be listed."""
+        """Record that the server was listed successfully."""
         self._has_listing = True
         listed = self._instances.find(SHARED) or next(
-            (one for _, one in self._instances.items()), None
+            (instance for _, instance in self._instances.items()), None
         )
         if listed is not None:
             self._record_answer(listed)
         if self._state == "degraded":
             self.set_state("ready")
 
-    # --- asking it
+    # --- requests
 
     async def request(
         self,
@@ -137,11 +137,8 @@ class Upstream(Lifecycle):
         options: RequestOptions = NO_OPTIONS,
         session: str = SHARED,
     ) -> Raw:
-        """Ask the server, starting it first if need be."""
-        if self.isolated:
-            key = session
-        else:
-            key = SHARED
+        """Send a request, starting the server first if necessary; secrets in errors are masked."""
+        key = self._instance_key(session)
         with self._instances.use(key):
             instance = self._instances.find(key) or await self._connect(key)
             self._call_count += 1
@@ -171,57 +168,55 @@ class Upstream(Lifecycle):
             return result
 
     async def ensure_started(self, session: str = SHARED) -> None:
-        """Start it if it is not up, so that a request from here on takes no longer than its answer."""
+        """Start the server if it is not running, so that a later request does not include it."""
         key = self._instance_key(session)
         if key not in self._instances:
             with self._instances.use(key):
                 await self._connect(key)
 
     async def notify(self, method: str, params: Raw | None = None, session: str = SHARED) -> None:
-        """Tell the server, if it is up."""
+        """Send a notification if the server is running."""
         connection = self._instances.get_connection(self._instance_key(session))
         if connection is not None:
             await connection.notify(method, params)
 
     def in_use(self, session: str = SHARED) -> AbstractContextManager[None]:
-        """While a client is at work with it, though nothing is asked of it yet: nobody takes it for
-        idle."""
+        """Mark the instance in use, so that idle shutdown and eviction skip it."""
         return self._instances.use(self._instance_key(session))
 
     async def connect(self) -> Connection:
-        """The live conversation, started if need be."""
-        found = self._instances.find(SHARED) or await self._connect(SHARED, for_call=False)
-        return found.connection
+        """Return the shared connection, opening it if necessary."""
+        instance = self._instances.find(SHARED) or await self._connect(SHARED, for_call=False)
+        return instance.connection
 
     def _record_answer(self, instance: Instance) -> None:
         instance.has_answered = instance.heard_since_check = True
         if self._breaker.has_failures:
             self._breaker.record_success(self._clock() - instance.started_at)
 
-    # --- looking after it
+    # --- maintenance
 
     async def maintain(self, *, restart_if_down: bool = False) -> None:
-        """What is due every so often. One that fell and is `wanted`, called or not, is started once
-        it may be."""
-        fallen = self._state in ("down", "quarantined") and not self._instances
+        """Enforce the memory limit; with `restart_if_down`, start a failed server if allowed."""
+        is_down = self._state in ("down", "quarantined") and not self._instances
         if self._is_command and self._restart_policy.memory:
-            fallen = await self._enforce_memory_limit() or fallen
-        free = SHARED not in self._instances and SHARED not in self._start_tasks
+            is_down = await self._enforce_memory_limit() or is_down
+        not_started = SHARED not in self._instances and SHARED not in self._start_tasks
         if (
             restart_if_down
-            and fallen
-            and free
+            and is_down
+            and not_started
             and not self._stop_reason
             and self._breaker.get_refusal() is None
         ):
             self._begin_start(SHARED)
 
     async def _enforce_memory_limit(self) -> bool:
-        """Replace what has grown too large; whether that was the one that nobody owns."""
+        """Replace instances over the memory limit; return whether the shared one was."""
         running = {
-            pid: (key, one)
-            for key, one in self._instances.items()
-            if (pid := process_memory.get_pid(one)) is not None
+            pid: (key, instance)
+            for key, instance in self._instances.items()
+            if (pid := process_memory.get_pid(instance)) is not None
         }
         if not running:
             return False
@@ -230,9 +225,12 @@ class Upstream(Lifecycle):
         replaced = False
         for pid, (key, instance) in running.items():
             if sizes[pid] > self._restart_policy.memory and self._instances.find(key) is instance:
-                taken = sizes[pid] // _MIB
-                most = self._restart_policy.memory // _MIB
-                reason = f"it took {taken:,} MiB of memory, over its restart.memory of {most:,} MiB"
+                used_mib = sizes[pid] // _MIB
+                limit_mib = self._restart_policy.memory // _MIB
+                reason = (
+                    f"it took {used_mib:,} MiB of memory, "
+                    f"over its restart.memory of {limit_mib:,} MiB"
+                )
                 self._note_restart(reason)
                 self._instances.remove(key)
                 self._draining.drain(instance, self._restart_policy.drain_s, reason)
@@ -241,7 +239,7 @@ class Upstream(Lifecycle):
         return replaced
 
     def _on_missed_check(self, key: str, instance: Instance) -> None:
-        """A health check was not answered."""
+        """Mark the server degraded and, after `failures` missed checks, replace the instance."""
         if self._instances.find(key) is not instance:
             return
         if instance.missed_checks > 1:
@@ -252,7 +250,10 @@ class Upstream(Lifecycle):
         self.degrade(self._health_problem)
         if instance.missed_checks < self._health_policy.failures:
             return
-        reason = f"{self._health_problem}, each within {self._health_policy.timeout_s:g} s, and is started anew"
+        reason = (
+            f"{self._health_problem}, each within {self._health_policy.timeout_s:g} s, "
+            "and is started anew"
+        )
         self._note_restart(reason)
         self._instances.remove(key)
         closing = self._draining.close(instance, reason)
@@ -278,11 +279,10 @@ class Upstream(Lifecycle):
         if not self._instances:
             self._health_checker.cancel()
 
-    # --- replacing it
+    # --- configuration, restart and stop
 
     def configure(self, start_timeout: float, restart: RestartConfig, health: HealthConfig) -> None:
-        """Wait for it and look after it otherwise from now on; that ends a quarantine, and whatever
-        is up stays up."""
+        """Apply new timeouts and policies; ends a quarantine, and open connections stay open."""
         self._start_timeout = start_timeout
         self._restart_policy = restart
         self._breaker.configure(restart)
@@ -299,10 +299,10 @@ class Upstream(Lifecycle):
     async def restart(
         self, reason: str = "a restart was asked for", *, requested_at: float | None = None
     ) -> None:
-        """Start it anew, at once and whatever it did before; raises what keeps it from starting.
+        """Restart the server at once, regardless of earlier failures; raise if it does not start.
 
-        Calls under way end on the old one, within `drain_s`. Whoever says when it was `asked` (in
-        the time of day) gets no second restart where there was one since.
+        Pending calls finish on the old connection within `drain_s`. With `requested_at` (wall-clock
+        time), nothing happens if there was a restart since.
         """
         if requested_at is not None and self._restarted_at >= requested_at:
             return
@@ -334,11 +334,12 @@ class Upstream(Lifecycle):
             if (old := self._instances.remove(key)) is not None:
                 self._note_restart(reason)
                 idle = not old.pending_calls
-                going = self._draining.drain(
+                closing_task = self._draining.drain(
                     old, self._restart_policy.drain_s, f"it is started anew: {reason}"
                 )
                 if idle and key == SHARED:
-                    closing = going  # where nobody waits for the old one, two need not fight over a port or a file
+                    # The new one waits for the old one to close: both may need the same port.
+                    closing = closing_task
         self._health_checker.cancel()
         task = self._start_tasks.get(SHARED) or self._begin_start(SHARED, after=closing)
         await asyncio.shield(task)
@@ -346,21 +347,23 @@ class Upstream(Lifecycle):
     def _note_restart(self, reason: str) -> None:
         self._next_start_is_restart = True
         self._restart_reason = reason
-        logger.warning("%s is started anew: %s", self.name, reason)
+        logger.warning("%s is restarted: %s", self.name, reason)
 
     async def wait_until_drained(self, timeout: float) -> bool:
-        """Wait until nobody waits for an answer of its, but not longer; whether that is so."""
+        """Wait up to `timeout` seconds until the server has no users; return whether that is so."""
         return await self._instances.wait_until_unused(timeout)
 
     async def retire(self, drain_s: float, reason: str = CONFIGURATION_REPLACED) -> None:
-        """Go on until nobody waits for it, or the time is up; then stop. A call that has already
-        found it may begin."""
+        """Wait until the server has no users or `drain_s` is over, then stop it.
+
+        Calls that already hold a reference to it may still begin meanwhile.
+        """
         await self.wait_until_drained(drain_s)
         self._stop_reason = self._stop_reason or reason
         await self.stop()
 
     async def stop(self) -> None:
-        """End every conversation; nothing starts again."""
+        """Close every connection; nothing can be started afterwards."""
         self._stop_reason = self._stop_reason or SHUTTING_DOWN
         if self._restart_task is not None and not self._restart_task.done():
             self._restart_task.cancel()

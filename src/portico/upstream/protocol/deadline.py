@@ -1,7 +1,7 @@
-"""How long one request is waited for: so long without a sign of life, so long in all.
+"""Timeouts of one request: one since the last progress, and one in total.
 
-While the server asks the client that made the request, both clocks stand still: a person may take
-longer to answer than a server may. Whoever asks the client has a bound of its own.
+Both pause while the server waits for an answer of the client, because a person may take longer than
+a server may. Requests to the client have their own timeout.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from portico.upstream.backend import RequestOptions
 
 
 class Deadline:
-    """One request's. Enter `clock` around the wait."""
+    """Deadline of one request. Enter `timeout` around the wait."""
 
     __slots__ = ("_pause_count", "_paused_at", "_started_at", "options", "timeout")
 
@@ -24,24 +24,24 @@ class Deadline:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since it began, without those its client was being asked."""
+        """Seconds since the start, without pauses."""
         now = asyncio.get_running_loop().time()
         return (self._paused_at if self._pause_count else now) - self._started_at
 
     def extend(self) -> None:
-        """A server that reports progress is given its time anew, up to the longest a call may take."""
+        """Restart the progress timeout; the total timeout stays."""
         if not self._pause_count:
             self._reschedule(asyncio.get_running_loop().time())
 
     def pause(self) -> None:
-        """Its client is being asked; every `hold` has its `release`."""
+        """Stop both timeouts; every `pause` needs a `resume`."""
         if not self._pause_count:
             self._paused_at = asyncio.get_running_loop().time()
             self._reschedule(None)
         self._pause_count += 1
 
     def resume(self) -> None:
-        """Its client has answered, or was not to be asked."""
+        """Continue the timeouts after the client has answered or could not be asked."""
         self._pause_count -= 1
         if not self._pause_count:
             now = asyncio.get_running_loop().time()
@@ -49,9 +49,11 @@ class Deadline:
             self._reschedule(now)
 
     def _reschedule(self, now: float | None) -> None:
-        # It cannot be set any more when the wait is over.
+        if now is None:
+            when = None
+        else:
+            when = self.options.compute_deadline(self._started_at, now)
+        # A timeout cannot be rescheduled after its block has been left.
         with contextlib.suppress(RuntimeError):
             if not self.timeout.expired():
-                self.timeout.reschedule(
-                    None if now is None else self.options.compute_deadline(self._started_at, now)
-                )
+                self.timeout.reschedule(when)

@@ -1,4 +1,4 @@
-"""What each protocol era wraps around a request's params. Pure.
+"""Request params of each protocol era. Pure.
 
 The modern era (2026-07-28) repeats version, client and capabilities in every request's `_meta`; the
 handshake era must never see those keys. Of a client's own `_meta`, a server gets what the protocol
@@ -38,8 +38,7 @@ _SERVER_META_KEYS = frozenset(
         RELATED_TASK_KEY,
     }
 )
-"""Keys of a client's `_meta` that every server gets. Who the client is (`clientInfo`) is not among
-them."""
+"""Keys of a client's `_meta` that every server gets; `clientInfo` is not among them."""
 _NEVER_FORWARDED = (VERSION_KEY, CLIENT_INFO_KEY, "portico/*")
 
 CLIENT_INFO: Mapping[str, Any] = {"name": "portico", "title": "Portico", "version": __version__}
@@ -48,30 +47,29 @@ RELAYED_CAPABILITIES: Mapping[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
     "roots": {"listChanged": False},
 }
-"""What we offer a handshake-era upstream: it is relayed to the client whose call caused it, or
-refused there."""
+"""Capabilities declared to handshake-era upstreams; requests are relayed to the calling client."""
 
 
 def filter_for_server(params: Mapping[str, Any], allowed: Sequence[str] = ()) -> Raw:
     """Return a client's params with the part of its `_meta` that a server may see.
 
-    `allowed` are globs of further keys, from the configuration. They never reach keys that say who the client is, or
-    that are Portico's own.
+    `allowed` are globs of further keys, from the configuration. They never match keys that identify
+    the client, or Portico's own.
     """
     meta = params.get("_meta")
     if not isinstance(meta, Mapping):
         return {key: value for key, value in params.items() if key != "_meta"}
-    given = cast("Mapping[str, Any]", meta)
-    if _SERVER_META_KEYS.issuperset(given):
+    rest = {key: value for key, value in params.items() if key != "_meta"}
+    client_meta = cast("Mapping[str, Any]", meta)
+    if _SERVER_META_KEYS.issuperset(client_meta):
         return dict(params)
-    kept = {
+    forwarded = {
         key: value
-        for key, value in given.items()
+        for key, value in client_meta.items()
         if key in _SERVER_META_KEYS or _is_allowed(key, allowed)
     }
-    rest = {key: value for key, value in params.items() if key != "_meta"}
-    if kept:
-        return {**rest, "_meta": kept}
+    if forwarded:
+        return {**rest, "_meta": forwarded}
     return rest
 
 
@@ -82,98 +80,86 @@ def _is_allowed(key: str, allowed: Sequence[str]) -> bool:
 
 
 def to_modern_params(params: Mapping[str, Any] | None) -> Raw:
-    """Params with the modern envelope; what the caller already declared wins, the version is ours."""
-    if params:
-        given = dict(params)
-    else:
-        given = {}
-    meta = dict(given.get("_meta") or {})
+    """Add the modern envelope; client and capabilities already declared in `_meta` are kept."""
+    modern = dict(params or {})
+    meta = dict(modern.get("_meta") or {})
     meta[VERSION_KEY] = MODERN_VERSION
     meta.setdefault(CLIENT_INFO_KEY, dict(CLIENT_INFO))
     meta.setdefault(CLIENT_CAPABILITIES_KEY, {})
-    given["_meta"] = meta
-    return given
+    modern["_meta"] = meta
+    return modern
 
 
 def declare_capabilities(
     params: Mapping[str, Any], capabilities: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Params that say what the client they come from can be asked, unless it said so itself."""
+    """Add the client's capabilities to the params, unless they declare them already."""
+    meta = _get_meta(params)
+    if not capabilities or CLIENT_CAPABILITIES_KEY in meta:
+        return params
+    return {**params, "_meta": {**meta, CLIENT_CAPABILITIES_KEY: dict(capabilities)}}
+
+
+def _get_meta(params: Mapping[str, Any]) -> Mapping[str, Any]:
     meta = params.get("_meta")
     if isinstance(meta, Mapping):
-        given: Mapping[str, Any] = cast("Mapping[str, Any]", meta)
-    else:
-        given = {}
-    if not capabilities or CLIENT_CAPABILITIES_KEY in given:
-        return params
-    return {**params, "_meta": {**given, CLIENT_CAPABILITIES_KEY: dict(capabilities)}}
+        return cast("Mapping[str, Any]", meta)
+    return {}
 
 
 def strip_input_responses(params: Mapping[str, Any]) -> Raw:
-    """Params without answers to questions."""
+    """Return params without `inputResponses` and `requestState`."""
     return {key: value for key, value in params.items() if key not in _MODERN_PARAMS}
 
 
 def add_log_level(params: Raw, level: str | None) -> Raw:
-    """Params that ask a modern server for log messages, as a client of the handshake era did once
-    and for all."""
+    """Add a log level; handshake-era clients set it once, modern servers need it per request."""
     if level is None:
         return params
-    meta = params.get("_meta")
-    if isinstance(meta, Mapping):
-        given: Mapping[str, Any] = cast("Mapping[str, Any]", meta)
-    else:
-        given = {}
-    return {**params, "_meta": {**given, LOG_LEVEL_KEY: level}}
+    return {**params, "_meta": {**_get_meta(params), LOG_LEVEL_KEY: level}}
 
 
 def to_legacy_params(params: Mapping[str, Any] | None) -> Raw | None:
-    """Params without the modern envelope, and without answers to questions: that era has other ways
-    for those."""
-    if not params:
-        if params is None:
-            return None
-        return {}
+    """Return params without the modern envelope and without responses to elicitations."""
+    if params is None:
+        return None
     meta = params.get("_meta")
     if not isinstance(meta, Mapping) or _ENVELOPE_KEYS.isdisjoint(meta):
         return strip_input_responses(params)
-    kept = {key: value for key, value in meta.items() if key not in _ENVELOPE_KEYS}
+    remaining_meta = {key: value for key, value in meta.items() if key not in _ENVELOPE_KEYS}
     stripped = {
         key: value for key, value in params.items() if key != "_meta" and key not in _MODERN_PARAMS
     }
-    if kept:
-        stripped["_meta"] = kept
+    if remaining_meta:
+        stripped["_meta"] = remaining_meta
     return stripped
 
 
 def replace_progress_token(
     params: Raw | None, token: str | int
 ) -> tuple[Raw | None, str | int | None]:
-    """Params that carry `token` in place of the caller's progress token, and that token; unchanged
-    without one.
+    """Replace the caller's progress token by `token`; return the params and the caller's token.
 
-    Two clients may both say `1`; towards one upstream the token must be ours.
+    Without a token the params are unchanged and the token is None. Two clients may both use `1`;
+    towards one upstream the token must be unique.
     """
-    if params:
-        meta = params.get("_meta")
-    else:
-        meta = None
-    if isinstance(meta, Mapping):
-        given = meta.get("progressToken")
-    else:
-        given = None
-    if params is None or not isinstance(meta, Mapping) or not isinstance(given, str | int):
+    meta: Any = params.get("_meta") if params else None
+    if params is None or not isinstance(meta, Mapping):
         return params, None
-    return {**params, "_meta": {**meta, "progressToken": token}}, given
+    client_meta = cast("Mapping[str, Any]", meta)
+    client_token = client_meta.get("progressToken")
+    if not isinstance(client_token, str | int):
+        return params, None
+    return {**params, "_meta": {**client_meta, "progressToken": token}}, client_token
 
 
 def make_discover_params() -> Raw:
-    """Params of the `server/discover` probe."""
+    """Return the params of the `server/discover` probe."""
     return to_modern_params(None)
 
 
 def make_initialize_params() -> Raw:
-    """Params of the handshake."""
+    """Return the params of `initialize`."""
     return {
         "protocolVersion": LATEST_LEGACY_VERSION,
         "capabilities": dict(RELAYED_CAPABILITIES),
@@ -184,8 +170,10 @@ def make_initialize_params() -> Raw:
 def make_subscription_params(
     capabilities: Mapping[str, Any], uris: Sequence[str] = ()
 ) -> Raw | None:
-    """The `subscriptions/listen` params that follow an upstream's lists and these resources; None
-    without any."""
+    """Return `subscriptions/listen` params for an upstream's lists and these resources.
+
+    None if there is nothing to subscribe to.
+    """
     wanted: Raw = {
         f"{kind}ListChanged": True
         for kind in ("tools", "prompts", "resources")
@@ -199,13 +187,16 @@ def make_subscription_params(
 
 
 def strip_subscription_id(message: Raw) -> Raw:
-    """A change without the id of our subscription: that is ours, not the client's."""
+    """Return a notification without the gateway's subscription id."""
     params = message.get("params")
     if not isinstance(params, dict):
         return message
     meta = params.get("_meta")
     if not isinstance(meta, dict) or SUBSCRIPTION_KEY not in meta:
         return message
-    rest = {key: value for key, value in meta.items() if key != SUBSCRIPTION_KEY}
-    kept = {key: value for key, value in params.items() if key != "_meta"}
-    return {**message, "params": {**kept, "_meta": rest} if rest else kept}
+    remaining_meta = {key: value for key, value in meta.items() if key != SUBSCRIPTION_KEY}
+    other_params = {key: value for key, value in params.items() if key != "_meta"}
+    return {
+        **message,
+        "params": {**other_params, "_meta": remaining_meta} if remaining_meta else other_params,
+    }

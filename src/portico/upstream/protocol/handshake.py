@@ -1,9 +1,9 @@
-"""Introduces the gateway over a duplex pipe and finds out which protocol era the other side speaks.
+"""Handshake over a duplex pipe, with detection of the server's protocol era.
 
 Real servers differ (measured on 243): most refuse `server/discover` at once, a third accept it, one
-dies of it and one never answers. So: probe, and if the probe stays unanswered send `initialize`
-behind it and take what comes first. A server that the probe kills or leaves unable to shake hands
-is reported as such: the caller starts it anew without.
+dies of it and one never answers. So: probe, and if the probe stays unanswered send `initialize` as
+well and take the first answer. If the probe ends the server or leaves it unable to initialize,
+ProbeFailed is raised and the caller restarts the server without a probe.
 """
 
 import asyncio
@@ -23,21 +23,19 @@ from portico.upstream.protocol.envelope import (
 ProtocolSetting = Literal["auto", "legacy", "modern"]
 
 PROBE_TIMEOUT_S = 2.0
-"""How long a probe may stay unanswered before `initialize` is sent behind it."""
+"""Seconds without an answer to the probe after which `initialize` is sent too."""
 
 
 class ProbeFailed(Exception):
-    """The server ended when it was sent `server/discover`, or would not shake hands any more; the
-    cause says which."""
+    """The server ended after `server/discover`, or refused `initialize` after it; see the cause."""
 
 
 class AmbiguousEra(Exception):
-    """A slow server took the probe and the `initialize` sent behind it: which era it is in now is
-    unclear."""
+    """A slow server accepted both the probe and `initialize`, so its era is unclear."""
 
 
 class HandshakeChannel(Protocol):
-    """What a handshake needs of a conversation: frames as they are, no era around them."""
+    """Channel of a handshake: raw frames without any era's envelope."""
 
     async def send_request(self, method: str, params: Raw | None) -> Raw: ...
 
@@ -52,12 +50,12 @@ async def perform_handshake(
     *,
     single_era: bool = False,
 ) -> InitializeInfo:
-    """Shake hands in the era the server speaks; raises DiedOfProbe, RemoteError or
-    BackendUnavailable.
+    """Perform the handshake in the era that the server speaks.
 
-    `patience` bounds the wait for the answer to `initialize` once the probe has been refused. `one_era` says that the
-    whole conversation is in the era of its first exchange, as on a pipe; then SpokeBoth may be
-    raised too.
+    `initialize_timeout` limits the wait for the answer to `initialize` once the probe has been
+    refused. `single_era` says that the whole connection stays in the era of its first exchange, as
+    on a pipe. Raises ProbeFailed, RemoteError, BackendUnavailable and, with `single_era`,
+    AmbiguousEra.
     """
     if protocol == "legacy" or (protocol == "auto" and known_era == "legacy"):
         try:
@@ -67,14 +65,14 @@ async def perform_handshake(
                 raise
             protocol = "modern"
     if protocol == "modern":
-        hello = parse_discovery(
+        info = parse_discovery(
             await channel.send_request("server/discover", make_discover_params())
         )
-        if hello is None:
+        if info is None:
             raise BackendUnavailable(
                 f"the server does not speak {MODERN_VERSION}", advice="Set protocol: auto."
             )
-        return hello
+        return info
     return await _probe(channel, initialize_timeout, single_era)
 
 
@@ -90,10 +88,10 @@ async def _probe(
             await asyncio.wait({probe, handshake}, return_when=asyncio.FIRST_COMPLETED)
             if not probe.done() and handshake.exception() is not None:
                 await asyncio.wait({probe}, timeout=initialize_timeout)
-        if probe.done() and (hello := _parse_probe(probe)) is not None:
+        if probe.done() and (info := _parse_probe(probe)) is not None:
             if single_era and handshake is not None and await _wait_for_acceptance(handshake):
                 raise AmbiguousEra
-            return hello
+            return info
         handshake = handshake or asyncio.ensure_future(_initialize(channel))
         return await _wait_for_initialize(handshake, initialize_timeout)
     finally:
@@ -132,15 +130,15 @@ def _parse_probe(probe: "asyncio.Future[Raw]") -> InitializeInfo | None:
 
 
 async def _initialize(channel: HandshakeChannel) -> InitializeInfo:
-    hello = parse_initialize_result(
+    info = parse_initialize_result(
         await channel.send_request("initialize", make_initialize_params())
     )
     await channel.send_notification("notifications/initialized", None)
-    return hello
+    return info
 
 
 def parse_discovery(result: Mapping[str, Any]) -> InitializeInfo | None:
-    """The introduction in a `server/discover` result, or None if it names no modern version."""
+    """Parse a `server/discover` result; None if it does not name the modern version."""
     versions = result.get("supportedVersions")
     if not isinstance(versions, list) or MODERN_VERSION not in versions:
         return None
@@ -159,8 +157,7 @@ def parse_discovery(result: Mapping[str, Any]) -> InitializeInfo | None:
 
 
 def parse_initialize_result(result: Mapping[str, Any]) -> InitializeInfo:
-    """The introduction in an `initialize` result; whatever version it names, the handshake makes it
-    legacy."""
+    """Parse an `initialize` result; the era is legacy whatever version it names."""
     version = result.get("protocolVersion")
     return InitializeInfo(
         era="legacy",

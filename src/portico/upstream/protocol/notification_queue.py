@@ -1,8 +1,6 @@
-"""What a server reports during a call, on its way to the caller: in order, and of a flood only the
-newest.
+"""Queue of a call's notifications to its caller: in order, and only the newest of a flood.
 
-A caller takes a report as slowly as it likes; the answer that waits on the same wire must not wait
-for thousands.
+Callers may be slow; a response on the same wire must not wait for thousands of notifications.
 """
 
 import asyncio
@@ -13,17 +11,17 @@ from typing import Any
 from portico.upstream.backend import Raw, Relay
 
 MAX_QUEUED = 100
-"""Reports that wait for a caller who does not take them; of more, the oldest is dropped."""
+"""Queued notifications; above that, the oldest is dropped."""
 BURST = 100
+"""Notifications that are sent without delay."""
 PACE_S = 0.02
-"""Reports that are told as they come, and the pause before each after that, until the answer has
-come."""
+"""Seconds between notifications after the burst, until the response has arrived."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 class NotificationQueue:
-    """The reports of one call."""
+    """Notifications of one call."""
 
     __slots__ = ("_is_flushing", "_queue", "_sent_count", "_spawn", "_task")
 
@@ -35,19 +33,19 @@ class NotificationQueue:
         self._is_flushing = False
 
     def put(self, relay: Relay, method: str, params: Raw) -> None:
-        """Put a report on its way."""
+        """Queue a notification and start sending."""
         self._queue.append((relay, method, params))
         if self._task is None or self._task.done():
             self._task = self._spawn(self._send_all())
 
     async def flush(self) -> None:
-        """Wait until everything has been told: an answer comes last."""
+        """Wait until everything has been sent; call it before the response."""
         self._is_flushing = True
         if self._task is not None:
             await asyncio.wait({self._task})
 
     def stop(self) -> None:
-        """Nobody listens any more."""
+        """Drop what is queued and stop sending."""
         self._queue.clear()
         if self._task is not None:
             self._task.cancel()

@@ -1,10 +1,8 @@
-"""Request and answer over a duplex pipe: correlation, cancellation, progress, and the requests of
-the other side.
+"""JSON-RPC session over a duplex pipe: correlation, cancellation, progress, server requests.
 
-Deliberately not MCP-aware beyond the notifications it must correlate. Frames are dicts; the
-transport turns them into bytes. A request or log message that an upstream sends on its own belongs
-to the call it is working on; a duplex pipe does not say which, so it is relayed only while every
-call in flight comes from one and the same client.
+Not MCP-aware beyond the notifications that it must correlate. Frames are dicts; the transport
+encodes them. A server's own request or log message belongs to the call it is processing; a pipe
+does not say which, so it is relayed only while all calls in flight come from one client.
 """
 
 import asyncio
@@ -37,13 +35,11 @@ Work = Coroutine[Any, Any, None]
 SendFrame = Callable[[Raw], Work]
 
 MAX_QUEUED_PROGRESS = 100
-"""Progress that waits for a caller who does not take it; of more, the oldest is dropped."""
+"""Progress notifications queued for a slow caller; above that, the oldest is dropped."""
 MAX_NOTIFICATIONS_IN_FLIGHT = 500
-"""Log messages on their way to callers: one that takes none must leave room for the questions of
-others."""
+"""Log messages being sent to callers; a slow caller must not block other server requests."""
 MAX_TASKS = 1_000
-"""Everything under way at one time; log messages and requests of the other side beyond that are
-dropped."""
+"""Concurrent tasks in all; log messages and server requests above that are dropped."""
 
 
 @dataclass(slots=True)
@@ -54,12 +50,12 @@ class _OutstandingRequest:
     deadline: Deadline
     queued_progress: deque[Raw] = field(default_factory=lambda: deque(maxlen=MAX_QUEUED_PROGRESS))
     progress_task: asyncio.Task[None] | None = None
-    """Progress on its way to the caller, in order; the answer waits for it."""
+    """Sends progress to the caller, in order; the response waits for it."""
 
 
 @dataclass(slots=True, eq=False)
 class _ServerRequest:
-    """A request of the other side that a client is asked."""
+    """A request of the server that is relayed to a client."""
 
     client_key: str
     task: "asyncio.Task[None] | None" = None
@@ -71,7 +67,7 @@ class _ServerRequest:
 
 
 class JsonRpcSession:
-    """One end of a JSON-RPC conversation."""
+    """The gateway's end of a JSON-RPC connection."""
 
     def __init__(
         self, name: str, send: SendFrame, listener: Listener, roots: tuple[Raw, ...] = ()
@@ -98,30 +94,31 @@ class JsonRpcSession:
             raise BackendUnavailable(f"{self._name}: {self._end_reason}")
         self._last_id += 1
         request_id = self._last_id
-        params, token = (
-            replace_progress_token(params, request_id) if options.relay else (params, None)
+        token = None
+        if options.relay:
+            params, token = replace_progress_token(params, request_id)
+        deadline = Deadline(options)
+        outstanding = _OutstandingRequest(
+            asyncio.get_running_loop().create_future(), options.relay, token, deadline
         )
-        patience = Deadline(options)
-        waiting = _OutstandingRequest(
-            asyncio.get_running_loop().create_future(), options.relay, token, patience
-        )
-        self._outstanding[request_id] = waiting
+        self._outstanding[request_id] = outstanding
         try:
-            async with patience.timeout:
+            async with deadline.timeout:
                 await self._send(jsonrpc.make_message(method, params, request_id))
-                return await waiting.result_future
+                return await outstanding.result_future
         except TimeoutError:
             self._send_cancellation(request_id, method, "timed out")
             raise jsonrpc.make_timeout_error(
-                self._name, method, options, patience.elapsed_s
+                self._name, method, options, deadline.elapsed_s
             ) from None
         except asyncio.CancelledError:
             self._send_cancellation(request_id, method, "cancelled by the caller")
             raise
         finally:
             self._outstanding.pop(request_id, None)
-            if waiting.result_future.done() and not waiting.result_future.cancelled():
-                waiting.result_future.exception()  # whoever was still sending has not heard it, and need not
+            if outstanding.result_future.done() and not outstanding.result_future.cancelled():
+                # Mark as retrieved: sending may have failed before the result was awaited.
+                outstanding.result_future.exception()
             if self._server_requests and options.relay is not None:
                 self._cancel_orphaned_requests(options.relay.client_key)
 
@@ -131,10 +128,10 @@ class JsonRpcSession:
             await self._send(jsonrpc.make_message(method, params))
 
     def receive(self, message: object) -> None:
-        """Take one decoded message; whatever is not JSON-RPC is counted as noise."""
+        """Handle one decoded message; what is not JSON-RPC is counted as noise."""
         if isinstance(message, list):
             for item in cast("list[object]", message):
-                # A batch in a batch is nonsense, and could be as deep as the stack.
+                # A nested batch is invalid, and could exhaust the stack.
                 self.receive(None if isinstance(item, list) else item)
             return
         if not isinstance(message, dict):
@@ -157,50 +154,56 @@ class JsonRpcSession:
             self.noise += 1
 
     def end(self, reason: str) -> None:
-        """The pipe is gone: everyone who waits is told."""
+        """Fail all outstanding requests with `reason`: the pipe is closed."""
         if self._end_reason is not None:
             return
         self._end_reason = reason
-        for waiting in self._outstanding.values():
-            if not waiting.result_future.done():
-                waiting.result_future.set_exception(BackendUnavailable(f"{self._name}: {reason}"))
+        for outstanding in self._outstanding.values():
+            if not outstanding.result_future.done():
+                outstanding.result_future.set_exception(
+                    BackendUnavailable(f"{self._name}: {reason}")
+                )
         for task in self._tasks:
             task.cancel()
 
     async def join(self) -> None:
-        """Wait until nothing of ours runs any more."""
+        """Wait until all tasks have ended."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     def _handle_response(self, frame: Raw) -> None:
-        waiting = self._outstanding.get(jsonrpc.parse_id(frame["id"]))
-        if waiting is None:
+        outstanding = self._outstanding.get(jsonrpc.parse_id(frame["id"]))
+        if outstanding is None:
             return
         if isinstance(error := frame.get("error"), Mapping):
-            self._url_elicitations.record_error(cast("Mapping[str, Any]", error), waiting.relay)
-        if waiting.progress_task is not None and not waiting.progress_task.done():
-            waiting.progress_task.add_done_callback(lambda _: _resolve(waiting, frame))
+            self._url_elicitations.record_error(cast("Mapping[str, Any]", error), outstanding.relay)
+        if outstanding.progress_task is not None and not outstanding.progress_task.done():
+            outstanding.progress_task.add_done_callback(lambda _: _resolve(outstanding, frame))
         else:
-            _resolve(waiting, frame)
+            _resolve(outstanding, frame)
 
     def _handle_notification(self, method: str, params: Raw) -> None:
         if method == "notifications/progress":
-            waiting = self._outstanding.get(jsonrpc.parse_id(params.get("progressToken")))
+            outstanding = self._outstanding.get(jsonrpc.parse_id(params.get("progressToken")))
             if (
-                waiting is not None
-                and waiting.relay is not None
-                and waiting.progress_token is not None
+                outstanding is not None
+                and outstanding.relay is not None
+                and outstanding.progress_token is not None
             ):
-                waiting.deadline.extend()
-                waiting.queued_progress.append({**params, "progressToken": waiting.progress_token})
-                if waiting.progress_task is None or waiting.progress_task.done():
-                    waiting.progress_task = self._spawn(
-                        _send_notifications(waiting.relay, method, waiting.queued_progress)
+                outstanding.deadline.extend()
+                outstanding.queued_progress.append(
+                    {**params, "progressToken": outstanding.progress_token}
+                )
+                if outstanding.progress_task is None or outstanding.progress_task.done():
+                    outstanding.progress_task = self._spawn(
+                        _send_notifications(outstanding.relay, method, outstanding.queued_progress)
                     )
         elif method == "notifications/cancelled":
-            if (question := self._server_requests.get(str(params.get("requestId")))) is not None:
-                question.cancelled_by_server = True
-                question.cancel()
+            if (
+                server_request := self._server_requests.get(str(params.get("requestId")))
+            ) is not None:
+                server_request.cancelled_by_server = True
+                server_request.cancel()
         elif (relay := self._find_addressee(method, params)) is not None:
             if (
                 self._notifications_in_flight < MAX_NOTIFICATIONS_IN_FLIGHT
@@ -218,21 +221,23 @@ class JsonRpcSession:
 
     def _handle_server_request(self, request_id: object, method: str, params: Raw) -> None:
         if not jsonrpc.is_answerable(request_id) or len(self._tasks) >= MAX_TASKS:
-            return  # a flood, or an id that would be one: even refusals would only feed it
+            return  # a flood, or an oversized id: refusals would only add to it
         if self._server_request_count >= jsonrpc.MAX_SERVER_REQUESTS:
             self._spawn(self._send(jsonrpc.make_too_many_response(request_id)))
         else:
             self._server_request_count += 1
             relay, shared = jsonrpc.find_addressee(self._collect_relays())
-            question = _ServerRequest(relay.client_key if relay is not None else "")
-            question.task = self._spawn(
-                self._answer_server_request(question, request_id, method, params, relay, shared)
+            server_request = _ServerRequest(relay.client_key if relay is not None else "")
+            server_request.task = self._spawn(
+                self._answer_server_request(
+                    server_request, request_id, method, params, relay, shared
+                )
             )
             if relay is not None:
-                self._server_requests[str(request_id)] = question
+                self._server_requests[str(request_id)] = server_request
                 self._url_elicitations.record_request(method, params, relay)
-            question.task.add_done_callback(
-                lambda _: self._on_server_request_done(str(request_id), question)
+            server_request.task.add_done_callback(
+                lambda _: self._on_server_request_done(str(request_id), server_request)
             )
 
     def _on_server_request_done(self, request_id: str, server_request: _ServerRequest) -> None:
@@ -249,26 +254,26 @@ class JsonRpcSession:
         relay: Relay | None,
         shared: bool,
     ) -> None:
-        over: list[Relay] = []
+        ended: list[Relay] = []
+        relayed = method in jsonrpc.RELAYED_METHODS
         try:
             while True:
                 try:
-                    with self._pause_deadlines(
-                        relay if method in jsonrpc.RELAYED_METHODS else None
-                    ):
+                    with self._pause_deadlines(relay if relayed else None):
                         frame = await jsonrpc.answer_upstream(
                             request_id, method, params, relay, self._roots, shared=shared
                         )
                     break
                 except CallAlreadyEnded:
-                    # Of the calls that its client has under way, it was taken for another's.
-                    over += [relay] if relay is not None else []
-                    left = [
-                        one
-                        for one in self._collect_relays()
-                        if not any(one is gone for gone in over)
+                    # The relay's call is over: the request belongs to another call in flight.
+                    if relay is not None:
+                        ended.append(relay)
+                    candidates = [
+                        candidate
+                        for candidate in self._collect_relays()
+                        if not any(candidate is other for other in ended)
                     ]
-                    relay, shared = jsonrpc.find_addressee(left)
+                    relay, shared = jsonrpc.find_addressee(candidates)
         except asyncio.CancelledError:
             if server_request.cancelled_by_server or self._end_reason is not None:
                 raise
@@ -277,42 +282,40 @@ class JsonRpcSession:
 
     @contextlib.contextmanager
     def _pause_deadlines(self, relay: Relay | None) -> Generator[None]:
-        """While a client is asked, none of its calls here is too late: the pipe does not say which
-        one asks."""
-        if relay is not None:
-            origin = relay.client_key
-        else:
-            origin = None
-        held = [
-            one.deadline
-            for one in self._outstanding.values()
-            if one.relay is not None and one.relay.client_key == origin
+        """Pause the deadlines of all calls of a client while it is asked.
+
+        All of them, because the pipe does not say which call the request belongs to.
+        """
+        client_key = relay.client_key if relay is not None else None
+        paused = [
+            outstanding.deadline
+            for outstanding in self._outstanding.values()
+            if outstanding.relay is not None and outstanding.relay.client_key == client_key
         ]
-        for patience in held:
-            patience.pause()
+        for deadline in paused:
+            deadline.pause()
         try:
             yield
         finally:
-            for patience in held:
-                patience.resume()
+            for deadline in paused:
+                deadline.resume()
 
     def _cancel_orphaned_requests(self, client_key: str) -> None:
-        """A call is over; where it was its client's last, nobody waits for what that is still
-        asked."""
-        if not any(
-            waiting.relay is not None and waiting.relay.client_key == client_key
-            for waiting in self._outstanding.values()
+        """Cancel the server requests to a client that has no call in flight any more."""
+        if any(
+            outstanding.relay is not None and outstanding.relay.client_key == client_key
+            for outstanding in self._outstanding.values()
         ):
-            for question in [
-                one for one in self._server_requests.values() if one.client_key == client_key
-            ]:
-                question.cancel()
+            return
+        for server_request in tuple(self._server_requests.values()):
+            if server_request.client_key == client_key:
+                server_request.cancel()
 
     def _collect_relays(self) -> list[Relay | None]:
-        return [waiting.relay for waiting in self._outstanding.values()]
+        return [outstanding.relay for outstanding in self._outstanding.values()]
 
     def _find_addressee(self, method: str, params: Raw) -> Relay | None:
-        """Whom a notification outside any request is for, where that can be told."""
+        """Return the relay for a notification outside any request, if it is certain."""
         if method == ELICITATION_COMPLETE:
             return self._url_elicitations.pop_relay(params)
         if method == "notifications/message":
@@ -321,30 +324,30 @@ class JsonRpcSession:
 
     def _send_cancellation(self, request_id: int, method: str, reason: str) -> None:
         if self._end_reason is None and method != "initialize":
-            cancelled = jsonrpc.make_message(
+            cancellation = jsonrpc.make_message(
                 "notifications/cancelled", {"requestId": request_id, "reason": reason}
             )
-            self._spawn(self._send(cancelled))
+            self._spawn(self._send(cancellation))
 
     def _spawn(self, work: Work) -> asyncio.Task[None]:
         task = asyncio.create_task(_suppress_pipe_errors(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: work.close())  # it may have been cancelled before it began
+        task.add_done_callback(lambda _: work.close())  # it may not have been started
         return task
 
 
 def _resolve(outstanding: _OutstandingRequest, frame: Raw) -> None:
-    answer = outstanding.result_future
+    future = outstanding.result_future
     error = frame.get("error")
-    if answer.done():
+    if future.done():
         return
     if isinstance(error, Mapping):
-        answer.set_exception(jsonrpc.to_remote_error(cast("Mapping[str, Any]", error)))
+        future.set_exception(jsonrpc.to_remote_error(cast("Mapping[str, Any]", error)))
     elif isinstance(result := frame.get("result"), dict):
-        answer.set_result(cast(Raw, result))
+        future.set_result(cast(Raw, result))
     else:
-        answer.set_exception(
+        future.set_exception(
             RemoteError(INTERNAL_ERROR, "the server answered without a result object")
         )
 
@@ -355,6 +358,6 @@ async def _send_notifications(relay: Relay, method: str, queue: deque[Raw]) -> N
 
 
 async def _suppress_pipe_errors(work: Work) -> None:
-    # A pipe that closed must not take the conversation down with it.
+    # A closed pipe must not end the session through one of its tasks.
     with contextlib.suppress(PorticoError, OSError):
         await work

@@ -1,13 +1,11 @@
-"""What a modern server is asked to announce: changes of its lists, and of the resources that
-somebody watches here.
+"""Subscription to a modern server's changes: its lists, and the watched resources.
 
-One `subscriptions/listen` says it all. When other resources are watched, a new one is agreed on
-before the old one ends, so that nothing is lost between them. It replays nothing: after a break,
-all it is about is announced as changed. Comes back after a break, later and later, for as long as
-the conversation lasts.
+One `subscriptions/listen` covers everything. When other resources are watched, a new one is
+acknowledged before the old one ends, so that no change is lost in between. Nothing is replayed:
+after an interruption, everything subscribed is announced as changed. Reconnects with growing delays
+while the connection lasts.
 
-Towards the rest of the gateway every server knows `resources/subscribe`: here it is what the modern
-era has for it.
+To the rest of the gateway every server supports `resources/subscribe`; this module translates it.
 """
 
 import asyncio
@@ -28,57 +26,52 @@ from portico.upstream.protocol.envelope import make_subscription_params
 SUBSCRIPTION_METHODS = frozenset({"resources/subscribe", "resources/unsubscribe"})
 ACKNOWLEDGED_METHOD = "notifications/subscriptions/acknowledged"
 ACKNOWLEDGE_TIMEOUT_S = 2.0
-"""How long a server may take to say what it agrees to; one that never says so has agreed to all."""
+"""Seconds a server has to acknowledge; without an acknowledgement everything counts as agreed."""
 DEBOUNCE_S = 0.05
-"""Resources that are watched or left within this time are one new subscription."""
+"""Changes of the watched resources within these seconds make one new subscription."""
 LINGER_S = 0.5
-"""How long the old one is read beside the new one: what it was sent before may still be on its way.
-"""
+"""Seconds the old stream is read beside the new one: earlier notifications may be on their way."""
 STABLE_AFTER_S = 5.0
-"""A subscription that held so long is no failure when it ends."""
+"""A subscription that lasted these seconds does not count as a failure when it ends."""
 FIRST_RETRY_DELAY_S = 0.5
 MAX_RETRY_DELAY_S = 30.0
 MAX_RESOURCES = 2_000
-"""Resources in one subscription: it is sent whole each time."""
+"""Resources in one subscription: it is sent in full each time."""
 
 Announce = Callable[[str, Raw], None]
 
 
 class SubscriptionStream(Protocol):
-    """One subscription that is open."""
+    """One open subscription."""
 
     @property
     def agreed_uris(self) -> Collection[str] | None:
-        """The resources the server agreed to announce; None where it did not say."""
+        """Resources that the server agreed to announce; None if it did not say."""
         ...
 
     @property
     def retry_ms(self) -> int | None:
-        """How long the server wants us to wait before we come back."""
+        """Milliseconds the server wants clients to wait before they reconnect."""
         ...
 
-    async def wait_for_end(self) -> None:
-        """Wait for its end."""
-        ...
+    async def wait_for_end(self) -> None: ...
 
-    def close(self) -> None:
-        """End it."""
-        ...
+    def close(self) -> None: ...
 
 
 class SubscriptionLost(Exception):
-    """There is nobody any more to subscribe with; says why."""
+    """The connection is gone; the message says why."""
 
 
 OpenStream = Callable[[Raw], Awaitable[SubscriptionStream]]
-"""Asks for a subscription; returns when it is agreed on.
+"""Opens a subscription; returns when it is acknowledged.
 
-Raises RemoteError (the server will have none of it), BackendUnavailable (try again), Lost.
+Raises RemoteError (refused), BackendUnavailable (try again), SubscriptionLost.
 """
 
 
 class Subscription:
-    """What one conversation's server is asked to announce."""
+    """Subscription of one connection."""
 
     def __init__(
         self,
@@ -93,7 +86,7 @@ class Subscription:
         self._announce = announce
         self._wanted_uris: set[str] = set()
         self._requested_uris: set[str] = set()
-        """What the open one is about."""
+        """Resources of the open stream."""
         self._stream: SubscriptionStream | None = None
         self._waiters: dict[str, asyncio.Future[PorticoError | None]] = {}
         self._changed = asyncio.Event()
@@ -104,7 +97,7 @@ class Subscription:
         self._closing_tasks: set[asyncio.Task[None]] = set()
 
     async def request(self, method: str, params: Raw | None, timeout: float | None) -> Raw:
-        """Answer `resources/subscribe` or `resources/unsubscribe` in the server's place."""
+        """Handle `resources/subscribe` or `resources/unsubscribe` on the server's behalf."""
         uri = (params or {}).get("uri")
         if not isinstance(uri, str):
             raise RemoteError(INVALID_PARAMS, f"{method} needs a uri")
@@ -118,35 +111,39 @@ class Subscription:
         if uri in self._wanted_uris and self._is_agreed(uri):
             return
         if len(self._wanted_uris) >= MAX_RESOURCES and uri not in self._wanted_uris:
-            reason = f"{MAX_RESOURCES} resources of {self._name} are watched already; unsubscribe from some first"
-            raise RemoteError(INVALID_PARAMS, reason)
+            raise RemoteError(
+                INVALID_PARAMS,
+                f"{MAX_RESOURCES} resources of {self._name} are watched already; "
+                "unsubscribe from some first",
+            )
         self._wanted_uris.add(uri)
         if uri not in self._waiters:
             self._waiters[uri] = asyncio.get_running_loop().create_future()
         self._changed.set()
         try:
             async with asyncio.timeout(timeout):
-                refused = await asyncio.shield(self._waiters[uri])
+                error = await asyncio.shield(self._waiters[uri])
         except TimeoutError:
             self._unsubscribe(uri)
             raise BackendTimeout(
-                f"{self._name} did not agree within {timeout or 0:g} s to announce changes of a resource",
+                f"{self._name} did not agree within {timeout or 0:g} s "
+                "to announce changes of a resource",
                 advice="Try again, or read the resource when you need it.",
             ) from None
         except asyncio.CancelledError:
             self._unsubscribe(uri)
             raise
-        if refused is not None:
-            raise refused
+        if error is not None:
+            raise error
 
     def _unsubscribe(self, uri: str) -> None:
         self._wanted_uris.discard(uri)
-        if (waiting := self._waiters.pop(uri, None)) is not None and not waiting.done():
-            waiting.cancel()
+        if (waiter := self._waiters.pop(uri, None)) is not None and not waiter.done():
+            waiter.cancel()
         self._changed.set()
 
     async def keep_open(self) -> str:
-        """Keep the subscription open for as long as the conversation lasts; answers why it is lost."""
+        """Keep the subscription open while the connection lasts; return why it was lost."""
         failures = 0
         reason = "the conversation is over"
         try:
@@ -156,7 +153,7 @@ class Subscription:
                     await self._renew()
                 except BackendUnavailable as error:
                     self._reject(self._waiters, error)
-                    wait = compute_retry_delay(failures, None)
+                    delay = compute_retry_delay(failures, None)
                 else:
                     if not await self._wait_for_end_or_change():
                         continue
@@ -165,11 +162,9 @@ class Subscription:
                     stream.close()
                     if asyncio.get_running_loop().time() - self._opened_at >= STABLE_AFTER_S:
                         failures = 0
-                    else:
-                        failures = failures
-                    wait = compute_retry_delay(failures, stream.retry_ms)
+                    delay = compute_retry_delay(failures, stream.retry_ms)
                 failures += 1
-                await self._wait_before_retry(wait)
+                await self._wait_before_retry(delay)
         except SubscriptionLost as lost:
             reason = str(lost)
             return reason
@@ -184,14 +179,14 @@ class Subscription:
                 await self._stream.wait_for_end()
 
     async def _wait_before_retry(self, seconds: float) -> None:
-        """Before the next try; whoever wants something new need not wait for all of it."""
+        """Wait before the next try; shorter if the wanted resources change."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await asyncio.sleep(FIRST_RETRY_DELAY_S)
                 await self._changed.wait()
 
     async def _wait_for_end_or_change(self) -> bool:
-        """Whether the subscription has ended, rather than that it should be about something else."""
+        """Return True if the stream ended, False if the wanted resources changed."""
         if self._stream is None:
             await self._changed.wait()
         elif self._requested_uris == self._wanted_uris:
@@ -208,25 +203,21 @@ class Subscription:
         return False
 
     async def _renew(self) -> None:
-        """Have one open that is about what is wanted, if it is not; raises BackendUnavailable where
-        that must wait."""
-        if self._stream is not None:
-            new = self._wanted_uris - self._requested_uris
-        else:
-            new = set(self._wanted_uris)
+        """Open a stream for the wanted resources if the current one differs.
+
+        Raises BackendUnavailable if it has to be retried later.
+        """
         if self._stream is not None and self._requested_uris == self._wanted_uris:
             self._resolve_waiters()
             return
+        open_uris = self._requested_uris if self._stream is not None else set[str]()
+        new = self._wanted_uris - open_uris
         if self._one_by_one:
-            if self._stream is not None:
-                kept = self._wanted_uris & self._requested_uris
-            else:
-                kept = set[str]()
-            asked = kept | set(sorted(new)[:1])
+            requested = (self._wanted_uris & open_uris) | set(sorted(new)[:1])
         else:
-            asked = set(self._wanted_uris)
+            requested = set(self._wanted_uris)
         params = make_subscription_params(
-            self._capabilities if self._follows_lists else {}, sorted(asked)
+            self._capabilities if self._follows_lists else {}, sorted(requested)
         )
         if params is None:
             self._replace(None, set())
@@ -234,18 +225,18 @@ class Subscription:
         try:
             stream = await self._open_stream(params)
         except RemoteError as error:
-            self._handle_refusal(asked & new, error)
+            self._handle_refusal(requested & new, error)
             return
         if self._was_opened and self._stream is None:
-            self._announce_all(asked)
+            self._announce_all(requested)
         self._was_opened = True
-        self._replace(stream, asked)
+        self._replace(stream, requested)
         self._resolve_waiters()
         self._one_by_one = self._one_by_one and self._requested_uris != self._wanted_uris
 
     def _handle_refusal(self, new: set[str], error: PorticoError) -> None:
         if len(new) > 1:
-            self._one_by_one = True  # it may be about one of them only
+            self._one_by_one = True  # the refusal may concern only one of them
             self._changed.set()
         elif new:
             self._wanted_uris -= new
@@ -256,29 +247,25 @@ class Subscription:
 
     def _replace(self, stream: SubscriptionStream | None, requested: set[str]) -> None:
         if self._stream is not None:
-            old = asyncio.create_task(
-                _close_after_linger(self._stream), name=f"end an old subscription to {self._name}"
+            closing = asyncio.create_task(
+                _close_after_linger(self._stream), name=f"close a subscription to {self._name}"
             )
-            self._closing_tasks.add(old)
-            old.add_done_callback(self._closing_tasks.discard)
+            self._closing_tasks.add(closing)
+            closing.add_done_callback(self._closing_tasks.discard)
         self._stream = stream
         self._requested_uris = requested
         self._opened_at = asyncio.get_running_loop().time()
 
     def _resolve_waiters(self) -> None:
-        """Tell those who wait what was agreed on."""
+        """Resolve the waiters of the requested resources with what was agreed."""
         for uri in [uri for uri in self._waiters if uri in self._requested_uris]:
             if self._is_agreed(uri):
                 self._resolve(uri, None)
                 continue
             self._wanted_uris.discard(uri)
             self._requested_uris.discard(uri)
-            self._resolve(
-                uri,
-                RemoteError(
-                    INVALID_PARAMS, f"{self._name} does not announce changes of this resource"
-                ),
-            )
+            message = f"{self._name} does not announce changes of this resource"
+            self._resolve(uri, RemoteError(INVALID_PARAMS, message))
 
     def _is_agreed(self, uri: str) -> bool:
         if self._stream is None or uri not in self._requested_uris:
@@ -292,8 +279,8 @@ class Subscription:
                 self._resolve(uri, error)
 
     def _resolve(self, uri: str, error: PorticoError | None) -> None:
-        if not (waiting := self._waiters.pop(uri)).done():
-            waiting.set_result(error)
+        if not (waiter := self._waiters.pop(uri)).done():
+            waiter.set_result(error)
 
     def _announce_all(self, requested: Collection[str]) -> None:
         lists = make_subscription_params(self._capabilities if self._follows_lists else {})
@@ -314,22 +301,16 @@ async def _close_after_linger(stream: SubscriptionStream) -> None:
 
 
 def parse_agreed_uris(message: Raw) -> frozenset[str]:
-    """The resources that an acknowledgement names."""
+    """Return the resources that an acknowledgement names."""
     params: Any = message.get("params")
-    if isinstance(params, dict):
-        found: Any = params.get("notifications")
-    else:
-        found = None
-    if isinstance(found, dict):
-        uris: Any = found.get("resourceSubscriptions")
-    else:
-        uris = None
+    agreed: Any = params.get("notifications") if isinstance(params, dict) else None
+    uris: Any = agreed.get("resourceSubscriptions") if isinstance(agreed, dict) else None
     if isinstance(uris, list):
         return frozenset(uri for uri in uris if isinstance(uri, str))
     return frozenset()
 
 
 def compute_retry_delay(failures: int, retry_ms: int | None) -> float:
-    """How long to wait before a stream that ended is opened again."""
-    grown = min(MAX_RETRY_DELAY_S, FIRST_RETRY_DELAY_S * 2 ** min(failures, 10))
-    return max(grown, min(retry_ms or 0, 60_000) / 1000)
+    """Return the seconds to wait before an ended stream is opened again."""
+    backoff = min(MAX_RETRY_DELAY_S, FIRST_RETRY_DELAY_S * 2 ** min(failures, 10))
+    return max(backoff, min(retry_ms or 0, 60_000) / 1000)

@@ -1,10 +1,10 @@
-"""How often something may happen: a number at once, and so many a second after that."""
+"""Token bucket: allows a burst, then a steady rate."""
 
 import time
 
 
 class TokenBucket:
-    """What is left of it."""
+    """A bucket of `capacity` tokens, refilled at `rate_per_s`."""
 
     __slots__ = ("_capacity", "_rate", "_tokens", "_updated_at")
 
@@ -15,7 +15,7 @@ class TokenBucket:
         self._updated_at = time.monotonic()
 
     def try_acquire(self) -> bool:
-        """Whether it may happen once more."""
+        """Take a token; return False if none is left."""
         now = time.monotonic()
         self._tokens = min(self._capacity, self._tokens + (now - self._updated_at) * self._rate)
         self._updated_at = now

@@ -1,7 +1,7 @@
-"""Who was sent to an address by a server, so that the same client hears when it is done there.
+"""Remembers which client a server sent to which address, to forward its completion.
 
-Handshake era only: the address comes in a question or in an error (-32042), and a notification that
-belongs to no request says later that the visit is over.
+Handshake era only: the address comes in an elicitation or in an error (-32042), and a later
+notification outside any request reports the completion.
 """
 
 from collections import OrderedDict
@@ -13,41 +13,39 @@ from portico.upstream.backend import Raw, Relay
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 URL_ELICITATION_REQUIRED = -32042
 MAX_REMEMBERED = 256
-"""Visits that are remembered; of more, the oldest is forgotten."""
+"""Elicitations that are remembered; above that, the oldest is forgotten."""
 MAX_ID_CHARS = 256
 MAX_PER_ERROR = 16
 
 
 class UrlElicitations:
-    """One server's."""
+    """Open URL elicitations of one server."""
 
     def __init__(self) -> None:
         self._relays: OrderedDict[str, Relay] = OrderedDict()
 
     def record_request(self, method: str, params: Mapping[str, Any], relay: Relay | None) -> None:
-        """A client is asked something; an address, perhaps."""
+        """Remember the relay if a server's request is an elicitation with an id."""
         if method == "elicitation/create":
             self._remember(params.get("elicitationId"), relay)
 
     def record_error(self, error: Mapping[str, Any], relay: Relay | None) -> None:
-        """A request was refused; until an address has been visited, perhaps."""
-        if error.get("code") == URL_ELICITATION_REQUIRED:
-            data = error.get("data")
-        else:
-            data = None
-        if isinstance(data, Mapping):
-            wanted: Any = cast("Mapping[str, Any]", data).get("elicitations")
-        else:
-            wanted = None
-        for one in cast("list[Any]", wanted)[:MAX_PER_ERROR] if isinstance(wanted, list) else ():
-            if isinstance(one, Mapping):
-                self._remember(cast("Mapping[str, Any]", one).get("elicitationId"), relay)
+        """Remember the relay for the elicitations named in a -32042 error."""
+        data: Any = error.get("data")
+        if error.get("code") != URL_ELICITATION_REQUIRED or not isinstance(data, Mapping):
+            return
+        elicitations: Any = cast("Mapping[str, Any]", data).get("elicitations")
+        if not isinstance(elicitations, list):
+            return
+        for elicitation in cast("list[Any]", elicitations)[:MAX_PER_ERROR]:
+            if isinstance(elicitation, Mapping):
+                self._remember(cast("Mapping[str, Any]", elicitation).get("elicitationId"), relay)
 
     def pop_relay(self, params: Raw) -> Relay | None:
-        """Whom the end of a visit concerns."""
-        known = params.get("elicitationId")
-        if isinstance(known, str):
-            return self._relays.pop(known, None)
+        """Remove and return the relay that a completion is for, or None."""
+        elicitation_id = params.get("elicitationId")
+        if isinstance(elicitation_id, str):
+            return self._relays.pop(elicitation_id, None)
         return None
 
     def _remember(self, elicitation_id: Any, relay: Relay | None) -> None:

@@ -1,18 +1,18 @@
-"""Server-sent events, incrementally: bytes in, events out. Pure.
+"""Incremental parser of server-sent events: bytes in, events out. Pure.
 
 Follows the event-stream grammar of the HTML standard. Data stays bytes, because the JSON decoder
-wants bytes.
+takes bytes.
 """
 
 from typing import NamedTuple
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_OVERHEAD_BYTES = 1024
-"""What a line may have beside data: its field name, an id, a comment."""
+"""Bytes of a line beside its data: field name, id, comment."""
 
 
 class ServerSentEvent(NamedTuple):
-    """One dispatched event; `id` is the last id the stream had named by then."""
+    """One dispatched event; `id` is the last id that the stream had named by then."""
 
     type: str
     data: bytes
@@ -20,11 +20,11 @@ class ServerSentEvent(NamedTuple):
 
 
 class EventTooLarge(Exception):
-    """One event passed the limit; the stream cannot be read any further."""
+    """One event exceeds the limit; the stream cannot be read further."""
 
 
 class EventStreamParser:
-    """The parser of one stream."""
+    """Parser of one stream."""
 
     def __init__(self, max_event_bytes: int) -> None:
         self.last_id: str | None = None
@@ -39,10 +39,9 @@ class EventStreamParser:
         self._type = ""
 
     def feed(self, chunk: bytes) -> list[ServerSentEvent]:
-        """The events that this chunk completes."""
+        """Return the events that this chunk completes; raise EventTooLarge above the limit."""
         if self._after_cr and chunk:
-            # A CR that ended the last chunk has ended its line already; its LF is no second line
-            # end.
+            # A CR at the end of the last chunk already ended its line; this LF belongs to it.
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")
         if b"\n" not in chunk and b"\r" not in chunk:
@@ -71,8 +70,7 @@ class EventStreamParser:
         return events
 
     def _buffer_partial(self, piece: bytes) -> None:
-        # Pieces of one long line are joined once, when it ends: joining each time would be
-        # quadratic.
+        # Pieces of one long line are joined once, at its end: joining each time is quadratic.
         if piece:
             self._partial.append(piece)
             self._partial_size += len(piece)

@@ -1,8 +1,8 @@
-"""File descriptors that no process started from here may inherit.
+"""Keeps child processes from inheriting file descriptors.
 
-Python's own are not inheritable, and `subprocess` closes the others. But uvloop and pydantic_monty
-start processes in their own way and close nothing: what this process inherited, or a library
-opened, would reach every server and script.
+Python's own descriptors are not inheritable, and `subprocess` closes the others. But uvloop and
+pydantic_monty start processes in their own way and close nothing: what this process inherited, or a
+library opened, would reach every server and script.
 """
 
 import os
@@ -16,7 +16,7 @@ _STANDARD_COUNT = 3
 
 
 def set_close_on_exec() -> None:
-    """Mark every descriptor but the standard three to be closed when another program is executed."""
+    """Set close-on-exec on all descriptors except the standard three."""
     if os.name != "posix":
         return
     try:
@@ -28,4 +28,4 @@ def set_close_on_exec() -> None:
             try:
                 os.set_inheritable(int(name), False)
             except OSError:
-                continue  # closed meanwhile: the listing's own is
+                continue  # closed meanwhile, as the listing's own descriptor is

@@ -1,4 +1,4 @@
-"""MCP over Streamable HTTP: how to reach a server by its URL, in either protocol era."""
+"""Backend for MCP over Streamable HTTP, in either protocol era."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,8 +27,8 @@ class HttpBackend:
     kind = "http"
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        """Find out the era and introduce ourselves."""
-        # Imported late: a gateway whose HTTP servers are not called does not pay for the wire.
+        """Detect the era and perform the handshake."""
+        # Imported late: a gateway that calls no HTTP server does not load the HTTP code.
         from portico.upstream.transports.http_connection import HttpConnection
         from portico.upstream.transports.http_exchange import HttpExchange
 
@@ -46,23 +46,23 @@ class HttpBackend:
         return connection
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """Address, era, session, number of messages sent and the last error."""
+        """Return url, era, session, number of messages sent and the last error."""
         connection = self.diagnostic_data.get("connection")
         exchange = self.diagnostic_data.get("exchange")
-        shown: dict[str, Any] = {
+        diagnostics: dict[str, Any] = {
             "url": redact_url(self.url),
             "last_error": self.diagnostic_data.get("last_error", ""),
         }
         if connection is not None and exchange is not None:
-            shown |= {
-                "era": connection.hello.era,
-                "session": connection.in_session,
-                "requests": exchange.sent,
+            diagnostics |= {
+                "era": connection.initialize_info.era,
+                "session": connection.has_session,
+                "requests": exchange.sent_count,
                 "last_error": connection.last_error,
             }
-            version = connection.hello.protocol_version
-            if connection.hello.era == "legacy" and version not in LEGACY_VERSIONS:
-                shown["note"] = (
+            version = connection.initialize_info.protocol_version
+            if connection.initialize_info.era == "legacy" and version not in LEGACY_VERSIONS:
+                diagnostics["note"] = (
                     f"it answered the handshake with a version we do not know: {version}"
                 )
-        return shown
+        return diagnostics

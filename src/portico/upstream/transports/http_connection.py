@@ -1,8 +1,7 @@
-"""One conversation over Streamable HTTP, in the era the server speaks.
+"""One connection over Streamable HTTP, in the era that the server speaks.
 
-handshake era: a session, cancellation by notification, server requests on a call's stream, a GET
-stream beside.
-modern era:    no session, cancellation by hanging up, a subscription beside.
+handshake era  session, cancellation by notification, server requests, an extra GET stream
+modern era     no session, cancellation by closing the stream, an extra subscription
 """
 
 import asyncio
@@ -49,13 +48,15 @@ from portico.upstream.transports.http_headers import (
 from portico.upstream.transports.http_subscription import HttpSubscriptionOpener, follow_session
 
 MAX_REQUESTS = 100
-"""Requests under way at one time; more wait their turn. Answers and cancellations never wait."""
+"""Concurrent requests; more are queued. Responses and cancellations never wait."""
 MAX_SERVER_REQUEST_BURST = 500
+"""Requests of the server that are answered without a rate limit."""
 SERVER_REQUESTS_PER_S = 50.0
-"""Requests of the server's own that are answered: so many at once, so many a second after that."""
+"""Rate of answered server requests after the burst."""
 CANCELLATION_TIMEOUT_S = 1.0
 RESPONSE_TIMEOUT_S = 30.0
 DELETE_TIMEOUT_S = 2.0
+_CANCELLATION_TASK = "send cancellation"
 
 _CHANGE_NOTIFICATIONS = frozenset(
     {
@@ -86,7 +87,7 @@ class _HttpCall:
 
 
 class HttpConnection:
-    """A live conversation."""
+    """One open connection."""
 
     def __init__(
         self, name: str, exchange: HttpExchange, listener: Listener, roots: tuple[Raw, ...]
@@ -120,11 +121,11 @@ class HttpConnection:
 
     @property
     def has_session(self) -> bool:
-        """Whether the server gave us a session."""
+        """Whether the server issued a session id."""
         return self._session_id is not None
 
     async def open(self, protocol: ProtocolSetting, known_era: Era | None) -> None:
-        """Find the era, introduce ourselves, and listen to what the server says unasked."""
+        """Detect the era, perform the handshake, and follow the server's own messages."""
         try:
             try:
                 self._initialize_info = await perform_handshake(self, protocol, known_era)
@@ -136,17 +137,17 @@ class HttpConnection:
                 ):
                     raise
                 self._initialize_info = await perform_handshake(self, "auto", None)
-        except ProbeFailed as died:
-            raise died.__cause__ or died from None
+        except ProbeFailed as error:
+            raise error.__cause__ or error from None
         self._is_modern = self._initialize_info.era == "modern"
         self._exchange.is_initialized = True
         if self._is_modern:
             self._exchange.set_session_headers({})
-            listens = HttpSubscriptionOpener(self._exchange, self._handle_message)
+            opener = HttpSubscriptionOpener(self._exchange, self._handle_message)
             self._subscription = Subscription(
                 self._name,
                 self._initialize_info.capabilities,
-                listens.open,
+                opener.open,
                 self._listener.on_notification,
             )
         self._spawn(self._follow_stream())
@@ -154,7 +155,7 @@ class HttpConnection:
     async def request(
         self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
     ) -> Raw:
-        """Send a request in the era that was agreed."""
+        """Send a request in the negotiated era."""
         if self._end_reason is not None:
             raise BackendUnavailable(f"{self._name}: {self._end_reason}")
         if self._subscription is not None and method in SUBSCRIPTION_METHODS:
@@ -215,16 +216,13 @@ class HttpConnection:
     async def notify(self, method: str, params: Raw | None = None) -> None:
         """Send a notification."""
         if self._end_reason is None:
-            if self._is_modern:
-                headers = make_routing_headers(method, None)
-            else:
-                headers = None
+            headers = make_routing_headers(method, None) if self._is_modern else None
             await self._exchange.send_message(
                 jsonrpc.make_message(method, to_legacy_params(params)), headers
             )
 
     async def send_request(self, method: str, params: Raw | None) -> Raw:
-        """A request with nothing around it: the handshake's own."""
+        """Send a handshake request without any era's envelope."""
         self._last_id += 1
         frame = jsonrpc.make_message(method, params, self._last_id)
         if method != "server/discover":
@@ -241,7 +239,7 @@ class HttpConnection:
         except HttpStatusError as error:
             if error.final:
                 raise
-            # What a handshake-era server does with a method it does not know: 400, 404, 405, 500 …
+            # Handshake-era servers answer an unknown method with 400, 404, 405, 500 …
             raise RemoteError(METHOD_NOT_FOUND, error.message) from error
         except ServerUnreachable:
             raise
@@ -250,26 +248,26 @@ class HttpConnection:
         return result
 
     async def send_notification(self, method: str, params: Raw | None) -> None:
-        """A notification with nothing around it: the handshake's own."""
-        # There are servers that refuse `initialized` and work all the same.
+        """Send a handshake notification without any era's envelope."""
+        # Some servers refuse `initialized` and work all the same.
         with contextlib.suppress(RemoteError, HttpStatusError):
             await self._exchange.send_message(jsonrpc.make_message(method, params))
 
     async def close(self) -> None:
-        """End the session and hang up."""
+        """End the session and close all connections."""
         if self._close_task is None:
             self._close_task = asyncio.create_task(self._close())
         await asyncio.shield(self._close_task)
 
     async def _close(self) -> None:
-        told = self._end_reason is None
+        was_open = self._end_reason is None
         self._end_reason = self._end_reason or "the connection was closed"
-        farewells = {task for task in self._tasks if task.get_name() == "farewell"}
-        for task in self._tasks - farewells:
+        cancellations = {task for task in self._tasks if task.get_name() == _CANCELLATION_TASK}
+        for task in self._tasks - cancellations:
             task.cancel()
-        if farewells:
-            await asyncio.wait(farewells, timeout=CANCELLATION_TIMEOUT_S)
-        if self._session_id is not None and told:
+        if cancellations:
+            await asyncio.wait(cancellations, timeout=CANCELLATION_TIMEOUT_S)
+        if self._session_id is not None and was_open:
             with contextlib.suppress(PorticoError, TimeoutError):
                 async with asyncio.timeout(DELETE_TIMEOUT_S):
                     await self._exchange.delete_session()
@@ -292,15 +290,15 @@ class HttpConnection:
             self._mark_lost(reason)
 
     async def _handle_message(self, message: Raw, call: _HttpCall | None = None) -> None:
-        """A message that is no answer: on the stream of `call`, or outside any."""
+        """Handle a message that is no response: on the stream of `call`, or outside any."""
         self.has_activity = True
         method = message.get("method")
         request_id = message.get("id")
         if not isinstance(method, str):
             return
-        given = message.get("params")
-        if isinstance(given, dict):
-            params = cast(Raw, given)
+        raw_params = message.get("params")
+        if isinstance(raw_params, dict):
+            params = cast(Raw, raw_params)
         else:
             params = {}
         if request_id is None:
@@ -312,10 +310,9 @@ class HttpConnection:
         if method == "notifications/progress":
             self._handle_progress(params)
         elif method == "notifications/cancelled":
-            if (
-                task := self._server_request_tasks.get(known := str(params.get("requestId")))
-            ) is not None:
-                self._cancelled_by_server.add(known)
+            cancelled_id = str(params.get("requestId"))
+            if (task := self._server_request_tasks.get(cancelled_id)) is not None:
+                self._cancelled_by_server.add(cancelled_id)
                 task.cancel()
         elif (relay := self._find_addressee(method, params, call)) is not None:
             if call is not None and method == "notifications/message":
@@ -330,8 +327,8 @@ class HttpConnection:
         if call is None or call.relay is None or call.progress_token is None:
             return
         call.deadline.extend()
-        told = {**params, "progressToken": call.progress_token}
-        call.notifications.put(call.relay, "notifications/progress", told)
+        progress = {**params, "progressToken": call.progress_token}
+        call.notifications.put(call.relay, "notifications/progress", progress)
 
     def _find_addressee(self, method: str, params: Raw, call: _HttpCall | None) -> Relay | None:
         if method == ELICITATION_COMPLETE:
@@ -345,8 +342,8 @@ class HttpConnection:
         return None
 
     def _find_sole_caller(self) -> Relay | None:
-        # Not every server says which call a message belongs to; while all calls come from one
-        # client, it is that one.
+        # Not every server says which call a message belongs to; it is certain while all calls
+        # come from one client.
         return jsonrpc.find_sole_caller(call.relay for call in self._calls.values())
 
     def _handle_server_request(
@@ -356,9 +353,9 @@ class HttpConnection:
             not jsonrpc.is_answerable(request_id)
             or len(self._tasks) >= 2 * jsonrpc.MAX_SERVER_REQUESTS
         ):
-            return  # a flood, or an id that would be one: even refusals would only feed it
+            return  # a flood, or an oversized id: refusals would only add to it
         if not self._server_request_bucket.try_acquire():
-            return  # a flood as well: each answer is a request of its own
+            return  # a flood as well: each response is an HTTP request
         if len(self._server_request_tasks) >= jsonrpc.MAX_SERVER_REQUESTS:
             self._spawn(self._send_suppressing_errors(jsonrpc.make_too_many_response(request_id)))
             return
@@ -385,15 +382,13 @@ class HttpConnection:
     ) -> None:
         relay, shared = selected
         self._url_elicitations.record_request(method, params, relay)
-        if call is None:
-            concerned = self._calls.values()
-        else:
-            concerned = (call,)
-        asked_now = relay is not None and method in jsonrpc.RELAYED_METHODS
-        held = [one.deadline for one in concerned if asked_now and one.relay is not None]
+        concerned = self._calls.values() if call is None else (call,)
+        deadlines: list[Deadline] = []
+        if relay is not None and method in jsonrpc.RELAYED_METHODS:
+            deadlines = [other.deadline for other in concerned if other.relay is not None]
         try:
-            for patience in held:
-                patience.pause()
+            for deadline in deadlines:
+                deadline.pause()
             frame = await jsonrpc.answer_upstream(
                 request_id, method, params, relay, self._roots, shared=shared
             )
@@ -404,37 +399,32 @@ class HttpConnection:
                 raise
             frame = jsonrpc.make_call_ended_response(request_id)
         finally:
-            for patience in held:
-                patience.resume()
+            for deadline in deadlines:
+                deadline.resume()
             self._cancelled_by_server.discard(str(request_id))
             self._server_request_tasks.pop(str(request_id), None)
             if call is not None:
-                # From here on the answer is on its way: the end of the call no longer stops it.
+                # The response is about to be sent: the end of the call no longer cancels it.
                 call.server_request_tasks.discard(
                     cast("asyncio.Task[None]", asyncio.current_task())
                 )
         await self._send_suppressing_errors(frame)
 
     def _send_cancellation(self, request_id: int, call: _HttpCall, reason: str) -> None:
-        # In the modern era the closed stream has said it already.
+        # In the modern era, closing the stream has cancelled the request.
         if call.was_sent and not self._is_modern and self._end_reason is None:
             params: Raw = {"requestId": request_id, "reason": reason}
-            self._spawn(
-                self._send_suppressing_errors(
-                    jsonrpc.make_message("notifications/cancelled", params)
-                ),
-                name="farewell",
-            )
+            frame = jsonrpc.make_message("notifications/cancelled", params)
+            self._spawn(self._send_suppressing_errors(frame), name=_CANCELLATION_TASK)
 
     async def _send_suppressing_errors(self, frame: Raw) -> None:
+        timeout = CANCELLATION_TIMEOUT_S if "method" in frame else RESPONSE_TIMEOUT_S
         with contextlib.suppress(PorticoError, TimeoutError):
-            async with asyncio.timeout(
-                CANCELLATION_TIMEOUT_S if "method" in frame else RESPONSE_TIMEOUT_S
-            ):
+            async with asyncio.timeout(timeout):
                 await self._exchange.send_message(frame)
 
     async def _ignore_message(self, message: Raw) -> None:
-        """Nothing a server says before it has introduced itself concerns anyone."""
+        """Drop a message that the server sends before the handshake is complete."""
 
     def _spawn(self, work: Any, name: str = "") -> "asyncio.Task[None]":
         task: asyncio.Task[None] = asyncio.create_task(work, name=name or None)

@@ -1,4 +1,4 @@
-"""What an HTTP reply means that is not an answer: the JSON-RPC error in it, or advice. Pure."""
+"""Translates HTTP error responses: to the JSON-RPC error in the body, or to advice. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -13,7 +13,7 @@ SHOWN_BODY_CHARS = 200
 EXAMINED_BODY_BYTES = 64 * 1024
 MASK = "***"
 MIN_SECRET_CHARS = 6
-"""Characters; masking anything shorter would garble more than it hides."""
+"""Shortest secret that is masked; masking shorter ones would garble more than it hides."""
 
 
 class HttpStatusError(BackendUnavailable):
@@ -23,29 +23,30 @@ class HttpStatusError(BackendUnavailable):
         super().__init__(message, advice=advice)
         self.status = status
         self.final = final
-        """Another protocol era would be refused as well."""
+        """Whether another protocol era would be refused as well."""
         self.retryable = not final
 
 
 class SessionExpired(HttpStatusError):
-    """The server no longer knows our session, and so it did nothing of what we asked in it."""
+    """The server no longer knows the session, so it did not process the request."""
 
-    begun = False
+    may_have_begun = False
 
 
 def extract_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """What must not come back of the headers we send: each value, and what follows its scheme word;
-    longest first."""
-    values = {
-        part.strip() for value in headers.values() for part in (value, value.partition(" ")[2])
-    }
-    return tuple(
-        sorted((value for value in values if len(value) >= MIN_SECRET_CHARS), key=len, reverse=True)
-    )
+    """Return the secrets in request headers, longest first.
+
+    These are each value, and the part of it that follows a scheme word.
+    """
+    values: set[str] = set()
+    for value in headers.values():
+        values |= {value.strip(), value.partition(" ")[2].strip()}
+    secrets = [value for value in values if len(value) >= MIN_SECRET_CHARS]
+    return tuple(sorted(secrets, key=len, reverse=True))
 
 
 def mask_secrets(value: Any, secrets: tuple[str, ...]) -> Any:
-    """What a server said, without our secrets in any of its texts."""
+    """Replace secrets in all texts of a JSON value."""
     if isinstance(value, str):
         for secret in secrets:
             value = value.replace(secret, MASK)
@@ -71,16 +72,21 @@ def make_status_error(
     in_session: bool,
     secrets: tuple[str, ...] = (),
 ) -> PorticoError:
-    """The error for a reply with a status of 300 and above; `credentials` names the header that
-    carries ours."""
+    """Return the error for a response with status 300 or above.
+
+    `credential_header` names the configured header that carries credentials, if any.
+    """
     headers = cast("Mapping[str, str]", mask_secrets(dict(headers), secrets))
     where = f"{name} ({redact_url(url)})"
     if 300 <= status < 400:
         target = headers.get("location", "")
+        if "://" in target:
+            target = redact_url(target)
         return HttpStatusError(
-            f"{where} redirects to {redact_url(target) if '://' in target else target or 'nowhere'} (HTTP {status})",
+            f"{where} redirects to {target or 'nowhere'} (HTTP {status})",
             status,
-            advice="Redirects are not followed. If that is the server you mean, put its address in the configuration.",
+            advice="Redirects are not followed. If that is the server you mean, "
+            "put its address in the configuration.",
             final=True,
         )
     if status in (401, 403, 407):
@@ -94,7 +100,10 @@ def make_status_error(
         return to_remote_error(mask_secrets(message["error"], secrets))
     advice = ""
     if status in (404, 405):
-        advice = "Check the url: the endpoint usually ends in /mcp. A server of the older HTTP+SSE kind needs type: sse."
+        advice = (
+            "Check the url: the endpoint usually ends in /mcp. "
+            "A server of the older HTTP+SSE kind needs type: sse."
+        )
     return HttpStatusError(
         f"{where} answered HTTP {status}{_format_excerpt(body, secrets)}", status, advice=advice
     )
@@ -103,33 +112,33 @@ def make_status_error(
 def make_invalid_response_error(
     name: str, problem: str, body: bytes = b"", secrets: tuple[str, ...] = ()
 ) -> BackendUnavailable:
-    """A reply that arrived but makes no sense."""
+    """Return the error for a response that is not valid MCP."""
     return BackendUnavailable(
         f"{name} {problem}{_format_excerpt(body, secrets)}",
-        advice="The server or a proxy in front of it does not speak MCP here; check its url and its own log.",
+        advice="The server or a proxy in front of it does not speak MCP here; "
+        "check its url and its own log.",
     )
 
 
 def parse_error_response(body: bytes) -> Raw | None:
-    """The JSON-RPC error answer in a body, if that is what it is."""
+    """Return the JSON-RPC error response in a body, or None."""
     try:
         message: Any = json_codec.loads(body)
     except (ValueError, RecursionError):
         return None
-    if isinstance(message, dict):
-        error = cast(Raw, message).get("error")
-    else:
-        error = None
+    if not isinstance(message, dict):
+        return None
+    error = cast(Raw, message).get("error")
     if isinstance(error, dict) and isinstance(cast(Raw, error).get("code"), int):
-        return message
+        return cast(Raw, message)
     return None
 
 
 def _indicates_lost_session(status: int, message: Raw | None) -> bool:
     if status == 404:
         return message is None or message["error"]["code"] != METHOD_NOT_FOUND
-    # Widely copied examples answer 400 after a restart: "No valid session ID provided", "Server not
-    # initialized".
+    # Widely copied examples answer 400 after a restart: "No valid session ID provided",
+    # "Server not initialized".
     if message and message.get("id") is None:
         text = str(message["error"].get("message")).lower()
     else:
@@ -140,15 +149,18 @@ def _indicates_lost_session(status: int, message: Raw | None) -> bool:
 def _make_auth_error(
     server: str, status: int, headers: Mapping[str, str], credential_header: str, excerpt: str
 ) -> HttpStatusError:
-    wants = headers.get("www-authenticate", "").partition(" ")[0]
-    if wants:
-        wants = f", it wants {wants}"
-    else:
-        wants = ""
+    scheme = headers.get("www-authenticate", "").partition(" ")[0]
+    wants = f", it wants {scheme}" if scheme else ""
     if credential_header:
-        advice = f"The configured {credential_header} header was not accepted: it may have expired or lack a permission."
+        advice = (
+            f"The configured {credential_header} header was not accepted: "
+            "it may have expired or lack a permission."
+        )
     else:
-        advice = "Give this server credentials: an Authorization header under `headers` in the configuration."
+        advice = (
+            "Give this server credentials: "
+            "an Authorization header under `headers` in the configuration."
+        )
     message = f"{server} refuses access (HTTP {status}{wants}){excerpt}"
     return HttpStatusError(message, status, advice=advice, final=True)
 

@@ -1,8 +1,7 @@
-"""One JSON-RPC message over HTTP: POST it, and take the answer from a JSON body or from an event
-stream.
+"""Sends one JSON-RPC message over HTTP and reads the response from JSON or an event stream.
 
-Knows which messages belong to a request and how a cut stream is resumed; knows nothing of eras,
-relays or sessions beyond the headers it is told to send.
+Knows which messages belong to a request and how an interrupted stream is resumed; knows nothing of
+eras, relays or sessions beyond the headers that it is given.
 """
 
 import asyncio
@@ -46,7 +45,7 @@ MessageHandler = Callable[[Raw], Awaitable[None]]
 PauseHandler = Callable[[], Awaitable[None]]
 
 MAX_RESUMES = 4
-"""Attempts in a row to resume a cut stream that brought nothing."""
+"""Consecutive attempts to resume an interrupted stream without receiving anything."""
 FIRST_RESUME_DELAY_S = 0.2
 MAX_RESUME_DELAY_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
@@ -63,15 +62,15 @@ _GET = {"accept": "text/event-stream", "accept-encoding": "identity", "cache-con
 class ServerUnreachable(BackendUnavailable):
     """No connection to the server could be made."""
 
-    sent = False
+    was_sent = False
 
 
 class StreamInterrupted(BackendUnavailable):
-    """The connection broke while an answer was under way."""
+    """The connection broke while a response was being received."""
 
 
 class HttpExchange:
-    """Messages to one endpoint, with the headers that all of them carry."""
+    """Messages to one endpoint, with the headers common to all of them."""
 
     def __init__(
         self, name: str, url: str, headers: Mapping[str, str], max_message_bytes: int
@@ -87,12 +86,15 @@ class HttpExchange:
         self._closed = asyncio.Event()
         self.sent_count = 0
         self.is_initialized = False
-        """Whether the server knows us: then not to know us any more is the end of the conversation,
-        session or not."""
+        """Whether the handshake is complete.
+
+        From then on a "session not found" response ends the connection, with or without a session
+        id.
+        """
         self.set_session_headers({})
 
     def set_session_headers(self, headers: Mapping[str, str]) -> None:
-        """Headers of the conversation, sent with every message from now on."""
+        """Set the headers that are sent with every later message."""
         self._in_session = SESSION_HEADER in headers
         self._post_head = render_request_head(
             "POST", self._address, self._configured_headers, _POST, headers
@@ -112,16 +114,16 @@ class HttpExchange:
         headers: Mapping[str, str] | None = None,
         on_pause: PauseHandler | None = None,
     ) -> tuple[Raw, Mapping[str, str]]:
-        """Send a request; returns its result and the headers the answer came with.
+        """Send a request; return its result and the response headers.
 
-        Everything else that arrives on its stream is given to `hear`, in order. A stream that ends
-        before the answer is resumed where `paused` is given, which is told first.
+        Other messages on its stream are passed to `on_message`, in order. A stream that ends before
+        the response is resumed if `on_pause` is given, which is called first.
         """
         self.sent_count += 1
         request = await self._render_request(frame, headers)
         try:
-            reply = await self._send(request, repeatable=frame["method"] != "tools/call")
-            answer = await self._read_response(reply, frame["id"], on_message, on_pause)
+            response = await self._send(request, repeatable=frame["method"] != "tools/call")
+            answer = await self._read_response(response, frame["id"], on_message, on_pause)
         except (WireError, EventTooLarge) as error:
             raise self.to_unavailable_error(error) from error
         error = answer.get("error")
@@ -130,16 +132,16 @@ class HttpExchange:
         result = answer.get("result")
         if not isinstance(result, dict):
             raise make_invalid_response_error(self._name, "answered without a result object")
-        return cast(Raw, result), reply.headers
+        return cast(Raw, result), response.headers
 
     async def send_message(self, frame: Raw, headers: Mapping[str, str] | None = None) -> None:
-        """Send a notification, or the answer to a request of the server's."""
+        """Send a notification, or the response to a request of the server."""
         self.sent_count += 1
         try:
-            reply = await self._send(await self._render_request(frame, headers), repeatable=True)
-            if reply.status >= 300:
-                raise await self._make_status_error(reply)
-            reply.release()
+            response = await self._send(await self._render_request(frame, headers), repeatable=True)
+            if response.status >= 300:
+                raise await self._make_status_error(response)
+            response.release()
         except WireError as error:
             raise self.to_unavailable_error(error) from error
 
@@ -149,46 +151,42 @@ class HttpExchange:
         frame: Raw | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> WireResponse:
-        """Open a long-lived event stream, by GET or by POSTing `frame`; raises unless there is one."""
+        """Open a long-lived event stream, by GET or by POSTing `frame`; raise if there is none."""
         extra = dict(headers or {})
         if last_id:
-            extra["last-event-id"] = last_id.encode().decode(
-                "latin-1"
-            )  # goes out as the UTF-8 it came in as
+            # Header values are encoded as latin-1, so this sends the id's UTF-8 bytes unchanged.
+            extra["last-event-id"] = last_id.encode().decode("latin-1")
         if frame:
             request = await self._render_request(frame, extra)
         else:
             request = self._get_head + render_header_lines(extra) + b"\r\n"
         try:
-            reply = await self._send(request, repeatable=True)
-            if reply.status >= 300:
-                raise await self._make_status_error(reply)
-            if not _is_event_stream(reply):
-                body = await reply.read_body(MAX_REFUSAL_BYTES)
-                reply.release()
+            response = await self._send(request, repeatable=True)
+            if response.status >= 300:
+                raise await self._make_status_error(response)
+            if not _is_event_stream(response):
+                body = await response.read_body(MAX_REFUSAL_BYTES)
+                response.release()
                 message = parse_error_response(body)
-                raise (
-                    to_remote_error(self.mask_secrets(message["error"]))
-                    if message
-                    else HttpStatusError(f"{self._name} streams nothing", 200)
-                )
+                if message:
+                    raise to_remote_error(self.mask_secrets(message["error"]))
+                raise HttpStatusError(f"{self._name} streams nothing", 200)
         except WireError as error:
             raise self.to_unavailable_error(error) from error
-        return reply
+        return response
 
     def make_message_reader(self, response: WireResponse) -> "MessageReader":
-        """The JSON-RPC messages of an event stream."""
+        """Return a reader of the JSON-RPC messages of an event stream."""
         return MessageReader(self, response, EventStreamParser(self._limit))
 
     async def delete_session(self) -> None:
-        """End the session."""
         try:
             (await self._send(self._delete_head + b"\r\n", repeatable=True)).release()
         except WireError as error:
             raise self.to_unavailable_error(error) from error
 
     async def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections and stop resuming streams."""
         self._closed.set()
         await self._pool.close()
 
@@ -201,10 +199,7 @@ class HttpExchange:
 
     async def _render_request(self, frame: Raw, headers: Mapping[str, str] | None) -> bytes:
         pieces = await chunked_encoder.encode(frame)
-        if headers:
-            extra = render_header_lines(headers)
-        else:
-            extra = b""
+        extra = render_header_lines(headers) if headers else b""
         head = b"%s%scontent-length: %d\r\n\r\n" % (self._post_head, extra, sum(map(len, pieces)))
         return b"".join((head, *pieces))
 
@@ -262,13 +257,13 @@ class HttpExchange:
         on_message: MessageHandler,
         on_pause: PauseHandler | None,
     ) -> Raw:
-        """Read the stream, and its continuations, until the answer comes."""
+        """Read the stream, and its continuations, until the response arrives."""
         failures = 0
         last_id: str | None = None
         retry_ms: int | None = None
         while True:
             messages = self.make_message_reader(response)
-            cut: PorticoError = BackendUnavailable(
+            interruption: PorticoError = BackendUnavailable(
                 f"{self._describe_server()} ended the stream before it answered"
             )
             try:
@@ -280,22 +275,22 @@ class HttpExchange:
                     await on_message(message)
                 response.release()
             except StreamInterrupted as error:
-                cut = error
+                interruption = error
             except BaseException:
                 response.abort()
                 raise
             if messages.last_id not in (None, last_id):
                 failures = 0
                 last_id = messages.last_id
-            if messages.retry_ms is None:
-                retry_ms = retry_ms
-            else:
+            if messages.retry_ms is not None:
                 retry_ms = messages.retry_ms
             if on_pause is None or last_id is None:
-                raise cut
-            if not isinstance(cut, StreamInterrupted):
+                raise interruption
+            if not isinstance(interruption, StreamInterrupted):
                 await on_pause()
-            response, failures = await self._resume_stream(last_id, retry_ms, failures, cut)
+            response, failures = await self._resume_stream(
+                last_id, retry_ms, failures, interruption
+            )
 
     async def _resume_stream(
         self, last_id: str, retry_ms: int | None, failures: int, cut: PorticoError
@@ -316,34 +311,33 @@ class HttpExchange:
         raise cut
 
     async def decode_messages(self, body: bytes) -> list[Raw]:
-        """The messages in a body or event: one, or a batch of the 2025-03-26 kind; none where it is
-        dropped."""
+        """Decode the messages of a body or event: one, or a batch of version 2025-03-26.
+
+        Empty if the message is dropped because it has too many values.
+        """
         if len(body) > output_lines.MAX_UNASKED_VALUES and await asyncio.to_thread(
             output_lines.is_excessive, body
         ):
-            refused = output_lines.refuse_excessive(body)
-            if refused is not None:
-                return [refused]
-            return []
+            refusal = output_lines.refuse_excessive(body)
+            return [] if refusal is None else [refusal]
         try:
             message: Any = await chunked_decoder.decode(body)
         except (ValueError, RecursionError) as error:
-            # Half a surrogate pair in one of its descriptions must not cost a server its whole
-            # listing.
+            # A lone surrogate in one description must not cost a server its whole listing.
             message = await asyncio.to_thread(output_lines.salvage_message, body)
             if message is None:
                 raise make_invalid_response_error(
                     self._name, f"sent what is not JSON ({error})", body, self._secrets
                 ) from None
         if isinstance(message, list):
-            found = cast("list[Any]", message)
+            messages = cast("list[Any]", message)
         else:
-            found = [message]
-        if not all(isinstance(item, dict) for item in found):
+            messages = [message]
+        if not all(isinstance(item, dict) for item in messages):
             raise make_invalid_response_error(
                 self._name, "sent what is not a JSON-RPC message", body, self._secrets
             )
-        return found
+        return messages
 
     async def _make_status_error(self, response: WireResponse) -> PorticoError:
         try:
@@ -363,14 +357,14 @@ class HttpExchange:
         )
 
     def mask_secrets(self, value: Raw) -> Raw:
-        """What a server said, without the values of the headers we are configured with."""
+        """Mask the values of the configured headers in a server's message."""
         return mask_secrets(value, self._secrets)
 
     def _describe_server(self) -> str:
         return f"{self._name} ({redact_url(self._url)})"
 
     def to_unavailable_error(self, error: WireError | EventTooLarge) -> BackendUnavailable:
-        """What failed on the wire, in the caller's words."""
+        """Convert a wire error to an error with advice."""
         if isinstance(error, EventTooLarge | ResponseTooLarge):
             return BackendUnavailable(
                 f"{self._name} sent a message over {self._limit} bytes",
@@ -390,7 +384,7 @@ class HttpExchange:
 
 
 class MessageReader:
-    """The JSON-RPC messages of one event stream, as they arrive."""
+    """Reads the JSON-RPC messages of one event stream."""
 
     def __init__(
         self, exchange: HttpExchange, response: WireResponse, events: EventStreamParser
@@ -403,16 +397,16 @@ class MessageReader:
 
     @property
     def last_id(self) -> str | None:
-        """The last event id the stream named."""
+        """Last event id of the stream."""
         return self._events.last_id
 
     @property
     def retry_ms(self) -> int | None:
-        """How long the server wants us to wait before we come back."""
+        """Milliseconds the server wants clients to wait before they reconnect."""
         return self._events.retry_ms
 
     async def read_next(self) -> Raw | None:
-        """The next message; None when the stream has ended."""
+        """Return the next message, or None at the end of the stream."""
         while not self._decoded:
             try:
                 chunk = await self._response.read_chunk()
@@ -432,13 +426,12 @@ class MessageReader:
 def _is_response_to(message: Raw, request_id: object) -> bool:
     if "method" in message or not ("result" in message or "error" in message):
         return False
-    given = message.get("id")
-    # Some servers echo the id as text; an error without id can only be about the one request this
-    # reply belongs to.
+    message_id = message.get("id")
+    # Some servers echo the id as text; an error without an id can only belong to this request.
     return (
-        given == request_id
-        or str(given) == str(request_id)
-        or (given is None and "error" in message)
+        message_id == request_id
+        or str(message_id) == str(request_id)
+        or (message_id is None and "error" in message)
     )
 
 
@@ -451,10 +444,10 @@ def _is_event_stream(response: WireResponse) -> bool:
 
 def _compute_resume_delay(retry_ms: int | None, failures: int) -> float:
     if retry_ms is not None:
-        wanted = retry_ms / 1000
+        delay = retry_ms / 1000
     else:
-        wanted = FIRST_RESUME_DELAY_S * 2 ** (failures - 1)
-    return min(max(wanted, 0.05), MAX_RESUME_DELAY_S)
+        delay = FIRST_RESUME_DELAY_S * 2 ** (failures - 1)
+    return min(max(delay, 0.05), MAX_RESUME_DELAY_S)
 
 
 def _looks_secret(header: str) -> bool:

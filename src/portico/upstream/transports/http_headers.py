@@ -1,5 +1,4 @@
-"""What goes over an HTTP wire besides the message: addresses, request heads and MCP's routing
-headers. Pure."""
+"""Addresses, request heads and MCP's routing headers of HTTP requests. Pure."""
 
 import base64
 import re
@@ -24,7 +23,7 @@ _BASE64_WRAPPED = re.compile(r"=\?base64\?.*\?=")
 
 
 def parse_address(url: str) -> SplitResult:
-    """A URL in its parts; refuses one that names no place to connect to."""
+    """Parse a URL; raise BackendUnavailable if it cannot be connected to."""
     try:
         address = urlsplit(url)
         if address.scheme in ("http", "https") and _format_host(address) and address.port != 0:
@@ -40,47 +39,39 @@ def parse_address(url: str) -> SplitResult:
 
 
 def redact_url(url: str) -> str:
-    """A URL as it may be shown: without user, password and the values of its query."""
+    """Return a URL that may be shown: without user, password and query values."""
     try:
         parts = urlsplit(url)
-        if parts.port:
-            port = f":{parts.port}"
-        else:
-            port = ""
-        return (
-            f"{parts.scheme}://{_format_host(parts)}{port}{parts.path}{'?…' if parts.query else ''}"
-        )
+        port = f":{parts.port}" if parts.port else ""
+        query = "?…" if parts.query else ""
+        return f"{parts.scheme}://{_format_host(parts)}{port}{parts.path}{query}"
     except ValueError:
         return "(a malformed url)"
 
 
 def render_request_head(method: str, address: SplitResult, *layers: Mapping[str, str]) -> bytes:
-    """The request line and headers, up to where `content-length` goes; later layers win over
-    earlier ones."""
-    if address.port:
-        port = f":{address.port}"
-    else:
-        port = ""
+    """Render request line and headers, up to `content-length`; later layers override earlier."""
+    port = f":{address.port}" if address.port else ""
     headers = {"host": f"{_format_host(address)}{port}"}
     if address.username is not None:
         pair = f"{unquote(address.username)}:{unquote(address.password or '')}"
         headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
     for layer in layers:
         headers.update((name.lower(), value) for name, value in layer.items())
-    target = quote(
-        (address.path or "/") + (f"?{address.query}" if address.query else ""), safe=_URL_CHARACTERS
-    )
+    query = f"?{address.query}" if address.query else ""
+    target = quote(f"{address.path or '/'}{query}", safe=_URL_CHARACTERS)
     return f"{method} {target} HTTP/1.1\r\n".encode() + render_header_lines(headers)
 
 
 def render_header_lines(headers: Mapping[str, str]) -> bytes:
-    """Headers as bytes; one that would break out of its line is refused."""
+    """Render headers; raise BackendUnavailable for names or values that HTTP forbids."""
     lines: list[bytes] = []
     for name, value in headers.items():
         if _TOKEN.fullmatch(name) is None or _HEADER_VALUE.fullmatch(value) is None:
             error = BackendUnavailable(
                 f"the header {name!r} cannot be sent: it has characters that HTTP forbids",
-                advice="Check the header's name and value in the configuration; a stray line break is the usual cause.",
+                advice="Check the header's name and value in the configuration; "
+                "a stray line break is the usual cause.",
             )
             error.retryable = False
             raise error
@@ -89,8 +80,7 @@ def render_header_lines(headers: Mapping[str, str]) -> bytes:
 
 
 def encode_param_header(value: str) -> str:
-    """A value as `Mcp-Name` and `Mcp-Param-*` carry it: what is not plain ASCII is wrapped in
-    base64."""
+    """Encode a value for `Mcp-Name` and `Mcp-Param-*`: base64 unless it is plain ASCII."""
     if (
         _PRINTABLE_ASCII.fullmatch(value)
         and value == value.strip()
@@ -101,24 +91,20 @@ def encode_param_header(value: str) -> str:
 
 
 def make_routing_headers(method: str, params: Mapping[str, Any] | None) -> dict[str, str]:
-    """The headers that repeat a modern request's version, method and target."""
+    """Return the headers that repeat a modern request's version, method and target."""
     headers = {VERSION_HEADER: MODERN_VERSION, "mcp-method": method}
     key = _NAME_PARAMS.get(method)
-    if key and params:
-        name = params.get(key)
-    else:
-        name = None
+    name = params.get(key) if key and params else None
     if isinstance(name, str):
         headers["mcp-name"] = encode_param_header(name)
     return headers
 
 
 def make_handshake_headers(version: str, session: str | None) -> dict[str, str]:
-    """The headers of every request after `initialize`."""
+    """Return the headers of every request after `initialize`."""
     headers: dict[str, str] = {}
     if version >= FIRST_VERSION_WITH_HEADER:
-        # A server that answered `initialize` with a modern version would take its header for the
-        # modern protocol.
+        # A modern version in this header would select the modern protocol at the server.
         headers[VERSION_HEADER] = LATEST_LEGACY_VERSION if version >= MODERN_VERSION else version
     if session:
         headers[SESSION_HEADER] = session
@@ -126,7 +112,7 @@ def make_handshake_headers(version: str, session: str | None) -> dict[str, str]:
 
 
 def get_negotiated_version(result: Raw) -> str:
-    """The version an `initialize` result names."""
+    """Return the version that an `initialize` result names."""
     version = result.get("protocolVersion")
     if isinstance(version, str) and _PRINTABLE_ASCII.fullmatch(version):
         return version

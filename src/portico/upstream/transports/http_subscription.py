@@ -1,7 +1,6 @@
-"""Follows what a server says outside any request: the GET stream of a session, or the streams of a
-subscription.
+"""Reads messages outside any request: a session's GET stream, or subscription streams.
 
-Comes back after a break, later and later, for as long as the conversation lasts.
+Reconnects with growing delays while the connection lasts.
 """
 
 import asyncio
@@ -29,14 +28,16 @@ from portico.upstream.transports.http_headers import make_routing_headers
 from portico.upstream.transports.wire import WireResponse
 
 MAX_UNREACHABLE = 4
-"""Attempts in a row that found nobody there before the conversation counts as lost."""
+"""Consecutive failed connection attempts after which the connection counts as lost."""
 
 _FINAL_STATUSES = (401, 403, 404, 405)
 
 
 async def follow_session(exchange: HttpExchange, on_message: MessageHandler) -> str | None:
-    """Read the session's GET stream; answers why the conversation is lost, or None if there is
-    nothing to follow."""
+    """Read the session's GET stream.
+
+    Returns why the connection was lost, or None if the server has no such stream.
+    """
     return await _follow_stream(exchange, exchange.open_stream, on_message)
 
 
@@ -51,7 +52,7 @@ class HttpSubscriptionOpener:
         self._unreachable_count = 0
 
     async def open(self, params: Raw) -> "HttpSubscriptionStream":
-        """Ask for one; returns when the server has said what it agrees to."""
+        """Open a subscription; return when it is acknowledged."""
         self._request_count += 1
         frame = {
             "jsonrpc": "2.0",
@@ -103,22 +104,21 @@ class HttpSubscriptionStream:
         return self._messages.retry_ms
 
     async def wait_for_agreement(self) -> None:
-        """Wait for what the server agrees to; raises RemoteError."""
-        waiting: set[asyncio.Future[None]] = {self._reader_task, self._acknowledged}
+        """Wait for the acknowledgement; raise RemoteError if the server refuses."""
+        futures: set[asyncio.Future[None]] = {self._reader_task, self._acknowledged}
         await asyncio.wait(
-            waiting, timeout=ACKNOWLEDGE_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+            futures, timeout=ACKNOWLEDGE_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
         )
         if self._refusal is not None:
             raise self._refusal
         if self._reader_task.done() and self.agreed_uris is None:
-            self.agreed_uris = frozenset()  # over before it began
+            self.agreed_uris = frozenset()  # it ended before the acknowledgement
 
     async def wait_for_end(self) -> None:
-        """Wait for its end."""
         await asyncio.wait({self._reader_task})
 
     def close(self) -> None:
-        """Hang up: that says it all."""
+        """Close the stream, which ends the subscription."""
         self._reader_task.cancel()
         self._response.abort()
 
@@ -140,7 +140,7 @@ class HttpSubscriptionStream:
                 else:
                     await self._on_message(strip_subscription_id(message))
         except BackendUnavailable:
-            pass  # cut, or garbage: a new one is the only remedy for both
+            pass  # interrupted or invalid: only a new stream helps
         finally:
             self._response.abort()
 
@@ -186,13 +186,11 @@ async def _follow_stream(
                     failures = 0
                     await on_message(message)
             except BackendUnavailable:
-                pass  # cut, or garbage: a new stream is the only remedy for both
+                pass  # interrupted or invalid: only a new stream helps
             finally:
                 reply.abort()
             last_id = messages.last_id or last_id
-            if messages.retry_ms is None:
-                retry_ms = retry_ms
-            else:
+            if messages.retry_ms is not None:
                 retry_ms = messages.retry_ms
         await asyncio.sleep(compute_retry_delay(failures, retry_ms))
         failures += 1

@@ -1,8 +1,7 @@
-"""The lines a server prints: one JSON-RPC message each, if all is well. Saves what can be saved of
-the others.
+"""Lines of a server's stdout: one JSON-RPC message each; salvages messages from broken lines.
 
-A line over the limit is skipped as it comes, never held whole; if it was an answer, that request
-alone fails.
+A line over the limit is skipped while it is read and never held in full; if it was a response, only
+its request fails.
 """
 
 import asyncio
@@ -20,15 +19,15 @@ from portico.upstream.protocol import jsonrpc
 
 _PIECE_BYTES = 1 << 18
 STREAM_BUFFER_BYTES = 1 << 20
-"""Bytes of a stream that wait to be read; a server that says more meanwhile waits."""
+"""Unread bytes of a stream; a server that writes more has to wait."""
 MAX_SALVAGED_BYTES = 2**20
-"""Bytes of a broken line that is read again: that is done in one step."""
+"""Longest broken line that is parsed a second time, because that blocks the event loop."""
 MAX_UNASKED_VALUES = 25_000
-"""JSON values of a notification or request of a server; one with more is not decoded."""
+"""JSON values in a server's notification or request; one with more is not decoded."""
 _JOIN_IN_THREAD_BYTES = 2**20
 """Bytes from which pieces are joined in a thread."""
 _EDGE_BYTES = 200
-# Only where the id stands beside the result, not inside it: first in the object, or last.
+# Only an id beside the result, not inside it: the first or the last member of the object.
 _ID_FIRST = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d{1,18})"?\s*,\s*"(?:result|error|jsonrpc)"'
 )
@@ -50,8 +49,7 @@ _TROUBLE = re.compile(r"denied|refused|not found|cannot|missing|invalid|required
 
 
 class LineTooLong(Exception):
-    """An answer over the limit; `answer` stands in for it where it could be told which request it
-    answers."""
+    """A response over the limit; `error_response` replaces it if its request is known."""
 
     def __init__(self, error_response: Raw | None) -> None:
         super().__init__()
@@ -59,8 +57,7 @@ class LineTooLong(Exception):
 
 
 class LineReader:
-    """The lines of one stream; a long one is gathered in pieces and joined once, where `readuntil`
-    copies it thrice."""
+    """Reads the lines of one stream; long ones are joined once, where `readuntil` copies thrice."""
 
     def __init__(self, reader: asyncio.StreamReader, limit: int) -> None:
         self._reader = reader
@@ -69,11 +66,10 @@ class LineReader:
         self._at = 0
 
     async def read_line(self) -> bytes:
-        """The next line, empty at the end; raises TooLong, and the line after that one is read as
-        usual.
+        """Return the next line, empty at the end; raise LineTooLong for a response over the limit.
 
-        Of a line over the limit that is no answer only the beginning is returned, and thereby no
-        JSON.
+        Reading can go on after LineTooLong. Of another line over the limit only the beginning is
+        returned, which is not valid JSON.
         """
         pieces: list[bytes] = []
         size = 0
@@ -85,31 +81,31 @@ class LineReader:
         if size <= self._limit + 1:
             if len(pieces) == 1:
                 return pieces[0]
-            # Tens of megabytes take their time even to be put together; that thread holds nobody's
-            # lock.
+            # Joining tens of megabytes takes a while; in a thread the event loop goes on.
             if size < _JOIN_IN_THREAD_BYTES:
                 return b"".join(pieces)
             return await asyncio.to_thread(b"".join, pieces)
         first = pieces[0][:_EDGE_BYTES]
         last = b"".join(pieces[-2:])[-_EDGE_BYTES:]
-        ended = pieces[-1].endswith(b"\n")
+        line_ended = pieces[-1].endswith(b"\n")
         pieces.clear()
-        while not ended and (piece := await self._read_piece()):
+        while not line_ended and (piece := await self._read_piece()):
             last = (last + piece)[-_EDGE_BYTES:]
-            ended = piece.endswith(b"\n")
+            line_ended = piece.endswith(b"\n")
         if _NOT_A_RESPONSE.match(first):
             return first
-        found = _ID_FIRST.match(first) or _ID_LAST.search(last)
-        if found is None:
+        id_match = _ID_FIRST.match(first) or _ID_LAST.search(last)
+        if id_match is None:
             raise LineTooLong(None)
         raise LineTooLong(
             _make_error_response(
-                found, f"the server's answer is over {self._limit} bytes (limits.max_message_bytes)"
+                id_match,
+                f"the server's answer is over {self._limit} bytes (limits.max_message_bytes)",
             )
         )
 
     async def _read_piece(self) -> bytes:
-        """What there is up to the end of the line; empty at the end of all."""
+        """Return what is available of the current line; empty at the end of the stream."""
         if self._at >= len(self._chunk):
             self._chunk = await self._reader.read(_PIECE_BYTES)
             self._at = 0
@@ -122,7 +118,7 @@ class LineReader:
 def parse_message(
     line: bytes, loads: Callable[[bytes], Any] = json_codec.loads
 ) -> tuple[object, bool]:
-    """What a line says, and whether it says only that; None if it is no JSON at all."""
+    """Parse a line; return its message, or None if it has none, and whether the line was clean."""
     if is_excessive(line):
         return refuse_excessive(line), False
     try:
@@ -133,18 +129,18 @@ def parse_message(
         ), False
     except ValueError:
         if not line.endswith(b"\n"):
-            return salvage_message(
-                line
-            ), False  # cut off by the server's end, which says more than that it cannot be read
-        return salvage_message(line) or _make_unreadable_response(
+            # Cut off by the server's exit, which is reported as the error instead.
+            return salvage_message(line), False
+        message = salvage_message(line) or _make_unreadable_response(
             line, "the server's answer cannot be read as JSON"
-        ), False
+        )
+        return message, False
 
 
 def is_excessive(line: bytes) -> bool:
-    """Whether a line is a notification or request of a server with too many values.
+    """Return whether a line is a server's notification or request with too many values.
 
-    A large line belongs in a thread: all of it is counted.
+    Call it in a thread for large lines: all values are counted.
     """
     if len(line) <= MAX_UNASKED_VALUES or _UNASKED.match(line) is None:
         return False
@@ -152,24 +148,23 @@ def is_excessive(line: bytes) -> bool:
 
 
 def refuse_excessive(line: bytes) -> Raw | None:
-    """Make what stands in for a request with too many values; None for a notification."""
+    """Return a placeholder for a request with too many values; None for a notification."""
     first = _UNASKED.match(line)
     last = _LAST_ID.search(line[-_EDGE_BYTES - jsonrpc.MAX_ID_CHARS :])
-    found = (first and first[1]) or (last and last[1])
-    if not found:
+    request_id = (first and first[1]) or (last and last[1])
+    if not request_id:
         return None
     reason = f"it has more than {MAX_UNASKED_VALUES:,} JSON values"
     request = jsonrpc.make_message(jsonrpc.UNREADABLE, {"reason": reason})
-    return {**request, "id": json.loads(found)}
+    return {**request, "id": json.loads(request_id)}
 
 
 def _make_unreadable_response(line: bytes, reason: str) -> Raw | None:
-    """What stands in for an answer that cannot be read, so that only its request fails, and at
-    once."""
-    found = _ID_FIRST.match(line) or _ID_LAST.search(line[-_EDGE_BYTES:])
-    if found is None:
+    """Return an error response for an unreadable response, so that its request fails at once."""
+    id_match = _ID_FIRST.match(line) or _ID_LAST.search(line[-_EDGE_BYTES:])
+    if id_match is None:
         return None
-    return _make_error_response(found, reason)
+    return _make_error_response(id_match, reason)
 
 
 def _make_error_response(found: "re.Match[bytes]", reason: str) -> Raw:
@@ -181,35 +176,32 @@ def _make_error_response(found: "re.Match[bytes]", reason: str) -> Raw:
 
 
 def salvage_message(line: bytes) -> Raw | None:
-    """The message in a line with text before it, bytes that are not UTF-8, or half of a surrogate
-    pair."""
+    """Return the message in a line with leading text, invalid UTF-8 or lone surrogates."""
     if len(line) > MAX_SALVAGED_BYTES:
         return None
     start = line.find(b'{"')
     if start < 0:
         return None
     try:
-        found = json.loads(line[start:].decode(errors="replace"))
-        if isinstance(found, dict) and "jsonrpc" in found:
-            return json_codec.replace_lone_surrogates(found)
+        message = json.loads(line[start:].decode(errors="replace"))
+        if isinstance(message, dict) and "jsonrpc" in message:
+            return json_codec.replace_lone_surrogates(message)
         return None
     except (ValueError, RecursionError):
         return None
 
 
 def strip_control_characters(text: str) -> str:
-    """Text that may be shown to anyone: without colours and other control characters."""
+    """Return text without colours and other control characters."""
     return _CONTROL.sub("", text)
 
 
 def pick_telling_line(lines: Sequence[str]) -> str:
-    """Of what a server said last, the line that tells most: the latest error, or trouble, or words
-    at all.
+    """Return the most informative line: the latest error, else trouble, else any words.
 
-    What a stack trace or a dumped object ends in (`}`, `at …`) tells nobody anything.
+    The end of a stack trace or a dumped object (`}`, `at …`) is not informative.
     """
     worded = [line.strip() for line in lines if _WORDS.search(line)]
-    errors, troubles = (
-        [line for line in worded if sign.search(line)] for sign in (_ERROR, _TROUBLE)
-    )
+    errors = [line for line in worded if _ERROR.search(line)]
+    troubles = [line for line in worded if _TROUBLE.search(line)]
     return next(reversed(errors or troubles or worded), "")

@@ -1,10 +1,9 @@
-"""The operating system's part in a stdio backend: start a server in a group of its own, end the
-group, leave nothing.
+"""Process handling of stdio backends: starts a server in its own group and ends the group.
 
-POSIX: each server leads its own process group, so one signal reaches every child it made. One small
+POSIX: each server leads its own process group, so one signal reaches all its children. One small
 guard process per gateway knows those groups and ends them when the gateway is gone, even by
-SIGKILL, because the guard's stdin closes. Windows: no groups and no guard; a server is ended with
-its direct process, and a killed gateway closes the server's stdin, which well-behaved servers obey.
+SIGKILL, because the guard's stdin closes. Windows: no groups and no guard; only the server's direct
+process is ended, and a killed gateway closes the server's stdin, which well-behaved servers obey.
 """
 
 import asyncio
@@ -25,21 +24,20 @@ from portico.upstream.transports.file_descriptors import set_close_on_exec
 POSIX = os.name == "posix"
 
 SAFE_ENVIRONMENT = (
-    "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
-    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
+    "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ",
+    "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
     "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROGRAMDATA", "PROGRAMFILES",
     "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR",
 )  # fmt: skip
-"""What a server inherits; everything else, credentials above all, must be named in its config."""
+"""Variables that a server inherits; all others, above all credentials, must be configured."""
 
 STDIN_GRACE_S = 2.0
 TERM_GRACE_S = 2.0
 KILL_GRACE_S = 2.0
 SHORT_GRACE_S = 0.3
-"""Each grace of a server that never got as far as a conversation: it has nothing to put in order.
-"""
+"""Each grace period of a server without a handshake: it has no state to save."""
 ORPHAN_GRACE_S = 0.5
-"""For the children a server left behind, between SIGTERM and SIGKILL."""
+"""Seconds between SIGTERM and SIGKILL for the children that a server left behind."""
 
 _GUARD_SCRIPT = """
 import os, signal, sys, time
@@ -63,39 +61,39 @@ kill(signal.SIGKILL)
 
 
 class ProcessGuard:
-    """Ends every registered process group when this process is gone."""
+    """Ends every registered process group when the gateway process is gone."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: set[int] = set()
 
     def ensure_running(self) -> None:
-        """Start the guard unless it runs: before a server, so that none is ever unguarded."""
+        """Start the guard unless it runs; called before each server, so that none is unguarded."""
         if not POSIX or (self._process is not None and self._process.poll() is None):
             return
         self._detach()
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own text
+        self._process = subprocess.Popen(  # noqa: S603 - own interpreter, constant script
             [sys.executable, "-I", "-S", "-c", _GUARD_SCRIPT],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        for group in self._groups:  # a guard that was killed took what it knew with it
+        for group in self._groups:  # a guard that was killed has lost its groups
             self._send(b"+", group)
 
     def register(self, group: int) -> None:
-        """Register a group."""
+        """Register a process group."""
         self._groups.add(group)
         self._send(b"+", group)
 
     def unregister(self, group: int) -> None:
-        """Forget a group that has ended."""
+        """Remove a process group that has ended."""
         self._groups.discard(group)
         self._send(b"-", group)
 
     def close(self) -> None:
-        """Let the guard go; it ends whatever is still registered."""
+        """Stop the guard, which ends all groups that are still registered."""
         process = self._detach()
         self._groups.clear()
         if process is not None:
@@ -103,10 +101,7 @@ class ProcessGuard:
                 process.wait(timeout=5)
 
     def _send(self, verb: bytes, group: int) -> None:
-        if self._process:
-            pipe = self._process.stdin
-        else:
-            pipe = None
+        pipe = self._process.stdin if self._process else None
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.write(b"%b %d\n" % (verb, group))
@@ -122,9 +117,9 @@ class ProcessGuard:
 
 
 class _ChildStreams(SubprocessStreamProtocol):
-    """asyncio's own three streams, and the exit as a future.
+    """asyncio's subprocess streams, with the exit as a future.
 
-    asyncio's `Process.wait` waits for the pipes too, which a child left behind may hold open for
+    asyncio's `Process.wait` also waits for the pipes, which a child left behind may hold open for
     ever.
     """
 
@@ -141,14 +136,14 @@ class _ChildStreams(SubprocessStreamProtocol):
 
 @dataclass(frozen=True)
 class ChildProcess:
-    """A server that was started."""
+    """A running server process."""
 
     pid: int
     stdin: asyncio.StreamWriter
     stdout: asyncio.StreamReader
     stderr: asyncio.StreamReader
     exited: "asyncio.Future[None]"
-    """Done when the server itself has exited, whoever still holds its pipes."""
+    """Done when the process itself has exited, even if others hold its pipes."""
     transport: asyncio.SubprocessTransport = field(repr=False)
     guard: ProcessGuard = field(repr=False)
 
@@ -160,14 +155,13 @@ class ChildProcess:
 def build_environment(
     extra: Mapping[str, str], inherited_names: Sequence[str] = ()
 ) -> dict[str, str]:
-    """The environment of a server: the harmless part of ours, what its config names, what its
-    config sets."""
-    kept = {
+    """Return a server's environment: safe variables, inherited names, and configured values."""
+    inherited = {
         name: os.environ[name]
         for name in (*SAFE_ENVIRONMENT, *inherited_names)
         if name in os.environ
     }
-    return {**kept, **extra}
+    return {**inherited, **extra}
 
 
 async def start(
@@ -178,8 +172,10 @@ async def start(
     limit: int,
     guard: ProcessGuard,
 ) -> ChildProcess:
-    """Start a server, no shell, in its own process group, guarded; `limit` bytes of what it says
-    may wait."""
+    """Start a server without a shell, in its own process group, registered with the guard.
+
+    At most `limit` bytes of each output are buffered. Raises BackendUnavailable.
+    """
     program = _find_program(command, env.get("PATH"), cwd)
     try:
         guard.ensure_running()
@@ -198,8 +194,10 @@ async def start(
         )
     except (OSError, ValueError) as error:  # ValueError: a NUL in an argument or a variable
         raise BackendUnavailable(
-            f"the command {command!r} could not be started: {getattr(error, 'strerror', None) or error}",
-            advice="Check the file's permissions and its interpreter line, and the server's args and env.",
+            f"the command {command!r} could not be started: "
+            f"{getattr(error, 'strerror', None) or error}",
+            advice="Check the file's permissions and its interpreter line, "
+            "and the server's args and env.",
         ) from error
     guard.register(transport.get_pid())
     return ChildProcess(
@@ -218,35 +216,30 @@ def _find_program(command: str, path: str | None, cwd: str | None) -> str:
         raise BackendUnavailable(
             f"its working directory {cwd!r} does not exist", advice="Create it, or correct `cwd`."
         )
-    # A path that is not absolute means what it would mean in a shell that stands in `cwd`.
+    # A relative path is resolved as a shell in `cwd` would.
     if os.path.dirname(command):
-        sought = os.path.abspath(os.path.join(cwd or "", command))
+        candidate = os.path.abspath(os.path.join(cwd or "", command))
     else:
-        sought = command
-    program = shutil.which(sought, path=path)
+        candidate = command
+    program = shutil.which(candidate, path=path)
     if program is not None:
         return program
-    if os.path.isfile(sought):
+    if os.path.isfile(candidate):
         raise BackendUnavailable(
             f"the command {command!r} is not executable",
             advice="Make it so (chmod +x), or run it by its interpreter.",
         )
     words = command.split()
-    if not words or os.path.dirname(words[0]):
-        where = ""
+    if len(words) > 1:
+        advice = f"Put arguments into args: command: {words[0]}, args: [{', '.join(words[1:])}]."
     else:
-        where = " on PATH"
-    raise BackendUnavailable(
-        f"the command {command!r} does not exist{where}",
-        advice=f"Put arguments into args: command: {words[0]}, args: [{', '.join(words[1:])}]."
-        if len(words) > 1
-        else "Install it, give its full path, or put its folder on PATH in the server's env.",
-    )
+        advice = "Install it, give its full path, or put its folder on PATH in the server's env."
+    where = "" if not words or os.path.dirname(words[0]) else " on PATH"
+    raise BackendUnavailable(f"the command {command!r} does not exist{where}", advice=advice)
 
 
 async def stop(child: ChildProcess, *, short_grace: bool = False) -> None:
-    """Close stdin, then SIGTERM, then SIGKILL, each with its grace, and leave no member of the
-    group behind."""
+    """Close stdin, then SIGTERM, then SIGKILL, each after a grace period, for the whole group."""
     child.stdin.close()
     if not await _wait_for_exit(child, SHORT_GRACE_S if short_grace else STDIN_GRACE_S):
         _send_signal(child, signal.SIGTERM)
@@ -258,7 +251,7 @@ async def stop(child: ChildProcess, *, short_grace: bool = False) -> None:
         if not await _wait_for_group_end(child):
             _send_signal(child, _KILL_SIGNAL)
             await _wait_for_group_end(child)
-    # What nobody read, and pipes that somebody outside the group holds, would otherwise stay open.
+    # Unread data, and pipes held by processes outside the group, would otherwise stay open.
     if child.stdin.transport.get_write_buffer_size():
         child.stdin.transport.abort()
     child.transport.close()
@@ -292,7 +285,7 @@ async def _wait_for_group_end(child: ChildProcess) -> bool:
 
 def _is_group_alive(child: ChildProcess) -> bool:
     if child.exited.done():
-        # Where the gateway is a container's first process, orphans are its own to bury.
+        # As the first process of a container, the gateway has to reap orphans itself.
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-child.pid, os.WNOHANG)[0]:
                 pass

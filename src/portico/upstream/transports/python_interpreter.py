@@ -1,5 +1,4 @@
-"""The start of Python processes of our own: they find modules where this process does, and import
-nothing else."""
+"""Start code of the gateway's own Python processes: same module paths, nothing else imported."""
 
 import os
 import sys
@@ -10,10 +9,10 @@ _IMPORT_TEMPLATE = "import sys; sys.path[:] = {path!r}; from {module} import mai
 
 
 def render_main_import(module: str) -> str:
-    """Python text that imports a module's `main`, for an interpreter that was started with `-I -S`.
+    """Return Python code that imports a module's `main`, for an interpreter run with `-I -S`.
 
-    Without `site`, which costs more than all the rest of the start; the paths it would find are
-    ours already.
+    `site` is skipped, because it costs more than the rest of the start; the paths that it would
+    find are copied from this process.
     """
     home = os.path.dirname(os.path.dirname(os.path.abspath(portico.__file__)))
     path = [os.path.abspath(entry) for entry in sys.path if entry]

@@ -1,4 +1,4 @@
-"""MCP over the older HTTP+SSE transport: how to reach a server whose URL is an event stream."""
+"""Backend for MCP over the older HTTP+SSE transport."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ class SseBackend:
     kind = "sse"
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        """Open the stream, learn the address and shake hands."""
-        # Imported late: a gateway whose HTTP servers are not called does not pay for the wire.
+        """Open the stream, wait for the message endpoint and perform the handshake."""
+        # Imported late: a gateway that calls no HTTP server does not load the HTTP code.
         from portico.upstream.transports.sse_connection import SseConnection
 
         self.diagnostic_data.clear()
@@ -40,7 +40,7 @@ class SseBackend:
         return connection
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """Address, era, number of messages sent and the last error."""
+        """Return url, era, number of messages sent and the last error."""
         return {
             "url": redact_url(self.url),
             "era": "legacy",

@@ -1,7 +1,6 @@
-"""One conversation over HTTP+SSE: an event stream from the server, and POSTs to the address it
-names.
+"""One connection over HTTP+SSE: an event stream from the server, and POSTs to its endpoint.
 
-Handshake era only. The conversation lasts as long as its stream: there is nothing to resume.
+Handshake era only. The connection lasts as long as its stream, which cannot be resumed.
 """
 
 import asyncio
@@ -24,10 +23,9 @@ if TYPE_CHECKING:
     from portico.upstream.transports.sse import SseBackend
 
 ENDPOINT_TIMEOUT_S = 10.0
-"""How long a server may take to name the address it wants messages at."""
+"""Seconds a server has to name its message endpoint."""
 MAX_CONCURRENT_RESPONSES = 16
-"""Answers to a server's own requests that are sent at the same time: each is a connection of its
-own."""
+"""Concurrent responses to a server's own requests: each uses an HTTP connection."""
 
 
 class SseConnection:
@@ -53,19 +51,20 @@ class SseConnection:
         return self._initialize_info
 
     async def open(self) -> None:
-        """Open the stream, wait for the address, shake hands."""
-        reply = await self._stream_exchange.open_stream(None)
-        self._reader_task = asyncio.create_task(self._read_events(reply))
+        """Open the stream, wait for the endpoint, perform the handshake."""
+        response = await self._stream_exchange.open_stream(None)
+        self._reader_task = asyncio.create_task(self._read_events(response))
         try:
             async with asyncio.timeout(ENDPOINT_TIMEOUT_S):
-                named = await self._endpoint
+                endpoint = await self._endpoint
         except TimeoutError:
             raise BackendUnavailable(
-                f"{self._backend.name} ({redact_url(self._backend.url)}) did not say where to send messages",
+                f"{self._backend.name} ({redact_url(self._backend.url)}) "
+                "did not say where to send messages",
                 advice="If it is a Streamable HTTP server, set type: http.",
             ) from None
         self._post_exchange = self._make_exchange(
-            resolve_endpoint_url(self._backend.name, self._backend.url, named)
+            resolve_endpoint_url(self._backend.name, self._backend.url, endpoint)
         )
         self._initialize_info = await perform_handshake(self, "legacy", None)
 
@@ -80,15 +79,15 @@ class SseConnection:
         await self._session.notify(method, to_legacy_params(params))
 
     async def send_request(self, method: str, params: Raw | None) -> Raw:
-        """A request of the handshake."""
+        """Send a handshake request."""
         return await self._session.request(method, params)
 
     async def send_notification(self, method: str, params: Raw | None) -> None:
-        """A notification of the handshake."""
+        """Send a handshake notification."""
         await self._session.notify(method, params)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the stream and all connections."""
         if self._close_task is None:
             self._close_task = asyncio.create_task(self._close())
         await asyncio.shield(self._close_task)
@@ -100,7 +99,7 @@ class SseConnection:
             self._reader_task.cancel()
             await asyncio.wait({self._reader_task})
         if self._endpoint.done() and not self._endpoint.cancelled():
-            self._endpoint.exception()  # nobody may have waited for it
+            self._endpoint.exception()  # mark as retrieved: nobody may have awaited it
         for exchange in (self._post_exchange, self._stream_exchange):
             if exchange is not None:
                 await exchange.close()
@@ -122,7 +121,7 @@ class SseConnection:
 
     async def _read_events(self, response: WireResponse) -> None:
         events = EventStreamParser(self._backend.max_message_bytes)
-        turns = YieldBudget()
+        yield_budget = YieldBudget()
         reason = "the server ended its event stream"
         try:
             while chunk := await response.read_chunk():
@@ -130,14 +129,12 @@ class SseConnection:
                     if event.type == "endpoint" and not self._endpoint.done():
                         self._endpoint.set_result(event.data.decode("utf-8", "replace"))
                     elif event.type == "message" and event.data:
-                        await turns.maybe_yield()
+                        await yield_budget.maybe_yield()
                         for message in await self._stream_exchange.decode_messages(event.data):
-                            self._session.receive(
-                                self._stream_exchange.mask_secrets(message)
-                                if "error" in message
-                                else message
-                            )
-                        turns.spend(len(event.data))
+                            if "error" in message:
+                                message = self._stream_exchange.mask_secrets(message)
+                            self._session.receive(message)
+                        yield_budget.spend(len(event.data))
         except EventTooLarge:
             reason = f"the server sent a message over {self._backend.max_message_bytes} bytes"
         except (WireError, BackendUnavailable) as error:
@@ -164,19 +161,23 @@ class SseConnection:
 
 
 def resolve_endpoint_url(name: str, stream_url: str, endpoint: str) -> str:
-    """The address a server named, which must be its own: our credentials go there."""
+    """Return the absolute endpoint URL; raise if it is on another origin.
+
+    Credentials are sent there, so it must be the server's own origin.
+    """
     target = urljoin(stream_url, endpoint)
-    ours = parse_address(stream_url)
-    theirs = parse_address(target)
-    if _get_origin(ours) != _get_origin(theirs):
+    stream_address = parse_address(stream_url)
+    target_address = parse_address(target)
+    if _get_origin(stream_address) != _get_origin(target_address):
         error = BackendUnavailable(
             f"{name} wants messages sent to another server ({redact_url(target)})",
-            advice="Credentials are not sent elsewhere. Use the host in the url that the server itself uses.",
+            advice="Credentials are not sent elsewhere. "
+            "Use the host in the url that the server itself uses.",
         )
         error.retryable = False
         raise error
-    if ours.username is not None and theirs.username is None:
-        return theirs._replace(netloc=ours.netloc).geturl()
+    if stream_address.username is not None and target_address.username is None:
+        return target_address._replace(netloc=stream_address.netloc).geturl()
     return target
 
 

@@ -1,8 +1,8 @@
 """MCP over a child process's stdin and stdout.
 
-The child runs in its own process group with a scrubbed environment. What it prints that is not
-JSON-RPC is counted, not fatal; what it says on stderr is kept, last lines only. A child that the
-modern probe spoils is started again without.
+The child runs in its own process group with a scrubbed environment. Output that is not JSON-RPC is
+counted, not fatal; the last lines of stderr are kept. A child that does not survive the modern
+probe is started again without it.
 """
 
 import asyncio
@@ -45,16 +45,14 @@ STDERR_LINES = 100
 STDERR_LINE_CHARS = 1_000
 NOISE_SAMPLES = 5
 EXIT_GRACE_S = 0.3
-"""How long after a server's end its exit code, its last answers and its last words may still
-arrive."""
+"""Seconds after a server's end in which exit code, last responses and stderr may arrive."""
 INITIALIZE_TIMEOUT_S = 5.0
-"""How long `initialize` may stay unanswered behind a refused probe before the server is started
-anew without one."""
+"""Seconds without an answer to `initialize` after a refused probe before a restart without it."""
 
 
 @dataclass(frozen=True)
 class StdioBackend:
-    """A server that is a command on this machine."""
+    """A server that is a local command."""
 
     name: str
     command: str
@@ -67,20 +65,20 @@ class StdioBackend:
     max_message_bytes: int = 64 * 2**20
     guard: process.ProcessGuard = field(default_factory=process.ProcessGuard)
     mask: Callable[[str], str] = str
-    """Takes secrets out of what it writes on stderr, before a part of that is cut off."""
+    """Masks secrets in stderr lines, before these are cut."""
     diagnostic_data: dict[str, Any] = field(default_factory=dict)
 
     kind = "stdio"
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        """Start the command and shake hands."""
+        """Start the command and perform the handshake."""
         try:
             try:
                 return await self._connect_once(listener, self.protocol, era)
             except ProbeFailed:
                 if era != "modern":
                     raise
-                # It has borne the probe before: something else killed it.
+                # It accepted the probe before, so something else ended it.
                 return await self._connect_once(listener, self.protocol, era)
         except ProbeFailed:
             return await self._connect_once(listener, "legacy", None)
@@ -89,7 +87,7 @@ class StdioBackend:
         except RemoteError:
             if self.protocol != "auto" or era != "legacy":
                 raise
-            return await self.connect(listener)  # it is another server than it was
+            return await self.connect(listener)  # the server has changed since
 
     async def _connect_once(
         self, listener: Listener, protocol: ProtocolSetting, era: Era | None
@@ -112,7 +110,7 @@ class StdioBackend:
         return connection
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """pid, exit code, noise on stdout and the last lines of stderr."""
+        """Return pid, exit code, noise on stdout and the last lines of stderr."""
         return {
             key: list(value) if isinstance(value, deque) else value
             for key, value in self.diagnostic_data.items()
@@ -120,7 +118,7 @@ class StdioBackend:
 
 
 class StdioConnection:
-    """One running child."""
+    """Connection to one child process."""
 
     def __init__(
         self, backend: StdioBackend, child: process.ChildProcess, listener: Listener
@@ -150,7 +148,7 @@ class StdioConnection:
         }
 
     async def open(self, protocol: ProtocolSetting, era: Era | None) -> None:
-        """Shake hands; then follow the server's lists if it announces changes."""
+        """Perform the handshake; with a modern server, subscribe to its changes."""
         self._initialize_info = await perform_handshake(
             self, protocol, era, INITIALIZE_TIMEOUT_S, single_era=True
         )
@@ -170,13 +168,13 @@ class StdioConnection:
 
     @property
     def pid(self) -> int:
-        """The child's process."""
+        """Process id of the child."""
         return self._child.pid
 
     async def request(
         self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
     ) -> Raw:
-        """Send a request in the era that was agreed."""
+        """Send a request in the negotiated era."""
         if self._subscription is not None and method in SUBSCRIPTION_METHODS:
             return await self._subscription.request(method, params, options.timeout)
         return await self._session.request(method, self._wrap_params(params), options)
@@ -186,15 +184,15 @@ class StdioConnection:
         await self._session.notify(method, to_legacy_params(params))
 
     async def send_request(self, method: str, params: Raw | None) -> Raw:
-        """A request with nothing around it: the handshake's own."""
+        """Send a handshake request without any era's envelope."""
         return await self._session.request(method, params)
 
     async def send_notification(self, method: str, params: Raw | None) -> None:
-        """A notification with nothing around it: the handshake's own."""
+        """Send a handshake notification without any era's envelope."""
         await self._session.notify(method, params)
 
     async def close(self) -> None:
-        """Stop the child and its whole group."""
+        """Stop the child and its whole process group."""
         if self._close_task is None:
             self._close_task = asyncio.create_task(
                 self._close(short_grace=False), name=f"stop {self._backend.name}"
@@ -202,7 +200,7 @@ class StdioConnection:
         await asyncio.shield(self._close_task)
 
     async def abandon(self) -> None:
-        """Stop a child that never got as far as a conversation; nothing cuts this short."""
+        """Stop a child whose handshake failed; cancellation does not interrupt this."""
         self._close_task = closing = asyncio.create_task(
             self._close(short_grace=True), name=f"stop {self._backend.name}"
         )
@@ -225,7 +223,7 @@ class StdioConnection:
         return to_legacy_params(params)
 
     async def _follow_subscription(self, subscription: Subscription) -> None:
-        await subscription.keep_open()  # the end of a pipe is heard elsewhere
+        await subscription.keep_open()  # the end of the pipe is reported by _watch_for_end
 
     async def _write_frame(self, frame: Raw) -> None:
         self._subscription_opener.observe_outgoing(frame)
@@ -233,7 +231,7 @@ class StdioConnection:
             async with self._write_lock:
                 await self._write_line(await chunked_encoder.encode(frame))
         except (OSError, RuntimeError) as error:
-            # Most likely it has died, and how it died says more.
+            # Most likely the process has died; its exit code and stderr are the better reason.
             await asyncio.wait({self._stderr_task, self._child.exited}, timeout=EXIT_GRACE_S)
             reason = self._describe_exit() or "the server no longer reads its input"
             raise BackendUnavailable(
@@ -241,7 +239,7 @@ class StdioConnection:
             ) from error
 
     async def _write_line(self, pieces: list[bytes]) -> None:
-        """Write a message, piece by piece as the server takes it; once it is begun, all of it."""
+        """Write a message piece by piece; once begun, it is written in full."""
         stdin = self._child.stdin
         pieces[-1] += b"\n"
         written = 0
@@ -251,7 +249,7 @@ class StdioConnection:
                 written += 1
                 await stdin.drain()
         except asyncio.CancelledError:
-            stdin.writelines(pieces[written:])  # half a line would spoil the next one
+            stdin.writelines(pieces[written:])  # a partial line would corrupt the next one
             raise
 
     def _describe_exit(self) -> str:
@@ -261,12 +259,11 @@ class StdioConnection:
         return f"the server exited with code {code}"
 
     async def _watch_for_end(self) -> None:
-        """Wait for the end of the conversation, whichever way it comes, and tell everyone why."""
+        """Wait for the end of the connection and report its reason."""
         await asyncio.wait(
             {self._stdout_task, self._child.exited}, return_when=asyncio.FIRST_COMPLETED
         )
-        # A child it left behind may hold its output open for ever, and a server may live on without
-        # any.
+        # An orphaned child may hold stdout open for ever, and a server may run without stdout.
         await asyncio.wait(
             {self._stdout_task, self._stderr_task, self._child.exited}, timeout=EXIT_GRACE_S
         )
@@ -285,30 +282,29 @@ class StdioConnection:
 
     async def _read_stdout(self) -> str:
         limit = self._backend.max_message_bytes
-        reading = output_lines.LineReader(self._child.stdout, limit)
-        turns = YieldBudget()
+        lines = output_lines.LineReader(self._child.stdout, limit)
+        yield_budget = YieldBudget()
         while True:
-            await turns.maybe_yield()
+            await yield_budget.maybe_yield()
             try:
-                line = await reading.read_line()
-            except output_lines.LineTooLong as long:
-                if long.error_response is None:
+                line = await lines.read_line()
+            except output_lines.LineTooLong as error:
+                if error.error_response is None:
                     return f"the server sent a message over {limit} bytes"
-                self._session.receive(long.error_response)
+                self._session.receive(error.error_response)
                 continue
             if not line:
                 return "the server closed its output"
             if len(line) >= chunked_decoder.LARGE_BYTES:
-                self._handle_message(
-                    line,
-                    *await asyncio.to_thread(
-                        output_lines.parse_message, line, chunked_decoder.decode_chunked
-                    ),
+                message, is_clean = await asyncio.to_thread(
+                    output_lines.parse_message, line, chunked_decoder.decode_chunked
                 )
+                self._handle_message(line, message, is_clean)
+                del message
             elif line.strip():
                 self._handle_message(line, *output_lines.parse_message(line))
-            turns.spend(len(line))
-            del line  # it may be large, and the next one long in coming
+            yield_budget.spend(len(line))
+            del line  # it may be large, and the next one may take long to arrive
 
     def _handle_message(self, line: bytes, message: object, is_clean: bool) -> None:
         self.has_activity = True
@@ -327,21 +323,19 @@ class StdioConnection:
             )
 
     def _record_diagnostics(self, **facts: Any) -> None:
-        notes = self._backend.diagnostic_data
-        if (
-            notes.get("pid") == self._child.pid
-        ):  # a later child may have taken the place of this one
-            notes.update(facts)
+        diagnostics = self._backend.diagnostic_data
+        # A later child may have replaced this one.
+        if diagnostics.get("pid") == self._child.pid:
+            diagnostics.update(facts)
 
     def _format_last_stderr(self) -> str:
-        words = [line for line in self._stderr_lines if line.strip()]
-        if words:
-            return f" (stderr: {self._backend.mask(' | '.join(words[-3:]))[-400:]})"
+        lines = [line for line in self._stderr_lines if line.strip()]
+        if lines:
+            return f" (stderr: {self._backend.mask(' | '.join(lines[-3:]))[-400:]})"
         return ""
 
     def _mask_if_long(self, line: str) -> str:
-        """A line that is to be cut, without secrets; one that stays whole is masked where it is
-        shown."""
+        """Mask a line that will be cut; shorter lines are masked where they are shown."""
         if len(line) <= STDERR_LINE_CHARS:
             return line
         return self._backend.mask(line[: 4 * STDERR_LINE_CHARS])
@@ -353,11 +347,11 @@ class StdioConnection:
             await asyncio.sleep(0)  # a flood is always ready to be read
             if partial:
                 self._stderr_lines.pop()
-            *whole, partial = (partial + decoder.decode(chunk)).split("\n")
+            *complete, partial = (partial + decoder.decode(chunk)).split("\n")
             self._stderr_lines.extend(
                 output_lines.strip_control_characters(self._mask_if_long(line)[:STDERR_LINE_CHARS])
-                for line in whole[-STDERR_LINES:]
+                for line in complete[-STDERR_LINES:]
             )
             partial = self._mask_if_long(partial[-4 * STDERR_LINE_CHARS :])[-STDERR_LINE_CHARS:]
-            if partial:  # a question waits on the same line for its answer
+            if partial:  # such as a prompt that waits for input
                 self._stderr_lines.append(output_lines.strip_control_characters(partial))

@@ -1,6 +1,6 @@
-"""The streams of a modern subscription over a pipe, which all its messages share.
+"""Subscription streams of a modern server over a pipe, which all messages share.
 
-A `subscriptions/listen` stays unanswered for as long as it lasts; what the server agrees to is a
+A `subscriptions/listen` request stays unanswered while it lasts; the acknowledgement is a
 notification that names the id of that request.
 """
 
@@ -18,14 +18,14 @@ from portico.upstream.protocol.subscription import (
 
 
 class StdioSubscriptionOpener:
-    """Opens subscriptions over one pipe, one after the other."""
+    """Opens subscriptions over one pipe, one at a time."""
 
     def __init__(self, session: JsonRpcSession) -> None:
         self._session = session
         self._opening: StdioSubscriptionStream | None = None
 
     async def open(self, params: Raw) -> "StdioSubscriptionStream":
-        """Ask for one; returns when the server has said what it agrees to."""
+        """Open a subscription; return when it is acknowledged."""
         self._opening = stream = StdioSubscriptionStream(self._session, params)
         try:
             await stream.wait_for_agreement()
@@ -37,25 +37,19 @@ class StdioSubscriptionOpener:
         return stream
 
     def observe_outgoing(self, frame: Raw) -> None:
-        """A frame goes out: by its id the server will name the subscription."""
+        """Record the request id of the subscription that is being opened."""
         if self._opening is not None and frame.get("method") == "subscriptions/listen":
             self._opening.request_id = frame.get("id")
 
     def handle_acknowledgement(self, message: Raw) -> bool:
-        """Whether a message was an acknowledgement, which concerns nobody else."""
+        """Handle an acknowledgement; return whether the message was one."""
         if message.get("method") != ACKNOWLEDGED_METHOD:
             return False
         params: Any = message.get("params")
-        if isinstance(params, dict):
-            meta: Any = params.get("_meta")
-        else:
-            meta = None
-        if isinstance(meta, dict):
-            named: Any = meta.get(SUBSCRIPTION_KEY)
-        else:
-            named = None
+        meta: Any = params.get("_meta") if isinstance(params, dict) else None
+        request_id: Any = meta.get(SUBSCRIPTION_KEY) if isinstance(meta, dict) else None
         if self._opening is not None and (
-            named is None or str(named) == str(self._opening.request_id)
+            request_id is None or str(request_id) == str(self._opening.request_id)
         ):
             self._opening.acknowledge(parse_agreed_uris(message))
         return True
@@ -76,36 +70,35 @@ class StdioSubscriptionStream:
         self._request_task.add_done_callback(_consume_exception)
 
     def acknowledge(self, uris: frozenset[str]) -> None:
-        """The server has said what it agrees to."""
+        """Record the agreed resources, once."""
         if not self._acknowledged.is_set():
             self.agreed_uris = uris
             self._acknowledged.set()
 
     async def wait_for_agreement(self) -> None:
-        """Wait for what the server agrees to; raises RemoteError, BackendUnavailable."""
-        heard = asyncio.ensure_future(self._acknowledged.wait())
+        """Wait for the acknowledgement; raise RemoteError or BackendUnavailable."""
+        acknowledged = asyncio.ensure_future(self._acknowledged.wait())
         try:
             await asyncio.wait(
-                {self._request_task, heard},
+                {self._request_task, acknowledged},
                 timeout=ACKNOWLEDGE_TIMEOUT_S,
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
-            heard.cancel()
+            acknowledged.cancel()
         if self._request_task.done() and not self._acknowledged.is_set():
             self._request_task.result()
-            self.agreed_uris = frozenset()  # over before it began
+            self.agreed_uris = frozenset()  # it ended before the acknowledgement
 
     async def wait_for_end(self) -> None:
-        """Wait for its end."""
         await asyncio.wait({self._request_task})
 
     def close(self) -> None:
-        """Say that it is no longer wanted."""
+        """Cancel the request, which ends the subscription."""
         self._request_task.cancel()
 
 
 def _consume_exception(request_task: "asyncio.Task[Raw]") -> None:
-    # However it ended, the end is all that counts.
+    # Mark as retrieved: only the end matters, not how it came.
     if not request_task.cancelled():
         request_task.exception()

@@ -1,9 +1,7 @@
-"""HTTP/1.1 to one origin: pooled connections, a request in, a streamed reply out. Knows neither
-JSON nor MCP.
+"""HTTP/1.1 to one origin: pooled connections and streamed responses. Knows neither JSON nor MCP.
 
-Stands on httptools instead of a client library because the gateway pays for this wire on every
-call, and a pooled POST costs a fifth of the CPU this way. It follows no redirects, keeps no cookies
-and reads no proxy settings.
+Uses httptools instead of a client library because every call pays for this layer, and a pooled POST
+costs a fifth of the CPU this way. Follows no redirects, keeps no cookies, reads no proxy settings.
 """
 
 import asyncio
@@ -18,22 +16,21 @@ from urllib.parse import SplitResult
 import httptools
 
 MAX_HEADER_BYTES = 64 * 1024
-"""What may arrive without any body in it: a head, or the trailers and chunk extensions after one.
-"""
+"""Bytes that may arrive without body data: a head, or trailers and chunk extensions."""
 MAX_BUFFERED_BYTES = 1024 * 1024
-"""How far a reply may run ahead of its reader before its connection is paused."""
+"""Unread bytes of a response above which its connection is paused."""
 MAX_IDLE = 16
 IDLE_S = 30.0
 STALE_CHECK_AFTER_S = 1.0
-"""A connection unused for this long may have been closed by the server without our loop having seen
-it yet."""
+"""Seconds unused after which the server may have closed a connection unnoticed."""
 DRAIN_S = 1.0
+"""Seconds for reading the rest of a released response before its connection is closed."""
 DRAIN_BYTES = 256 * 1024
-"""What the rest of a reply nobody reads may cost before its connection is given up."""
+"""Bytes of that rest before its connection is closed."""
 
 
 class WireError(Exception):
-    """The exchange failed below HTTP: nobody there, cut off, or not HTTP at all."""
+    """The exchange failed below HTTP: unreachable, interrupted, or not HTTP."""
 
 
 class OriginUnreachable(WireError):
@@ -41,15 +38,15 @@ class OriginUnreachable(WireError):
 
 
 class StaleConnection(WireError):
-    """A kept connection turned out to be closed: the request was most likely never read."""
+    """A pooled connection was closed: the request was most likely never read."""
 
 
 class ResponseTooLarge(WireError):
-    """The reply passes the limit."""
+    """The response exceeds the limit."""
 
 
 class WireResponse:
-    """An HTTP reply whose head has arrived; its body arrives as it is read."""
+    """An HTTP response whose head has arrived; its body is streamed."""
 
     def __init__(self, connection: "_PooledConnection") -> None:
         self.status = 0
@@ -62,7 +59,7 @@ class WireResponse:
         self._waiter: asyncio.Future[None] | None = None
 
     async def read_chunk(self) -> bytes:
-        """The next piece of the body; empty at its end."""
+        """Return the next piece of the body; empty at its end."""
         while not self._chunks:
             if self._error is not None:
                 raise self._error
@@ -77,7 +74,7 @@ class WireResponse:
         return piece
 
     async def read_body(self, limit: int) -> bytes:
-        """The whole body."""
+        """Return the whole body; raise ResponseTooLarge above `limit` bytes."""
         pieces: list[bytes] = []
         size = 0
         while piece := await self.read_chunk():
@@ -90,24 +87,23 @@ class WireResponse:
         return b"".join(pieces)
 
     def release(self) -> None:
-        """Done with it: what is still to come is thrown away, and the connection kept if that is
-        quick."""
+        """Discard the rest, and return the connection to the pool if that is quick."""
         self._chunks.clear()
         self._connection.release(self)
 
     def abort(self) -> None:
-        """Hang up: the server sees the connection close."""
+        """Close the connection."""
         self._connection.abort()
 
     def feed(self, piece: bytes) -> int:
-        """A piece of body from the channel; answers how much is waiting to be read."""
+        """Add a piece of the body; return how many bytes are unread."""
         self._chunks.append(piece)
         self._buffered += len(piece)
         self._wake()
         return self._buffered
 
     def finish(self, error: WireError | None = None) -> None:
-        """Nothing more will come."""
+        """Mark the response as complete or failed."""
         self.is_complete = error is None
         self._error = error
         self._wake()
@@ -120,7 +116,7 @@ class WireResponse:
 
 
 class _PooledConnection(asyncio.Protocol):
-    """One connection: at most one exchange at a time."""
+    """One connection with at most one exchange at a time."""
 
     def __init__(self, pool: "HttpConnectionPool") -> None:
         self._pool = pool
@@ -144,7 +140,7 @@ class _PooledConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def exchange(self, request: bytes) -> WireResponse:
-        """Send a rendered request; returns when the reply's head is in."""
+        """Send a rendered request; return when the response's head has arrived."""
         transport = cast(asyncio.Transport, self._transport)
         self._response = WireResponse(self)
         self._head = asyncio.get_running_loop().create_future()
@@ -199,30 +195,29 @@ class _PooledConnection(asyncio.Protocol):
         elif self._response is not None and not self._response.is_complete:
             self._response.finish(error)
 
-    # asyncio's side
+    # --- asyncio.Protocol callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        connected = transport.get_extra_info("socket")
-        if connected is not None:
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
             with contextlib.suppress(OSError):
-                connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def data_received(self, data: bytes) -> None:
         if self._response is None:
-            self.abort()  # nobody asked
+            self.abort()  # data without a request
             return
         self._has_received = True
-        at = 0
+        position = 0
         try:
-            while at < len(data):
-                # Counted here, because the parser reports a header only when all of it is in, and
-                # holds it till then.
-                piece = data[at : at + MAX_HEADER_BYTES - self._bytes_without_body]
+            while position < len(data):
+                # Counted here, because the parser buffers a header until it is complete.
+                piece = data[position : position + MAX_HEADER_BYTES - self._bytes_without_body]
                 if not piece:
                     self._fail(WireError(f"a head of more than {MAX_HEADER_BYTES} bytes"))
                     return
-                at += len(piece)
+                position += len(piece)
                 self._bytes_without_body += len(piece)
                 self._parser.feed_data(piece)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -247,7 +242,7 @@ class _PooledConnection(asyncio.Protocol):
                 WireError(str(exc) if exc else "the server closed the connection in the middle")
             )
 
-    # the parser's side
+    # --- httptools callbacks
 
     def on_message_begin(self) -> None:
         if self._response is None or self._response.is_complete:
@@ -269,7 +264,7 @@ class _PooledConnection(asyncio.Protocol):
             and "transfer-encoding" not in headers
             and status not in (204, 304)
         )
-        # Asked here because the parser forgets with the end of the message.
+        # Read here, because the parser resets it at the end of the message.
         self._is_keep_alive = self._parser.should_keep_alive() and not self._until_eof
         if not self._head.done():
             self._head.set_result(self._response)
@@ -294,7 +289,7 @@ class _PooledConnection(asyncio.Protocol):
         if self._response is None:
             return
         if self._response.status == 0:
-            self._response.headers.clear()  # an interim (1xx) reply: the real one follows
+            self._response.headers.clear()  # an interim (1xx) response: the final one follows
             return
         hint = (
             self._response.headers.get("keep-alive", "").partition("timeout=")[2].partition(",")[0]
@@ -309,7 +304,7 @@ class _PooledConnection(asyncio.Protocol):
 
 
 class HttpConnectionPool:
-    """All connections to one origin."""
+    """Connections to one origin."""
 
     def __init__(self, address: SplitResult, connect_timeout: float) -> None:
         self._host = address.hostname or ""
@@ -322,22 +317,22 @@ class HttpConnectionPool:
         self._context: ssl.SSLContext | None = None
 
     async def send(self, request: bytes, *, fresh: bool = False) -> WireResponse:
-        """Send a rendered request (head and body); returns when the reply's head is in."""
-        channel = (None if fresh else await self._take_idle()) or await self._open_connection()
-        return await channel.exchange(request)
+        """Send a rendered request (head and body); return when the response's head has arrived."""
+        connection = (None if fresh else await self._take_idle()) or await self._open_connection()
+        return await connection.exchange(request)
 
     async def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         self._closed = True
-        for channel in self._connections:
-            channel.abort()
+        for connection in self._connections:
+            connection.abort()
         for _ in range(100):
             if not self._connections:
                 break
             await asyncio.sleep(0)
 
     def return_connection(self, connection: _PooledConnection) -> None:
-        """Take a connection back whose exchange is complete."""
+        """Take back a connection whose exchange is complete."""
         if self._closed or len(self._idle) >= MAX_IDLE or not connection.is_usable:
             connection.abort()
             return
@@ -345,23 +340,22 @@ class HttpConnectionPool:
         self._idle.append(connection)
 
     def discard(self, connection: _PooledConnection) -> None:
-        """A connection is gone."""
+        """Forget a closed connection."""
         self._connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
 
     async def _take_idle(self) -> _PooledConnection | None:
         while self._idle:
-            channel = self._idle.pop()
-            unused = time.monotonic() - channel.idle_since
+            connection = self._idle.pop()
+            unused = time.monotonic() - connection.idle_since
             if unused > STALE_CHECK_AFTER_S:
-                # Two turns of the loop, so that a close that has already arrived is seen before we
-                # write.
+                # Two loop iterations, so that a close that has arrived is noticed before writing.
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
-            if channel.is_usable and unused < channel.max_idle_s:
-                return channel
-            channel.abort()
+            if connection.is_usable and unused < connection.max_idle_s:
+                return connection
+            connection.abort()
         return None
 
     async def _open_connection(self) -> _PooledConnection:
@@ -372,7 +366,7 @@ class HttpConnectionPool:
             async with asyncio.timeout(self._timeout):
                 if self._secure and self._context is None:
                     self._context = await asyncio.to_thread(_create_tls_context)
-                _, channel = await loop.create_connection(
+                _, connection = await loop.create_connection(
                     lambda: _PooledConnection(self), self._host, self._port, ssl=self._context
                 )
         except TimeoutError:
@@ -383,10 +377,10 @@ class HttpConnectionPool:
             ) from error
         except (OSError, UnicodeError) as error:
             raise OriginUnreachable(_describe_error(error)) from error
-        self._connections.add(channel)
+        self._connections.add(connection)
         if self._closed:
-            channel.abort()
-        return channel
+            connection.abort()
+        return connection
 
 
 def _describe_error(error: Exception) -> str:
@@ -394,16 +388,12 @@ def _describe_error(error: Exception) -> str:
         return "connection refused"
     if isinstance(error, socket.gaierror):
         return "its host name is not known"
-    return (
-        (error.strerror if isinstance(error, OSError) else None)
-        or str(error)
-        or type(error).__name__
-    )
+    reason = error.strerror if isinstance(error, OSError) else None
+    return reason or str(error) or type(error).__name__
 
 
 def _create_tls_context() -> ssl.SSLContext:
-    # The library knows where each platform keeps its trusted certificates; it is slow to import, so
-    # only for https.
+    # httpx2 knows each platform's trusted certificates; imported late, because it is slow.
     import httpx2
 
     context = httpx2.create_ssl_context()

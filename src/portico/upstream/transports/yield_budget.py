@@ -1,19 +1,18 @@
-"""Lets others have their turn while one server floods us.
+"""Yields to other tasks while one server floods the gateway.
 
-What has already arrived is read without waiting, so whoever reads a flood would never give up the
-event loop.
+Data that has already arrived is read without waiting, so the reader of a flood would never yield to
+the event loop.
 """
 
 import asyncio
 
 BUDGET_BYTES = 8 * 1024
-"""What may be read in one turn: bytes, and for each message as many more as its handling is worth.
-"""
+"""Bytes that may be read before yielding, including the overhead of each message."""
 MESSAGE_OVERHEAD_BYTES = 1024
 
 
 class YieldBudget:
-    """How much one reader has read since others had their turn."""
+    """Bytes that one reader has read since it last yielded."""
 
     __slots__ = ("_spent_bytes",)
 
@@ -21,11 +20,11 @@ class YieldBudget:
         self._spent_bytes = 0
 
     def spend(self, size: int) -> None:
-        """A message of so many bytes was handled."""
+        """Count a handled message of `size` bytes."""
         self._spent_bytes += size + MESSAGE_OVERHEAD_BYTES
 
     async def maybe_yield(self) -> None:
-        """Wait for the others if this turn is over."""
+        """Yield to the event loop if the budget is spent."""
         if self._spent_bytes >= BUDGET_BYTES:
             self._spent_bytes = 0
             await asyncio.sleep(0)

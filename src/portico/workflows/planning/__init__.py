@@ -1,9 +1,7 @@
-"""Planning: an intent in plain words enters, a workflow that can be passed back leaves. No tool is
-called here.
+"""Planning: turns an intent in plain words into a workflow. No tool is called here.
 
-suggesting (start there) → clauses (what is asked, one by one) → choosing (a tool for each, by the
-caller's own search) → arranging (steps and what is missing) → filling (arguments from the words)
-and joining (one's answer to another's) → left_out (what was said and is not in the plan) literals,
-nouns, offers, vocabulary: what words, names of parameters and answers say remembered → templates:
-plans that worked, with what was said in them taken out
+planner: entry point · clauses: parts of an intent · tool_choice: one tool per clause
+step_builder: steps and missing inputs · argument_values, literals: arguments from the words
+joins, output_fields, name_parts: connects results to parameters · vocabulary: word lists
+omissions: what the plan does not cover · plan_memory, templates: stored plans without user text
 """

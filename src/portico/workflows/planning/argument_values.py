@@ -1,8 +1,6 @@
-"""Arguments that an intent says plainly: which literal is certainly meant for which parameter.
-Pure.
+"""Assigns literals of an intent to parameters where the match is certain. Pure.
 
-Only what is certain is filled in; everything else is for an earlier step's output, or for whoever
-reads the plan.
+Everything else is left to the output of an earlier step, or to the reader of the plan.
 """
 
 import re
@@ -44,8 +42,8 @@ _TITLED = {
     "query": ("for", "about", "query", "matching", "containing"),
 }
 _LANGUAGES = re.compile(
-    r"\b(?:sql|jql|cql|soql|cypher|promql|logql|kql|graphql|regex|regular expression|xpath|syntax|dsl|expression"
-    r"|sparql|lucene|json)\b",
+    r"\b(?:sql|jql|cql|soql|cypher|promql|logql|kql|graphql|regex|regular expression|xpath|syntax"
+    r"|dsl|expression|sparql|lucene|json)\b",
     re.IGNORECASE,
 )
 
@@ -63,7 +61,7 @@ class StepWording:
 
 
 def find_stated_value(param: SchemaParameter, said: StepWording) -> Any:
-    """The value that is certainly meant for a parameter, and that it takes; NOTHING where none is."""
+    """Return the value certainly meant for a parameter and accepted by it, or NOTHING."""
     value = _match_param(param, said)
     if value is NOTHING or _is_accepted(param, value):
         return value

@@ -1,8 +1,8 @@
-"""An intent in clauses: one thing to do each, in the order in which they are to be done. Pure.
+"""Splits an intent into clauses, one action each, in the order of execution. Pure.
 
 "find the open issues, then post them to slack and email the team" is three. A comma or an `and`
-ends a clause only where a verb follows, or after `and` a question: "title and body" is one thing,
-"the tables and which columns they have" two. What stands in quotes is never taken apart.
+ends a clause only before a verb, or after `and` before a question: "title and body" is one thing,
+"the tables and which columns they have" two. Quoted text is never split.
 """
 
 import re

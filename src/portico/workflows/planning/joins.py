@@ -1,6 +1,6 @@
-"""Which field of one tool's answer is what another tool asks for, and how surely. Pure.
+"""Scores which field of one tool's result fits a parameter of another. Pure.
 
-By names (`channels[*].id` is a `channel_id`), types, and what both tools are about. 1 is certain;
+By names (`channels[*].id` is a `channel_id`), types, and the subjects of both tools. 1 is certain;
 from `GOOD` on a plan may rely on it.
 """
 
@@ -45,8 +45,9 @@ def find_best_join(
     """The offer that serves a parameter best, if any does at all; of equals the one that stands
     higher.
 
-    `abroad`: the two are of different servers, where one's ids mean nothing to the other. `lookup`: both only look
-    something up, so that a name found by the first may be what the second goes by.
+    `abroad`: the two are of different servers, where one's ids mean nothing to the other.
+    `lookup`: both only look something up, so that a name found by the first may be what the second
+    goes by.
     """
     best: FieldJoin | None = None
     if cross_server and parse_name(param.name).aspect in ("id", "number"):

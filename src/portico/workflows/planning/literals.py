@@ -1,5 +1,4 @@
-"""What an intent says plainly: addresses, numbers, dates, paths, quoted words, and what stands
-before each. Pure."""
+"""Extracts literals of an intent: URLs, numbers, dates, paths, quoted words and context. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -48,7 +47,8 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "quoted",
         re.compile(
-            r"(?:(?<=\bcalled )|(?<=\bnamed )|(?<=\btitled ))(?!(?:a|an|the|it|after|as|by|for|with)\b)"
+            r"(?:(?<=\bcalled )|(?<=\bnamed )|(?<=\btitled ))"
+            r"(?!(?:a|an|the|it|after|as|by|for|with)\b)"
             r"(?P<it>[^\W_][\w-]*(?:\s+[A-ZÀ-Þ][\w'’-]*)*)"
         ),
     ),
@@ -72,8 +72,8 @@ class IntentLiteral:
     """One thing that is plainly there."""
 
     kind: str
-    """`quoted`, `url`, `email`, `date`, `path`, `repo`, `channel`, `person`, `ticket`, `file`, `number`, `symbol`,
-    `place`."""
+    """`quoted`, `url`, `email`, `date`, `path`, `repo`, `channel`, `person`, `ticket`, `file`,
+    `number`, `symbol`, `place`."""
     text: str
     before: tuple[str, ...]
     """The words before it, the nearest last."""
@@ -170,7 +170,8 @@ def refers_back(clause: str) -> bool:
 
 
 _TARGET = re.compile(
-    r"\b(?:to|on|for|from|in|at|of|with)\s+(?:one of\s+)?(?:it|them|one|each|that|this|these|those)\b"
+    r"\b(?:to|on|for|from|in|at|of|with)\s+(?:one of\s+)?"
+    r"(?:it|them|one|each|that|this|these|those)\b"
     r"|\b(?:its|their|each|every)\b",
     re.IGNORECASE,
 )

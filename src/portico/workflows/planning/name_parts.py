@@ -1,8 +1,7 @@
-"""Names taken apart: what a parameter, a field or a tool is about, and which aspect of it is meant.
-Pure.
+"""Splits the name of a parameter, field or tool into its subject and aspect. Pure.
 
-`channel_id` is the id of a channel, `list_channels` tells of channels, `html_url` is an address of whatever it stands
-in. Two names that differ in spelling and say the same come out the same.
+`channel_id` is the id of a channel, `list_channels` is about channels, `html_url` is an address of
+the enclosing object. Different spellings with the same meaning give the same parts.
 """
 
 import re
@@ -19,7 +18,10 @@ _ASPECTS = {
     "name": "name names title login username label",
     "url": "url urls uri uris link links href website webpage",
     "path": "path paths file files filename filepath directory dir folder",
-    "text": "text content contents body message markdown html summary caption transcript prompt input comment note",
+    "text": (
+        "text content contents body message markdown html summary caption transcript prompt input"
+        " comment note"
+    ),
     "email": "email emails recipient recipients mail",
     "date": "date datetime time timestamp since until day",
     "query": "query q search keyword keywords term terms question",

@@ -1,7 +1,6 @@
-"""What an intent says and its plan does not do: values that no step takes, and words that none of
-its tools speaks of.
+"""Finds what an intent says and its plan does not cover: unused values and words. Pure.
 
-A plan that leaves something out may be for something else: it is shown and not run at once. Pure.
+A plan that omits something may be for something else, so it is shown and not run at once.
 """
 
 import re

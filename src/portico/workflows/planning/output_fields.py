@@ -1,8 +1,7 @@
-"""What a tool's answer offers to the steps after it: every field, where it stands, and what it is
-about. Pure.
+"""Lists the fields of a tool's result that later steps can use, with path and subject. Pure.
 
-From the output schema that the server declared, or from the shape of real answers; where neither is
-known, nothing is offered but the answer as a whole. Bounded, whatever the schema holds.
+From the output schema, or from the learned shape of real results; where neither is known, only the
+whole result is available. Bounded, whatever the schema holds.
 """
 
 import re

@@ -1,10 +1,8 @@
-"""Plans that worked: remembered without what was said in them, and offered to whoever means the
-same again.
+"""Remembers successful plans without user text, and offers them for similar intents.
 
-A plan is for an intent like the one it worked for (by its words, as hashes, or by its meaning, as a
-vector), or for one that would come to the same tools. It is offered only while its tools are there
-and take what it gives them, and only in the scope that learnt it. Where the store cannot be
-reached, nothing is remembered and nothing offered.
+A plan matches an intent like the one it was made for (by hashed words or by vector), or one that
+leads to the same tools. It is offered only while its tools exist and accept its arguments, and only
+in the scope that learnt it. Without a reachable store nothing is remembered or offered.
 """
 
 import asyncio

@@ -1,10 +1,9 @@
-"""A plan from an intent: clauses, a tool for each, and what one's answer offers the next. Ready to
-be passed back.
+"""Plans a workflow from an intent: clauses, a tool for each, and joins between their results.
 
-    clauses → find (search, handed in) → choosing → arranging (filling, joining, offers)
+    clauses → find (search, a parameter) → tool_choice → step_builder (argument_values, joins)
 
-Nothing is invented: a clause that nothing here serves is named with what comes nearest, and an
-argument that neither the words nor an earlier step certainly give is an input.
+Nothing is invented: a clause without a fitting tool is reported with the nearest ones, and an
+argument that neither the words nor an earlier step provide with certainty becomes an input.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""Chosen tools as steps that can be run: every argument filled from words, from earlier steps, or
-left open. Pure.
+"""Builds steps from chosen tools: arguments from words, from earlier steps, or left open. Pure.
 
-Steps refer backwards only, so a plan has no cycles. What is not certain becomes an input, with its
-type and its description, and with the tools that may tell it.
+Steps refer backwards only, so a plan has no cycles. Uncertain arguments become inputs, with type
+and description, and with the tools that may provide them.
 """
 
 import re

@@ -1,9 +1,8 @@
-"""Plans without what anybody wrote in them: steps become a template, and a template becomes a plan
-again. Pure.
+"""Converts plans to templates without user text, and templates back to plans. Pure.
 
-Kept are the tools, how their answers are joined, and values that the tools' own definitions name
-(an enumeration's, a default, true and false). Every other text and number is an input: it may be
-somebody's, and next time it is another.
+Kept are the tools, the joins between their results, and values from the tools' own definitions (an
+enumeration's, a default, true and false). Every other text and number becomes an input: it may be
+private, and will differ next time.
 """
 
 import re
@@ -45,7 +44,7 @@ class PlanTemplate:
 
 
 def make_template(steps: Sequence[Mapping[str, Any]], snapshot: Snapshot) -> PlanTemplate | None:
-    """The steps of a run without what was said in them; None where there is nothing worth keeping."""
+    """Return the steps of a run without user text; None if there is nothing worth keeping."""
     if len(steps) < LEAST_STEPS:
         return None
     known: list[tuple[Mapping[str, Any], Tool]] = []

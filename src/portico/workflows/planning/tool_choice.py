@@ -1,7 +1,7 @@
-"""One tool per clause: of those that search found, the ones that go together. Pure.
+"""Chooses one tool per clause from search results, preferring tools that go together. Pure.
 
-Search decides; that two tools are of one server, that one offers what the other asks for, and that
-they were used together before only tips the balance between tools that fit about as well.
+Search decides; the same server, a fitting result field, and common use before only tip the balance
+between tools that fit about equally well.
 """
 
 from collections.abc import Callable, Mapping, Sequence

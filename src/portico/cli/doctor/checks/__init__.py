@@ -1,1 +1,1 @@
-"""What `portico doctor` checks, one module for each subject."""
+"""The checks of `portico doctor`, one module for each subject."""

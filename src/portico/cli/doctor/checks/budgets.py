@@ -1,4 +1,4 @@
-"""What the tools cost against what answers may cost, and against what clients can take. Pure."""
+"""Checks what the tools cost against the budgets, and against what clients accept. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from portico.rendering.listing_cost import DefinitionCosts, count_listed_tokens
 from portico.rendering.token_count import get_best_counter
 
 MAX_CLIENT_TOOLS = 128
-"""What a widely used editor takes in one request; another takes 40."""
+"""The most that a widely used editor accepts in one request; another accepts 40."""
 
 
 @dataclass(frozen=True)
 class CatalogCost:
-    """What the tools cost, listed whole and through the meta-tools."""
+    """The cost of the tools, listed in full and through the meta-tools."""
 
     tools: int
     full: int
@@ -28,7 +28,7 @@ class CatalogCost:
 def measure_catalog(
     config: Config, entries: Mapping[str, ServerEntry], costs: DefinitionCosts
 ) -> CatalogCost:
-    """What every tool costs a client that lists them all, and what it pays instead."""
+    """Measure a listing of every tool, and of the meta-tools instead."""
     tools = [tool for entry in entries.values() for tool in entry.tools.values()]
     names = config.resolve_profile().metatools
     meta = tool_definitions.build_definitions(
@@ -39,7 +39,7 @@ def measure_catalog(
     return CatalogCost(
         len(tools),
         costs.measure_all(tools),
-        sum(count_listed_tokens(one, get_best_counter().count) for one in meta),
+        sum(count_listed_tokens(definition, get_best_counter().count) for definition in meta),
     )
 
 
@@ -49,7 +49,9 @@ def check(
     costs: DefinitionCosts,
     locations: ConfigLocations,
 ) -> Iterator[DoctorFinding]:
-    """What is too small for what is there, or too large for clients."""
+    """Yield budgets that are too small for the tools, and listings that are too large for
+    clients.
+    """
     views = {
         "": config.resolve_profile(),
         **{name: config.resolve_profile(name) for name in config.profiles},
@@ -75,43 +77,42 @@ def _check_view(
     ]
     if not tools:
         return
+    where: tuple[str, ...] = ()
+    prefix = ""
     if name:
         where = ("profiles", name)
-    else:
-        where = ()
-    if name:
-        who = f"profile {name}: "
-    else:
-        who = ""
+        prefix = f"profile {name}: "
     if view.exposure == "full" and len(tools) > MAX_CLIENT_TOOLS:
-        whole = measure_catalog(config, entries, costs)
+        catalog_cost = measure_catalog(config, entries, costs)
         yield DoctorFinding(
             "exposure.too_many_tools",
             "warning",
-            f"{who}exposure full lists {len(tools)} tools (about {costs.measure_all(tools):,} tokens); "
-            f"clients take {MAX_CLIENT_TOOLS} at most, some only 40",
-            f"Write exposure: meta (about {whole.meta:,} tokens), or a profile with fewer servers.",
+            f"{prefix}exposure full lists {len(tools)} tools (about {costs.measure_all(tools):,} "
+            f"tokens); clients take {MAX_CLIENT_TOOLS} at most, some only 40",
+            f"Write exposure: meta (about {catalog_cost.meta:,} tokens), or a profile with "
+            "fewer servers.",
             **locations.locate(*where, "exposure"),
         )
-    dear = [
+    expensive = [
         tool.address
         for tool in tools
         if view.listing_budget and costs.measure(tool) > view.listing_budget
     ]
-    if view.exposure == "semantic" and dear:
-        all_of_them = len(dear) == len(tools)
+    if view.exposure == "semantic" and expensive:
+        exceeds_all = len(expensive) == len(tools)
         yield DoctorFinding(
             "budget.listing_small",
-            "warning" if all_of_them else "note",
-            f"{who}budgets.listing ({view.listing_budget:,} tokens) is less than {format_count(len(dear), 'tool')} "
-            f"cost{'s' if len(dear) == 1 else ''}, so an intent never lists {join_names(dear, 3)}",
+            "warning" if exceeds_all else "note",
+            f"{prefix}budgets.listing ({view.listing_budget:,} tokens) is less than "
+            f"{format_count(len(expensive), 'tool')} cost{'s' if len(expensive) == 1 else ''}, "
+            f"so an intent never lists {join_names(expensive, 3)}",
             f"Write budgets: {{listing: {max(map(costs.measure, tools)):,}}}".replace(",", "_"),
             **locations.locate(*where, "budgets", "listing"),
         )
     large = [tool.address for tool in tools if costs.measure(tool) > view.discovery_budget]
     if large and (name or view.discovery_budget < 1_000):
         yield _make_discovery_finding(
-            who,
+            prefix,
             view,
             large,
             costs.measure_all(tools) // len(tools),
@@ -125,8 +126,9 @@ def _make_discovery_finding(
     return DoctorFinding(
         "budget.discovery_small",
         "warning" if mean > view.discovery_budget else "note",
-        f"{prefix}budgets.discovery ({view.discovery_budget:,} tokens) is less than the definition of "
-        f"{format_count(len(large), 'tool')} ({join_names(large, 3)}): answers about them are shortened",
+        f"{prefix}budgets.discovery ({view.discovery_budget:,} tokens) is less than the "
+        f"definition of {format_count(len(large), 'tool')} ({join_names(large, 3)}): "
+        "answers about them are shortened",
         "Write budgets: {discovery: 2000} (the default) or more.",
         **at,  # pyright: ignore[reportArgumentType]
     )

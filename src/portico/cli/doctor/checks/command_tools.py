@@ -1,5 +1,4 @@
-"""Command-line programs that are tools: there, not run by a shell, and with words that mean what
-they seem to."""
+"""Checks command-line programs that are tools: installed, no shell, unambiguous arguments."""
 
 import os
 import shutil
@@ -14,7 +13,7 @@ from portico.upstream.transports.process import build_environment
 
 
 def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Iterator[DoctorFinding]:
-    """What can be seen of a server's commands without running any."""
+    """Yield what is wrong with a server's commands, without running any."""
     if server.cwd is not None and not os.path.isdir(server.cwd):
         yield DoctorFinding(
             "program.cwd_missing",
@@ -40,18 +39,18 @@ def _find_missing_program(
 ) -> DoctorFinding | None:
     program = os.path.expanduser(tool.command[0])
     if os.path.dirname(program):
-        sought = os.path.abspath(os.path.join(server.cwd or "", program))
+        path = os.path.abspath(os.path.join(server.cwd or "", program))
     else:
-        sought = program
+        path = program
     if (
-        shutil.which(sought, path=build_environment(server.env, server.inherit_env).get("PATH"))
+        shutil.which(path, path=build_environment(server.env, server.inherit_env).get("PATH"))
         is not None
     ):
         return None
-    if os.path.dirname(program) and os.path.isfile(sought):
-        said = f"{program} is not executable"
-        remedy = f"chmod +x {sought}"
-        return DoctorFinding("program.not_executable", "broken", f"{key}: {said}", remedy, **at)  # pyright: ignore[reportArgumentType]
+    if os.path.dirname(program) and os.path.isfile(path):
+        problem = f"{program} is not executable"
+        remedy = f"chmod +x {path}"
+        return DoctorFinding("program.not_executable", "broken", f"{key}: {problem}", remedy, **at)  # pyright: ignore[reportArgumentType]
     words = program.split()
     if len(words) > 1:
         remedy = f"Each word by itself: [{', '.join(words)}, …]."
@@ -71,8 +70,10 @@ def _find_missing_program(
 
 
 def _check_code(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterator[DoctorFinding]:
-    """Arguments that are run. Where one is only a part of the code, the configuration was refused
-    already."""
+    """Check for arguments that are run as code.
+
+    An argument that is only a part of the code was already rejected by the configuration.
+    """
     for code in (
         found
         for found in find_injected_code(tool.words)
@@ -81,8 +82,10 @@ def _check_code(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterat
         yield DoctorFinding(
             "program.runs_code",
             "warning",
-            f"{key}: {code.program} runs whatever a caller writes for {{{code.argument}}}, with all your rights",
-            "Name the program that should run and make its words arguments; scripts are safe in run_code.",
+            f"{key}: {code.program} runs whatever a caller writes for {{{code.argument}}}, "
+            "with all your rights",
+            "Name the program that should run and make its words arguments; scripts are safe "
+            "in run_code.",
             **at,  # pyright: ignore[reportArgumentType]
         )
 
@@ -90,30 +93,32 @@ def _check_code(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterat
 def _check_options(
     key: str, tool: CommandTool, at: Mapping[str, object]
 ) -> Iterator[DoctorFinding]:
-    for one in tool.words:
-        first = one.pieces[0]
-        loose = [name for name in one.names if tool.arguments[name].is_free_text]
-        if isinstance(first, str) and first in ("-", END_OF_OPTIONS) and loose:
+    for word in tool.words:
+        first = word.pieces[0]
+        free_arguments = [name for name in word.names if tool.arguments[name].is_free_text]
+        if isinstance(first, str) and first in ("-", END_OF_OPTIONS) and free_arguments:
             yield DoctorFinding(
                 "program.any_option",
                 "warning",
-                f"{key}: whoever calls it chooses the option {first}{{{loose[0]}}}",
-                f"Give {loose[0]} `choices`, or a boolean with a `flag` for each option.",
+                f"{key}: whoever calls it chooses the option {first}{{{free_arguments[0]}}}",
+                f"Give {free_arguments[0]} `choices`, or a boolean with a `flag` for each option.",
                 **at,  # pyright: ignore[reportArgumentType]
             )
-    for before, one in zip(tool.words[1:], tool.words[2:], strict=False):
+    for before, word in zip(tool.words[1:], tool.words[2:], strict=False):
         option = before.literal_text or ""
         if (
             option.startswith("-")
             and option != END_OF_OPTIONS
             and "=" not in option
-            and _is_optional(tool, one.sole_argument)
+            and _is_optional(tool, word.sole_argument)
         ):
             yield DoctorFinding(
                 "program.lonely_option",
                 "warning",
-                f"{key}: without {one.sole_argument}, {option} stays alone and takes the next word for its value",
-                f"Take {option} out of the words and write flag: '{option} {{}}' at {one.sole_argument}; or make it required.",
+                f"{key}: without {word.sole_argument}, {option} stays alone and takes the next "
+                "word for its value",
+                f"Take {option} out of the words and write flag: '{option} {{}}' at "
+                f"{word.sole_argument}; or make it required.",
                 **at,  # pyright: ignore[reportArgumentType]
             )
 
@@ -121,16 +126,18 @@ def _check_options(
 def _check_placement(
     key: str, tool: CommandTool, at: Mapping[str, object]
 ) -> Iterator[DoctorFinding]:
-    named = {name for one in (*tool.words, tool.stdin_word) for name in one.names}
-    loose = [
-        name for name, argument in tool.arguments.items() if name not in named and not argument.flag
+    placed = {name for word in (*tool.words, tool.stdin_word) for name in word.names}
+    unplaced = [
+        name
+        for name, argument in tool.arguments.items()
+        if name not in placed and not argument.flag
     ]
-    if loose:
+    if unplaced:
         yield DoctorFinding(
             "program.unplaced",
             "note",
-            f"{key}: no word names {', '.join(loose)}; what is given follows at the end",
-            f"Put {{{loose[0]}}} where it belongs, or give it a `flag`.",
+            f"{key}: no word names {', '.join(unplaced)}; what is given follows at the end",
+            f"Put {{{unplaced[0]}}} where it belongs, or give it a `flag`.",
             **at,  # pyright: ignore[reportArgumentType]
         )
 

@@ -1,4 +1,4 @@
-"""What a configuration says that it should not: servers twice, doors without a lock. Pure."""
+"""Checks the configuration itself: duplicate servers, endpoints without a token. Pure."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -11,16 +11,17 @@ from portico.server.http.app import check_exposure
 
 
 def check(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]:
-    """Everything that can be told without looking beyond the configuration."""
+    """Yield everything that can be found without looking beyond the configuration."""
     yield from _check_duplicates(config.servers, locations)
-    off = [name for name, server in config.servers.items() if server.disabled]
-    if off:
+    disabled = [name for name, server in config.servers.items() if server.disabled]
+    if disabled:
         yield DoctorFinding(
             "server.disabled",
             "note",
-            f"{format_count(len(off), 'server')} {'is' if len(off) == 1 else 'are'} switched off: {join_names(off)}",
+            f"{format_count(len(disabled), 'server')} {'is' if len(disabled) == 1 else 'are'} "
+            f"switched off: {join_names(disabled)}",
             "Take out `disabled: true` to use it.",
-            **locations.locate("servers", off[0], "disabled"),
+            **locations.locate("servers", disabled[0], "disabled"),
         )
     if not config.watch:
         yield DoctorFinding(
@@ -33,7 +34,7 @@ def check(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]
 
 
 def check_endpoint(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]:
-    """A door that would be open to everybody, or to nobody."""
+    """Check for an endpoint that would be open to everybody, or to nobody."""
     if config.gateway.token is not None:
         token = config.gateway.token.get_secret_value()
     else:
@@ -59,7 +60,7 @@ def check_endpoint(config: Config, locations: ConfigLocations) -> Iterator[Docto
 def check_variables(
     name: str, server: BackendConfig, environ: Mapping[str, str], locations: ConfigLocations
 ) -> Iterator[DoctorFinding]:
-    """Variables of ours that a server should get and that are not there."""
+    """Check for environment variables that a server should inherit but that are not set."""
     for variable in dict.fromkeys(server.inherit_env):
         if variable not in environ:
             yield DoctorFinding(

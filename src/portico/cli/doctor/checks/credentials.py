@@ -1,5 +1,4 @@
-"""Keys and tokens that are there but cannot work: empty, never filled in, without a scheme,
-expired. Pure."""
+"""Checks credentials that cannot work: empty, placeholders, without a scheme, expired. Pure."""
 
 import base64
 import binascii
@@ -20,7 +19,7 @@ _JWT = re.compile(r"eyJ[\w-]+\.(eyJ[\w-]+)\.[\w-]*")
 def check(
     name: str, server: BackendConfig, locations: ConfigLocations, now: float | None = None
 ) -> Iterator[DoctorFinding]:
-    """What is wrong with the credentials of one server."""
+    """Yield what is wrong with the credentials of one server."""
     for section in ("env", "headers", "query"):
         values: dict[str, str] = getattr(server, section)
         for variable, value in values.items():
@@ -38,7 +37,8 @@ def check(
                     "credential.placeholder",
                     "warning",
                     f"{variable} was never filled in: its value is a placeholder",
-                    f"Put the real value there, as ${{{re.sub(r'[^A-Za-z0-9_]', '_', variable).upper()}}}.",
+                    "Put the real value there, as "
+                    f"${{{re.sub(r'[^A-Za-z0-9_]', '_', variable).upper()}}}.",
                     **at,
                 )
             elif expired := _read_past_expiry(value, time.time() if now is None else now):
@@ -57,23 +57,23 @@ def check(
                 yield DoctorFinding(
                     "credential.no_scheme",
                     "warning",
-                    f"{variable} names no scheme, so the server cannot tell what kind of credential it is",
+                    f"{variable} names no scheme, so the server cannot tell what kind of "
+                    "credential it is",
                     f'Write {variable}: "Bearer …" (or Basic …).',
                     **at,
                 )
 
 
 def _read_past_expiry(value: str, now: float) -> str:
-    """When a JSON Web Token in a value ended, if it has. Nothing is verified: only its date is
-    read."""
+    """Return the expiry of a JSON Web Token that has expired, else empty. Nothing is verified."""
     token = _JWT.search(value)
     if token is None:
         return ""
     try:
         claims = orjson.loads(base64.urlsafe_b64decode(token[1] + "=" * (-len(token[1]) % 4)))
-        ends = float(claims["exp"])
+        expires_at = float(claims["exp"])
     except (binascii.Error, ValueError, KeyError, TypeError):
         return ""
-    if ends < now:
-        return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends))
+    if expires_at < now:
+        return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(expires_at))
     return ""

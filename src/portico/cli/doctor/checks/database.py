@@ -1,5 +1,4 @@
-"""The record of use: whether it opens, is whole, and has the tables that this Portico expects.
-Nothing is changed."""
+"""Checks that the database opens, is intact and has the expected tables. Changes nothing."""
 
 import asyncio
 import importlib.util
@@ -15,13 +14,13 @@ from portico.storage.sql.errors import StoreUnavailable
 
 _CONNECT_S = 15.0
 _MIN_SERVER_VERSION = 130_000
-"""PostgreSQL 13: what is older gets no mends any more."""
+"""PostgreSQL 13; older versions are not maintained any more."""
 
 
 async def check(
     config: Config, locations: ConfigLocations, *, offline: bool
 ) -> tuple[str, list[DoctorFinding]]:
-    """Where the record is, in words, and what is wrong with it."""
+    """Return a description of the database's location, and what is wrong with it."""
     if config.database_url is not None:
         url = config.database_url.get_secret_value()
     else:
@@ -52,19 +51,19 @@ async def check(
         return f"PostgreSQL, {address.display_name}", [missing, *found]
     if offline:
         return f"PostgreSQL, {address.display_name} (not asked)", found
-    told, own = await _check_postgres(address, at)
-    return told, [*own, *found]
+    description, own = await _check_postgres(address, at)
+    return description, [*own, *found]
 
 
 def _check_sqlite(
     path: Path | None, at: dict[str, Any], *, record: bool = False
 ) -> list[DoctorFinding]:
     if path is None or not path.exists():
-        return []  # made at the first use
+        return []  # It is created at the first use.
     try:
         database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)
         try:
-            said = database.execute("pragma quick_check(1)").fetchone()
+            result = database.execute("pragma quick_check(1)").fetchone()
             if record:
                 version = _read_tables_version(database)
             else:
@@ -72,11 +71,11 @@ def _check_sqlite(
         finally:
             database.close()
     except sqlite3.Error as error:
-        said = (str(error),)
+        result = (str(error),)
         version = None
-    if said is None or said[0] != "ok":
-        if said:
-            reason = said[0]
+    if result is None or result[0] != "ok":
+        if result:
+            reason = result[0]
         else:
             reason = "no answer"
         if "unable to open" in str(reason) or "locked" in str(reason):
@@ -89,9 +88,11 @@ def _check_sqlite(
                     **at,
                 )
             ]
-        aside = f"mv {path} {path}.damaged  (Portico begins it anew; what it held is lost)"
+        remedy = f"mv {path} {path}.damaged  (Portico begins it anew; what it held is lost)"
         return [
-            DoctorFinding("database.damaged", "broken", f"{path} is damaged: {reason}", aside, **at)
+            DoctorFinding(
+                "database.damaged", "broken", f"{path} is damaged: {reason}", remedy, **at
+            )
         ]
     if record:
         return _check_tables_version(version, at)
@@ -116,14 +117,19 @@ def _check_tables_version(version: str | None, at: dict[str, Any]) -> list[Docto
     if version is None or version == HEAD:
         return []
     if version > HEAD:
-        said = f"the record was made by a newer Portico (its tables are version {version}, this one knows {HEAD})"
-        return [DoctorFinding("database.newer", "broken", said, "pip install -U portico-mcp", **at)]
-    said = f"the record's tables are version {version}; the next start brings them to {HEAD}"
+        message = (
+            f"the record was made by a newer Portico (its tables are version {version}, this "
+            f"one knows {HEAD})"
+        )
+        return [
+            DoctorFinding("database.newer", "broken", message, "pip install -U portico-mcp", **at)
+        ]
+    message = f"the record's tables are version {version}; the next start brings them to {HEAD}"
     return [
         DoctorFinding(
             "database.older",
             "note",
-            said,
+            message,
             "Nothing need be done; older Porticos cannot use it afterwards.",
             **at,
         )
@@ -156,9 +162,11 @@ async def _check_postgres(
         finally:
             await database.close()
     except TimeoutError:
-        said = f"PostgreSQL ({address.display_name}) did not answer within {_CONNECT_S:g} s"
+        message = f"PostgreSQL ({address.display_name}) did not answer within {_CONNECT_S:g} s"
         advice = "See that it runs, and that host and port in `database_url` are right."
-        return "PostgreSQL", [DoctorFinding("database.unreachable", "broken", said, advice, **at)]
+        return "PostgreSQL", [
+            DoctorFinding("database.unreachable", "broken", message, advice, **at)
+        ]
     except StoreUnavailable as error:
         refused = "refused the password" in error.message or "refused the user" in error.message
         if refused:
@@ -166,11 +174,11 @@ async def _check_postgres(
         else:
             kind = "database.unreachable"
         return "PostgreSQL", [DoctorFinding(kind, "broken", error.message, error.advice, **at)]
-    told = f"PostgreSQL {name}, {address.display_name}"
+    description = f"PostgreSQL {name}, {address.display_name}"
     if number < _MIN_SERVER_VERSION:
-        said = f"PostgreSQL {name} is no longer maintained"
-        old = DoctorFinding(
-            "database.old_server", "warning", said, "Move to PostgreSQL 14 or newer.", **at
+        message = f"PostgreSQL {name} is no longer maintained"
+        finding = DoctorFinding(
+            "database.old_server", "warning", message, "Move to PostgreSQL 14 or newer.", **at
         )
-        return told, [old, *_check_tables_version(version, at)]
-    return told, _check_tables_version(version, at)
+        return description, [finding, *_check_tables_version(version, at)]
+    return description, _check_tables_version(version, at)

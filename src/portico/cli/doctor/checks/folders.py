@@ -1,4 +1,4 @@
-"""Files and folders of the gateway: there, writable, and closed to others."""
+"""Checks files and folders of the gateway: existing, writable, and private."""
 
 import os
 import shutil
@@ -18,33 +18,35 @@ _FULL_DISK_BYTES = 50 * 1024**2
 
 
 def check_data_folder(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]:
-    """Whether what Portico remembers can be written, and is its owner's alone."""
+    """Check that the data folder can be written, is private, and has free space."""
     folder = config.data_dir
     at = locations.locate("data_dir")
-    standing = folder
-    while not standing.exists() and standing != standing.parent:
-        standing = standing.parent
-    if not standing.is_dir():
+    existing_folder = folder
+    while not existing_folder.exists() and existing_folder != existing_folder.parent:
+        existing_folder = existing_folder.parent
+    if not existing_folder.is_dir():
         yield DoctorFinding(
             "data_dir.no_folder",
             "broken",
-            f"data_dir {folder} cannot be made: {standing} is a file",
+            f"data_dir {folder} cannot be made: {existing_folder} is a file",
             "Name a folder.",
             **at,
         )
         return
-    if not os.access(standing, os.W_OK | os.X_OK):
+    if not os.access(existing_folder, os.W_OK | os.X_OK):
         yield DoctorFinding(
             "data_dir.unwritable",
             "broken",
-            f"data_dir {folder} cannot be written by this user: nothing is remembered between starts",
-            f"chown -R $USER {standing}  or set data_dir (PORTICO_DATA_DIR) to a folder of yours",
+            f"data_dir {folder} cannot be written by this user: nothing is remembered between "
+            "starts",
+            f"chown -R $USER {existing_folder}  or set data_dir (PORTICO_DATA_DIR) to a "
+            "folder of yours",
             **at,
         )
         return
     if folder.is_dir() and POSIX:
         yield from _check_permissions(folder, locations)
-    free = shutil.disk_usage(standing).free
+    free = shutil.disk_usage(existing_folder).free
     if free < _LOW_DISK_BYTES:
         yield DoctorFinding(
             "disk.full" if free < _FULL_DISK_BYTES else "disk.low",
@@ -56,16 +58,17 @@ def check_data_folder(config: Config, locations: ConfigLocations) -> Iterator[Do
 
 
 def check_audit_file(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]:
-    """Whether the audit log can be written where the configuration wants it, if that is not the
-    data folder."""
+    """Check that the audit log can be written, if it is not in the data folder."""
     path = config.audit.file
     if path is None or not config.audit.enabled:
         return
-    standing = path
-    while not standing.exists() and standing != standing.parent:
-        standing = standing.parent
-    there = standing == path and path.is_file() and os.access(path, os.W_OK)
-    if not there and not (standing != path and standing.is_dir() and _can_create_file(standing)):
+    existing_path = path
+    while not existing_path.exists() and existing_path != existing_path.parent:
+        existing_path = existing_path.parent
+    is_writable = existing_path == path and path.is_file() and os.access(path, os.W_OK)
+    if not is_writable and not (
+        existing_path != path and existing_path.is_dir() and _can_create_file(existing_path)
+    ):
         yield DoctorFinding(
             "audit.unwritable",
             "broken",
@@ -76,7 +79,9 @@ def check_audit_file(config: Config, locations: ConfigLocations) -> Iterator[Doc
 
 
 def _can_create_file(folder: Path) -> bool:
-    """Whether a file can be made there: rights alone do not tell, of a file system that holds none."""
+    """Return whether a file can be created; permissions alone do not tell on a read-only file
+    system.
+    """
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -90,7 +95,8 @@ def _check_permissions(folder: Path, locations: ConfigLocations) -> Iterator[Doc
         yield DoctorFinding(
             "data_dir.open",
             "warning",
-            f"others may write into data_dir {folder}, and so change what Portico believes of its servers",
+            f"others may write into data_dir {folder}, and so change what Portico believes of "
+            "its servers",
             f"chmod 700 {folder}",
             **at,
         )
@@ -110,13 +116,13 @@ def _check_permissions(folder: Path, locations: ConfigLocations) -> Iterator[Doc
 
 
 def check_env_files(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]:
-    """Files of variables with secrets in them that everybody may read."""
-    named = [(config.env_file, locations.locate("env_file"))]
-    named += [
+    """Check for env files with secrets that others may read."""
+    env_files = [(config.env_file, locations.locate("env_file"))]
+    env_files += [
         (server.env_file, locations.locate_server(name, "env_file"))
         for name, server in config.servers.items()
     ]
-    for file, at in named:
+    for file, at in env_files:
         if file is None or not POSIX:
             continue
         path = Path(file)
@@ -124,7 +130,7 @@ def check_env_files(config: Config, locations: ConfigLocations) -> Iterator[Doct
             values, _ = parse_env_file(path.read_text(encoding="utf-8", errors="replace"))
             mode = path.stat().st_mode
         except OSError:
-            continue  # reported with the server that cannot be used without it
+            continue  # Reported with the server that cannot be used without it.
         if mode & (stat.S_IRGRP | stat.S_IROTH) and any(map(is_credential, values)):
             yield DoctorFinding(
                 "env_file.readable",
@@ -138,7 +144,7 @@ def check_env_files(config: Config, locations: ConfigLocations) -> Iterator[Doct
 def check_config_files(
     files: Iterable[Path], secret_findings: Iterable[DoctorFinding]
 ) -> Iterator[DoctorFinding]:
-    """Configuration files with secrets in them that everybody may read."""
+    """Check for configuration files with secrets that others may read."""
     named = {finding.file for finding in secret_findings}
     for path in files:
         if POSIX and named & {str(path), path.name} and path.stat().st_mode & stat.S_IROTH:

@@ -1,4 +1,4 @@
-"""Whether the gateway could listen where it should, and who listens there already."""
+"""Checks whether the gateway could listen on its port, and whether Portico already does."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ _INITIALIZE_REQUEST = orjson.dumps(
 
 
 async def check(config: Config, locations: ConfigLocations) -> list[DoctorFinding]:
-    """Try to listen; where somebody does already, find out whether that is a Portico."""
+    """Try to listen; if the port is taken, find out whether by Portico."""
     host = config.gateway.host
     port = config.gateway.port
     if port == 0:
@@ -53,48 +53,53 @@ async def check(config: Config, locations: ConfigLocations) -> list[DoctorFindin
                 DoctorFinding("door.port_forbidden", "broken", error.message, error.advice, **at)
             ]
     if await _is_portico(host, port):
-        said = f"a Portico serves on {host}:{port}"
         return [
             DoctorFinding(
-                "door.running", "note", said, "`portico serve` need not be started again.", **at
+                "door.running",
+                "note",
+                f"a Portico serves on {host}:{port}",
+                "`portico serve` need not be started again.",
+                **at,
             )
         ]
+    other_port = port + 1 if port < 65535 else 8420
     return [
         DoctorFinding(
             "door.port_taken",
             "broken",
             f"port {port} on {host} is taken by another program, so `portico serve` cannot start",
-            f"Choose another one: portico serve --port {port + 1 if port < 65535 else 8420}, or gateway: {{port: …}}.",
+            f"Choose another one: portico serve --port {other_port}, or gateway: {{port: …}}.",
             **at,
         )
     ]
 
 
 async def _is_portico(host: str, port: int) -> bool:
-    """Whether who listens there introduces itself as Portico, or guards its door as one does."""
+    """Return whether the listener identifies itself as Portico, or asks for a token as it does."""
     if host in WILDCARD_HOSTS:
         target = "127.0.0.1"
     else:
         target = host.strip("[]")
-    head = (
+    request_head = (
         f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
-        f"Accept: application/json, text/event-stream\r\nContent-Length: {len(_INITIALIZE_REQUEST)}\r\nConnection: close\r\n\r\n"
+        "Accept: application/json, text/event-stream\r\nContent-Length: "
+        f"{len(_INITIALIZE_REQUEST)}\r\nConnection: close\r\n\r\n"
     )
-    said = b""
+    response = b""
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(_RESPONSE_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(target, port)
             try:
-                writer.write(head.encode() + _INITIALIZE_REQUEST)
+                writer.write(request_head.encode() + _INITIALIZE_REQUEST)
                 while (
-                    len(said) < _MAX_BYTES
-                    and not _is_portico_response(said)
+                    len(response) < _MAX_BYTES
+                    and not _is_portico_response(response)
                     and (chunk := await reader.read(4_096))
                 ):
-                    said += chunk
+                    response += chunk
             finally:
                 writer.close()
-    return _is_portico_response(said)
+    return _is_portico_response(response)
 
 
 def _is_portico_response(response: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Versions of what Portico runs on, the model behind search, and how many files it may open."""
+"""Checks the search model and the limit of open files, and collects versions."""
 
 import asyncio
 import importlib.metadata
@@ -13,11 +13,11 @@ from portico.search import EncoderUnavailable, shipped_encoder
 
 _FILES_PER_SERVER = 8
 _OWN_FILES = 128
-"""Descriptors: three pipes and a little more a server; sockets of clients, files, sandboxes."""
+"""File descriptors: about three pipes a server; client sockets, files and sandboxes."""
 
 
 def collect_versions() -> dict[str, str]:
-    """What is installed here."""
+    """Return the installed versions."""
     return {
         "portico": __version__,
         "python": platform.python_version(),
@@ -28,38 +28,38 @@ def collect_versions() -> dict[str, str]:
 
 
 async def check_search_model() -> list[DoctorFinding]:
-    """Whether tools can be found by meaning."""
+    """Check that the encoder of semantic search loads."""
     encoder = shipped_encoder()
     try:
         await asyncio.to_thread(encoder.load)
     except EncoderUnavailable as error:
-        said = f"tools are found by words only, not by meaning: {error}"
+        message = f"tools are found by words only, not by meaning: {error}"
         return [
             DoctorFinding(
-                "search.words_only", "warning", said, "pip install --force-reinstall portico-mcp"
+                "search.words_only", "warning", message, "pip install --force-reinstall portico-mcp"
             )
         ]
     return []
 
 
 def check_open_file_limit(server_count: int) -> Iterator[DoctorFinding]:
-    """Whether the system lets this process have as many files open as its servers need."""
+    """Check that the limit of open files suffices for the servers."""
     if sys.platform == "win32":
         return
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OWN_FILES + _FILES_PER_SERVER * server_count
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        if hard == resource.RLIM_INFINITY or hard >= wanted:
-            most = ""
+    needed = _OWN_FILES + _FILES_PER_SERVER * server_count
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard == resource.RLIM_INFINITY or hard >= needed:
+            limit_note = ""
         else:
-            most = f" (the most here is {hard})"
+            limit_note = f" (the most here is {hard})"
         yield DoctorFinding(
             "files.limit_low",
             "warning",
-            f"this user may have {soft} files open, and {server_count} servers need about {wanted}",
-            f"ulimit -n {max(wanted, 4_096)}{most}",
+            f"this user may have {soft} files open, and {server_count} servers need about {needed}",
+            f"ulimit -n {max(needed, 4_096)}{limit_note}",
         )
 
 

@@ -1,4 +1,4 @@
-"""Descriptions of HTTP APIs: there, and with credentials that go where they should."""
+"""Checks OpenAPI backends: the description exists, and credentials go to the intended origin."""
 
 import os
 from collections.abc import Iterator
@@ -13,15 +13,16 @@ _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Iterator[DoctorFinding]:
-    """What can be seen of an API without asking it."""
-    place = server.openapi or ""
+    """Yield what is wrong with an API, without a request to it."""
+    description_url = server.openapi or ""
     base = server.base_url
-    if not is_url(place) and not os.path.isfile(os.path.expanduser(place)):
+    if not is_url(description_url) and not os.path.isfile(os.path.expanduser(description_url)):
         yield DoctorFinding(
             "openapi.missing",
             "broken",
-            f"the description {place} does not exist",
-            "Correct the path (it is relative to the configuration file), or write the URL of the description.",
+            f"the description {description_url} does not exist",
+            "Correct the path (it is relative to the configuration file), or write the URL of "
+            "the description.",
             **locations.locate_server(name, "openapi"),
         )
     if base is not None and (not is_url(base) or not parse_origin(base)[1]):
@@ -35,12 +36,14 @@ def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Itera
     credentials = any(
         is_secret(key, value) for key, value in (*server.headers.items(), *server.query.items())
     )
-    if credentials and base is None and is_url(place):
+    if credentials and base is None and is_url(description_url):
         yield DoctorFinding(
             "openapi.credentials_follow",
             "note",
-            "its credentials go to the origin of its description, because nothing here says where the API is",
-            "Write the address of the API as `base_url`: then they go there, whatever the description says.",
+            "its credentials go to the origin of its description, because nothing here says "
+            "where the API is",
+            "Write the address of the API as `base_url`: then they go there, whatever the "
+            "description says.",
             **locations.locate_server(name, "openapi"),
         )
     if (

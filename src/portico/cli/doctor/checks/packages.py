@@ -1,17 +1,21 @@
-"""Package runners: which package a command line fetches, and whether its version is fixed. Pure."""
+"""Detects the package that a runner fetches, and whether its version is pinned. Pure."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 _TAKES_VALUE: dict[str, frozenset[str]] = {
-    "npx": frozenset({"-p", "--package", "-c", "--call", "-w", "--workspace", "--registry", "--prefix"}),
-    "uvx": frozenset({"--from", "--with", "--with-editable", "--python", "-p", "--index-url", "--index"}),
-    "docker": frozenset(
-        ("-e", "--env", "-v", "--volume", "--mount", "--name", "-p", "--publish", "--network", "--net", "--env-file",
-         "-w", "--workdir", "-u", "--user", "--entrypoint", "--add-host", "--platform", "--memory", "-m", "--cpus",
-         "-l", "--label")
+    "npx": frozenset(
+        ("-p", "--package", "-c", "--call", "-w", "--workspace", "--registry", "--prefix")
     ),
+    "uvx": frozenset(
+        ("--from", "--with", "--with-editable", "--python", "-p", "--index-url", "--index")
+    ),
+    "docker": frozenset((
+        "-e", "--env", "-v", "--volume", "--mount", "--name", "-p", "--publish", "--network",
+        "--net", "--env-file", "-w", "--workdir", "-u", "--user", "--entrypoint", "--add-host",
+        "--platform", "--memory", "-m", "--cpus", "-l", "--label",
+    )),
 }  # fmt: skip
 _NPM_VERSION = re.compile(r"(?:@[^/@]+/)?[^@]+@(?P<version>.+)")
 _PYTHON_VERSION = re.compile(r".*(?:==|@)\s*(?P<version>[\w.]+).*")
@@ -20,15 +24,16 @@ _LOCAL = re.compile(r"(?:[./~]|git\+|https?://|file:|github:).*")
 
 @dataclass(frozen=True)
 class UnpinnedPackage:
-    """A package whose version is not fixed."""
+    """A package whose version is not pinned."""
 
     message: str
     remedy: str
 
 
 def find_unpinned(program: str, args: Sequence[str]) -> UnpinnedPackage | None:
-    """The package that a runner would fetch in whatever version is newest; None where it is fixed,
-    or none is."""
+    """Return the package that a runner would fetch in its newest version; None if pinned or
+    none.
+    """
     if program in ("npx", "bunx", "pnpx"):
         return _check_npm(program, args)
     if program in ("pnpm", "yarn", "bun") and args[:1] in (["dlx"], ["x"], ("dlx",), ("x",)):
@@ -43,8 +48,10 @@ def find_unpinned(program: str, args: Sequence[str]) -> UnpinnedPackage | None:
 
 
 def _find_package(args: Sequence[str], program: str, source: tuple[str, ...]) -> str:
-    """What a runner fetches: what its own option says, else its first plain argument."""
-    takes = _TAKES_VALUE[program]
+    """Return the package a runner fetches: the value of its option, else its first plain
+    argument.
+    """
+    options_with_value = _TAKES_VALUE[program]
     before = ""
     for argument in args:
         option, sign, value = argument.partition("=")
@@ -52,7 +59,7 @@ def _find_package(args: Sequence[str], program: str, source: tuple[str, ...]) ->
             return argument
         if sign and option in source:
             return value
-        if not argument.startswith("-") and before not in takes:
+        if not argument.startswith("-") and before not in options_with_value:
             return argument
         before = argument
     return ""
@@ -92,6 +99,7 @@ def _check_image(args: Sequence[str]) -> UnpinnedPackage | None:
 
 def _make_unpinned(package: str, remedy: str) -> UnpinnedPackage:
     return UnpinnedPackage(
-        f"{package} is fetched in whatever version is newest: its tools may change from one start to the next",
+        f"{package} is fetched in whatever version is newest: its tools may change from one "
+        "start to the next",
         remedy,
     )

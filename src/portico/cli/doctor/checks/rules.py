@@ -1,4 +1,4 @@
-"""Globs, pins and profiles that lead to no tool. Pure: it goes by what the servers listed."""
+"""Checks globs, pins and profiles that match no tool of the listed servers. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -13,20 +13,20 @@ from portico.config import BackendConfig, Config
 def check_server_rules(
     name: str, server: BackendConfig, listed: Iterable[str], locations: ConfigLocations
 ) -> Iterator[DoctorFinding]:
-    """Rules of one server that match none of the tools it listed, by their own names."""
+    """Yield rules of one server that match none of its listed tools."""
     own = list(listed)
     if not own:
         return
     rules = server.tools
-    here = {*own, *(rules.get_exposed_name(tool) for tool in own)}
+    tool_names = {*own, *(rules.get_exposed_name(tool) for tool in own)}
     for section in ("allow", "deny", "destructive"):
         globs: tuple[str, ...] = getattr(rules, section)
         for position, glob in enumerate(globs):
-            if not any(fnmatchcase(tool, glob) for tool in here):
+            if not any(fnmatchcase(tool, glob) for tool in tool_names):
                 yield _make_no_match_finding(
                     f"tools.{section}",
                     glob,
-                    here,
+                    tool_names,
                     locations.locate_server(name, "tools", section, position),
                 )
     for old in rules.rename:
@@ -35,11 +35,11 @@ def check_server_rules(
                 "tools.rename", old, set(own), locations.locate_server(name, "tools", "rename", old)
             )
     for glob in rules.categories:
-        if not any(fnmatchcase(tool, glob) for tool in here):
+        if not any(fnmatchcase(tool, glob) for tool in tool_names):
             yield _make_no_match_finding(
                 "tools.categories",
                 glob,
-                here,
+                tool_names,
                 locations.locate_server(name, "tools", "categories", glob),
             )
     if not any(rules.permits(tool) for tool in own):
@@ -55,7 +55,7 @@ def check_server_rules(
 def check_gateway_rules(
     config: Config, entries: Mapping[str, ServerEntry], locations: ConfigLocations
 ) -> Iterator[DoctorFinding]:
-    """Pins and profiles; only what concerns servers that were heard."""
+    """Yield pins and profiles without a tool, as far as they concern listed servers."""
     tools = {tool.address for entry in entries.values() for tool in entry.tools.values()}
     for position, pin in enumerate(config.pins):
         server, dot, _ = pin.partition(".")
@@ -72,19 +72,22 @@ def check_gateway_rules(
                 remedy,
                 **locations.locate("pins", position),
             )
-    silent = {name for name, server in config.servers.items() if not server.disabled} - set(entries)
+    unlisted = {name for name, server in config.servers.items() if not server.disabled} - set(
+        entries
+    )
     for name, profile in config.profiles.items():
         scope = Scope(profile.servers, profile.tools)
         if (
             not any(map(scope.can_see_tool, tools))
-            and not any(map(scope.can_see_server, silent))
+            and not any(map(scope.can_see_server, unlisted))
             and entries
         ):
             yield DoctorFinding(
                 "profile.empty",
                 "warning",
                 f"the profile {name} shows no tool",
-                "Correct its `servers` and `tools`; a pattern is a tool's name or server.tool, and may have *.",
+                "Correct its `servers` and `tools`; a pattern is a tool's name or "
+                "server.tool, and may have *.",
                 **locations.locate("profiles", name),
             )
 

@@ -1,4 +1,4 @@
-"""Whether scripts run: one sum in each language, and how closed the room is that they run in."""
+"""Checks that scripts run, one sum in each language, and how isolated the sandbox is."""
 
 import asyncio
 import sys
@@ -28,26 +28,26 @@ _ENGINE_PACKAGES = {
 async def check(
     config: Config, locations: ConfigLocations
 ) -> tuple[dict[str, str], list[DoctorFinding]]:
-    """What each configured language said, and what is wrong with those that did not."""
+    """Return the result for each configured language, and what is wrong with those that fail."""
     if not any(
         "run_code" in config.resolve_profile(name).metatools for name in (None, *config.profiles)
     ):
         return {}, []
     engines = EngineRegistry(1)
-    told = dict[str, str]()
+    results = dict[str, str]()
     findings = list[DoctorFinding]()
     try:
         for position, language in enumerate(config.code.languages):
             at = locations.locate("code", "languages", position)
             problem = await _run_sum(engines, language, config)
-            told[language] = problem or "works"
+            results[language] = problem or "works"
             if problem:
                 findings.append(_make_engine_finding(language, problem, at))
-            elif not any(one.id == "sandbox.jail_open" for one in findings):
+            elif not any(finding.id == "sandbox.jail_open" for finding in findings):
                 findings += _check_jail(engines, language, at)
     finally:
         await engines.close()
-    return told, findings
+    return results, findings
 
 
 async def _run_sum(engines: EngineRegistry, language: Language, config: Config) -> str:
@@ -59,9 +59,7 @@ async def _run_sum(engines: EngineRegistry, language: Language, config: Config) 
             outcome = await engines.get_engine(language).run(
                 Script(_SUM_SCRIPTS[language], language, limits=limits), _refuse_tool_call
             )
-    except (
-        Exception
-    ) as error:  # an engine that cannot be imported or started says so in its own way
+    except Exception as error:  # engines that cannot be imported or started raise anything
         return f"{type(error).__name__}: {error}"
     if outcome.fault is not None:
         return outcome.fault.message
@@ -78,35 +76,42 @@ async def _refuse_tool_call(
 
 def _make_engine_finding(language: Language, problem: str, at: dict[str, Any]) -> DoctorFinding:
     absent = "No module named" in problem or "ImportError" in problem or "ModuleNotFound" in problem
-    return DoctorFinding(
-        "sandbox.engine_missing" if absent else "sandbox.fails",
-        "broken",
-        f"scripts in {language} do not run: {problem[:300]}",
-        f"pip install {_ENGINE_PACKAGES[language]}  or leave {language} out of code.languages"
-        if absent
-        else f"Raise code.memory, or leave {language} out of code.languages.",
-        **at,
-    )
+    message = f"scripts in {language} do not run: {problem[:300]}"
+    if absent:
+        package = _ENGINE_PACKAGES[language]
+        remedy = f"pip install {package}  or leave {language} out of code.languages"
+        return DoctorFinding("sandbox.engine_missing", "broken", message, remedy, **at)
+    remedy = f"Raise code.memory, or leave {language} out of code.languages."
+    return DoctorFinding("sandbox.fails", "broken", message, remedy, **at)
 
 
 def _check_jail(
     engines: EngineRegistry, language: Language, at: dict[str, Any]
 ) -> list[DoctorFinding]:
-    kept: tuple[str, ...] = getattr(engines.get_engine(language), "kept", ())
-    open_layers = find_missing_layers(kept)
+    restrictions = getattr(engines.get_engine(language), "restrictions", ())
+    open_layers = find_missing_layers(restrictions)
     if not open_layers:
         return []
     if sys.platform != "linux":
-        said = f"on this system scripts run without {', '.join(open_layers)}: only their own process holds them"
+        message = (
+            f"on this system scripts run without {', '.join(open_layers)}: only their own "
+            "process holds them"
+        )
         return [
             DoctorFinding(
                 "sandbox.jail_open",
                 "note",
-                said,
+                message,
                 "Serve from Linux where agents are not trusted.",
                 **at,
             )
         ]
-    said = f"scripts run without {', '.join(open_layers)}: one layer less between a script and this machine"
-    advice = "Use a kernel with Landlock (5.13 or newer) and seccomp, and a container policy that allows them."
-    return [DoctorFinding("sandbox.jail_open", "warning", said, advice, **at)]
+    message = (
+        f"scripts run without {', '.join(open_layers)}: one layer less between a script and "
+        "this machine"
+    )
+    advice = (
+        "Use a kernel with Landlock (5.13 or newer) and seccomp, and a container policy that "
+        "allows them."
+    )
+    return [DoctorFinding("sandbox.jail_open", "warning", message, advice, **at)]

@@ -1,4 +1,4 @@
-"""What in a configuration is secret, and whether it was written there in plain text. Pure."""
+"""Decides what in a configuration is secret, and checks for secrets in plain text. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +11,12 @@ from portico.config_file.mask import SECRET_NAME
 MIN_SECRET_CHARS = 6
 _CREDENTIAL_HEADERS = frozenset({"authorization", "proxy-authorization"})
 _KNOWN_SHAPES = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk-|ghp_|gho_|github_pat_|glpat-|xox[a-z]-|hf_|AKIA|AIza|eyJ|npm_|pypi-)[\w.-]{12,}"
+    r"(?<![A-Za-z0-9])(?:sk-|ghp_|gho_|github_pat_|glpat-|xox[a-z]-|hf_|AKIA|AIza|eyJ|npm_|pypi-)"
+    r"[\w.-]{12,}"
 )
 _HARMLESS_NAME = re.compile(
-    r"(?:file|path|dir|folder|url|uri|host|port|mode|type|limit|max|enabled|disabled|header|name|id|ttl|expir\w*|method|"
-    r"scheme|provider|timeout|count|size|window)$",
+    r"(?:file|path|dir|folder|url|uri|host|port|mode|type|limit|max|enabled|disabled|header|name|"
+    r"id|ttl|expir\w*|method|scheme|provider|timeout|count|size|window)$",
     re.IGNORECASE,
 )
 _HARMLESS_VALUE = re.compile(
@@ -37,19 +38,19 @@ _PLACEHOLDER = re.compile(
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether somebody was meant to put the real value there."""
+    """Return whether a value stands for one that was never filled in."""
     return bool(_PLACEHOLDER.fullmatch(value.strip()))
 
 
 def is_credential(name: str) -> bool:
-    """Whether a variable or header of this name carries one."""
+    """Return whether a variable or header of this name holds a credential."""
     if name.lower() in _CREDENTIAL_HEADERS:
         return True
     return bool(SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a value must not be shown or written down."""
+    """Return whether a value must not be shown or stored."""
     if (
         len(value) < MIN_SECRET_CHARS
         or "${" in value
@@ -61,12 +62,12 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def collect_secrets(config: Config) -> tuple[str, ...]:
-    """Every secret value in a configuration, the longest first: none of them may be shown."""
+    """Return every secret value of a configuration, the longest first, for masking."""
     found = {
         value for server in config.servers.values() for _, value in _find_server_secrets(server)
     }
     for server in config.servers.values():
-        # Without its scheme, too.
+        # Also the credential without its scheme.
         found |= {
             value.partition(" ")[2].strip()
             for name, value in server.headers.items()
@@ -85,7 +86,7 @@ def collect_secrets(config: Config) -> tuple[str, ...]:
 
 
 def check_plain_text(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]:
-    """A finding for each secret that stands in a file as it is."""
+    """Yield a finding for each secret that is in a file in plain text."""
     for name, server in config.servers.items():
         for where, _ in _find_server_secrets(server):
             if ".".join(map(str, where)) not in server.written and locations.is_in_file(
@@ -118,13 +119,14 @@ def _make_finding(
         "secret.in_file",
         "warning",
         f"{what} a secret in plain text: whoever reads the file has it",
-        f"Write {scheme}${{{variable}}} there, and set {variable} in the environment or in an `env_file` (chmod 600).",
+        f"Write {scheme}${{{variable}}} there, and set {variable} in the environment or in an "
+        "`env_file` (chmod 600).",
         **at,  # pyright: ignore[reportArgumentType]
     )
 
 
 def _find_server_secrets(server: BackendConfig) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Where each secret of a server is, and what it is."""
+    """Yield the key path and value of each secret of a server."""
     for section in ("env", "headers", "query"):
         values: dict[str, str] = getattr(server, section)
         for name, value in values.items():
@@ -132,7 +134,7 @@ def _find_server_secrets(server: BackendConfig) -> Iterator[tuple[tuple[str | in
                 yield (section, name), value
     yield from _find_in_arguments(("args",), server.args)
     for tool, command in server.commands.items():
-        # An argument's place is nobody's secret.
+        # Placeholders of arguments are not secret.
         fixed = tuple(
             text if word.literal_text is not None else ""
             for text, word in zip(command.command, command.words, strict=True)

@@ -1,5 +1,4 @@
-"""The programs that servers are started by: on PATH, executable, new enough, and given files that
-exist."""
+"""Checks the programs that start servers: on PATH, executable, new enough, with existing files."""
 
 import asyncio
 import contextlib
@@ -44,15 +43,14 @@ _NEEDS_SCRIPT = re.compile(
 )
 _NO_SCRIPT_OPTIONS = frozenset({"-m", "-c", "-e", "--eval", "-p", "--print", "-S"})
 _RUNNERS = ("uv", "deno", "bun")
-"""Have words of their own (`run`) before the script."""
+"""They have subcommands (`run`) before the script."""
 _TAKES_VALUE = frozenset({"-r", "--require", "--import", "--loader", "-W", "-X"})
 _TAKES_FOLDER = ("--directory",)
 _VERSION_RULES: Mapping[str, tuple[str, str, tuple[int, ...], tuple[int, ...]]] = {
     "node": ("command.node_old", "Node.js", (18,), (20,)),
     "python": ("command.python_old", "Python", (3, 10), (3, 10)),
 }
-"""Program → the finding, its name, and the versions below which most servers do not run, and some
-do not."""
+"""Program → finding id, name, and the versions that most servers and many servers need."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class InstalledProgram:
     path: str
     version: tuple[int, ...] = ()
     problem: str = ""
-    """Why it could not be asked."""
+    """Why its version could not be read."""
 
 
 def parse_program_name(command: str) -> str:
@@ -73,19 +71,19 @@ def parse_program_name(command: str) -> str:
 
 
 def find_program(server: BackendConfig) -> str | None:
-    """The file that a server's command is, as the gateway would look for it."""
+    """Return the path of a server's command, found as the gateway would."""
     command = server.command or ""
     folder = server.cwd or ""
-    # Relative to `cwd`, and on the PATH that the server gets.
+    # Relative to `cwd`, and on the server's own PATH.
     if os.path.dirname(command):
-        sought = os.path.abspath(os.path.join(folder, command))
+        path = os.path.abspath(os.path.join(folder, command))
     else:
-        sought = command
-    return shutil.which(sought, path=build_environment(server.env, server.inherit_env).get("PATH"))
+        path = command
+    return shutil.which(path, path=build_environment(server.env, server.inherit_env).get("PATH"))
 
 
 def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Iterator[DoctorFinding]:
-    """What can be seen of one server's command without running it."""
+    """Yield what is wrong with a server's command, without running it."""
     command = server.command or ""
     at = locations.locate_server(name, "command")
     if server.cwd is not None and not os.path.isdir(server.cwd):
@@ -102,16 +100,12 @@ def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Itera
         and sys.platform != "win32"
         and find_program(server) is None
     ):
-        rest = [arg for arg in server.args if arg.lower() not in ("/c", "/s", "/d")]
-        yield DoctorFinding(
-            "command.windows_only",
-            "broken",
-            f"{command} exists on Windows only",
-            f"Write command: {rest[0]}, args: [{', '.join(rest[1:])}]."
-            if rest
-            else "Name the program itself.",
-            **at,
-        )
+        other_args = [arg for arg in server.args if arg.lower() not in ("/c", "/s", "/d")]
+        remedy = "Name the program itself."
+        if other_args:
+            remedy = f"Write command: {other_args[0]}, args: [{', '.join(other_args[1:])}]."
+        message = f"{command} exists on Windows only"
+        yield DoctorFinding("command.windows_only", "broken", message, remedy, **at)
         return
     if find_program(server) is None:
         yield _make_missing_finding(command, server, at)
@@ -126,12 +120,12 @@ def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Itera
         )
         return
     yield from _check_files(name, server, locations)
-    if loose := find_unpinned(parse_program_name(command), server.args):
+    if unpinned := find_unpinned(parse_program_name(command), server.args):
         yield DoctorFinding(
             "command.unpinned",
             "note",
-            loose.message,
-            loose.remedy,
+            unpinned.message,
+            unpinned.remedy,
             **locations.locate_server(name, "args"),
         )
 
@@ -139,13 +133,13 @@ def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Itera
 def _make_missing_finding(
     command: str, server: BackendConfig, at: Mapping[str, object]
 ) -> DoctorFinding:
-    sought = os.path.join(server.cwd or "", command)
-    if os.path.dirname(command) and os.path.isfile(sought):
+    path = os.path.join(server.cwd or "", command)
+    if os.path.dirname(command) and os.path.isfile(path):
         return DoctorFinding(
             "command.not_executable",
             "broken",
             f"{command} is not executable",
-            f"chmod +x {os.path.abspath(sought)}",
+            f"chmod +x {os.path.abspath(path)}",
             **at,  # pyright: ignore[reportArgumentType]
         )
     words = command.split()
@@ -158,12 +152,18 @@ def _make_missing_finding(
             f"Put the arguments into args: command: {words[0]}, args: [{', '.join(words[1:])}]."
         )
     elif "PATH" in server.env and shutil.which(command):
-        remedy = f"`env` sets a PATH without it: add {os.path.dirname(str(shutil.which(command)))} there."
+        remedy = (
+            f"`env` sets a PATH without it: add {os.path.dirname(str(shutil.which(command)))} "
+            "there."
+        )
     else:
         advice = "Install it, or write its full path (`command -v` in your own shell shows it)."
         remedy = _INSTALL_ADVICE.get(parse_program_name(command), advice)
         if near := _suggest_program(command):
-            remedy = f"Did you mean {near}? {remedy if parse_program_name(command) in _INSTALL_ADVICE else ''}".strip()
+            remedy = (
+                f"Did you mean {near}? "
+                f"{remedy if parse_program_name(command) in _INSTALL_ADVICE else ''}"
+            ).strip()
     return DoctorFinding(
         "command.missing",
         "broken",
@@ -174,7 +174,7 @@ def _make_missing_finding(
 
 
 def _suggest_program(command: str) -> str:
-    """A usual program that was misspelt."""
+    """Return a common program with a similar name."""
     from portico.config_file.names import find_intended_name
 
     near = find_intended_name(command, _INSTALL_ADVICE)
@@ -186,17 +186,17 @@ def _suggest_program(command: str) -> str:
 def _check_files(
     name: str, server: BackendConfig, locations: ConfigLocations
 ) -> Iterator[DoctorFinding]:
-    """The folder it should run in, and the script it should run, where they are not there."""
+    """Check that the folder and the script that a command names exist."""
     program = parse_program_name(server.command or "")
     base = Path(server.cwd or ".")
     for position, (option, folder) in enumerate(zip(server.args, server.args[1:], strict=False), 1):
         if program == "uv" and option in _TAKES_FOLDER:
-            base /= folder  # it goes there before it opens the script
+            base /= folder  # uv changes to that folder before it opens the script.
             if not base.is_dir():
-                said = f"the folder {folder} does not exist"
+                message = f"the folder {folder} does not exist"
                 at = locations.locate_server(name, "args", position)
                 yield DoctorFinding(
-                    "command.folder_missing", "broken", said, "Correct the path.", **at
+                    "command.folder_missing", "broken", message, "Correct the path.", **at
                 )
                 return
     position = find_script_position(program, server.args)
@@ -211,44 +211,43 @@ def _check_files(
     else:
         where = f" in {server.cwd}"
     if os.path.isabs(script) or server.cwd:
-        mend = "Write its full path"
+        remedy = "Write its full path"
     else:
-        mend = "Write its full path, or set `cwd`"
+        remedy = "Write its full path, or set `cwd`"
     yield DoctorFinding(
         "command.script_missing",
         "broken",
         f"{script}, which {server.command} should run, does not exist{where}",
-        f"{mend}; build the server first if it has to be built.",
+        f"{remedy}; build the server first if it has to be built.",
         **locations.locate_server(name, "args", position),
     )
 
 
 def find_script_position(program: str, args: Sequence[str]) -> int | None:
-    """Which argument is the script that an interpreter runs; None where that is not certain. Pure."""
+    """Return the index of the script that an interpreter runs; None if uncertain. Pure."""
     if not _INTERPRETERS.fullmatch(program):
         return None
     before = ""
     for position, argument in enumerate(args):
         if argument in _NO_SCRIPT_OPTIONS:
             return None
-        # Whether a runner's option takes the next word is its own secret, so that word is not
-        # looked at.
-        value_of = before in _TAKES_VALUE or (program in _RUNNERS and before.startswith("-"))
+        # It is unknown which options of a runner take a value, so the next word is skipped.
+        is_value = before in _TAKES_VALUE or (program in _RUNNERS and before.startswith("-"))
         before = argument
-        if argument.startswith("-") or value_of:
+        if argument.startswith("-") or is_value:
             continue
         if _SCRIPTS.fullmatch(argument) and "://" not in argument:
             return position
         if program not in _RUNNERS:
-            return None  # it runs that; what follows is its own
+            return None  # That is the program; what follows are its arguments.
     return None
 
 
 async def check_versions(
     servers: Mapping[str, BackendConfig], locations: ConfigLocations
 ) -> list[DoctorFinding]:
-    """Programs that are too old, each asked once, and a container engine that does not run."""
-    asked: dict[str, tuple[str, list[str]]] = {}
+    """Return outdated programs, each asked once, and container engines that do not run."""
+    programs: dict[str, tuple[str, list[str]]] = {}
     for name, server in servers.items():
         path = find_program(server)
         program = parse_program_name(server.command or "")
@@ -265,14 +264,14 @@ async def check_versions(
                 "node", path=build_environment(server.env, server.inherit_env).get("PATH")
             )
         if path is not None and kind in (*_VERSION_RULES, "docker", "podman"):
-            asked.setdefault(f"{kind}\0{path}", (path, []))[1].append(name)
-    told = await asyncio.gather(
+            programs.setdefault(f"{kind}\0{path}", (path, []))[1].append(name)
+    findings_by_program = await asyncio.gather(
         *(
             _check_program(key.partition("\0")[0], path, names, locations)
-            for key, (path, names) in asked.items()
+            for key, (path, names) in programs.items()
         )
     )
-    return [finding for findings in told for finding in findings]
+    return [finding for findings in findings_by_program for finding in findings]
 
 
 async def _check_program(
@@ -283,12 +282,12 @@ async def _check_program(
             _check_version(kind, await asyncio.to_thread(_read_version, path), names, locations)
         )
     try:
-        done = await asyncio.to_thread(
+        completed = await asyncio.to_thread(
             _run_program, path, "version", "--format", "{{.Server.Version}}"
         )
     except (OSError, subprocess.SubprocessError):
-        done = None
-    if done is not None and done.returncode == 0:
+        completed = None
+    if completed is not None and completed.returncode == 0:
         return []
     if kind == "docker":
         remedy = "Start Docker Desktop, or: sudo systemctl start docker"
@@ -309,17 +308,18 @@ async def _check_program(
 def _check_version(
     kind: str, program: InstalledProgram, names: Iterable[str], locations: ConfigLocations
 ) -> Iterator[DoctorFinding]:
-    finding, called, least, usual = _VERSION_RULES[kind]
-    if not program.version or program.version >= usual:
+    finding, title, minimum, recommended = _VERSION_RULES[kind]
+    if not program.version or program.version >= recommended:
         return
     version = ".".join(map(str, program.version))
-    wanted = ".".join(map(str, usual))
+    recommended_text = ".".join(map(str, recommended))
     for name in names:
         yield DoctorFinding(
             finding,
-            "warning" if program.version < least else "note",
-            f"{program.path} is {called} {version}, and many servers need {wanted} or newer",
-            f"Install {called} {wanted} or newer, or name another one in `command`.",
+            "warning" if program.version < minimum else "note",
+            f"{program.path} is {title} {version}, and many servers need {recommended_text} "
+            "or newer",
+            f"Install {title} {recommended_text} or newer, or name another one in `command`.",
             **locations.locate_server(name, "command"),
         )
 
@@ -327,10 +327,10 @@ def _check_version(
 @cache
 def _read_version(path: str) -> InstalledProgram:
     try:
-        done = _run_program(path, "--version")
+        completed = _run_program(path, "--version")
     except (OSError, subprocess.SubprocessError) as error:
         return InstalledProgram(path, problem=str(error))
-    number = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", done.stdout + done.stderr)
+    number = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", completed.stdout + completed.stderr)
     return InstalledProgram(
         path, tuple(int(part) for part in number.groups() if part) if number else ()
     )

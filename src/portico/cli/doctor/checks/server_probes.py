@@ -1,5 +1,4 @@
-"""What meeting a server showed: why it failed, what it prints, what it promises and does not have.
-Pure."""
+"""Evaluates probes: why a server failed, what it prints, what it declares but lacks. Pure."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,7 +17,7 @@ from portico.upstream.transports.http_errors import HttpStatusError
 
 SLOW_S = 10.0
 CLIENT_CUT_CHARS = 2_048
-"""Characters of instructions and descriptions after which a client cuts."""
+"""Length in characters at which a client cuts instructions and descriptions."""
 _ID_BY_TROUBLE = {
     "refused": "server.unreachable",
     "network": "server.unreachable",
@@ -32,7 +31,7 @@ _LINE_CHARS = 300
 def check(
     probe: ServerProbe, server: BackendConfig, locations: ConfigLocations
 ) -> Iterator[DoctorFinding]:
-    """What one meeting showed."""
+    """Yield the findings of one probe."""
     if probe.error is not None:
         yield _make_failure_finding(probe, probe.error, server, locations)
     at = locations.locate_server(probe.server)
@@ -40,7 +39,8 @@ def check(
         yield DoctorFinding(
             "server.noise",
             "warning",
-            f"it prints to stdout what is no protocol ({format_count(probe.noise, 'line')}); stricter clients break on it",
+            f"it prints to stdout what is no protocol ({format_count(probe.noise, 'line')}); "
+            "stricter clients break on it",
             "Let it log to stderr (look for a --quiet or log option), or report it to its author.",
             details=tuple(f"stdout: {line}" for line in _sanitize_lines(probe.noise_samples[:2])),
             **at,
@@ -59,20 +59,21 @@ def check(
         yield DoctorFinding(
             "server.slow_start",
             "warning" if probe.seconds > 0.7 * server.timeouts.start_s else "note",
-            f"it took {probe.seconds:.0f} s to start; it is given up after {server.timeouts.start_s:g} s",
-            "Install it instead of fetching it at each start, raise timeouts.start_s, or keep it up: start: boot, "
-            "idle_s: 0.",
+            f"it took {probe.seconds:.0f} s to start; it is given up after "
+            f"{server.timeouts.start_s:g} s",
+            "Install it instead of fetching it at each start, raise timeouts.start_s, or keep it "
+            "up: start: boot, idle_s: 0.",
             **at,
         )
     if (
         probe.initialize_info.era == "legacy"
         and probe.initialize_info.protocol_version not in LEGACY_VERSIONS
     ):
+        version = sanitize_server_text(probe.initialize_info.protocol_version)[:40]
         yield DoctorFinding(
             "server.version_unknown",
             "note",
-            f"it answers with the protocol version {sanitize_server_text(probe.initialize_info.protocol_version)[:40]!r}, which nobody "
-            "published",
+            f"it answers with the protocol version {version!r}, which nobody published",
             "Report it to its author; Portico talks to it as to any older server.",
             **at,
         )
@@ -84,23 +85,24 @@ def _check_listing(
 ) -> Iterator[DoctorFinding]:
     at = locations.locate_server(probe.server)
     absent = [warning for warning in listing.warnings if warning.startswith("declares ")]
-    twice = [warning for warning in listing.warnings if "more than once" in warning]
-    other = [warning for warning in listing.warnings if warning not in (*absent, *twice)]
-    mend = "Report it to its author; Portico goes on without what is missing."
+    duplicates = [warning for warning in listing.warnings if "more than once" in warning]
+    other = [warning for warning in listing.warnings if warning not in (*absent, *duplicates)]
+    remedy = "Report it to its author; Portico goes on without what is missing."
     for kind, remarks in (
         ("server.declares_absent", absent),
-        ("tool.duplicate", twice),
+        ("tool.duplicate", duplicates),
         ("server.listing", other),
     ):
         if remarks:
-            yield DoctorFinding(kind, "warning", _join_remarks(remarks), mend, **at)
+            yield DoctorFinding(kind, "warning", _join_remarks(remarks), remedy, **at)
     offers = listing.offers
     if not (listing.tools or offers.resources or offers.templates or offers.prompts):
         yield DoctorFinding(
             "server.offers_nothing",
             "warning",
             "it offers no tool, no resource and no prompt",
-            "Many servers offer nothing until they have credentials or arguments: check env and args.",
+            "Many servers offer nothing until they have credentials or arguments: check env "
+            "and args.",
             details=tuple(f"stderr: {line}" for line in _sanitize_lines(probe.stderr[-2:])),
             **at,
         )
@@ -116,7 +118,8 @@ def _check_listing(
         yield DoctorFinding(
             "server.instructions_long",
             "note",
-            f"its instructions are {len(hello.instructions):,} characters long; clients cut them at {CLIENT_CUT_CHARS:,}",
+            f"its instructions are {len(hello.instructions):,} characters long; clients cut "
+            f"them at {CLIENT_CUT_CHARS:,}",
             "Report it to its author; through Portico the beginning is shown.",
             **at,
         )
@@ -159,13 +162,16 @@ def _make_failure_finding(
     else:
         name = "server.failed"
         if not remedy and not probe.stderr and "exited with code 0" in error.message:
-            remedy = "It ended without a word: it may need an argument (stdio, serve, --stdio), or be no MCP server."
+            remedy = (
+                "It ended without a word: it may need an argument (stdio, serve, --stdio), or "
+                "be no MCP server."
+            )
     if probe.stage == "list":
-        how = "listed"
+        attempt = "listed"
     elif server.command:
-        how = "started"
+        attempt = "started"
     else:
-        how = "reached"
+        attempt = "reached"
     advice = remedy or error.advice or "Run its command by hand, and look at what it says."
     if server.command:
         where = ("command",)
@@ -173,17 +179,14 @@ def _make_failure_finding(
         where = ("url",)
     else:
         where = ()
-    if "cannot be" in message:
-        said = message
-    else:
-        said = f"cannot be {how}: {message}"
+    if "cannot be" not in message:
+        message = f"cannot be {attempt}: {message}"
     at = locations.locate_server(probe.server, *where)
-    return DoctorFinding(name, "broken", said, advice, details=details, **at)
+    return DoctorFinding(name, "broken", message, advice, details=details, **at)
 
 
 def _strip_stderr(message: str, probe: ServerProbe) -> str:
-    """What happened, without the last words, which stand below it, and the name, which stands
-    above."""
+    """Return the message without stderr and server name, which the report shows separately."""
     text = " ".join(message.split()).removeprefix(f"{probe.server}: ")
     if probe.stderr:
         return text.partition(" (stderr: ")[0]

@@ -1,9 +1,11 @@
-"""Tools that clients would reject or misread: names, schemas, descriptions. One finding a server
-and kind. Pure."""
+"""Checks tools for what clients reject or misread: names, schemas, descriptions. Pure.
+
+One finding for each server and kind of flaw.
+"""
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -20,46 +22,49 @@ from portico.rendering.lines import format_count
 
 _LEGAL_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{FLAT_NAME_CHARS}}}")
 _HARMLESS_INVISIBLE = re.compile("[\ufe00-\ufe0f\u200d\u00ad\r\u0085\u2028\u2029]")
-"""What is not seen but belongs to what is: the looks of an emoji, hyphenation, ends of lines."""
+"""Invisible characters with a purpose: emoji variants, hyphenation, line ends."""
 _REPORT_TO_AUTHOR = "Report it to its author"
 
 
 @dataclass(frozen=True)
 class ToolFlaw:
-    """What is wrong with one tool."""
+    """A flaw of one tool."""
 
     id: str
     detail: str = ""
-    """What is peculiar to this tool."""
+    """Details for this tool."""
 
 
 @dataclass(frozen=True)
 class FlawKind:
-    """What is said about the tools of a server that share a flaw; `{}` is how many they are, and
-    which."""
+    """The finding for tools of a server with the same flaw; `{}` is their number and names."""
 
     severity: Severity
     message: str
     remedy: str
     only_full: bool = False
-    """Of no account unless tools are listed themselves."""
+    """Matters only if tools are listed themselves."""
 
 
 FLAW_KINDS: Mapping[str, FlawKind] = {
     "tool.name": FlawKind(
         "warning",
-        "{}: names that clients reject (other than A-Z a-z 0-9 _ -, or over 64 characters with the server's name)",
-        "Portico lists them under other names, as shown; or give them names of your own under tools.rename.",
+        "{}: names that clients reject (other than A-Z a-z 0-9 _ -, or over 64 characters "
+        "with the server's name)",
+        "Portico lists them under other names, as shown; or give them names of your own under "
+        "tools.rename.",
         only_full=True,
     ),
     "tool.schema_invalid": FlawKind(
         "warning",
-        "{}: input schemas that are no JSON Schema; arguments are passed unchecked, and some clients drop the tool",
+        "{}: input schemas that are no JSON Schema; arguments are passed unchecked, and some "
+        "clients drop the tool",
         f"{_REPORT_TO_AUTHOR}, or leave it out: tools: {{deny: [NAME]}}.",
     ),
     "tool.ref_unresolved": FlawKind(
         "warning",
-        "{}: input schemas with a $ref that leads nowhere; some clients drop the tool, or the whole list",
+        "{}: input schemas with a $ref that leads nowhere; some clients drop the tool, or the "
+        "whole list",
         f"{_REPORT_TO_AUTHOR}, or leave it out: tools: {{deny: [NAME]}}.",
     ),
     "tool.schema_root": FlawKind(
@@ -75,14 +80,15 @@ FLAW_KINDS: Mapping[str, FlawKind] = {
     "tool.description_long": FlawKind(
         "warning",
         f"{{}}: descriptions over {CLIENT_CUT_CHARS:,} characters, which clients cut",
-        "Write exposure: meta, where descriptions are shortened with care; or report it to its author.",
+        "Write exposure: meta, where descriptions are shortened with care; or report it to "
+        "its author.",
         only_full=True,
     ),
     "tool.hidden_characters": FlawKind(
         "warning",
         "{}: texts with characters that cannot be seen, a way to tell a model what you do not read",
-        "Portico takes them out. Read the texts (portico describe NAME), and leave out what you do not trust: "
-        "tools: {deny: [NAME]}.",
+        "Portico takes them out. Read the texts (portico describe NAME), and leave out what you "
+        "do not trust: tools: {deny: [NAME]}.",
     ),
     "tool.kept_in_part": FlawKind(
         "warning",
@@ -98,7 +104,7 @@ FLAW_KINDS: Mapping[str, FlawKind] = {
 
 
 def check(entry: ServerEntry, locations: ConfigLocations, *, full: bool) -> Iterator[DoctorFinding]:
-    """What is wrong with the tools of one server; `full` is whether any door lists them themselves."""
+    """Yield the flaws of a server's tools; `full` is whether any endpoint lists them directly."""
     found: dict[str, list[tuple[Tool, ToolFlaw]]] = defaultdict(list)
     for tool in entry.tools.values():
         for flaw in find_flaws(tool):
@@ -107,7 +113,8 @@ def check(entry: ServerEntry, locations: ConfigLocations, *, full: bool) -> Iter
         kind = FLAW_KINDS[name]
         if kind.only_full and not full and name != "tool.name":
             continue
-        tools = f"{format_count(len(cases), 'tool')} ({join_names(sanitize_text(tool.name)[:80] for tool, _ in cases)})"
+        names = join_names(sanitize_text(tool.name)[:80] for tool, _ in cases)
+        tools = f"{format_count(len(cases), 'tool')} ({names})"
         yield DoctorFinding(
             name,
             "note" if kind.only_full and not full else kind.severity,
@@ -123,9 +130,9 @@ def check(entry: ServerEntry, locations: ConfigLocations, *, full: bool) -> Iter
 
 
 def find_flaws(tool: Tool) -> Iterator[ToolFlaw]:
-    """What is wrong with one tool."""
-    flat = f"{tool.server}__{tool.name}"
-    if not _LEGAL_NAME.fullmatch(flat):
+    """Yield the flaws of one tool."""
+    flat_name = f"{tool.server}__{tool.name}"
+    if not _LEGAL_NAME.fullmatch(flat_name):
         yield ToolFlaw("tool.name", f"listed as {make_flat_name(tool.server, tool.name)}")
     schema = tool.definition.get("inputSchema")
     if isinstance(schema, dict):
@@ -151,17 +158,16 @@ def find_flaws(tool: Tool) -> Iterator[ToolFlaw]:
 def _find_schema_flaws(schema: dict[str, Any]) -> Iterator[ToolFlaw]:
     problem = _find_schema_problem(schema)
     if problem:
-        lost = [
+        unresolved = [
             pointer
             for pointer in count_references(schema)
             if not pointer.startswith("#")
             or (pointer.startswith("#/") and resolve_pointer(pointer, schema) is ABSENT)
         ]
-        yield (
-            ToolFlaw("tool.ref_unresolved", join_names(lost, 3))
-            if lost
-            else ToolFlaw("tool.schema_invalid", problem)
-        )
+        if unresolved:
+            yield ToolFlaw("tool.ref_unresolved", join_names(unresolved, 3))
+        else:
+            yield ToolFlaw("tool.schema_invalid", problem)
     unions = [key for key in ("anyOf", "oneOf", "allOf") if key in schema]
     if schema.get("type") != "object":
         yield ToolFlaw("tool.schema_root", "the root does not say type: object")
@@ -170,7 +176,7 @@ def _find_schema_flaws(schema: dict[str, Any]) -> Iterator[ToolFlaw]:
 
 
 def _find_schema_problem(schema: dict[str, Any]) -> str:
-    """Why a schema cannot be used; empty when it can."""
+    """Return why a schema cannot be used; empty if it can."""
     try:
         jsonschema_rs.validator_for(schema, retriever=_refuse_remote_reference)
     except (ValueError, TypeError, RecursionError) as error:
@@ -183,7 +189,7 @@ def _refuse_remote_reference(uri: str) -> NoReturn:
 
 
 def _iterate_texts(schema: Any) -> Iterator[str]:
-    """Every description and title in a schema."""
+    """Yield every description and title in a schema."""
     pending: list[Any] = [schema]
     while pending:
         node = pending.pop()
@@ -197,10 +203,9 @@ def _iterate_texts(schema: Any) -> Iterator[str]:
 
 
 def _find_hidden_character(texts: Iterable[str]) -> str:
-    """The first character that cannot be seen, in any of these."""
-    clean: Callable[[str], str] = lambda text: _HARMLESS_INVISIBLE.sub("", text)  # noqa: E731
-    for text in map(clean, texts):
-        seen = sanitize_text(text)
-        if seen != text:
-            return next((char for char in text if not sanitize_text(char)), "\x1b")
+    """Return the first invisible character in these texts."""
+    for text in texts:
+        visible = _HARMLESS_INVISIBLE.sub("", text)
+        if sanitize_text(visible) != visible:
+            return next((char for char in visible if not sanitize_text(char)), "\x1b")
     return ""

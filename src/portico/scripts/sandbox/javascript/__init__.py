@@ -1,5 +1,6 @@
-"""JavaScript and TypeScript scripts, inside a worker.
+"""JavaScript and TypeScript runtime of a worker.
 
-runtime (one script, in a fresh context) → prelude.js (what a script finds) · ending (the last
-expression) quickjs (the engine) · typescript → vendored/ (Sucrase, which takes the types out)
+runtime           runs one script in a fresh context of quickjs, after prelude.js
+last_expression   returns the value of a script's last expression
+typescript        strips types with Sucrase (vendored/)
 """

@@ -1,10 +1,9 @@
-"""Where a script of JavaScript ends in an expression, that expression returned.
+"""Return of the last expression of a JavaScript script.
 
-The language's own eval gives the value of the last statement, but knows no `await`; the body of an
-async function knows
-`await` and `return`, but gives nothing by itself. So the last expression is turned into a `return`. Where it begins is
-not guessed: the engine's own parser is asked, and only where both halves and the place between them
-are certain is anything changed. No line moves.
+`eval` returns the value of the last statement but does not support `await`; the body of an async
+function supports `await` and `return` but returns nothing by itself. So the last expression becomes
+a `return`. Its start is found with the engine's parser, and the code is only changed if both halves
+and the position between them are certain. Line numbers stay the same.
 """
 
 import re
@@ -12,16 +11,16 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 ParseCheck = Callable[[str], bool]
-"""Whether this is a whole body of an async function."""
+"""Returns whether a text is a complete body of an async function."""
 
 MAX_READ_CHARS = 8 * 1024**2
-"""Characters looked at in all: a long script is tried in fewer places."""
+"""Total of characters parsed: in a long script fewer positions are tried."""
 MAX_UNBALANCED_POSITIONS = 100
-"""Places tried although brackets do not match there, as brackets in texts and comments count too.
-"""
+"""Positions tried where brackets do not match, because strings and comments may contain some."""
 
 _NOT_EXPRESSION_START = re.compile(
-    r"[)\]},.;:?=*%&|^<>]|(?:const|let|var|function|class|async\s+function|if|else|for|while|do|switch|case|default|try|catch"
+    r"[)\]},.;:?=*%&|^<>]|(?:const|let|var|function|class|async\s+function|if|else|for|while|do"
+    r"|switch|case|default|try|catch"
     r"|finally|return|throw|break|continue|import|export|debugger|with)\b"
 )
 _SPACE_AND_COMMENTS = re.compile(r"(?:\s|//[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
@@ -30,7 +29,7 @@ _CONTINUES_AS_OPERATOR = "+-/"
 
 
 def return_last_expression(code: str, can_parse: ParseCheck) -> str:
-    """The code with `return (…)` around its last expression; as it was where it ends in none."""
+    """Return the code with `return (…)` around its last expression, or unchanged without one."""
     found = _try_positions(code, _iter_balanced_positions(code), can_parse)
     if found is None:
         found = _try_positions(
@@ -42,25 +41,24 @@ def return_last_expression(code: str, can_parse: ParseCheck) -> str:
 
 
 def _try_positions(code: str, positions: Iterator[int], can_parse: ParseCheck) -> str | None:
-    """The code changed, or as it is where another statement ends it; None where no place is
-    certain."""
-    read = 0
-    for at in positions:
-        rest = code[at:]
-        read += len(rest)
-        if read > MAX_READ_CHARS:
+    """Return the changed code, or the same if it ends in another statement; None if uncertain."""
+    read_chars = 0
+    for position in positions:
+        rest = code[position:]
+        read_chars += len(rest)
+        if read_chars > MAX_READ_CHARS:
             break
-        lead = _measure_leading_space(rest)
-        body = rest[lead:]
+        space = _measure_leading_space(rest)
+        body = rest[space:]
         if not body:
             continue
         if _NOT_EXPRESSION_START.match(body):
-            if body[0].isalpha() and _is_complete(code[:at], can_parse):
+            if body[0].isalpha() and _is_complete(code[:position], can_parse):
                 return code
             continue
         expression = _extract_expression(body, can_parse)
-        if expression is not None and _is_separate_statement(code[:at], body, can_parse):
-            changed = f"{code[: at + lead]}return ({expression}\n)"
+        if expression is not None and _is_separate_statement(code[:position], body, can_parse):
+            changed = f"{code[: position + space]}return ({expression}\n)"
             if can_parse(changed):
                 return changed
             return code
@@ -68,31 +66,31 @@ def _try_positions(code: str, positions: Iterator[int], can_parse: ParseCheck) -
 
 
 def _iter_balanced_positions(code: str) -> Iterator[int]:
-    """Of these places, those with as many brackets opened as closed behind them."""
+    """Yield the positions after which brackets are balanced."""
     end = len(code)
     depth = 0
-    for at in _iter_positions(code):
-        part = code[at:end]
+    for position in _iter_positions(code):
+        part = code[position:end]
         depth += sum(map(part.count, "([{")) - sum(map(part.count, ")]}"))
-        end = at
+        end = position
         if depth == 0:
-            yield at
+            yield position
 
 
 def _iter_positions(code: str) -> Iterator[int]:
-    """Where a last statement might begin, from the end."""
+    """Yield positions where the last statement might begin, from the end."""
     end = len(code)
     while end > 0:
-        at = max(code.rfind(mark, 0, end) for mark in "\n;}")
-        if at < 0:
+        position = max(code.rfind(mark, 0, end) for mark in "\n;}")
+        if position < 0:
             break
-        yield at + 1
-        end = at
+        yield position + 1
+        end = position
     yield 0
 
 
 def _measure_leading_space(rest: str) -> int:
-    """How much of it is space and comments."""
+    """Return the length of leading space and comments."""
     found = _SPACE_AND_COMMENTS.match(rest)
     if found:
         return found.end()
@@ -100,22 +98,22 @@ def _measure_leading_space(rest: str) -> int:
 
 
 def _extract_expression(body: str, can_parse: ParseCheck) -> str | None:
-    """The body without the semicolon that ends it, if that is one expression."""
+    """Return the body without its final semicolon if it is one expression, else None."""
     if can_parse(f"(\n{body}\n)"):
         return body
-    at = len(body)
-    for _ in range(3):  # the last may stand in a comment after the one that is meant
-        at = body.rfind(";", 0, at)
-        if at < 0:
+    position = len(body)
+    for _ in range(3):  # the last semicolon may be in a comment behind the final one
+        position = body.rfind(";", 0, position)
+        if position < 0:
             return None
-        without = f"{body[:at]} {body[at + 1 :]}"
+        without = f"{body[:position]} {body[position + 1 :]}"
         if can_parse(f"(\n{without}\n)"):
             return without
     return None
 
 
 def _is_separate_statement(before: str, body: str, can_parse: ParseCheck) -> bool:
-    """Whether a statement ends where `before` does, so that `body` is one of its own."""
+    """Return whether a statement ends with `before`, so that `body` begins a new one."""
     if not before.strip():
         return True
     if not _is_complete(before, can_parse):
@@ -128,5 +126,5 @@ def _is_separate_statement(before: str, body: str, can_parse: ParseCheck) -> boo
 
 
 def _is_complete(before: str, can_parse: ParseCheck) -> bool:
-    """Whether it parses, and does not only because it ends inside a comment."""
+    """Return whether it parses, and not only because it ends inside a comment."""
     return can_parse(before) and (before.endswith("\n") or not can_parse(before + ")"))

@@ -1,6 +1,7 @@
-"""QuickJS, as far as it is used here, with the types that its binding does not have.
+"""QuickJS with the types that its binding lacks.
 
-`_quickjs` and not `quickjs`: that package starts a thread when it is imported, and a jail is closed around one thread.
+`_quickjs` is imported and not `quickjs`: that package starts a thread at import, and a jail is
+closed around one thread.
 """
 
 from collections.abc import Callable
@@ -10,14 +11,13 @@ import _quickjs
 
 
 class JsFunction(Protocol):
-    """A function that lives in a context; it takes numbers, strings, booleans, None and other
-    functions."""
+    """A JavaScript function; takes numbers, strings, booleans, None and other functions."""
 
     def __call__(self, *args: "str | int | bool | JsFunction | None") -> Any: ...
 
 
 class JsContext(Protocol):
-    """A world of its own, with its own heap."""
+    """A JavaScript context with its own heap."""
 
     def eval(self, code: str) -> Any: ...
     def add_callable(self, name: str, function: Callable[..., str]) -> None: ...
@@ -28,9 +28,9 @@ class JsContext(Protocol):
 
 
 JSException: type[Exception] = _quickjs.JSException
-"""Whatever a context threw; its text is the error's, then its stack."""
+"""Exception thrown in a context; its text is the error, then the stack."""
 
 
 def create_context() -> JsContext:
-    """A fresh one."""
+    """Create a fresh context."""
     return _quickjs.Context()

@@ -1,10 +1,9 @@
-"""JavaScript, and TypeScript without its types: runs in the worker, on QuickJS, a fresh context for
-every script.
+"""JavaScript, and TypeScript without types, on QuickJS: a fresh context for each script.
 
-The context has no way out but one function, `host`, that takes and gives JSON text; `prelude.js`
-hides it behind promises. The script becomes the body of an async function (see `ending`), calls go
-out as they are made, and whenever nothing is left to do but wait, one reply is let in. QuickJS's
-own time limit is not used: the host ends what takes too long.
+The context has one function to the outside, `host`, with JSON text both ways; `prelude.js` wraps it
+in promises. The script becomes the body of an async function (see `last_expression`). Calls start
+when they are made; whenever only waiting is left, one reply is processed. QuickJS's own time limit
+is not used: the host ends scripts that take too long.
 """
 
 import os.path
@@ -24,26 +23,25 @@ if TYPE_CHECKING:
 
 STACK_BYTES_PER_CALL = 20 * 1024
 MAX_STACK_BYTES = 4 * 1024**2
-"""Half of the stack that a process has by default."""
+"""Half of the default stack of a process."""
 MAX_MESSAGE_CHARS = 4000
-"""Characters of an error's message."""
+"""Maximum length of an error message."""
 PRELUDE_FIRST_LINE = 20_000
-"""Where the prelude's lines begin, so that they are not taken for a script's: both bear the same
-file's name."""
+"""Line offset of the prelude, which shares its file name with the script, to tell them apart."""
 NO_MODULES_MESSAGE = "there are no modules here: import, export and require do not work"
 
 _OUT_OF_MEMORY_MESSAGES = ("InternalError: out of memory", "InternalError: string too long", "null")
-"""With no memory left even for an error, the engine throws null."""
+"""Without memory even for an error, the engine throws null."""
 _STACK_FRAME = re.compile(r"<input>:(\d{1,9})\b")
 _MODULE_STATEMENT = re.compile(r"\s*(?:import|export)\b")
 _LONE_SURROGATE = re.compile(r"((?:^|[^\\])(?:\\\\)*)\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
 
 
 class JavaScriptRuntime:
-    """Serves the languages `javascript` and `typescript`."""
+    """Runtime for `javascript` and `typescript`."""
 
     def prepare(self) -> None:
-        """Read what cannot be read from inside the jail."""
+        """Read the files that cannot be read inside the jail."""
         with open(
             os.path.join(os.path.dirname(__file__), "prelude.js"), encoding="utf-8"
         ) as source:
@@ -51,7 +49,7 @@ class JavaScriptRuntime:
         self._stripper = TypeStripper()
 
     def run(self, job: Mapping[str, Any], channel: "WorkerChannel") -> dict[str, Any]:
-        """Run one script; see `worker.Runtime`."""
+        """Run one script; see `LanguageRuntime`."""
         code = job["run"]
         typed = job["language"] == "typescript"
         if "\0" in code:
@@ -69,34 +67,33 @@ class JavaScriptRuntime:
         self, code: str, job: Mapping[str, Any], channel: "WorkerChannel", typed: bool
     ) -> dict[str, Any]:
         context = quickjs.create_context()
-        door = _JsHost(channel, job["state"], job["limits"]["answer_bytes"])
+        host = _JsHost(channel, job["state"], job["limits"]["answer_bytes"])
         try:
-            context.add_callable("host", door)
+            context.add_callable("host", host)
             enter = context.eval(self._prelude)
             enter("bind", orjson.dumps(job["namespaces"]).decode())
             context.set_memory_limit(job["limits"]["memory_bytes"])
             context.set_max_stack_size(
                 min(MAX_STACK_BYTES, job["limits"]["recursion"] * STACK_BYTES_PER_CALL)
             )
-            wrong = _find_syntax_error(context, code)
-            ending = return_last_expression(
+            syntax_error = _find_syntax_error(context, code)
+            body = return_last_expression(
                 code, lambda text: _find_syntax_error(context, text) is None
             )
-            if (
-                wrong is not None and ending == code
-            ):  # a last line `{a: 1, b: 2}` is wrong until it is returned
-                return self._build_syntax_fault(code, *wrong, typed)
-            enter("start", context.eval(_wrap_in_function(ending)))
-            return _run_until_done(context, enter, door, channel, job["limits"]["answer_bytes"])
+            # A last line `{a: 1, b: 2}` is an error until it is returned.
+            if syntax_error is not None and body == code:
+                return self._build_syntax_fault(code, *syntax_error, typed)
+            enter("start", context.eval(_wrap_in_function(body)))
+            return _run_until_done(context, enter, host, channel, job["limits"]["answer_bytes"])
         except quickjs.JSException as error:
             return _convert_engine_error(str(error))
         finally:
-            door.raise_deferred()
+            host.raise_deferred()
 
     def _build_syntax_fault(
         self, code: str, message: str, line: int | None, typed: bool
     ) -> dict[str, Any]:
-        """The fault of what does not parse, with the likely reason."""
+        """Return the fault of code that does not parse, with the likely reason."""
         if (kind := _classify_limit(message)) is not None:
             return _build_fault_outcome(kind, message, line)
         lines = code.split("\n")
@@ -108,15 +105,14 @@ class JavaScriptRuntime:
 
     def _is_typescript(self, code: str) -> bool:
         try:
-            bare = self._stripper.strip_types(code)
+            stripped = self._stripper.strip_types(code)
         except NotTypeScript:
             return False
-        return bare != code and _find_syntax_error(quickjs.create_context(), bare) is None
+        return stripped != code and _find_syntax_error(quickjs.create_context(), stripped) is None
 
 
 class _JsHost:
-    """What the context's `host` function is: it never raises, since an exception would not survive
-    the engine."""
+    """The context's `host` function. Never raises, because exceptions do not pass the engine."""
 
     def __init__(self, channel: "WorkerChannel", state: Mapping[str, Any], max_chars: int) -> None:
         self._channel = channel
@@ -135,9 +131,8 @@ class _JsHost:
             return orjson.dumps(str(error)).decode()
         except (ValueError, TypeError, RecursionError) as error:
             return orjson.dumps(f"that cannot be said in JSON: {error}").decode()
-        except (
-            BaseException
-        ) as error:  # the pipe is closed, or memory is out: told when the engine is left
+        # The pipe is closed or memory is exhausted; raised again outside of the engine.
+        except BaseException as error:
             self._deferred_error = error
             return '"the host is gone"'
 
@@ -170,7 +165,7 @@ class _JsHost:
         return "null"
 
     def raise_deferred(self) -> None:
-        """Raise what could not be raised inside the engine."""
+        """Raise the error that could not be raised inside the engine."""
         if self._deferred_error is not None:
             raise self._deferred_error
 
@@ -205,15 +200,14 @@ def _run_until_done(
 
 
 def _may_be_out_of_memory(context: quickjs.JsContext) -> bool:
-    """Whether memory may be what a promise's next step was lost for: the engine drops one silently."""
+    """Return whether a lack of memory may have dropped a job: the engine does that silently."""
     memory = context.memory()
     return memory["malloc_size"] > memory["malloc_limit"] // 2
 
 
 def _build_result_outcome(text: str, max_chars: int) -> dict[str, Any]:
-    if (
-        len(text) > max_chars
-    ):  # not decoded first: what is too large for the pipe may be too large for the jail
+    # Checked before decoding, which could exceed the memory of the jail.
+    if len(text) > max_chars:
         return _build_fault_outcome(
             "output",
             f"the script's answer has {len(text):,} bytes, more than the {max_chars:,} allowed",
@@ -232,7 +226,7 @@ def _wrap_in_function(code: str) -> str:
 
 
 def _find_syntax_error(context: quickjs.JsContext, code: str) -> tuple[str, int | None] | None:
-    """Why it is no body of a function, and where; nothing of it is run."""
+    """Return message and line of a syntax error in a function body, or None; nothing is run."""
     try:
         context.eval(f"throw 0;{_wrap_in_function(code)}")
     except quickjs.JSException as error:
@@ -244,7 +238,7 @@ def _find_syntax_error(context: quickjs.JsContext, code: str) -> tuple[str, int 
 
 
 def _convert_prelude_failure(failure: dict[str, str]) -> dict[str, Any]:
-    """The fault of what the prelude says was thrown."""
+    """Convert an error reported by the prelude to a fault."""
     kind = failure["kind"]
     message = failure["message"]
     if "no modules here" in message or message.startswith("ReferenceError: could not load module"):
@@ -255,7 +249,7 @@ def _convert_prelude_failure(failure: dict[str, str]) -> dict[str, Any]:
 
 
 def _convert_engine_error(text: str) -> dict[str, Any]:
-    """The fault of what came out of the engine itself."""
+    """Convert an exception of the engine to a fault."""
     message, _, stack = text.partition("\n")
     return _build_fault_outcome(
         _classify_limit(message) or "runtime", message, _find_script_line(stack)
@@ -263,7 +257,7 @@ def _convert_engine_error(text: str) -> dict[str, Any]:
 
 
 def _classify_limit(message: str) -> str | None:
-    """The limit that this is the engine's word for."""
+    """Return the limit that an engine message indicates, or None."""
     if message in _OUT_OF_MEMORY_MESSAGES:
         return "memory"
     if message == "RangeError: Maximum call stack size exceeded":
@@ -289,12 +283,11 @@ def _build_fault_outcome(kind: str, message: str, line: int | None) -> dict[str,
 
 
 def _decode_json(text: str) -> Any:
-    """JSON of the engine's; halves of characters, which JavaScript allows in a string, are made
-    question marks."""
+    """Decode JSON of the engine; lone surrogates, which JavaScript allows, are replaced."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        mended = text
-        while (again := _LONE_SURROGATE.sub(r"\1\\ufffd", mended)) != mended:
-            mended = again
-        return orjson.loads(mended)
+        fixed = text
+        while (replaced := _LONE_SURROGATE.sub(r"\1\\ufffd", fixed)) != fixed:
+            fixed = replaced
+        return orjson.loads(fixed)

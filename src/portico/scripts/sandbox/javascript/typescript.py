@@ -1,5 +1,4 @@
-"""TypeScript made JavaScript: the types are taken away, line by line, by Sucrase. Nothing is
-checked.
+"""TypeScript to JavaScript: Sucrase strips the types and keeps the lines. Nothing is type-checked.
 
 Sucrase runs in an engine of its own that outlives the scripts and never runs one: a script is only
 text to it.
@@ -17,7 +16,7 @@ STACK_BYTES = 2 * 1024**2
 _ERROR_POSITION = re.compile(
     r"^(?:Error: )?(?:Error transforming [^:]*: )?(.*) \((\d+):\d+\)$", re.DOTALL
 )
-# Frozen, so that no script's text can make Sucrase leave something behind for the next one.
+# Frozen, so that no script's text can make Sucrase leave state behind for the next one.
 _STRIP_SOURCE = """
 for (const one of [Object, Array, String, Number, Map, Set, Function, RegExp, Error]) {
   Object.freeze(one); Object.freeze(one.prototype);
@@ -35,7 +34,7 @@ for (const one of [Object, Array, String, Number, Map, Set, Function, RegExp, Er
 
 
 class NotTypeScript(Exception):
-    """It does not parse; its text says why, `line` where."""
+    """The code does not parse; the text says why, `line` where."""
 
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)
@@ -43,7 +42,7 @@ class NotTypeScript(Exception):
 
 
 class TypeStripper:
-    """Takes types away. The library is read at once and loaded by the first script that needs it."""
+    """Strips types. The library is read at creation and loaded by the first script."""
 
     def __init__(self) -> None:
         with open(
@@ -53,18 +52,19 @@ class TypeStripper:
         self._strip: quickjs.JsFunction | None = None
 
     def strip_types(self, code: str) -> str:
-        """The code without its types, each line where it was; raises NotTypeScript."""
+        """Return the code without types, every line in its place; raises NotTypeScript."""
         if self._strip is None:
             self._strip = self._load_sucrase()
         try:
             answer = orjson.loads(self._strip(orjson.dumps(code).decode()))
         except (quickjs.JSException, TypeError, ValueError) as error:
-            self._strip = None  # in whatever state it is now, it is not used again
+            self._strip = None  # its state is unknown, so it is not used again
             raise NotTypeScript(str(error).partition("\n")[0], None) from None
         if "error" in answer:
-            said = _ERROR_POSITION.match(answer["error"])
-            message, line = (said[1], int(said[2])) if said else (answer["error"], None)
-            raise NotTypeScript(f"SyntaxError: {message}", line)
+            position = _ERROR_POSITION.match(answer["error"])
+            if position is None:
+                raise NotTypeScript(f"SyntaxError: {answer['error']}", None)
+            raise NotTypeScript(f"SyntaxError: {position[1]}", int(position[2]))
         return answer["code"]
 
     def _load_sucrase(self) -> quickjs.JsFunction:

@@ -1,5 +1,7 @@
-"""Lua 5.4 scripts, inside a worker.
+"""Lua 5.4 runtime of a worker.
 
-runtime (one script, in a fresh state) → glue (what a script finds, written in Lua) · values (JSON
-and tables) · answer (the last expression)
+runtime           runs one script in a fresh state
+prelude           functions available to a script, written in Lua
+values            conversion between JSON values and Lua values
+last_expression   returns the value of a script's last expression
 """

@@ -1,5 +1,4 @@
-"""A Lua script made to answer its last expression, where that can be known. Pure, but for the
-compiler it is given."""
+"""Compilation of Lua scripts that return their last expression. Pure except for the compiler."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -13,21 +12,20 @@ _MAX_TRIED_LINES = 200
 def compile_returning_last_expression(
     code: bytes, compile_chunk: Callable[[bytes], Any], syntax_error: type[Exception]
 ) -> tuple[Any, int | None]:
-    """The compiled script, and the line of the statement that it ends with. Raises `refusal` as
-    `compile` does.
+    """Return the compiled script and the line of its last statement; raises `syntax_error`.
 
-    `return` is tried before the last lines: right where what is before it and what follows are both whole. A line that
-    could continue the one before it (`- b`, `(f or g)()`) begins a new one only in a script that
-    means nothing else.
+    Tries `return` before each of the last lines, until both the code before it and the rest compile
+    alone. A line that could continue the preceding one (`- b`, `(f or g)()`) begins a statement
+    only if the script does not compile otherwise.
     """
     try:
-        plain = compile_chunk(code)
+        unchanged = compile_chunk(code)
         problem = None
     except syntax_error as error:
-        plain = None
+        unchanged = None
         problem = error
     for before, last in _split_before_last_lines(code):
-        if plain is not None and before.strip() and not _WORD.match(last.lstrip()):
+        if unchanged is not None and before.strip() and not _WORD.match(last.lstrip()):
             continue
         try:
             compile_chunk(b"return " + last)
@@ -38,7 +36,7 @@ def compile_returning_last_expression(
     if problem is not None:
         raise problem
     returns = _RETURN.findall(code)
-    return plain, _find_return_line(code) if len(returns) == 1 else None
+    return unchanged, _find_return_line(code) if len(returns) == 1 else None
 
 
 def _find_return_line(code: bytes) -> int | None:
@@ -49,9 +47,9 @@ def _find_return_line(code: bytes) -> int | None:
 
 
 def _split_before_last_lines(code: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The script, cut before its last line, before its last two, …; before the whole, at last."""
+    """Yield the script split before its last line, its last two lines, and so on."""
     lines = code.splitlines(keepends=True)
-    for at in range(len(lines) - 1, max(-1, len(lines) - 1 - _MAX_TRIED_LINES), -1):
-        line = lines[at].strip()
+    for start in range(len(lines) - 1, max(-1, len(lines) - 1 - _MAX_TRIED_LINES), -1):
+        line = lines[start].strip()
         if line and not line.startswith(b"--"):
-            yield b"".join(lines[:at]), b"".join(lines[at:])
+            yield b"".join(lines[:start]), b"".join(lines[start:])

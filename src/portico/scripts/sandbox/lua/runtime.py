@@ -1,8 +1,8 @@
-"""Lua 5.4 in a worker, by lupa: a fresh state for each script, with nothing of Python in it.
+"""Lua 5.4 in a worker, through lupa: a fresh state for each script, without access to Python.
 
-`calculator.add({a=5, b=3})` begins a call and gives a handle, `:await()` waits for its result. The glue (`lua_glue`) is
-the only Lua code that holds Python functions; none of them raises, and no Python object is ever a
-Lua value.
+`calculator.add({a=5, b=3})` begins a call and returns a handle; `:await()` waits for its result.
+The prelude is the only Lua code that refers to Python functions; none of them raises, and no Python
+object is ever a Lua value.
 """
 
 import os
@@ -29,7 +29,7 @@ OUT_OF_MEMORY = b"not enough memory"
 
 
 class LuaRuntime:
-    """Serves `lua`."""
+    """Runtime for `lua`."""
 
     def __init__(self) -> None:
         import lupa.lua54
@@ -37,19 +37,19 @@ class LuaRuntime:
         self._lupa: Any = lupa.lua54
 
     def prepare(self) -> None:
-        """Run one script, so that everything a script needs is in memory."""
+        """Run a few scripts, so that everything a script needs is loaded before the jail closes."""
         limits = {"memory_bytes": 1 << 20, "answer_bytes": 1 << 10}
-        job = {
+        base_job = {
             "run": "os.date()\nreturn {1, nil, 'x', {}}",
             "namespaces": {},
             "state": {},
             "limits": limits,
         }
-        for code in ("", job["run"], "error('x')", "return return", "return print"):
-            self.run({**job, "run": code}, WorkerChannel(-1, -1))
+        for code in ("", base_job["run"], "error('x')", "return return", "return print"):
+            self.run({**base_job, "run": code}, WorkerChannel(-1, -1))
 
     def run(self, job: Mapping[str, Any], channel: WorkerChannel) -> dict[str, Any]:
-        """One script."""
+        """Run one script and return its outcome."""
         script = _LuaScript(self._lupa, job, channel)
         try:
             return script.run()
@@ -79,19 +79,19 @@ class _LuaScript:
         self._stored: dict[str, Any] = {}
         self._results: list[Any] | None = None
         self._last_call_error = ""
-        """The text of the last call that failed."""
+        """Message of the last call that failed."""
         self._last_line: int | None = None
-        """What a script returns from a call (`return f()`) leaves no trace of its own line."""
+        """Line of the last statement: a tail call (`return f()`) leaves no trace of its line."""
         self._unserializable_message = ""
         self._unserializable_kind = "value"
-        """Why the last answer is no JSON."""
+        """Message and fault kind of the last result that was not JSON."""
 
     def close(self) -> None:
-        """Let go of the state, which holds functions that hold it."""
+        """Drop the references to the Lua state, which refers back to this object."""
         self._lua = self._is_list = self._null = self._array = None
 
     def run(self) -> dict[str, Any]:
-        """Compile, bind, run; the outcome."""
+        """Compile, bind and run the script; returns its outcome."""
         try:
             code = self._job["run"].encode("utf-8", "replace")
             chunk, self._last_line = compile_returning_last_expression(
@@ -111,7 +111,7 @@ class _LuaScript:
             self._load,
             self._set_result,
         )
-        glue = self._lua.execute(
+        exports = self._lua.execute(
             PRELUDE,
             self._lift_memory_limit,
             self._restore_memory_limit,
@@ -119,16 +119,16 @@ class _LuaScript:
             name=b"=portico",
             mode="t",
         )
-        bind, begin_script, run, self._is_list, self._null, self._array = glue
+        bind, begin_script, run, self._is_list, self._null, self._array = exports
         for space, names in self._job["namespaces"].items():
             bind(space.encode(), self._lua.table_from([name.encode() for name in names]))
         begin_script()
         try:
-            ok, ended = run(chunk)
+            ok, outcome = run(chunk)
             self._lift_memory_limit()
             if ok:
-                return self._build_result_outcome(ended)
-            return self._build_outcome(None, self._to_fault(ended[2]))
+                return self._build_result_outcome(outcome)
+            return self._build_outcome(None, self._to_fault(outcome[2]))
         except MemoryError:
             self._lift_memory_limit()
             return self._build_outcome(None, _make_fault("memory", OUT_OF_MEMORY.decode()))
@@ -140,14 +140,14 @@ class _LuaScript:
         if self._results is None:
             try:
                 self._results = [
-                    self._to_json(returned[at]) for at in range(2, int(returned[b"n"]) + 1)
+                    self._to_json(returned[index]) for index in range(2, int(returned[b"n"]) + 1)
                 ]
             except NotJson as error:
                 return self._build_outcome(
                     None, _make_fault(error.kind, _describe_unserializable_result(error))
                 )
-        answers = self._results
-        return self._build_outcome(answers[0] if len(answers) == 1 else answers or None, None)
+        results = self._results
+        return self._build_outcome(results[0] if len(results) == 1 else results or None, None)
 
     def _build_outcome(self, value: Any, fault: dict[str, Any] | None) -> dict[str, Any]:
         return {"value": value, "stored": self._stored, "fault": fault}
@@ -155,14 +155,15 @@ class _LuaScript:
     def _to_fault(self, failure: Any) -> dict[str, Any]:
         line: int | None = None
         if not isinstance(failure, bytes) and self._lupa.lua_type(failure) == "table":
-            failure, line = failure[1], failure[2]
+            line = failure[2]
+            failure = failure[1]
         if isinstance(failure, bytes):
             text = failure.decode("utf-8", "replace")
         else:
             text = str(failure)
-        if place := _POSITION.match(text):
-            line = int(place[1])
-            text = text[place.end() :]
+        if position := _POSITION.match(text):
+            line = int(position[1])
+            text = text[position.end() :]
         line = line or self._last_line
         kind = "runtime"
         if OUT_OF_MEMORY.decode() in text:
@@ -183,8 +184,8 @@ class _LuaScript:
         return to_json(value, self._is_list, self._lupa.lua_type, self._max_answer_bytes)
 
     def _to_lua(self, value: Any) -> Any:
-        left = self._memory_bytes - self._lua.get_memory_used(total=True)
-        return to_lua(value, self._lua.table_from, self._null, self._array, left)
+        free_bytes = self._memory_bytes - self._lua.get_memory_used(total=True)
+        return to_lua(value, self._lua.table_from, self._null, self._array, free_bytes)
 
     def _lift_memory_limit(self, *_: Any) -> None:
         self._lua.set_max_memory(0)
@@ -194,11 +195,11 @@ class _LuaScript:
 
     def _begin_call(self, space: bytes, name: bytes, packed: Any) -> Any:
         args: list[Any] = []
-        for at in range(1, int(packed[b"n"]) + 1):
+        for index in range(1, int(packed[b"n"]) + 1):
             try:
-                args.append(self._to_json(packed[at]))
+                args.append(self._to_json(packed[index]))
             except NotJson as error:
-                return None, self._describe_unsendable(name, f"argument {at}", error)
+                return None, self._describe_unsendable(name, f"argument {index}", error)
         try:
             return self._channel.begin_call(
                 space.decode("utf-8", "replace"), name.decode("utf-8", "replace"), args, {}
@@ -207,10 +208,12 @@ class _LuaScript:
             return None, self._describe_unsendable(name, "the arguments", error)
 
     def _describe_unsendable(self, name: bytes, what: str, error: Exception) -> bytes:
-        why = f"{name[:MAX_NAME_CHARS].decode('utf-8', 'replace')}: {what} cannot be sent: {error}"
+        message = (
+            f"{name[:MAX_NAME_CHARS].decode('utf-8', 'replace')}: {what} cannot be sent: {error}"
+        )
         if isinstance(error, LuaValueTooLarge | ScriptMessageTooLong):
-            self._last_call_error = why
-        return why.encode()
+            self._last_call_error = message
+        return message.encode()
 
     def _wait_for_call(self, id: int, *_: Any) -> Any:
         ok, value = self._channel.wait_for_reply(id)[1:]
@@ -231,11 +234,11 @@ class _LuaScript:
     def _store(self, key: bytes, value: Any, *_: Any) -> Any:
         name = key.decode("utf-8", "replace")
         try:
-            kept = self._to_json(value)
-            self._channel.store(name, kept)
+            json_value = self._to_json(value)
+            self._channel.store(name, json_value)
         except (NotJson, TypeError, ScriptMessageTooLong) as error:
             return False, f"store: {error}".encode()
-        self._state[name] = kept
+        self._state[name] = json_value
         return True
 
     def _load(self, key: bytes, *_: Any) -> Any:
@@ -243,7 +246,9 @@ class _LuaScript:
 
     def _set_result(self, packed: Any, *_: Any) -> Any:
         try:
-            self._results = [self._to_json(packed[at]) for at in range(1, int(packed[b"n"]) + 1)]
+            self._results = [
+                self._to_json(packed[index]) for index in range(1, int(packed[b"n"]) + 1)
+            ]
         except NotJson as error:
             self._unserializable_message = _describe_unserializable_result(error)
             self._unserializable_kind = error.kind
@@ -252,7 +257,7 @@ class _LuaScript:
 
 
 def _catch_exceptions(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An exception of Python's would be a Lua value; each is told as `false, why` instead."""
+    """Return `false, message` instead of raising, because an exception would become a Lua value."""
 
     def call(*args: Any) -> Any:
         try:
@@ -273,18 +278,18 @@ def _deny_attribute(_object: Any, name: Any, _setting: bool) -> NoReturn:
 
 def _to_syntax_fault(error: Exception) -> dict[str, Any]:
     if error.args:
-        told: Any = error.args[0]
+        raw: Any = error.args[0]
     else:
-        told = b""
-    if isinstance(told, bytes):
-        text = told.decode("utf-8", "replace")
+        raw = b""
+    if isinstance(raw, bytes):
+        text = raw.decode("utf-8", "replace")
     else:
-        text = str(told)
-    place = _POSITION.match(text)
+        text = str(raw)
+    position = _POSITION.match(text)
     return _make_fault(
         "syntax",
-        text[place.end() if place else 0 :][:MAX_MESSAGE_CHARS],
-        int(place[1]) if place else None,
+        text[position.end() if position else 0 :][:MAX_MESSAGE_CHARS],
+        int(position[1]) if position else None,
     )
 
 

@@ -1,10 +1,10 @@
-"""JSON values in Lua and Lua values as JSON.
+"""Conversion between JSON values and Lua values.
 
-A table whose keys are 1 … n is a list, an empty one an object (unless it came as a list or was
-marked by `array`), any other an object: keys that are numbers become strings. A float that is a
-whole number is written as one, since Lua's `/` always gives floats. `null` of an object's field is
-nil, so that `if issue.assignee then` means what it says; in a list, where nil would end it, it is
-the value `null`, which may also be sent anywhere.
+A table with the keys 1 … n is a list; an empty one is an object unless it came as a list or was
+marked by `array`; any other is an object, whose numeric keys become strings. An integral float
+becomes an integer, since Lua's `/` always returns floats. `null` in a field of an object is nil, so
+that `if issue.assignee then` works; in a list, which nil would end, it is the value `null`, which
+may also be sent anywhere.
 """
 
 import math
@@ -16,17 +16,17 @@ NULL_KEY = b"\0null"
 MAX_SAFE_INTEGER = 2**53
 LUA_INTEGERS = range(-(2**63), 2**63)
 _CELL_BYTES = 40
-"""Bytes that Lua needs for an entry of a table or the head of a string, about."""
+"""Approximate memory of a table entry or string header in Lua."""
 
 
 class NotJson(Exception):
-    """A Lua value that JSON cannot say; why, in words."""
+    """A Lua value cannot be encoded as JSON; the text says why."""
 
     kind = "value"
 
 
 class LuaValueTooLarge(NotJson):
-    """It could be said, but at too great a length."""
+    """A Lua value is too large to encode."""
 
     kind = "output"
 
@@ -34,35 +34,35 @@ class LuaValueTooLarge(NotJson):
 def to_json(
     value: Any, is_list: Callable[[Any], Any], lua_type: Callable[[Any], str | None], max_bytes: int
 ) -> Any:
-    """What a Lua value is in JSON, of at most about so many bytes. `kind` is lupa's `lua_type`.
+    """Convert a Lua value to JSON of at most about `max_bytes`; raises NotJson.
 
-    Tables are read raw: no metamethod of the script runs. Raises NotJson.
+    Tables are read raw: no metamethod of the script runs. `lua_type` is lupa's function.
     """
     left = max_bytes
     too_large = LuaValueTooLarge(f"it has more than {max_bytes:,} bytes")
 
     def convert(value: Any, depth: int) -> Any:
         nonlocal left
-        what = type(value)
-        if what is bytes:
+        kind = type(value)
+        if kind is bytes:
             left -= len(value)
             if left < 0:
                 raise too_large
             return value.decode("utf-8", "replace")
-        if what is int or value is None or what is bool:
+        if kind is int or value is None or kind is bool:
             return value
-        if what is float:
+        if kind is float:
             return _to_json_number(value)
         if lua_type(value) != "table":
-            raise NotJson(f"a {lua_type(value) or what.__name__} is no JSON value")
+            raise NotJson(f"a {lua_type(value) or kind.__name__} is no JSON value")
         if depth >= MAX_DEPTH:
             raise NotJson(f"it is nested deeper than {MAX_DEPTH} levels, or contains itself")
         items = list(value.items())
         if not items:
-            made = is_list(value)
-            if made and made is not True:
+            list_mark = is_list(value)
+            if list_mark and list_mark is not True:
                 raise NotJson("a call under way is no value: write :await() after it")
-            if made:
+            if list_mark:
                 return []
             return {}
         if len(items) == 1 and items[0][0] == NULL_KEY:
@@ -78,7 +78,7 @@ def to_json(
 
 
 def _is_sequence(items: list[tuple[Any, Any]]) -> bool:
-    """Whether the keys, all different, are 1 … n."""
+    """Return whether the keys, all distinct, are 1 … n."""
     if type(items[0][0]) is not int:
         return False
     count = len(items)
@@ -112,8 +112,8 @@ def to_lua(
     array: Callable[[Any], Any],
     max_bytes: int,
 ) -> Any:
-    """What a JSON value is in Lua, of at most about so many bytes. Raises MemoryError, and NotJson
-    where too deep."""
+    """Convert a JSON value to Lua within about `max_bytes`; raises MemoryError, and NotJson if it
+    is too deep."""
     left = max_bytes
 
     def convert(value: Any, depth: int) -> Any:
@@ -140,9 +140,9 @@ def to_lua(
             return table_from(
                 {convert(key, depth): convert(item, depth + 1) for key, item in value.items()}
             )
-        made = table_from([null if item is None else convert(item, depth + 1) for item in value])
+        table = table_from([null if item is None else convert(item, depth + 1) for item in value])
         if value:
-            return made
-        return array(made)
+            return table
+        return array(table)
 
     return convert(value, 0)

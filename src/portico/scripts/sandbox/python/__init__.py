@@ -1,7 +1,10 @@
-"""Python scripts, on pydantic-monty: an interpreter that has no way out, in worker processes of its
-own.
+"""Python scripts on pydantic-monty, an interpreter without access to the outside, in processes.
 
-engine (the pool, one script after another in each) → conversation (one script's turns, in a thread)
-→ prelude (what a script finds) · crossing (values as JSON text) · faults (what went wrong) ·
-backstop (the system's limits) launcher, boot (each worker process starts inside the jail)
+engine           the pool of processes, one script at a time in each
+monty_driver     drives one script, in a thread
+prelude          definitions available to a script
+script_io        values as JSON text, printed output
+faults           errors of the interpreter as faults
+process_limits   limits of the system
+launcher, boot   start each process inside the jail
 """

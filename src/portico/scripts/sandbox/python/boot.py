@@ -1,7 +1,6 @@
-"""The first moments of a Python script's process: it closes the jail behind itself, then becomes
-the interpreter.
+"""Start of a Python script's process: enter the jail, then execute the interpreter.
 
-Imports little, since the first script waits for it.
+Imports little, because the first script waits for it.
 """
 
 import os
@@ -11,17 +10,18 @@ from portico.scripts.sandbox.worker import jail
 from portico.upstream.transports.file_descriptors import set_close_on_exec
 
 REPORT_OPTION = "--report-jail"
-"""Instead of the interpreter's arguments: say what the jail holds, a line each, and end."""
+"""Option instead of the interpreter's arguments: print the restrictions of the jail and exit."""
 
 
 def main(binary: str, program_files: tuple[str, ...]) -> None:
-    """Become `binary`, which consists of the files in `program`, with this process's arguments and
-    no environment."""
+    """Execute `binary`, which consists of `program_files`, with this process's arguments and an
+    empty environment."""
     os.dup2(os.open(os.devnull, os.O_RDWR), 2)
     set_close_on_exec()
     os.chdir(os.sep)
-    kept = jail.confine_process(program_files)
+    restrictions = jail.confine_process(program_files)
     if sys.argv[1:] == [REPORT_OPTION]:
-        os.write(1, "\n".join(kept).encode())
+        os.write(1, "\n".join(restrictions).encode())
         os._exit(0)
-    os.execve(binary, [binary, *sys.argv[1:]], {})  # noqa: S606 - the interpreter for scripts, inside the jail
+    # The interpreter for scripts, inside the jail.
+    os.execve(binary, [binary, *sys.argv[1:]], {})  # noqa: S606

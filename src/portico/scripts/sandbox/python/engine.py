@@ -1,10 +1,7 @@
-"""The Python engine: pydantic-monty, an interpreter that can do nothing but compute, in a few warm
-processes.
+"""The Python engine: pydantic-monty, an isolated interpreter, in a few warm processes.
 
-A script gets a fresh session of a process, and the process goes back to the others afterwards,
-unless it broke a limit. prelude (what a script finds) · conversation (its turns, in a thread) →
-crossing (values, output), faults (what went wrong), backstop (a last limit) · launcher, boot (the
-process starts inside the jail)
+A script gets a fresh session of a process; the process is reused afterwards unless it exceeded a
+limit.
 """
 
 import asyncio
@@ -39,8 +36,8 @@ from portico.scripts.sandbox.script import (
 from portico.upstream.transports.file_descriptors import set_close_on_exec
 
 _FATAL_GRACE_S = 0.2
-"""What a script that caught a failure meant to end it may still do, before its process is killed.
-"""
+"""Seconds that a script which caught a fatal call error may continue before its process is
+killed."""
 _SCRIPTS_PER_PROCESS = 500
 
 _CLOSING_FAULT = Fault("crash", "The gateway is closing.")
@@ -49,7 +46,7 @@ T = TypeVar("T")
 
 
 class PythonEngine(ScriptEngine):
-    """Runs Python scripts, as many at a time as it has processes; the others wait."""
+    """Runs Python scripts, as many at a time as there are processes; others wait."""
 
     def __init__(self, workers: int = 4) -> None:
         self._workers = workers
@@ -65,23 +62,24 @@ class PythonEngine(ScriptEngine):
 
     @property
     def worker_counts(self) -> tuple[int, int | None]:
-        """How many processes run a script now; how many wait for one, the library does not tell."""
+        """Busy processes; the library does not report idle ones."""
         return len(self._running), None
 
     @property
     def restrictions(self) -> tuple[str, ...]:
-        """What the jail around the processes holds; empty until one was started. Starts a process
-        and waits for it."""
+        """Restrictions of the jail, empty before the first start. Starts a process and waits for
+        it."""
         if self._launcher is not None:
             return self._launcher.report_restrictions()
         return ()
 
     async def run(self, script: Script, handle_call: CallHandler) -> ScriptOutcome:
-        """Run one script; see `Engine`."""
+        """Run one script; see `ScriptEngine`."""
         run = _PythonScriptRun(self, script, handle_call)
-        late = Fault(
+        timeout_fault = Fault(
             "time",
-            f"The script took longer than {script.limits.wall_s:g} s, the tools it called included.",
+            f"The script took longer than {script.limits.wall_s:g} s, "
+            "the tools it called included.",
         )
         clock = asyncio.timeout(script.limits.wall_s)
         try:
@@ -90,16 +88,16 @@ class PythonEngine(ScriptEngine):
                     return ScriptOutcome(fault=_CLOSING_FAULT)
                 self._running.add(run)
                 try:
-                    return await run.run(late)
+                    return await run.run(timeout_fault)
                 finally:
                     self._running.discard(run)
         except TimeoutError:
             if not clock.expired():
                 raise
-            return run.outcome or ScriptOutcome(fault=late)
+            return run.outcome or ScriptOutcome(fault=timeout_fault)
 
     async def close(self) -> None:
-        """End every process, and the scripts in them. Idempotent."""
+        """End every process and its script. Idempotent."""
         self._closed = True
         for run in list(self._running):
             run.stop(_CLOSING_FAULT)
@@ -118,12 +116,12 @@ class PythonEngine(ScriptEngine):
         self._threads.shutdown()
 
     def run_in_thread(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Begin work that blocks."""
+        """Run blocking work in the engine's threads."""
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def get_pool(self) -> Any:
-        """The processes; the first to ask starts them. Blocks, and imports what nobody should wait
-        for at start."""
+        """Return the pool of processes, started by the first call. Blocks, and imports the
+        library."""
         with self._pool_lock:
             if self._pool is None:
                 import pydantic_monty as monty
@@ -142,8 +140,7 @@ class PythonEngine(ScriptEngine):
                     self._pool = pool.__enter__()
                 except RuntimeError as error:  # the program cannot be executed
                     raise OSError(str(error)) from error
-                # Also when nobody closes the engine: at the interpreter's exit, while it is still
-                # whole.
+                # Also closed without `close`: at exit, while the interpreter is still intact.
                 self._close_pool = weakref.finalize(self, self._pool.__exit__, None, None, None)
             if self._launcher is not None and not self._launcher.is_jailed:
                 set_close_on_exec()  # a process may be started for any script
@@ -151,7 +148,7 @@ class PythonEngine(ScriptEngine):
 
 
 class _PythonScriptRun:
-    """One script on its way: its conversation in a thread, its calls here."""
+    """A running script: its driver in a thread, its calls in the event loop."""
 
     def __init__(self, engine: PythonEngine, script: Script, handle_call: CallHandler) -> None:
         self._engine = engine
@@ -167,29 +164,29 @@ class _PythonScriptRun:
         self._tasks_by_id: dict[int, asyncio.Task[Any]] = {}
         self._max_unread_chars = script.limits.memory_bytes
         self._unread_chars = 0
-        """Characters of answers that the script has not asked for yet."""
+        """Characters of results that the script has not taken yet."""
         self._stop_fault: asyncio.Future[Fault] = self._loop.create_future()
         self._kill_timer: asyncio.TimerHandle | None = None
         self.outcome: ScriptOutcome | None = None
 
     async def run(self, timeout_fault: Fault) -> ScriptOutcome:
-        """Run the script. Cancelled, it ends because it is late: so it is, unless nobody asks any
-        more."""
+        """Run the script. On cancellation `outcome` has `timeout_fault`, for a caller that timed
+        out."""
         fault = timeout_fault
         try:
-            turn = await self._run_blocking(
+            event = await self._run_blocking(
                 lambda: self._driver.begin(self._engine.get_pool), timeout_fault
             )
-            while not isinstance(turn, ScriptFinished):
-                if isinstance(turn, SleepRequested):
+            while not isinstance(event, ScriptFinished):
+                if isinstance(event, SleepRequested):
                     await self._wait_for_first(
-                        {self._sleep_tasks.start(asyncio.sleep(turn.seconds))}
+                        {self._sleep_tasks.start(asyncio.sleep(event.seconds))}
                     )
-                    turn = await self._run_blocking(self._driver.resume_after_sleep, timeout_fault)
+                    event = await self._run_blocking(self._driver.resume_after_sleep, timeout_fault)
                 else:
-                    turn = await self._run_blocking(
+                    event = await self._run_blocking(
                         partial(
-                            self._driver.resume_with_replies, await self._wait_for_replies(turn)
+                            self._driver.resume_with_replies, await self._wait_for_replies(event)
                         ),
                         timeout_fault,
                     )
@@ -201,7 +198,7 @@ class _PythonScriptRun:
         return self.outcome
 
     def stop(self, fault: Fault) -> None:
-        """End the script now, whatever it does."""
+        """End the script now."""
         self._driver.kill(fault)
         if not self._stop_fault.done():
             self._stop_fault.set_result(fault)
@@ -251,7 +248,7 @@ class _PythonScriptRun:
         unawaited = await self._call_tasks.close()
         await self._sleep_tasks.close()
         if outcome is None:
-            unawaited = 0  # whether it would have waited for them, nobody knows
+            unawaited = 0  # unknown, because the script was interrupted
             await self._engine.run_in_thread(lambda: self._driver.abandon(fault))
             outcome = self._driver.outcome
         assert outcome is not None
@@ -275,7 +272,8 @@ class _PythonScriptRun:
                 self.stop(
                     Fault(
                         "memory",
-                        f"The answers that the script has not taken yet have {self._unread_chars:,} bytes.",
+                        "The answers that the script has not taken yet have "
+                        f"{self._unread_chars:,} bytes.",
                     )
                 )
             return text
@@ -290,7 +288,7 @@ class _PythonScriptRun:
                 fault = Fault("call", str(error))
                 self._driver.mark_fatal(str(error))
                 self._stop_fault.set_result(fault)
-                # It is told first, since only the script knows at which line that was.
+                # The script gets the error first, because only it knows the line.
                 self._kill_timer = self._loop.call_later(_FATAL_GRACE_S, self._driver.kill, fault)
 
         self._tasks_by_id[number] = self._call_tasks.start(run_call(), handle_done)
@@ -315,7 +313,7 @@ def _build_reply(task: asyncio.Task[Any]) -> MontyReply:
 
 
 async def _wait_despite_cancellation(work: Coroutine[Any, Any, Any]) -> None:
-    """Wait for this to the end, also when cancelled; the cancellation comes afterwards."""
+    """Wait for this to the end even if cancelled, then raise the cancellation."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

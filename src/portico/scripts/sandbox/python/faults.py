@@ -1,5 +1,4 @@
-"""What went wrong in a Python script, told from what the sandbox raised: the kind, its own words,
-the script's line."""
+"""Conversion of the interpreter's errors to faults: kind, message and line of the script."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -9,15 +8,15 @@ from portico.scripts.sandbox.script import Fault, FaultKind
 
 PRELUDE_FILE = "<python-input-0>"
 SCRIPT_FILE = "<python-input-1>"
-"""How the sandbox names what a session is fed: first ours, then the script."""
+"""File names that the interpreter gives to what a session is fed: the prelude, then the script."""
 
 _MAX_MESSAGE_CHARS = 2_000
 DISCARDING_KINDS: frozenset[FaultKind] = frozenset({"time", "memory", "recursion", "crash"})
-"""After these a worker's process is not used again."""
+"""Faults after which a process is not used again."""
 
 
 class TracebackFrame(Protocol):
-    """One step of a traceback, as pydantic_monty has it."""
+    """One frame of a traceback in pydantic_monty."""
 
     @property
     def filename(self) -> str: ...
@@ -28,10 +27,10 @@ class TracebackFrame(Protocol):
 
 
 def to_fault(error: Any, failed_calls: frozenset[str], waiting_line: int | None) -> Fault:
-    """The fault that a MontyError is.
+    """Convert a MontyError to a fault.
 
-    `failed_calls` are the messages of the calls that failed: a script that raises one of them did not catch it.
-    `waiting_line` is where the script waited last: a failure inside `gather` has no line of its own.
+    `failed_calls` are messages of failed calls: a script that raises one of them did not catch it.
+    `waiting_line` is the line of the last wait: a failure inside `gather` has no line.
     """
     import pydantic_monty as monty
 
@@ -87,7 +86,7 @@ def _find_script_line(frames: Sequence[TracebackFrame]) -> int | None:
 
 
 def shorten_message(message: str) -> str:
-    """A message that a script may have made as long as it liked."""
+    """Truncate a message, because a script may make it arbitrarily long."""
     if len(message) <= _MAX_MESSAGE_CHARS:
         return message
     return message[:_MAX_MESSAGE_CHARS] + "…"

@@ -1,8 +1,8 @@
-"""Starts the interpreter for Python scripts inside the jail: a file to be executed in its place.
+"""Launcher of the Python interpreter inside the jail.
 
-pydantic_monty starts its own processes and takes only the path of a program. On Linux that is a
-script of ours in memory, which closes the jail and executes the interpreter (`boot.py`). Elsewhere,
-and where there is no /proc, the interpreter is started as it is.
+pydantic_monty starts its own processes and accepts only the path of a program. On Linux that is a
+script in memory that enters the jail and executes the interpreter (`boot`). Elsewhere, and without
+/proc, the interpreter is started directly.
 """
 
 import contextlib
@@ -15,15 +15,14 @@ from portico.upstream.transports.python_interpreter import render_main_import
 
 _LOADER_FILES = ("/etc/ld.so.cache",)
 _LIBRARY_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
-"""Where the loader does not tell a program's libraries."""
+"""Used if the loader does not list a program's libraries."""
 _SUBPROCESS_TIMEOUT_S = 10.0
 _MAX_INTERPRETER_CHARS = 120
-"""Characters that every kernel takes in the first line of a script."""
+"""Length of the first line of a script that every kernel accepts."""
 
 
 class Launcher:
-    """The program that pydantic_monty is to start; keep it for as long as it may start another
-    process."""
+    """The program that pydantic_monty starts; keep it open while processes may be started."""
 
     def __init__(self, binary: str) -> None:
         self._fd: int | None = None
@@ -39,11 +38,11 @@ class Launcher:
 
     @property
     def is_jailed(self) -> bool:
-        """Whether there is a jail to start it in."""
+        """Return whether processes start inside the jail."""
         return self._fd is not None and self.path.startswith("/proc/")
 
     def report_restrictions(self) -> tuple[str, ...]:
-        """What the jail holds on this machine, in words. Starts a process and waits for it."""
+        """Return descriptions of the jail's restrictions. Starts a process and waits for it."""
         if not self.is_jailed:
             return ()
         try:
@@ -59,7 +58,7 @@ class Launcher:
         return tuple(done.stdout.decode().splitlines())
 
     def close(self) -> None:
-        """Give it up. Idempotent."""
+        """Close the file in memory. Idempotent."""
         file = self._fd
         self._fd = None
         if file is not None:
@@ -73,16 +72,17 @@ def _build_script(binary: str) -> str:
     )
     if " " not in sys.executable and len(sys.executable) < _MAX_INTERPRETER_CHARS:
         return f"#!{sys.executable} -IS\n{boot}\n"
-    # A shell takes any path. What is a command to it is a text to Python.
+    # A shell accepts any path. This line is a command to the shell and a string to Python.
     quoted = sys.executable.replace("'", "'\\''")
     return f"#!/bin/sh\n'''exec' '{quoted}' -IS \"$0\" \"$@\"\n' '''\n{boot}\n"
 
 
 def _list_program_files(binary: str) -> tuple[str, ...]:
-    """The files that a program consists of: itself, the loader, its libraries."""
+    """Return the files of a program: itself, the loader's cache, its libraries."""
     libraries: list[str] = []
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(  # noqa: S603 - the loader lists the libraries and does not run the program
+        # The loader lists the libraries and does not run the program.
+        done = subprocess.run(  # noqa: S603
             [binary, "--version"],
             env={"LD_TRACE_LOADED_OBJECTS": "1"},
             stdin=subprocess.DEVNULL,

@@ -1,8 +1,8 @@
-"""One Python script's conversation with its process: it runs until it waits, is told what it waited
-for, runs on.
+"""Driver of one Python script: runs it until it waits, passes the replies, resumes it.
 
-Everything here blocks and is for a thread, except `kill`, which is for any. It is pydantic_monty's
-sync interface on purpose: its async one aborts the whole process in some exits of the interpreter.
+Every method blocks and runs in a thread, except `kill`, which may be called from any. It uses
+pydantic_monty's sync API on purpose: the async one aborts the process in some exits of the
+interpreter.
 """
 
 import contextlib
@@ -40,14 +40,14 @@ class CallsAwaited:
 
 @dataclass(frozen=True)
 class SleepRequested:
-    """The script sleeps."""
+    """The script sleeps for so many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class ScriptFinished:
-    """The script is over."""
+    """The script has ended."""
 
 
 DriverEvent = CallsAwaited | SleepRequested | ScriptFinished
@@ -56,7 +56,7 @@ MontyReply = dict[str, Any]
 
 
 class MontyDriver:
-    """One script, its process, and what it has said so far."""
+    """One script with its process, results and output."""
 
     def __init__(
         self, script: Script, start_call: StartCall, start_sleep: Callable[[int, float], None]
@@ -80,12 +80,12 @@ class MontyDriver:
         self._fatal_message: str | None = None
         self.outcome: ScriptOutcome | None = None
         self.pending_argument_chars: dict[int, int] = {}
-        """How many characters of arguments the calls under way have."""
+        """Characters of arguments of the calls under way, by call."""
 
-    # --- from any thread
+    # --- callable from any thread
 
     def kill(self, fault: Fault) -> None:
-        """End the script's process now. What it was in the middle of fails at once."""
+        """Kill the script's process now; the current operation fails at once."""
         with self._process_lock:
             self._kill_fault = self._kill_fault or fault
             if self._pid is not None:
@@ -93,13 +93,13 @@ class MontyDriver:
                     os.kill(self._pid, signal.SIGKILL)
 
     def mark_fatal(self, message: str) -> None:
-        """A call failed in a way that ends the script, whatever it catches."""
+        """Record a call error that ends the script even if it is caught."""
         self._fatal_message = self._fatal_message or message
 
-    # --- from one thread at a time
+    # --- called from one thread at a time
 
     def begin(self, get_pool: Callable[[], Any]) -> DriverEvent:
-        """Take a process and run until the script waits or ends."""
+        """Check out a process and run until the script waits or ends."""
         return self._run_step(lambda: self._start(get_pool))
 
     def _start(self, get_pool: Callable[[], Any]) -> DriverEvent:
@@ -118,9 +118,9 @@ class MontyDriver:
         self._session = session
         with self._process_lock:
             self._pid = session.worker_pid
-            killed = self._kill_fault
-        if killed is not None:
-            return self._finish(killed)
+            kill_fault = self._kill_fault
+        if kill_fault is not None:
+            return self._finish(kill_fault)
         if self._pid is not None:
             lower_priority(self._pid)
             apply_limits(self._pid, limits)
@@ -128,7 +128,7 @@ class MontyDriver:
         return self._feed_script(code)
 
     def resume_with_replies(self, replies: Mapping[int, MontyReply]) -> DriverEvent:
-        """Tell the script how its calls went, their values as JSON text, and run on."""
+        """Pass the replies to calls, their values as JSON text, and resume the script."""
         for reply in replies.values():
             if "message" in reply:
                 self._call_errors.add(reply["message"])
@@ -137,16 +137,16 @@ class MontyDriver:
         )
 
     def resume_after_sleep(self) -> DriverEvent:
-        """A sleep is over."""
+        """Resume the script after a sleep."""
         return self._run_step(
             lambda: self._run_until_suspended(self._snapshot.resume({"return_value": None}))
         )
 
     def abandon(self, fault: Fault) -> None:
-        """Leave a script that waits where it is."""
+        """Give up a script that waits."""
         self._finish(replace(fault, line=fault.line or self._waiting_line))
 
-    # --- its turns
+    # --- steps
 
     def _run_step(self, step: Callable[[], DriverEvent]) -> DriverEvent:
         import pydantic_monty as monty
@@ -179,11 +179,11 @@ class MontyDriver:
         return self._session.feed_start(code, inputs=inputs, print_callback=self._output)
 
     def _run_until_suspended(self, snapshot: Any) -> DriverEvent:
-        """Answer what can be answered at once, until the script waits or ends."""
+        """Handle what can be handled at once, until the script waits or ends."""
         import pydantic_monty as monty
 
         while True:
-            # One that waits is told of the failure first: only then is its line known.
+            # A waiting script gets the failure first: only then is its line known.
             if self._fatal_message is not None and not isinstance(snapshot, monty.FutureSnapshot):
                 raise _ScriptStopped(Fault("call", shorten_message(self._fatal_message)))
             if isinstance(snapshot, monty.MontyComplete):
@@ -298,8 +298,7 @@ class MontyDriver:
             snapshot = snapshot.resume(cast("Any", self._handle_host_call(snapshot)))
 
     def _find_line(self, position: Any) -> int | None:
-        # Marking the last expression adds no line, so a line counted in what was fed is the
-        # script's own.
+        # Marking the last expression adds no line, so that lines of the fed code are the script's.
         if position.filename == SCRIPT_FILE:
             return self._fed_code.encode()[: position.start].count(b"\n") + 1
         return None
@@ -312,7 +311,7 @@ class MontyDriver:
             )
         )
 
-    # --- its end
+    # --- end
 
     def _finish(self, fault: Fault | None) -> DriverEvent:
         self._release(discard=fault is not None and fault.kind in DISCARDING_KINDS)
@@ -324,18 +323,19 @@ class MontyDriver:
         if fault is None and text is not None:
             value, fault = self._parse_result(text)
         stored: dict[str, Any] = {}
-        for key, each in self._stored.items():
-            with contextlib.suppress(ValueError):  # only of a script that spoke to the host itself
-                stored[key] = parse_json_text(each)
+        for key, stored_text in self._stored.items():
+            # Invalid only if the script called the host function itself.
+            with contextlib.suppress(ValueError):
+                stored[key] = parse_json_text(stored_text)
         self.outcome = ScriptOutcome(
             value, self._output.get_text(), self._output.dropped_chars, stored, fault=fault
         )
         return ScriptFinished()
 
     def _parse_result(self, text: str) -> tuple[Any, Fault | None]:
-        most = self._script.limits.answer_bytes
-        if len(text) > most or len(text.encode()) > most:
-            return None, Fault("output", f"The answer is larger than {most:,} bytes.")
+        max_bytes = self._script.limits.answer_bytes
+        if len(text) > max_bytes or len(text.encode()) > max_bytes:
+            return None, Fault("output", f"The answer is larger than {max_bytes:,} bytes.")
         try:
             return parse_json_text(text), None
         except ValueError as error:
@@ -363,8 +363,8 @@ class _ScriptStopped(Exception):
 
 
 def _read_output(complete: Any) -> Any:
-    """The script's last expression as a Python value; some, as a number of 5,000 digits, cannot be
-    one."""
+    """Return the last expression as a Python value; raises _ScriptStopped if that is impossible,
+    such as for a number of 5,000 digits."""
     try:
         return complete.output
     except (ValueError, TypeError, OverflowError, RecursionError) as error:

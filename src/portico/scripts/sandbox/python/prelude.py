@@ -1,12 +1,12 @@
-"""What a Python script finds when it starts, and how its last expression becomes its answer.
+"""Definitions available to a Python script, and marking of its last expression as its result.
 
-Everything that crosses between the script and the gateway is JSON text, made and read by the
-script's own process: a large value is then one string to the gateway and never holds up its event
-loop, and what JSON cannot say fails inside the script, at its line, under its limits.
+Values pass between script and gateway as JSON text, encoded and decoded by the script's process: a
+large value is one string to the gateway and does not block its event loop, and a value that is not
+JSON fails inside the script, at its line and under its limits.
 
-It keeps its own names for what it uses: scripts call their variables `list` and `type`.
-`_portico_host(…)` is the one function that the gateway answers. A script may call it too and gains nothing by it: the
-gateway checks whatever comes.
+The definitions use names of their own, because scripts have variables such as `list` and `type`.
+`_portico_host(…)` is the only function that the gateway handles. A script gains nothing by calling
+it, because the gateway checks all arguments.
 """
 
 import ast
@@ -18,27 +18,30 @@ HOST_FUNCTION = "_portico_host"
 LAST_FUNCTION = "_portico_last"
 RESULT_FROM_VARIABLE = "_portico_assigned()"
 RESULT_FROM_OUTPUT = "_portico_last(_portico_output)"
-"""Fed after the script, with its output as an input: where its last expression could not be marked.
-"""
+"""Fed after the script with its output as an input, if its last expression could not be marked."""
 
 RESULT_FUNCTIONS = frozenset({"result", LAST_FUNCTION, "_portico_assigned"})
-"""The functions whose failure means that the answer is no JSON."""
+"""Functions whose failure means that the result is not JSON."""
 
 _MAX_PARSED_CHARS = 32 * 1024
-"""Parsing holds up every thread of the gateway, about a millisecond for each 4 kB."""
+"""Parsing blocks all threads of the gateway, about a millisecond for each 4 kB."""
 
 _COMMON_PRELUDE = """\
 import json as _portico_json
 
-_portico_said = []
-_portico_type, _portico_isinstance, _portico_hasattr, _portico_getattr = type, isinstance, hasattr, getattr
-_portico_str, _portico_dict, _portico_list, _portico_tuple, _portico_sorted = str, dict, list, tuple, sorted
+_portico_has_result = []
+_portico_type, _portico_isinstance = type, isinstance
+_portico_hasattr, _portico_getattr = hasattr, getattr
+_portico_str, _portico_dict, _portico_list = str, dict, list
+_portico_tuple, _portico_sorted = tuple, sorted
 
 async def _portico_reply(future):
     return _portico_json.loads(await future)
 
 def _portico_key(k):
-    return k if k is None or _portico_type(k).__name__ in ('str', 'int', 'float', 'bool') else _portico_str(k)
+    if k is None or _portico_type(k).__name__ in ('str', 'int', 'float', 'bool'):
+        return k
+    return _portico_str(k)
 
 def _portico_plain(x):
     kind = _portico_type(x).__name__
@@ -79,12 +82,12 @@ def _portico_text(x):
         return _portico_json.dumps(_portico_plain(x), allow_nan=False, ensure_ascii=False)
 
 def _portico_last(x):
-    if not _portico_said:
+    if not _portico_has_result:
         _portico_host('last', _portico_text(x))
 
 def result(value=None):
     _portico_host('result', _portico_text(value))
-    _portico_said.append(True)
+    _portico_has_result.append(True)
 
 _portico_result = result
 
@@ -102,8 +105,7 @@ def load(key, default=None):
 
 
 def build_prelude(namespaces: Mapping[str, tuple[str, ...]]) -> str:
-    """The definitions a script starts with: its servers, each an object, and the functions that are
-    everyone's."""
+    """Return the definitions for a script: its servers as objects, and global functions."""
     return _COMMON_PRELUDE + "".join(
         _define_namespace(name, functions) for name, functions in namespaces.items()
     )
@@ -118,8 +120,9 @@ def _define_namespace(name: str, functions: tuple[str, ...]) -> str:
             for function in functions
         )
     methods = "".join(
-        f"\n    def {each}(_portico_self, *args, **kwargs):\n        {_build_call_body(name, each)}"
-        for each in functions
+        f"\n    def {method}(_portico_self, *args, **kwargs):\n"
+        f"        {_build_call_body(name, method)}"
+        for method in functions
     )
     return f"\nclass {name}:{methods or ' pass'}\n{name} = {name}()\n"
 
@@ -129,8 +132,8 @@ def _is_legal_name(word: str) -> bool:
 
 
 def _build_call_body(namespace: str, function: str) -> str:
-    # The host's function is called at once and only its reply is awaited, so calls start when they
-    # are made.
+    # The host function is called at once and only its reply is awaited, so that calls start when
+    # they are made.
     return (
         f"return _portico_reply(_portico_host('call', {namespace!r}, {function!r},"
         " _portico_text(args), _portico_text(kwargs)))\n"
@@ -138,12 +141,11 @@ def _build_call_body(namespace: str, function: str) -> str:
 
 
 def mark_last_expression(code: str) -> str | None:
-    """The script with its last expression handed to the gateway, every line where it was; None: it
-    cannot be told.
+    """Return the script with its result marked, line numbers unchanged; None if not possible.
 
-    So is what a `return` outside of a function returns. Without either, a script is as it was. One
-    that this Python cannot parse may still be one that the sandbox can, and one too long is not
-    worth the wait.
+    Marked are the last expression and values of `return` outside of functions; a script without
+    either is returned unchanged. None for a script that this Python cannot parse, which the
+    sandbox's may, and for one that is too long.
     """
     if len(code) > _MAX_PARSED_CHARS:
         return None
@@ -155,25 +157,27 @@ def mark_last_expression(code: str) -> str | None:
         last = [body[-1].value]
     else:
         last = []
-    answers = [*last, *_iter_returned_values(body)]
-    # Two brackets, since `a, b` is one value.
-    texts = [(one.end_lineno or 0, one.end_col_offset or 0, b"))") for one in answers]
-    texts += [(one.lineno, one.col_offset, LAST_FUNCTION.encode() + b"((") for one in answers]
+    expressions = [*last, *_iter_returned_values(body)]
+    # Two brackets, because `a, b` is one value.
+    insertions = [(node.end_lineno or 0, node.end_col_offset or 0, b"))") for node in expressions]
+    insertions += [
+        (node.lineno, node.col_offset, LAST_FUNCTION.encode() + b"((") for node in expressions
+    ]
     lines = code.encode().split(b"\n")
-    # The last go in first: they may be on the same line.
-    for line, column, text in sorted(texts, reverse=True):
-        at = lines[line - 1]
-        lines[line - 1] = at[:column] + text + at[column:]
+    # From the end, because several may be on the same line.
+    for line, column, text in sorted(insertions, reverse=True):
+        source = lines[line - 1]
+        lines[line - 1] = source[:column] + text + source[column:]
     return b"\n".join(lines).decode()
 
 
 def _iter_returned_values(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
-    """What is returned outside of functions."""
-    for one in body:
-        if isinstance(one, ast.Return) and one.value is not None:
-            yield one.value
-        elif not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            for inner in ast.iter_child_nodes(one):
+    """Yield values returned outside of functions."""
+    for statement in body:
+        if isinstance(statement, ast.Return) and statement.value is not None:
+            yield statement.value
+        elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for inner in ast.iter_child_nodes(statement):
                 if isinstance(inner, ast.stmt):
                     yield from _iter_returned_values([inner])
                 elif isinstance(inner, ast.ExceptHandler | ast.match_case):
@@ -181,6 +185,5 @@ def _iter_returned_values(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
 
 
 def assigns_result(code: str) -> bool:
-    """Whether the script may have given its answer as a variable: `result = …` instead of
-    `result(…)`."""
+    """Return whether the script assigns `result = …` instead of calling `result(…)`."""
     return re.search(r"^result\s*(:[^=\n]+)?=(?!=)", code, re.MULTILINE) is not None

@@ -1,8 +1,6 @@
-"""The system's limits on a Python script's process: priority after the gateway, open files, memory,
-processor time.
+"""System limits of a Python script's process: priority, open files, memory, CPU time.
 
-They stand behind those of the interpreter and the gateway, also when the gateway does not live to
-see to its own.
+They back up those of the interpreter and the gateway, also if the gateway dies first.
 """
 
 import contextlib
@@ -12,26 +10,24 @@ from portico.scripts.sandbox.script import WORKER_NICENESS, ScriptLimits
 from portico.scripts.sandbox.worker import jail
 
 GRACE_S = 0.5
-"""How long past its limit an operation that does not look at the clock may run before its process
-is killed."""
+"""Seconds beyond its limit that an operation which does not check the clock may run before its
+process is killed."""
 _INTERPRETER_BYTES = 256 * 1024**2
-"""Of the interpreter's address space before any script: 114 MB, most of it set aside by the
-allocator."""
+"""Address space of the interpreter before any script: 114 MB, mostly reserved by the allocator."""
 
 
 def lower_priority(pid: int) -> None:
-    """Let the gateway go first where processors are short; once for each process."""
+    """Lower the priority of a process below the gateway's, once."""
     if not hasattr(os, "setpriority"):
         return
     with contextlib.suppress(OSError):
-        wanted = min(os.getpriority(os.PRIO_PROCESS, 0) + WORKER_NICENESS, 19)
-        if os.getpriority(os.PRIO_PROCESS, pid) < wanted:
-            os.setpriority(os.PRIO_PROCESS, pid, wanted)
+        niceness = min(os.getpriority(os.PRIO_PROCESS, 0) + WORKER_NICENESS, 19)
+        if os.getpriority(os.PRIO_PROCESS, pid) < niceness:
+            os.setpriority(os.PRIO_PROCESS, pid, niceness)
 
 
 def apply_limits(pid: int, limits: ScriptLimits) -> None:
-    """Let the system stand behind the limits of a script: what it may open, its address space, its
-    processor time."""
+    """Set the system limits for a script: open files, address space, CPU time."""
     jail.restrict_started_program(pid)
     jail.limit_process(
         pid,

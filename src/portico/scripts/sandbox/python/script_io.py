@@ -1,5 +1,4 @@
-"""What crosses between a Python script and the gateway: values, as JSON text, and what it prints,
-cut to its limit."""
+"""Values between a Python script and the gateway as JSON text, and printed output."""
 
 import asyncio
 import json
@@ -12,14 +11,14 @@ from portico.json_text.part_stream import encode_lines, estimate_size, to_parts
 from portico.scripts.sandbox.script import CallFailed
 
 FLOOD_FACTOR = 64
-"""Times its output limit that a script may print before it is stopped; reading all that costs the
-gateway, too."""
+"""Multiple of the output limit after which a script is stopped, because reading costs the gateway
+too."""
 _MAX_DEPTH = 200
 _LARGE_CHARS = 256 * 1024
 
 
 class PrintedOutput:
-    """What a script printed, as far as it is kept."""
+    """Collects printed output up to a limit."""
 
     def __init__(self, max_bytes: int, on_flood: Callable[[], None]) -> None:
         self._bytes_left = max_bytes
@@ -29,35 +28,34 @@ class PrintedOutput:
         self.dropped_chars = 0
 
     def __call__(self, stream: str, text: str) -> None:
-        kept = text
+        shown = text
         if len(text) > self._bytes_left or len(text.encode()) > self._bytes_left:
-            kept = text.encode()[: self._bytes_left].decode(errors="ignore")
+            shown = text.encode()[: self._bytes_left].decode(errors="ignore")
             self._bytes_left = 0
         else:
             self._bytes_left -= len(text.encode())
-        if kept:
-            self._parts.append(kept)
-        self.dropped_chars += len(text) - len(kept)
+        if shown:
+            self._parts.append(shown)
+        self.dropped_chars += len(text) - len(shown)
         if self.dropped_chars > FLOOD_FACTOR * self._max_bytes:
             self._on_flood()
 
     def get_text(self) -> str:
-        """All that is kept."""
+        """Return the collected output."""
         return "".join(self._parts)
 
 
 def to_json_text(value: Any) -> str:
-    """A JSON value as text. Raises TypeError or ValueError."""
+    """Encode a JSON value as text; raises TypeError or ValueError."""
     try:
         return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:
-        return json.dumps(
-            value, allow_nan=False
-        )  # whole numbers beyond 64 bits, halves of characters
+        # Integers beyond 64 bits and lone surrogates.
+        return json.dumps(value, allow_nan=False)
 
 
 async def to_json_text_off_loop(value: Any) -> str:
-    """A JSON value as text; a large one in a thread, which lets others run. Raises CallFailed."""
+    """Encode a JSON value as text, a large one in a thread; raises CallFailed."""
     try:
         if estimate_size(value, _LARGE_CHARS) < _LARGE_CHARS:
             return to_json_text(value)
@@ -67,10 +65,9 @@ async def to_json_text_off_loop(value: Any) -> str:
 
 
 def parse_json_text(text: str) -> Any:
-    """The JSON value of a text. Raises ValueError, also for one nested too deep for whoever must
-    write it again.
+    """Parse JSON text; raises ValueError, also if it is nested too deeply to be encoded again.
 
-    Whole numbers beyond 64 bits become floats, as they would on the way to any client.
+    Integers beyond 64 bits become floats.
     """
     try:
         if len(text) < _LARGE_CHARS:
@@ -85,8 +82,7 @@ def parse_json_text(text: str) -> Any:
 
 
 def _parse_large_json(text: str) -> Any:
-    # A parser in C lets no other thread run before it is done, but for the Python functions that it
-    # calls.
+    # A C parser blocks other threads until it is done, except in Python functions that it calls.
     return json.loads(
         text,
         object_hook=_return_unchanged,

@@ -1,6 +1,6 @@
-"""Our own warm worker processes, for languages whose engines cannot be trusted with anything.
+"""Warm worker processes, jailed, for languages whose engines are not trusted.
 
-In the gateway: pool → running (one script on one worker) → process (starting, frames, killing) ·
-wire (what is said) In the worker: inside (its main) → jail (what it may do) → landlock, seccomp;
-then a runtime of `lua` or `javascript`
+In the gateway: pool → script_run (one script on one worker) → process (start, frames, kill).
+In the worker: main → jail (landlock, seccomp), then the runtime of `lua` or `javascript`.
+Between them: protocol.
 """

@@ -1,9 +1,8 @@
-"""The jail: what a worker may do to the machine, which is nothing but compute and talk over its two
-pipes.
+"""The jail of a worker, which may only compute and use its two pipes.
 
-Linux: limits of the kernel, Landlock, seccomp. Elsewhere: what there is of the limits (POSIX), and
-on Windows nothing but the process boundary, the minimal environment and the host's kill; `close`
-says what it could do, for `doctor`. Imports little, since every worker's start waits for it.
+Linux: kernel limits, Landlock, seccomp. Other POSIX systems: the limits they have. Windows: only
+the process boundary, the minimal environment and the host's kill. `confine_process` returns what it
+applied, for `doctor`. Imports little, because it delays the start of every worker.
 """
 
 import ctypes
@@ -14,7 +13,7 @@ import time
 from portico.scripts.sandbox.worker import landlock, seccomp
 
 if sys.platform != "win32":
-    import resource  # here: once the jail is closed, nothing can be imported
+    import resource  # at the top, because nothing can be imported inside the jail
 
 IS_LINUX = sys.platform == "linux"
 
@@ -23,86 +22,81 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 _SIGKILL = 9
 _PROCESS_CLOCK = 2
-"""A process's clock is named by its number and this; so does the C library's clock_getcpuclockid.
-"""
+"""Type bits of a CPU clock id, as in the C library's clock_getcpuclockid."""
 SPARE_BYTES = 128 * 1024**2
-"""Beside the engine's own limit, twice: a large reply is there as text and as values before the
-engine has it."""
+"""Address space in addition to twice the engine's limit, because a large reply exists as text and
+as values."""
 MAX_ADDRESS_SPACE = 8 * 1024**3
-"""Never more, whatever a script's limits say."""
+"""Upper bound, whatever a script's limits are."""
 LAYERS = ("rlimit", "prctl", "landlock", "seccomp")
 ZEROED_RLIMITS = ("FSIZE", "CORE", "NPROC", "NOFILE", "MSGQUEUE", "MEMLOCK")
-"""Limits of the kernel that are set to nothing; what is open stays open."""
+"""Kernel limits that are set to zero; open files stay open."""
 START_RLIMITS = ("NPROC", "NOFILE")
-"""Of these, what a program needs to start: a thread, and its libraries."""
+"""Limits that are set after a program's start, which needs a thread and its libraries."""
 
 
 def confine_process(program_files: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Close the jail behind this process, for good; what it holds, in words.
+    """Confine this process irrevocably; returns descriptions of the restrictions.
 
-    `program`: the files of a program that this process will execute, and nothing else. It starts inside the jail; once
-    it has, `close_started` takes away what only its start needed.
+    `program_files` are the files of a program that this process will execute. It starts inside the
+    jail; `restrict_started_program` then removes what only the start needs.
     """
     if not IS_LINUX:
         return _set_rlimits()
     libc = ctypes.CDLL(None, use_errno=True)
-    kept: list[str] = []
-    if not program_files and _prctl(libc, _PR_SET_DUMPABLE, 0):  # executing a program would undo it
-        kept.append("prctl: no debugger, no core")
-    private = _prctl(libc, _PR_SET_NO_NEW_PRIVS, 1)
-    if private:
-        kept += ("prctl: no new privileges", *landlock.deny_all(libc, program_files))
-    kept += _set_rlimits(
-        START_RLIMITS if program_files else ()
-    )  # after Landlock, which needs a file descriptor
-    if private:
-        kept += seccomp.install_filter(libc, allow_loading=bool(program_files))
-    return tuple(kept)
+    restrictions: list[str] = []
+    # Executing a program would undo it.
+    if not program_files and _prctl(libc, _PR_SET_DUMPABLE, 0):
+        restrictions.append("prctl: no debugger, no core")
+    has_no_new_privileges = _prctl(libc, _PR_SET_NO_NEW_PRIVS, 1)
+    if has_no_new_privileges:
+        restrictions += ("prctl: no new privileges", *landlock.deny_all(libc, program_files))
+    # After Landlock, which needs a file descriptor.
+    restrictions += _set_rlimits(START_RLIMITS if program_files else ())
+    if has_no_new_privileges:
+        restrictions += seccomp.install_filter(libc, allow_loading=bool(program_files))
+    return tuple(restrictions)
 
 
 def restrict_started_program(pid: int) -> None:
-    """Take from a program that has started in the jail what only its start needed: opening files,
-    making threads."""
+    """Deny a program that has started inside the jail to open files and create threads."""
     if sys.platform != "linux":
         return
     try:
         for name in START_RLIMITS:
             resource.prlimit(pid, getattr(resource, f"RLIMIT_{name}"), (0, 0))
-    except (OSError, ValueError):  # as in `hold`
+    except (OSError, ValueError):  # as in `limit_process`
         return
 
 
 def _set_rlimits(deferred: tuple[str, ...] = ()) -> tuple[str, ...]:
     if sys.platform == "win32":
         return ()
-    kept: list[str] = []
+    applied: list[str] = []
     for name in ZEROED_RLIMITS:
         if (
             name not in deferred
             and (number := getattr(resource, f"RLIMIT_{name}", None)) is not None
         ):
-            # A core of one byte: none is written, and none is piped to a program, which a limit of
-            # 0 would allow.
+            # One byte for CORE: 0 would still allow to pipe a core dump to a program.
             if name == "CORE":
-                most = 1
+                limit = 1
             else:
-                most = 0
+                limit = 0
             try:
-                resource.setrlimit(number, (most, most))
+                resource.setrlimit(number, (limit, limit))
             except (OSError, ValueError):
                 continue
-            kept.append(name.lower())
-    if kept:
-        return (f"rlimit: no {', '.join(kept)}",)
+            applied.append(name.lower())
+    if applied:
+        return (f"rlimit: no {', '.join(applied)}",)
     return ()
 
 
 def limit_process(pid: int, base_bytes: int, memory_bytes: int, cpu_s: float) -> None:
-    """From outside, behind the engine's own limits: address space, and processor time in all, of a
-    worker.
+    """Limit a worker's address space and total CPU time from outside, behind the engine's limits.
 
-    Only Linux lets one process limit another, and the jail there forbids a worker to change its
-    own.
+    Only Linux can limit another process, and its jail forbids a worker to change its own limits.
     """
     if sys.platform != "linux":
         return
@@ -113,13 +107,12 @@ def limit_process(pid: int, base_bytes: int, memory_bytes: int, cpu_s: float) ->
         resource.prlimit(pid, resource.RLIMIT_AS, (space, hard))
         _, hard = resource.prlimit(pid, resource.RLIMIT_CPU)
         resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, hard))
-    except (OSError, ValueError):  # it has just ended, or a policy of the machine forbids it
+    except (OSError, ValueError):  # the process has just ended, or a security policy forbids it
         return
 
 
 def limit_own_cpu_time(cpu_s: float) -> None:
-    """Where nobody else can: the kernel ends this process once it has used so much more of the
-    processor."""
+    """Limit this process to so many further CPU seconds, where the host cannot (not Linux)."""
     if sys.platform in ("linux", "win32"):
         return
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
@@ -130,7 +123,7 @@ def limit_own_cpu_time(cpu_s: float) -> None:
 
 
 def get_cpu_seconds(pid: int) -> float | None:
-    """Seconds of the processor that another process has used; None where the system does not say."""
+    """Return the CPU seconds used by another process; None if the system does not report them."""
     if not IS_LINUX:
         return None
     try:
@@ -140,7 +133,7 @@ def get_cpu_seconds(pid: int) -> float | None:
 
 
 def get_address_space() -> int:
-    """Bytes of this process's address space; 0 where the system does not say."""
+    """Return the size of this process's address space in bytes; 0 if unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -149,13 +142,12 @@ def get_address_space() -> int:
 
 
 def exit_with_parent(parent_pid: int) -> None:
-    """End with the gateway, even if it is killed while this process computes; elsewhere the closed
-    pipe ends it."""
+    """End this process with the gateway, even while it computes; elsewhere the closed pipe does."""
     if not IS_LINUX:
         return
     _prctl(ctypes.CDLL(None, use_errno=True), _PR_SET_PDEATHSIG, _SIGKILL)
     if parent_pid and os.getppid() != parent_pid:
-        os._exit(0)  # the gateway ended before this was said
+        os._exit(0)  # the gateway ended before prctl took effect
 
 
 def _prctl(libc: ctypes.CDLL, option: int, value: int) -> bool:
@@ -164,7 +156,9 @@ def _prctl(libc: ctypes.CDLL, option: int, value: int) -> bool:
 
 
 def find_missing_layers(restrictions: tuple[str, ...]) -> tuple[str, ...]:
-    """Which layers of the jail a worker that holds these does without."""
+    """Return the layers of the jail that are missing from these restrictions."""
     return tuple(
-        layer for layer in LAYERS if not any(held.startswith(layer) for held in restrictions)
+        layer
+        for layer in LAYERS
+        if not any(restriction.startswith(layer) for restriction in restrictions)
     )

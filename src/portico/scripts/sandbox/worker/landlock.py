@@ -1,8 +1,7 @@
-"""Landlock: this process and its children lose the file system, the network and signals to others.
-Linux ≥ 5.13.
+"""Landlock: denies file system, network and signals to this process and its children. Linux ≥ 5.13.
 
-A rule set that handles everything and allows nothing, but for files that are named. What a kernel's
-version knows is handled, the rest cannot be.
+A rule set that handles everything the kernel's version supports and allows nothing but named
+files.
 """
 
 import ctypes
@@ -11,10 +10,10 @@ import os
 _CREATE_RULESET = 444
 _ADD_RULE = 445
 _RESTRICT_SELF = 446
-"""The same on every architecture."""
+"""System call numbers, the same on every architecture."""
 _QUERY_VERSION = 1
 _FS_BITS = {1: 13, 2: 14, 3: 15, 4: 15}
-"""Of each version of the interface; later ones have 16."""
+"""File system access bits by ABI version; later versions have 16."""
 
 
 _PATH_BENEATH = 1
@@ -32,33 +31,33 @@ class _PathRule(ctypes.Structure):
 
 
 def get_abi_version(libc: ctypes.CDLL) -> int:
-    """The kernel's version of the interface; 0 where there is none."""
+    """Return the kernel's Landlock ABI version; 0 without Landlock."""
     return max(
         0, libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_QUERY_VERSION))
     )
 
 
 def deny_all(libc: ctypes.CDLL, program_files: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Close it all; what is closed now, in words (nothing where the kernel has no Landlock).
+    """Deny everything; returns descriptions of what is denied, empty without Landlock.
 
-    `program`: files and folders that may still be read and executed.
+    `program_files` are files and folders that may still be read and executed.
     """
-    has = get_abi_version(libc)
-    if not has:
+    version = get_abi_version(libc)
+    if not version:
         return ()
-    wanted = _RulesetAttributes(
-        fs=(1 << _FS_BITS.get(has, 16)) - 1,
-        net=0b11 if has >= 4 else 0,
-        scoped=0b11 if has >= 6 else 0,
+    attributes = _RulesetAttributes(
+        fs=(1 << _FS_BITS.get(version, 16)) - 1,
+        net=0b11 if version >= 4 else 0,
+        scoped=0b11 if version >= 6 else 0,
     )
-    if has >= 6:
+    if version >= 6:
         size = 24
-    elif has >= 4:
+    elif version >= 4:
         size = 16
     else:
         size = 8
     ruleset = libc.syscall(
-        _CREATE_RULESET, ctypes.byref(wanted), ctypes.c_size_t(size), ctypes.c_uint32(0)
+        _CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), ctypes.c_uint32(0)
     )
     if ruleset < 0:
         return ()
@@ -69,19 +68,19 @@ def deny_all(libc: ctypes.CDLL, program_files: tuple[str, ...] = ()) -> tuple[st
             return ()
     finally:
         os.close(ruleset)
-    kept = ["landlock: no files"]
-    if wanted.net:
-        kept.append("landlock: no TCP")
-    if wanted.scoped:
-        kept.append("landlock: no signals to others")
-    return tuple(kept)
+    restrictions = ["landlock: no files"]
+    if attributes.net:
+        restrictions.append("landlock: no TCP")
+    if attributes.scoped:
+        restrictions.append("landlock: no signals to others")
+    return tuple(restrictions)
 
 
 def _allow_path(libc: ctypes.CDLL, ruleset: int, path: str) -> None:
     try:
         parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # what is not there needs no rule
+        return  # a missing file needs no rule
     try:
         rule = _PathRule(_EXECUTE | _READ_FILE, parent)
         libc.syscall(

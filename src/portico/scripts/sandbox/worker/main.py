@@ -1,8 +1,6 @@
-"""The worker process: reads one script after the other from its pipe, runs each in a fresh engine,
-inside a jail.
+"""The worker process: runs scripts from its pipe one after another, each in a fresh engine, jailed.
 
-Starts before it is needed, so it imports little: this package's plain modules, orjson, and the one
-engine it serves.
+Started in advance, so it imports little: plain modules of this package, orjson, and one engine.
 """
 
 import gc
@@ -25,36 +23,35 @@ RUNTIMES = {
 }
 
 UNBATCHED_PRINTS = 64
-"""So many prints of a script leave at once, even if it is killed right after; later ones leave in
-batches."""
+"""Prints that are sent at once, so that they survive a kill; later ones are sent in batches."""
 PRINT_BATCH_BYTES = 8192
 
 
 class LanguageRuntime(Protocol):
-    """An engine in the worker."""
+    """An engine in the worker process."""
 
     def prepare(self) -> None:
-        """Read and import whatever is needed: no file can be opened afterwards."""
+        """Read and import everything: no file can be opened afterwards."""
         ...
 
     def run(self, job: Mapping[str, Any], channel: "WorkerChannel") -> dict[str, Any]:
         """Run `{"run": code, "language", "namespaces", "state", "limits"}` in a fresh engine.
 
-        Gives `{"value", "stored", "fault": {"kind", "message", "line"} | None}`, JSON values only.
+        Returns `{"value", "stored", "fault": {"kind", "message", "line"} | None}`, JSON values.
         """
         ...
 
 
 class HostDisconnected(BaseException):
-    """The pipe is closed: there is nobody left to work for."""
+    """The pipe to the host is closed."""
 
 
 class ScriptMessageTooLong(ValueError):
-    """More than a script may pass at once; its text says so to the script."""
+    """A message exceeds the limit of a script; its text is for the script."""
 
 
 class WorkerChannel:
-    """The worker's end of the two pipes; every method blocks until it is done."""
+    """The worker's end of the pipes; every method blocks."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd = read_fd
@@ -73,11 +70,11 @@ class WorkerChannel:
         self.dropped_chars = 0
         self._reported_dropped_chars = 0
         self.fatal_error: str | None = None
-        """Why the script is over, whatever it catches; every call from now on fails with it."""
+        """Message of a fatal call error; every later call fails with it."""
 
     def begin_call(self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> int:
-        """Begin a call; its id. Raises TypeError for arguments that JSON cannot say, TooLong for
-        too many."""
+        """Begin a call and return its id; raises TypeError for arguments that are not JSON, and
+        ScriptMessageTooLong."""
         id = self._next_call_id
         self._next_call_id = self._next_call_id + 1
         body = self._encode_bounded(
@@ -92,10 +89,9 @@ class WorkerChannel:
         return id
 
     def wait_for_reply(self, id: int | None = None) -> tuple[int, bool, Any]:
-        """The reply to that call, or the first of any: id, whether it went well, its value or the
-        error's text.
+        """Wait for the reply to a call, or for any; returns id, success, and value or error text.
 
-        Raises LookupError where no reply is due: the call is unknown or was already waited for.
+        Raises LookupError if no reply is due: the call is unknown or was already awaited.
         """
         self.flush()
         while True:
@@ -109,11 +105,11 @@ class WorkerChannel:
 
     @property
     def pending_count(self) -> int:
-        """Calls without a reply yet, and replies that nobody waited for yet."""
+        """Calls without a reply, and replies not yet taken."""
         return len(self._pending) + len(self._replies)
 
     def print(self, text: str) -> None:
-        """Send what the script printed, up to its limit; the characters beyond are only counted."""
+        """Send printed text up to the limit; characters beyond it are only counted."""
         if self._output_bytes_left <= 0:
             self._count_dropped(len(text))
             return
@@ -122,11 +118,11 @@ class WorkerChannel:
         else:
             size = len(text.encode("utf-8", "replace"))
         if size > self._output_bytes_left:
-            kept = text.encode("utf-8", "replace")[: self._output_bytes_left].decode(
+            shown = text.encode("utf-8", "replace")[: self._output_bytes_left].decode(
                 "utf-8", "ignore"
             )
-            self._count_dropped(len(text) - len(kept))
-            text = kept
+            self._count_dropped(len(text) - len(shown))
+            text = shown
             size = self._output_bytes_left
         self._output_bytes_left -= size
         self._print_count += 1
@@ -141,15 +137,14 @@ class WorkerChannel:
 
     def _count_dropped(self, count: int) -> None:
         self.dropped_chars += count
-        if (
-            self.dropped_chars > 2 * self._reported_dropped_chars
-        ):  # a script that is killed later has dropped about so much
+        # Reported at each doubling, so that the count of a killed script is about right.
+        if self.dropped_chars > 2 * self._reported_dropped_chars:
             self._reported_dropped_chars = self.dropped_chars
             self._write(encode_frame({"dropped": self.dropped_chars}))
 
     def store(self, key: str, value: Any) -> None:
-        """Keep a value for later scripts, at once. Raises TypeError for what JSON cannot say,
-        TooLong for too much."""
+        """Store a value for later scripts; raises TypeError if it is not JSON, and
+        ScriptMessageTooLong."""
         self._write(self._encode_bounded({"store": key, "value": value}))
 
     def _encode_bounded(self, message: dict[str, Any]) -> bytes:
@@ -161,7 +156,7 @@ class WorkerChannel:
         return body
 
     def flush(self) -> None:
-        """Send what waits to be printed."""
+        """Send buffered output."""
         if self._print_buffer:
             text = "".join(self._print_buffer).encode("utf-8", "replace").decode()
             self._print_buffer.clear()
@@ -177,15 +172,15 @@ class WorkerChannel:
         id = message["reply"]
         if message.get("fatal"):
             self.fatal_error = message["error"]
-            for waiting in list(self._pending):
-                self._record_reply(waiting, False, self.fatal_error)
+            for pending_id in list(self._pending):
+                self._record_reply(pending_id, False, self.fatal_error)
         elif "error" in message:
             self._record_reply(id, False, message["error"])
         else:
             self._record_reply(id, True, message["value"])
 
     def read_message(self) -> dict[str, Any]:
-        """The next message of the host, which is trusted."""
+        """Read the next message of the host, which is trusted."""
         (size,) = LENGTH_PREFIX.unpack(self._read_exactly(LENGTH_PREFIX.size))
         return orjson.loads(self._read_exactly(size))
 
@@ -196,15 +191,15 @@ class WorkerChannel:
     def _read_exactly(self, size: int) -> bytearray:
         data = bytearray(size)
         view = memoryview(data)
-        at = 0
-        while at < size:
+        position = 0
+        while position < size:
             if hasattr(os, "readv"):
-                part = os.readv(self._read_fd, [view[at:]])
+                count = os.readv(self._read_fd, [view[position:]])
             else:
-                part = self._read_into(view[at:])
-            if not part:
+                count = self._read_into(view[position:])
+            if not count:
                 raise HostDisconnected
-            at += part
+            position += count
         return data
 
     def _read_into(self, into: memoryview) -> int:
@@ -224,27 +219,15 @@ class WorkerChannel:
 def _run_script(
     runtime: LanguageRuntime, job: dict[str, Any], channel: WorkerChannel
 ) -> dict[str, Any]:
-    """One script, its outcome made fit for the pipe."""
+    """Run one script and return its outcome for the host."""
     jail.limit_own_cpu_time(float(job["limits"]["cpu_s"]))
-    channel._reset(job["limits"])  # pyright: ignore[reportPrivateUsage] - the script's channel, not the next one's
+    channel._reset(job["limits"])  # pyright: ignore[reportPrivateUsage]
     try:
         outcome = runtime.run(job, channel)
     except MemoryError:
-        outcome = {
-            "fault": {
-                "kind": "memory",
-                "message": "the script used more memory than it may",
-                "line": None,
-            }
-        }
+        outcome = {"fault": _make_fault("memory", "the script used more memory than it may")}
     except RecursionError:
-        outcome = {
-            "fault": {
-                "kind": "recursion",
-                "message": "the script's values nest too deep",
-                "line": None,
-            }
-        }
+        outcome = {"fault": _make_fault("recursion", "the script's values nest too deep")}
     channel.flush()
     return encode_outcome(outcome, int(job["limits"]["answer_bytes"])) | {
         "dropped": channel.dropped_chars
@@ -252,7 +235,7 @@ def _run_script(
 
 
 def encode_outcome(outcome: Mapping[str, Any], max_bytes: int) -> dict[str, Any]:
-    """The outcome with its values encoded, or the fault that they are no JSON or too large."""
+    """Encode the values of an outcome; adds a fault if one is not JSON or too large."""
     fault = outcome.get("fault")
     encoded: dict[str, Any] = {"value": None, "stored": {}}
     for key in ("stored", "value"):
@@ -276,55 +259,55 @@ def _make_fault(kind: str, message: str) -> dict[str, Any]:
 
 
 def _open_channel() -> WorkerChannel:
-    """Take stdin and stdout away from whatever an engine might print."""
+    """Take over stdin and stdout and replace them by the null device, against stray prints."""
     if sys.platform == "win32":
         import msvcrt
 
         msvcrt.setmode(0, os.O_BINARY)
         msvcrt.setmode(1, os.O_BINARY)
-    source = os.dup(0)
-    sink = os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
+    read_fd = os.dup(0)
+    write_fd = os.dup(1)
+    null_fd = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
-        os.dup2(nothing, stream)
-    os.close(nothing)
-    return WorkerChannel(source, sink)
+        os.dup2(null_fd, stream)
+    os.close(null_fd)
+    return WorkerChannel(read_fd, write_fd)
 
 
 def serve(runtime: LanguageRuntime, channel: WorkerChannel) -> None:
-    """Prepare, close the jail, then one script after the other until the host is gone."""
+    """Prepare, enter the jail, then run scripts until the host disconnects."""
     try:
         runtime.prepare()
         size = jail.get_address_space()
-        kept = jail.confine_process()
+        restrictions = jail.confine_process()
     except Exception as error:
         channel.send_message({"failed": f"{type(error).__name__}: {error}"})
         return
-    # Values are trees: nothing to collect while a script runs, and a walk over them costs more than
-    # their making.
+    # Values are trees without cycles, and collecting while a script runs costs more than creating
+    # them.
     gc.freeze()
     gc.disable()
-    channel.send_message({"ready": True, "kept": list(kept), "size": size})
+    channel.send_message({"ready": True, "kept": list(restrictions), "size": size})
     while True:
         message = channel.read_message()
-        if "run" in message:  # else a reply that its script did not wait for
+        if "run" in message:  # otherwise a reply that its script did not await
             channel.send_message({"done": _run_script(runtime, message, channel)})
             del message
             gc.collect()
 
 
 def main(name: str, parent_pid: int = 0) -> None:
-    """The process: `name` is a key of RUNTIMES, or `module:class` for a test's own."""
+    """Run the worker; `name` is a key of RUNTIMES, or `module:class` in tests."""
     jail.exit_with_parent(parent_pid)
     if hasattr(os, "nice"):
         os.nice(WORKER_NICENESS)
     channel = _open_channel()
-    module, _, kind = name.partition(":")
-    if not kind:
-        module, kind = RUNTIMES[name]
+    module, _, class_name = name.partition(":")
+    if not class_name:
+        module, class_name = RUNTIMES[name]
     try:
         try:
-            runtime: LanguageRuntime = getattr(importlib.import_module(module), kind)()
+            runtime: LanguageRuntime = getattr(importlib.import_module(module), class_name)()
         except Exception as error:
             channel.send_message({"failed": f"{type(error).__name__}: {error}"})
             return
@@ -335,5 +318,5 @@ def main(name: str, parent_pid: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    # Under its own name: a runtime imports this module, and must find the same classes.
+    # Imported by its name: a runtime imports this module and must find the same classes.
     importlib.import_module("portico.scripts.sandbox.worker.main").main(sys.argv[1])

@@ -1,5 +1,4 @@
-"""The pool of warm workers: each runs one script at a time, and is replaced when a script was too
-much for it."""
+"""Pool of warm workers: each runs one script at a time and is replaced after exceeding a limit."""
 
 import asyncio
 
@@ -8,14 +7,13 @@ from portico.scripts.sandbox.worker.process import WorkerProcess, WorkerStartFai
 from portico.scripts.sandbox.worker.script_run import WorkerScriptRun
 
 MAX_SCRIPTS_PER_WORKER = 500
-"""Of one worker: whatever an engine leaks, it leaks for so long."""
+"""Scripts after which a worker is replaced, which bounds the leaks of an engine."""
 
 
 class WorkerEngine(ScriptEngine):
-    """Runs scripts in up to `workers` processes at once; further scripts wait, first come, first
-    served.
+    """Runs scripts in up to `workers` processes; further scripts wait, first in, first out.
 
-    The first script starts the first process; from then on one more than is needed is kept warm.
+    The first script starts the first process; from then on one spare process is kept warm.
     """
 
     def __init__(self, runtime: str, workers: int = 4) -> None:
@@ -26,37 +24,37 @@ class WorkerEngine(ScriptEngine):
         self._spare_task: asyncio.Task[None] | None = None
         self._closed = False
         self.restrictions: tuple[str, ...] = ()
-        """What the jail of the last worker holds; empty until one was started."""
+        """Restrictions of the last worker's jail; empty before the first start."""
 
     @property
     def worker_counts(self) -> tuple[int, int | None]:
-        """How many processes run a script now, and how many wait for one."""
+        """Busy and idle processes."""
         return len(self._busy), len(self._idle)
 
     async def run(self, script: Script, handle_call: CallHandler) -> ScriptOutcome:
-        """See `Engine.run`. Waiting for a free worker counts as the script's time."""
+        """Run a script; see `ScriptEngine.run`. Waiting for a worker counts as its time."""
         deadline = asyncio.get_running_loop().time() + script.limits.wall_s
         try:
             async with asyncio.timeout_at(deadline):
                 await self._slots.acquire()
         except TimeoutError:
-            waited = (
+            message = (
                 f"no worker was free for {script.limits.wall_s:g} s: too many scripts run at once"
             )
-            return ScriptOutcome(fault=Fault("time", waited))
+            return ScriptOutcome(fault=Fault("time", message))
         try:
             return await self._run_on_worker(script, handle_call, deadline)
         finally:
             self._slots.release()
 
     async def start(self) -> None:
-        """Have a worker ready before the first script; `run` does not need it."""
+        """Start a worker before the first script; optional."""
         self._keep_spare()
         if self._spare_task is not None:
             await asyncio.wait({self._spare_task})
 
     async def close(self) -> None:
-        """End every process; scripts that still run end with a fault."""
+        """End every process; running scripts end with a fault."""
         self._closed = True
         if self._spare_task is not None:
             self._spare_task.cancel()
@@ -75,14 +73,14 @@ class WorkerEngine(ScriptEngine):
                 fault=Fault("crash", f"no process for {script.language} could be started: {error}")
             )
         self._busy.add(worker)
-        running = WorkerScriptRun(worker, script, handle_call, deadline)
+        script_run = WorkerScriptRun(worker, script, handle_call, deadline)
         try:
             self._keep_spare()
-            return await running.run()
+            return await script_run.run()
         finally:
             self._busy.discard(worker)
             if (
-                running.is_worker_reusable
+                script_run.is_worker_reusable
                 and worker.is_usable
                 and worker.script_count < MAX_SCRIPTS_PER_WORKER
                 and not self._closed
@@ -124,7 +122,7 @@ class WorkerEngine(ScriptEngine):
         try:
             worker = await self._start_worker()
         except WorkerStartFailed:
-            return  # whoever needs one tries again and hears why
+            return  # the next script tries again and reports the error
         if self._closed:
             await worker.close()
         else:

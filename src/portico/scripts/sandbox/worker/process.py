@@ -1,7 +1,7 @@
-"""The host's hold on one worker process: start it, exchange frames with it, end it.
+"""One worker process as the host sees it: start, exchange of frames, end.
 
-It leads a session of its own, inherits no environment and no open file, and ends with the gateway
-(`jail.die_with`).
+It leads a session of its own, inherits no environment and no open files, and ends with the gateway
+(`jail.exit_with_parent`).
 """
 
 import asyncio
@@ -21,12 +21,11 @@ from portico.upstream.transports.file_descriptors import set_close_on_exec
 from portico.upstream.transports.python_interpreter import render_main_import
 
 START_TIMEOUT_S = 30.0
-"""Generous: a loaded machine starts an interpreter slowly, and nobody gains by a worker that is
-given up."""
+"""Generous, because a loaded machine starts an interpreter slowly."""
 EXIT_TIMEOUT_S = 5.0
 BUFFER_BYTES = 1024**2
 HIGH_WATER_BYTES = 4 * 1024**2
-"""Bytes of replies that may wait for a worker to read them before further calls are held back."""
+"""Unread replies from which further calls are held back."""
 
 _ENVIRONMENT = {"LANG": "C.UTF-8", "TZ": "UTC"}
 
@@ -36,11 +35,11 @@ class WorkerLost(Exception):
 
 
 class BadFrame(Exception):
-    """The worker said what no worker says."""
+    """The worker sent an invalid frame."""
 
 
 class WorkerStartFailed(Exception):
-    """The worker could not start; why, in words."""
+    """The worker could not start; the text says why."""
 
 
 class _WorkerPipes(SubprocessStreamProtocol):
@@ -56,7 +55,7 @@ class _WorkerPipes(SubprocessStreamProtocol):
 
 
 class WorkerProcess:
-    """One worker, from its start to its end."""
+    """One worker process."""
 
     def __init__(self, transport: asyncio.SubprocessTransport, pipes: _WorkerPipes) -> None:
         self._transport = transport
@@ -67,13 +66,13 @@ class WorkerProcess:
         self._base_bytes = 0
         self.pid = transport.get_pid()
         self.script_count = 0
-        """How many it was given."""
+        """Number of scripts it has run."""
         self.restrictions: tuple[str, ...] = ()
-        """What its jail holds."""
+        """Restrictions of its jail."""
 
     @classmethod
     async def start(cls, runtime: str) -> "WorkerProcess":
-        """Start one and wait until it may be given a script. Raises WorkerFailed."""
+        """Start a worker and wait until it is ready; raises WorkerStartFailed."""
         set_close_on_exec()
         transport, pipes = await asyncio.get_running_loop().subprocess_exec(
             _WorkerPipes,
@@ -90,13 +89,12 @@ class WorkerProcess:
             async with asyncio.timeout(START_TIMEOUT_S):
                 message = orjson.loads(await worker.read_frame(BUFFER_BYTES))
         except WorkerLost:
-            said = (
-                (await cast(asyncio.StreamReader, pipes.stderr).read(4096))
-                .decode(errors="replace")
-                .strip()
-            )
+            stderr = cast(asyncio.StreamReader, pipes.stderr)
+            error_output = (await stderr.read(4096)).decode(errors="replace").strip()
             await worker.close()
-            raise WorkerStartFailed(said.rpartition("\n")[2] or "it ended at once") from None
+            raise WorkerStartFailed(
+                error_output.rpartition("\n")[2] or "it ended at once"
+            ) from None
         except TimeoutError:
             await worker.close()
             raise WorkerStartFailed(f"it was not ready after {START_TIMEOUT_S:g} s") from None
@@ -116,24 +114,24 @@ class WorkerProcess:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it still runs and listens."""
+        """Return whether it runs and its pipes are open."""
         return (
             self.returncode is None and not self._stdin.is_closing() and not self._stdout.at_eof()
         )
 
     def get_cpu_seconds(self) -> float | None:
-        """Seconds of the processor it has used so far; None where the system does not say."""
+        """Return the CPU seconds it has used; None if the system does not report them."""
         return jail.get_cpu_seconds(self.pid)
 
     def apply_limits(self, memory_bytes: int, cpu_s: float) -> None:
-        """Let the kernel stand behind the limits of the next script."""
+        """Set the kernel limits for the next script."""
         jail.limit_process(
             self.pid, self._base_bytes, memory_bytes, (self.get_cpu_seconds() or 0.0) + cpu_s
         )
 
     async def read_frame(self, max_bytes: int) -> bytes:
-        """The next frame's body. Raises WorkerLost at the end, BadFrame before anything too large
-        is read."""
+        """Return the body of the next frame; raises WorkerLost at the end, BadFrame if it is too
+        large."""
         try:
             (size,) = LENGTH_PREFIX.unpack(await self._stdout.readexactly(LENGTH_PREFIX.size))
             if size > max_bytes:
@@ -143,8 +141,7 @@ class WorkerProcess:
             raise WorkerLost from None
 
     def send_frame(self, body: bytes) -> None:
-        """Send one frame, now or when the worker reads; raises ValueError for one that is too
-        large."""
+        """Write a frame without waiting; raises ValueError if it is too large."""
         if len(body) > MAX_FRAME_BYTES:
             raise ValueError(f"{len(body):,} bytes are too many for a script")
         if not self._stdin.is_closing():
@@ -153,16 +150,16 @@ class WorkerProcess:
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes sent that the worker has not read yet, but for what the pipe itself holds."""
+        """Bytes written and not yet passed to the pipe."""
         return self._stdin.transport.get_write_buffer_size()
 
     async def drain(self) -> None:
-        """Wait while the worker leaves too much unread."""
+        """Wait until the worker has read enough."""
         with contextlib.suppress(ConnectionError):
             await self._stdin.drain()
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """Kill the process and its group."""
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.name == "posix":
@@ -173,12 +170,12 @@ class WorkerProcess:
             self._stdin.transport.abort()
 
     async def wait_for_exit(self) -> int | None:
-        """Wait for its end, for a while; how it ended."""
+        """Wait for its end, at most EXIT_TIMEOUT_S; returns the return code."""
         await asyncio.wait({self._pipes.exited}, timeout=EXIT_TIMEOUT_S)
         return self.returncode
 
     async def close(self) -> None:
-        """End it and wait for that."""
+        """Kill it and wait for its end."""
         self.kill()
         await self.wait_for_exit()
         self._transport.close()
@@ -193,7 +190,7 @@ def _build_command(runtime: str) -> list[str]:
 
 
 def _build_environment() -> dict[str, str]:
-    kept: dict[str, Any] = {
+    inherited: dict[str, Any] = {
         name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ
     }
-    return {**_ENVIRONMENT, **kept}
+    return {**_ENVIRONMENT, **inherited}

@@ -1,7 +1,7 @@
-"""One script on one worker: answer its calls, collect what it says, end it when it takes too much.
+"""One script on one worker: handles its calls, collects its output, enforces its limits.
 
-Nothing the worker says is believed: each message's form is checked, each flood has its bound, and a
-worker that breaks either is killed.
+The worker is not trusted: the form of each message is checked, each quantity is bounded, and a
+worker that violates either is killed.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import logging
 import signal
 from collections.abc import Callable
 from itertools import count
-from typing import Any, NoReturn, cast, get_args
+from typing import Any, cast, get_args
 
 import orjson
 
@@ -39,19 +39,20 @@ logger = logging.getLogger(__name__)
 
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
 LARGE_BYTES = 256 * 1024
-"""Bytes from which a message is encoded or decoded in a thread, bit by bit."""
+"""Size from which a message is encoded or decoded in a thread, in parts."""
 FATAL_GRACE_S = 0.1
-"""For a script that a call has ended: to end by itself, with its line and what it stored."""
+"""Time for a script to end by itself after a fatal call error, which keeps its line and stored
+values."""
 SPARE_BYTES = 1024**2
 MAX_MESSAGE_CHARS = 4000
 MAX_DEPTH = 1000
 MIN_CHECK_INTERVAL_S = 0.01
 MESSAGES_PER_YIELD = 32
-"""Then others have their turn: what has already arrived is read without ever waiting."""
+"""Messages after which to yield to the event loop: buffered messages are read without waiting."""
 
 
 class WorkerScriptRun:
-    """A script under way. Use once."""
+    """A running script. Use once."""
 
     def __init__(
         self, worker: WorkerProcess, script: Script, handle_call: CallHandler, deadline: float
@@ -66,7 +67,7 @@ class WorkerScriptRun:
         self._cpu_at_start = worker.get_cpu_seconds() or 0.0
         self._timers: list[asyncio.TimerHandle] = []
         self._kill_fault: Fault | None = None
-        """Why it was killed."""
+        """Reason for which the worker was killed."""
         self._fatal_fault: Fault | None = None
         self._call_ids: set[int] = set()
         self._pending_call_bytes = 0
@@ -77,10 +78,10 @@ class WorkerScriptRun:
         self._stored: dict[str, Any] = {}
         self._stored_bytes = 0
         self.is_worker_reusable = False
-        """Whether the worker ended the script by itself and may be given another."""
+        """True if the worker ended the script by itself and may run another."""
 
     async def run(self) -> ScriptOutcome:
-        """Run it to its end; the worker is killed where it did not end by itself."""
+        """Run the script to its end; the worker is killed if it does not end by itself."""
         done: dict[str, Any] | None = None
         async with self._call_tasks:
             try:
@@ -106,7 +107,7 @@ class WorkerScriptRun:
         return ScriptOutcome(value, "".join(self._printed), dropped, stored, unawaited, fault)
 
     async def _exchange_messages(self) -> dict[str, Any] | None:
-        """Its last message, in good form; None where it was killed or lost."""
+        """Return the validated last message; None if the worker was killed or lost."""
         try:
             self._worker.script_count += 1
             self._worker.apply_limits(self._limits.memory_bytes, self._limits.cpu_s)
@@ -119,7 +120,7 @@ class WorkerScriptRun:
                 message = await _parse_message(body)
                 if "done" in message:
                     return _parse_done(message["done"])
-                # What it printed before its end may arrive after it.
+                # Output printed before the end may arrive after it.
                 if (self._kill_fault is None and self._fatal_fault is None) or message.keys() & {
                     "print",
                     "dropped",
@@ -212,7 +213,7 @@ class WorkerScriptRun:
             self._send_error(id, str(error))
         except (TypeError, ValueError) as error:
             self._send_error(id, f"the answer cannot be given to a script: {error}")
-        except Exception as error:  # whatever it is, a script that waits must be told
+        except Exception as error:  # the script waits for a reply, whatever the error is
             logger.exception("a script's call of %s.%s failed in the gateway", namespace, name)
             self._send_error(id, f"{type(error).__name__}: {error}"[:MAX_MESSAGE_CHARS])
         finally:
@@ -238,26 +239,26 @@ class WorkerScriptRun:
     def _record_output(self, text: str) -> None:
         size = len(text.encode("utf-8", "replace"))
         if size > self._output_bytes_left:
-            self._dropped_chars += len(
-                text
-            )  # a worker cuts what it prints; this one is not to be trusted with more
+            # An honest worker truncates its output itself.
+            self._dropped_chars += len(text)
             return
         self._output_bytes_left -= size
         self._printed.append(text)
 
     def _check_limits(self) -> None:
-        """Kill what has had its time; else look again when it could have."""
-        used = (self._worker.get_cpu_seconds() or 0.0) - self._cpu_at_start
-        left = self._deadline - self._loop.time()
-        if left <= 0:
+        """Kill the worker if a time limit is exceeded, else schedule the next check."""
+        used_cpu_s = (self._worker.get_cpu_seconds() or 0.0) - self._cpu_at_start
+        remaining_s = self._deadline - self._loop.time()
+        if remaining_s <= 0:
             self._kill(Fault("time", f"the script took longer than {self._limits.wall_s:g} s"))
-        elif used >= self._limits.cpu_s:
+        elif used_cpu_s >= self._limits.cpu_s:
             self._kill(
                 Fault("time", f"the script computed for longer than {self._limits.cpu_s:g} s")
             )
         else:
             self._schedule(
-                min(left, max(MIN_CHECK_INTERVAL_S, self._limits.cpu_s - used)), self._check_limits
+                min(remaining_s, max(MIN_CHECK_INTERVAL_S, self._limits.cpu_s - used_cpu_s)),
+                self._check_limits,
             )
 
     def _schedule(self, seconds: float, callback: Callable[[], None]) -> None:
@@ -272,22 +273,22 @@ class WorkerScriptRun:
         if self._kill_fault is not None:
             return self._kill_fault
         if done:
-            told = done["fault"]
+            reported = done["fault"]
         else:
-            told = None
+            reported = None
         if self._fatal_fault is not None:
-            return Fault("call", self._fatal_fault.message, told.line if told else None)
+            return Fault("call", self._fatal_fault.message, reported.line if reported else None)
         if done:
-            return told
+            return reported
         return _explain_exit(await self._worker.wait_for_exit(), self._limits.cpu_s)
 
 
 _DISCARDING_KINDS = ("memory", "crash")
-"""A worker whose script ended so is not used again."""
+"""Faults after which a worker is not used again."""
 
 
 def _explain_exit(returncode: int | None, cpu_s: float) -> Fault:
-    """Why a process that nobody killed is gone."""
+    """Return the fault for a process that ended without being killed by the host."""
     if returncode == -getattr(signal, "SIGXCPU", 24):
         return Fault("time", f"the script computed for longer than {cpu_s:g} s")
     if returncode == -getattr(signal, "SIGSYS", 31):
@@ -310,19 +311,19 @@ def _parse_done(done: Any) -> dict[str, Any]:
             raise BadFrame("an end of no known form")
     match fault:
         case None:
-            told = None
+            parsed_fault = None
         case {"kind": str(kind), "message": str(message), "line": int() | None as line} if (
             kind in FAULT_KINDS
         ):
-            told = Fault(cast(FaultKind, kind), message[:MAX_MESSAGE_CHARS], line)
+            parsed_fault = Fault(cast(FaultKind, kind), message[:MAX_MESSAGE_CHARS], line)
         case _:
             raise BadFrame("a fault of no known form")
-    return {"value": done["value"], "stored": stored, "dropped": dropped, "fault": told}
+    return {"value": done["value"], "stored": stored, "dropped": dropped, "fault": parsed_fault}
 
 
 async def _encode(value: Any, template: bytes = b"%b") -> bytes:
-    """As JSON; what is large, in a thread and in parts, since encoding holds the interpreter's
-    lock."""
+    """Encode as JSON; large values in a thread and in parts, because encoding holds the
+    interpreter's lock."""
     if estimate_size(value, LARGE_BYTES) < LARGE_BYTES:
         return template % json_codec.dumps(value)
     return await asyncio.to_thread(_encode_in_parts, value, template)
@@ -340,13 +341,9 @@ async def _parse_message(body: bytes) -> dict[str, Any]:
             message = await asyncio.to_thread(_decode_in_parts, body)
     except ValueError as error:
         raise BadFrame(str(error)) from None
-    if isinstance(message, dict):
-        return cast("dict[str, Any]", message)
-    return _raise_not_object()
-
-
-def _raise_not_object() -> NoReturn:
-    raise BadFrame("a message that is no object")
+    if not isinstance(message, dict):
+        raise BadFrame("a message that is no object")
+    return cast("dict[str, Any]", message)
 
 
 def _decode_in_parts(body: bytes) -> Any:

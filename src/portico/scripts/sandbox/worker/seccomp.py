@@ -1,10 +1,9 @@
-"""Seccomp: an allow-list of the few system calls that a running engine needs. Linux on x86_64 and
-aarch64.
+"""Seccomp: an allow-list of system calls for a running engine. Linux on x86_64 and aarch64.
 
-The filter is a program of the kernel's packet filter, assembled here. What is not listed fails with
-EPERM; what only an attack would try ends the process, so that no second try is made. A filter that
-is closed before a program is executed also allows what starting that program takes: see `LOADING`.
-Imports little, since every worker's start waits for it.
+The filter is a BPF program that is assembled here. Calls that are not listed fail with EPERM; calls
+that only an attack would make end the process. A filter that is installed before a program is
+executed also allows what starting it takes (`LOADING`). Imports little, because it delays the start
+of every worker.
 """
 
 import ctypes
@@ -15,45 +14,48 @@ _NO_NUMBER = -1
 ALLOWED: dict[str, tuple[int, int]] = {  # x86_64, aarch64
     "read": (0, 63), "write": (1, 64), "readv": (19, 65), "writev": (20, 66), "close": (3, 57),
     "munmap": (11, 215), "brk": (12, 214), "mremap": (25, 216), "madvise": (28, 233),
-    "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139), "sigaltstack": (131, 132),
-    "futex": (202, 98), "sched_yield": (24, 124), "restart_syscall": (219, 128),
-    "clock_gettime": (228, 113), "clock_getres": (229, 114), "gettimeofday": (96, 169), "time": (201, _NO_NUMBER),
-    "nanosleep": (35, 101), "clock_nanosleep": (230, 115), "getrandom": (318, 278),
-    "getpid": (39, 172), "getppid": (110, 173), "gettid": (186, 178), "getrusage": (98, 165), "times": (100, 153),
+    "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139),
+    "sigaltstack": (131, 132), "futex": (202, 98), "sched_yield": (24, 124),
+    "restart_syscall": (219, 128), "clock_gettime": (228, 113), "clock_getres": (229, 114),
+    "gettimeofday": (96, 169), "time": (201, _NO_NUMBER), "nanosleep": (35, 101),
+    "clock_nanosleep": (230, 115), "getrandom": (318, 278), "getpid": (39, 172),
+    "getppid": (110, 173), "gettid": (186, 178), "getrusage": (98, 165), "times": (100, 153),
     "exit": (60, 93), "exit_group": (231, 94),
 }  # fmt: skip
 
 NOT_EXECUTABLE: dict[str, tuple[int, int]] = {"mmap": (9, 222), "mprotect": (10, 226)}
-"""Allowed while their third argument does not ask for memory that can be executed."""
+"""Allowed unless their third argument requests executable memory."""
 
 FATAL: dict[str, tuple[int, int]] = {
-    "execve": (59, 221), "execveat": (322, 281), "fork": (57, _NO_NUMBER), "vfork": (58, _NO_NUMBER),
-    "clone": (56, 220), "clone3": (435, 435), "ptrace": (101, 117),
+    "execve": (59, 221), "execveat": (322, 281), "fork": (57, _NO_NUMBER),
+    "vfork": (58, _NO_NUMBER), "clone": (56, 220), "clone3": (435, 435), "ptrace": (101, 117),
     "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
     "rt_tgsigqueueinfo": (297, 240), "pidfd_open": (434, 434), "pidfd_send_signal": (424, 424),
     "pidfd_getfd": (438, 438),
-    "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
-    "accept": (43, 202), "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211),
-    "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "unshare": (272, 97), "setns": (308, 268),
-    "mount": (165, 40), "bpf": (321, 280), "io_uring_setup": (425, 425), "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282), "keyctl": (250, 219), "add_key": (248, 217), "memfd_create": (319, 279),
+    "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200),
+    "listen": (50, 201), "accept": (43, 202), "accept4": (288, 242), "sendto": (44, 206),
+    "sendmsg": (46, 211), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "bpf": (321, 280),
+    "io_uring_setup": (425, 425), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
+    "keyctl": (250, 219), "add_key": (248, 217), "memfd_create": (319, 279),
 }  # fmt: skip
 
 LOADING: dict[str, tuple[int, int]] = {
-    "execve": (59, 221), "newfstatat": (262, 79), "fstat": (5, 80), "pread64": (17, 67), "poll": (7, _NO_NUMBER),
-    "ppoll": (271, 73), "arch_prctl": (158, _NO_NUMBER), "set_tid_address": (218, 96),
+    "execve": (59, 221), "newfstatat": (262, 79), "fstat": (5, 80), "pread64": (17, 67),
+    "poll": (7, _NO_NUMBER), "ppoll": (271, 73), "arch_prctl": (158, _NO_NUMBER),
+    "set_tid_address": (218, 96),
 }  # fmt: skip
-"""Also allowed, for the dynamic loader and the start of a program; and in part `open`, `openat`,
-`clone`, `mmap`."""
+"""Also allowed for the dynamic loader and the start of a program, as are some uses of `open`,
+`openat`, `clone` and `mmap`."""
 _OPEN = (2, _NO_NUMBER)
 _OPENAT = (257, 56)
 _CLONE = (56, 220)
 _CLONE3 = (435, 435)
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-"""Column of the tables, and the kernel's name of the architecture."""
+"""Column of the tables, and the kernel's identifier of the architecture."""
 _X32 = 0x4000_0000
-"""x86_64 kernels take a second set of numbers from here on."""
+"""First number of the x32 ABI, a second set of numbers on x86_64 kernels."""
 
 _LOAD = 0x20
 _EQUAL = 0x15
@@ -66,7 +68,7 @@ _FIRST_ARGUMENT = 16
 _SECOND_ARGUMENT = 24
 _THIRD_ARGUMENT = 32
 _FOURTH_ARGUMENT = 40
-"""Where they stand in what the filter is given."""
+"""Offsets in the data that the filter gets."""
 _ALLOW = 0x7FFF_0000
 _EPERM = 0x0005_0001
 _ENOSYS = 0x0005_0026
@@ -76,14 +78,14 @@ _PROT_EXEC = 4
 _MAP_ANONYMOUS = 0x20
 _CLONE_THREAD = 0x1_0000
 _FORBIDDEN_OPEN_FLAGS = 0xFFFF_FFFF & ~(0x8_0000 | 0x8000 | 0x2_0000)
-"""Flags of `open` but for O_CLOEXEC and O_LARGEFILE, which each machine numbers in its own way."""
+"""Flags of `open` except O_CLOEXEC and O_LARGEFILE, whose numbers differ between machines."""
 _SET_MODE_FILTER = 1
 _ALL_THREADS = 1
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 
 class BpfInstruction(ctypes.Structure):
-    """One instruction: jumps count the instructions to leave out."""
+    """One instruction; jumps are numbers of instructions to skip."""
 
     _fields_ = (
         ("code", ctypes.c_uint16),
@@ -102,7 +104,7 @@ def _make_instruction(code: int, value: int, then: int = 0, otherwise: int = 0) 
 
 
 def build_filter(machine: str, *, allow_loading: bool = False) -> tuple[BpfInstruction, ...]:
-    """The filter for that machine. Raises KeyError for one that has no table."""
+    """Build the filter for a machine; raises KeyError if it has no table."""
     column, architecture = _MACHINES[machine]
     steps = [
         _make_instruction(_LOAD, _ARCHITECTURE),
@@ -129,7 +131,7 @@ def build_filter(machine: str, *, allow_loading: bool = False) -> tuple[BpfInstr
 def _allow_unless(
     number: int, argument: int, bits: int, verdict: int
 ) -> tuple[BpfInstruction, ...]:
-    """Allow a call, unless one of these bits is set in that argument."""
+    """Allow a call unless one of these bits is set in that argument."""
     return (
         _make_instruction(_EQUAL, number, 0, 4),
         _make_instruction(_LOAD, argument),
@@ -140,9 +142,10 @@ def _allow_unless(
 
 
 def _allow_loading_calls(column: int) -> list[BpfInstruction]:
-    """What a program's start takes, before the other tables are asked.
+    """Allow the calls that start a program; evaluated before the other tables.
 
-    Files only to read; threads, but no processes; of executable memory what lies in files.
+    Files are read-only; threads are allowed, processes are not; executable memory comes from files
+    only.
     """
     steps: list[BpfInstruction] = []
     for numbers in LOADING.values():
@@ -155,7 +158,7 @@ def _allow_loading_calls(column: int) -> list[BpfInstruction]:
         steps += _allow_unless(_OPEN[column], _SECOND_ARGUMENT, _FORBIDDEN_OPEN_FLAGS, _EPERM)
     steps += _allow_unless(_OPENAT[column], _THIRD_ARGUMENT, _FORBIDDEN_OPEN_FLAGS, _EPERM)
     steps += (
-        # Its flags lie in memory, where no filter can look; without it the C library takes `clone`.
+        # Its flags are in memory, where a filter cannot look; the C library falls back to `clone`.
         _make_instruction(_EQUAL, _CLONE3[column], 0, 1),
         _make_instruction(_RETURN, _ENOSYS),
         _make_instruction(_EQUAL, _CLONE[column], 0, 4),
@@ -177,19 +180,18 @@ def _allow_loading_calls(column: int) -> list[BpfInstruction]:
 
 
 def install_filter(libc: ctypes.CDLL, *, allow_loading: bool = False) -> tuple[str, ...]:
-    """Close it; what is closed now, in words (nothing where the kernel or the machine has no
-    filter)."""
+    """Install the filter; returns descriptions of what is denied, empty without seccomp."""
     machine = os.uname().machine
     if machine not in _MACHINES:
         return ()
     steps = build_filter(machine, allow_loading=allow_loading)
-    whole = _BpfProgram(len(steps), (BpfInstruction * len(steps))(*steps))
+    program = _BpfProgram(len(steps), (BpfInstruction * len(steps))(*steps))
     if (
         libc.syscall(
             _SECCOMP[machine],
             ctypes.c_uint(_SET_MODE_FILTER),
             ctypes.c_uint(_ALL_THREADS),
-            ctypes.byref(whole),
+            ctypes.byref(program),
         )
         != 0
     ):

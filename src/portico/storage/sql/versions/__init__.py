@@ -1,1 +1,1 @@
-"""Every change of the tables, in order. A file here never changes once it was released."""
+"""Schema migrations, in order. A released file here never changes."""

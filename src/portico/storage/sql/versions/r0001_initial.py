@@ -1,4 +1,4 @@
-"""The tables of the first record."""
+"""Initial tables."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade(op: Operations) -> None:
-    """Make the tables."""
+    """Create the tables."""
     _create_catalog_tables(op)
     _create_tier_tables(op)
     _create_usage_tables(op)

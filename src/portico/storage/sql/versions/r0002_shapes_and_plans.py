@@ -1,4 +1,4 @@
-"""What tools are seen to answer, and plans that worked."""
+"""Tables of result shapes and successful plans."""
 
 import sqlalchemy as sa
 from alembic.operations import Operations
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade(op: Operations) -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "portico_shapes",
         sa.Column("hash", sa.String(64), nullable=False),

@@ -1,7 +1,9 @@
-"""Command-line programs as tools: typed arguments in, what the program printed out. No shell
-anywhere.
+"""Command-line programs as tools: typed arguments in, printed output out. Never uses a shell.
 
-listing (a command → its tool definition) · checking (arguments → texts) · filling (texts → the
-program's words) running (words → what it printed, its exit code) · answering (that → a result) ·
-backend (all of it, as a server)
+definitions   a command → its tool definition; pure
+arguments     call arguments → checked texts; pure
+command_line  texts → the words of the command; pure
+program       words → output and exit code
+results       output and exit code → a tool result; pure
+backend       all of it as a backend
 """

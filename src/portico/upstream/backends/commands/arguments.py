@@ -1,7 +1,7 @@
-"""The arguments of a call → texts that may stand in a command, or what is wrong with them. Pure.
+"""Checks the arguments of a call and converts them to texts for a command. Pure.
 
-The pipeline has checked them against the schema, if the schema could be compiled and nobody came
-another way: here nothing is taken on trust.
+The call pipeline checks them against the schema only if that could be compiled, and not every
+caller goes through it, so nothing is taken on trust here.
 """
 
 import math
@@ -15,39 +15,39 @@ from portico.config.command_tool import CommandArgument, CommandTool
 ArgumentValue = bool | str | tuple[str, ...]
 
 MAX_PATTERN_S = 0.2
-"""How long a pattern is tried on one text."""
+"""Seconds for matching a pattern against one text."""
 MAX_PATTERNS_S = 1.0
-"""How long it is tried on all items of an array: nobody else is served meanwhile."""
+"""Seconds for matching it against all items of an array: it blocks the event loop."""
 _MAX_NUMBER_BITS = 512
-"""Bits: Python refuses to write out very long numbers, and no program reads them."""
+"""Bits: Python refuses to format very long integers, and no program reads them."""
 
 
 @dataclass(frozen=True)
 class CommandArgumentValues:
-    """What a call gives, and what is wrong with it."""
+    """Checked arguments of a call, and their problems."""
 
     values: Mapping[str, ArgumentValue]
-    """By name; what was not given and has no default is not there."""
+    """Values by name; without arguments that have neither a value nor a default."""
     from_caller: frozenset[str] = frozenset()
-    """Those that the caller wrote, not the configuration."""
+    """Names whose value came from the caller, not from the configuration."""
     problems: tuple[str, ...] = ()
 
 
 class _InvalidValue(Exception):
-    """Why a value cannot be used."""
+    """A value cannot be used; the message says why."""
 
 
 def check_arguments(tool: CommandTool, arguments: Mapping[str, Any]) -> CommandArgumentValues:
-    """Every argument of the command, as text."""
+    """Check and convert every argument of the command."""
     problems = [
         f"there is no argument {name!r}" for name in arguments if name not in tool.arguments
     ]
     values: dict[str, ArgumentValue] = {}
-    given: set[str] = set()
+    from_caller: set[str] = set()
     for name, argument in tool.arguments.items():
         value = arguments.get(name)
         if value is not None:
-            given.add(name)
+            from_caller.add(name)
         elif argument.default is not None:
             value = argument.default
         else:
@@ -56,12 +56,12 @@ def check_arguments(tool: CommandTool, arguments: Mapping[str, Any]) -> CommandA
             continue
         try:
             values[name] = _convert_value(argument, value)
-        except _InvalidValue as wrong:
-            problems.append(f"{name} {wrong}")
+        except _InvalidValue as problem:
+            problems.append(f"{name} {problem}")
     if problems:
         known = ", ".join(tool.arguments) or "none"
         problems.append(f"its arguments: {known}")
-    return CommandArgumentValues(values, frozenset(given), tuple(problems))
+    return CommandArgumentValues(values, frozenset(from_caller), tuple(problems))
 
 
 def _convert_value(argument: CommandArgument, value: Any) -> ArgumentValue:
@@ -76,30 +76,26 @@ def _convert_value(argument: CommandArgument, value: Any) -> ArgumentValue:
         raise _InvalidValue("must be an array")
     items = cast("list[Any]", value)
     _check_bounds(argument, len(items), "items")
-    until = time.monotonic() + MAX_PATTERNS_S
-    return tuple(_convert_item(argument, item, until) for item in items)
+    deadline = time.monotonic() + MAX_PATTERNS_S
+    return tuple(_convert_item(argument, item, deadline) for item in items)
 
 
 def _check_bounds(argument: CommandArgument, size: Any, what: str) -> None:
     if isinstance(size, bool) or not isinstance(size, int | float):
-        return  # not of its type, which is told by what follows
-    if argument.type in ("integer", "number"):
-        of = ""
-    else:
-        of = f" {what}"
+        return  # of the wrong type, which the next check reports
+    unit = "" if argument.type in ("integer", "number") else f" {what}"
     if argument.minimum is not None and size < argument.minimum:
-        raise _InvalidValue(f"must be at least {argument.minimum:g}{of}")
+        raise _InvalidValue(f"must be at least {argument.minimum:g}{unit}")
     if argument.maximum is not None and size > argument.maximum:
-        raise _InvalidValue(f"must be at most {argument.maximum:g}{of}")
+        raise _InvalidValue(f"must be at most {argument.maximum:g}{unit}")
 
 
 def _convert_item(argument: CommandArgument, value: Any, deadline: float) -> str:
     if argument.item_type == "string":
         text = _require_text(value)
     elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise _InvalidValue(
-            f"must be {'a whole number' if argument.item_type == 'integer' else 'a number'}"
-        )
+        kind = "a whole number" if argument.item_type == "integer" else "a number"
+        raise _InvalidValue(f"must be {kind}")
     elif isinstance(value, float) and not math.isfinite(value):
         raise _InvalidValue("must be a finite number")
     elif isinstance(value, int) and value.bit_length() > _MAX_NUMBER_BITS:
@@ -111,9 +107,9 @@ def _convert_item(argument: CommandArgument, value: Any, deadline: float) -> str
     else:
         text = repr(value)
     if argument.choices and not any(
-        type(one) is not bool and _is_same_value(one, value) for one in argument.choices
+        type(choice) is not bool and _is_same_value(choice, value) for choice in argument.choices
     ):
-        raise _InvalidValue(f"must be one of {', '.join(str(one) for one in argument.choices)}")
+        raise _InvalidValue(f"must be one of {', '.join(map(str, argument.choices))}")
     if argument.pattern and not _matches(argument.pattern, text, deadline):
         raise _InvalidValue(f"must match {argument.pattern} from end to end")
     return text
@@ -138,12 +134,12 @@ def _is_same_value(choice: Any, value: Any) -> bool:
 
 
 def _matches(pattern: str, text: str, deadline: float) -> bool:
-    import regex  # it costs start-up time, and few commands have a pattern
+    import regex  # imported late: slow, and few commands have a pattern
 
-    left = min(MAX_PATTERN_S, deadline - time.monotonic())
+    timeout = min(MAX_PATTERN_S, deadline - time.monotonic())
     try:
-        if left <= 0:
+        if timeout <= 0:
             raise TimeoutError
-        return regex.fullmatch(pattern, text, timeout=left, concurrent=True) is not None
+        return regex.fullmatch(pattern, text, timeout=timeout, concurrent=True) is not None
     except TimeoutError:
         raise _InvalidValue("takes too long to be held against its pattern") from None

@@ -1,7 +1,6 @@
-"""Command-line programs as a server: each is a tool, run anew for each call.
+"""Command-line programs as a server: each is a tool, started for each call.
 
-There is nothing to start and nothing to keep: a connection holds only the calls under way. A
-program that is missing fails its own tool and no other.
+A connection holds only the calls in flight. A missing program fails its own tool and no other.
 """
 
 import asyncio
@@ -47,9 +46,6 @@ from portico.upstream.backends.commands.results import make_error_result, to_too
 from portico.upstream.protocol.envelope import MODERN_VERSION
 from portico.upstream.transports.process import POSIX
 
-_LARGE_OUTPUT_BYTES = 2**18
-"""Bytes of output from which it is made an answer in a thread."""
-
 
 @dataclass(frozen=True)
 class CommandsBackend:
@@ -64,16 +60,16 @@ class CommandsBackend:
     kind = "commands"
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        """Nothing to start."""
+        """Return a connection; nothing is started."""
         return CommandsConnection(self)
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """How many programs there are, and how many run."""
+        """Return the number of programs and how many are running."""
         return {"commands": len(self.tools), **self.diagnostic_data}
 
 
 class CommandsConnection:
-    """A conversation with programs."""
+    """Connection to a set of programs."""
 
     def __init__(self, backend: CommandsBackend) -> None:
         self._backend = backend
@@ -119,10 +115,10 @@ class CommandsConnection:
         return await self._run_command(name, tool, command, options)
 
     async def notify(self, method: str, params: Raw | None = None) -> None:
-        """Programs take no notifications."""
+        """Ignore the notification."""
 
     async def close(self) -> None:
-        """End every program that runs, with its children."""
+        """End all running programs with their children, and wait for them."""
         if not self._closing.done():
             self._closing.set_result(None)
         while self._running_calls:
@@ -132,7 +128,7 @@ class CommandsConnection:
         self, name: str, tool: CommandTool, command: CommandLine, options: RequestOptions
     ) -> Raw:
         program = get_program_name(tool.command[0])
-        around = self._backend.context
+        context = self._backend.context
         if self._closing.done():
             raise BackendUnavailable(f"{self._backend.name}: the connection was closed")
         now = asyncio.get_running_loop().time()
@@ -141,33 +137,32 @@ class CommandsConnection:
             try:
                 async with asyncio.timeout_at(deadline):
                     stdin = command.stdin.encode(errors="replace")
-                    ran = await run_program(command.words, stdin, around, self._closing)
+                    outcome = await run_program(command.words, stdin, context, self._closing)
             except TimeoutError:
                 seconds = (deadline or now) - now
                 raise BackendTimeout(
-                    f"{name} did not end within {seconds:g} s, and {program} was ended with all it had started",
+                    f"{name} did not end within {seconds:g} s, "
+                    f"and {program} was ended with all it had started",
                     advice="Ask for less at a time, or raise this server's timeouts.call_s.",
                 ) from None
             except OutputTooLarge:
                 return make_error_result(
-                    f"{program} printed more than {around.max_output_bytes:,} bytes (limits.max_message_bytes) and was ended. Ask "
-                    "for less at a time."
+                    f"{program} printed more than {context.max_output_bytes:,} bytes "
+                    "(limits.max_message_bytes) and was ended. Ask for less at a time."
                 )
             except ClosedWhileRunning:
                 raise BackendUnavailable(
                     f"{self._backend.name}: {program} was ended with the connection"
                 ) from None
-        if len(ran.stdout) < _LARGE_OUTPUT_BYTES:
-            if len(ran.stdout) < LARGE_BYTES:
-                return to_tool_result(program, tool, ran)
-            return await asyncio.to_thread(to_tool_result, program, tool, ran)
-        return await asyncio.to_thread(to_tool_result, program, tool, ran)
+        if len(outcome.stdout) < LARGE_BYTES:
+            return to_tool_result(program, tool, outcome)
+        return await asyncio.to_thread(to_tool_result, program, tool, outcome)
 
     def _explain_batch_refusal(self, command: CommandLine) -> str:
-        """Why it cannot be run on Windows."""
+        """Return why the command cannot be run on Windows; empty if it can."""
         if POSIX:
             return ""
-        texts = [command.words[at] for at in command.caller_word_indexes]
+        texts = [command.words[index] for index in command.caller_word_indexes]
         return explain_batch_refusal(locate_program(command.words[0], self._backend.context), texts)
 
     def _track_call(self) -> "_TrackedCall":
@@ -175,7 +170,7 @@ class CommandsConnection:
 
 
 class _TrackedCall:
-    """One call under way, for whoever waits for the last of them."""
+    """Registers one running call, so that `close` can wait for all of them."""
 
     def __init__(
         self, running_calls: "set[asyncio.Future[None]]", diagnostic_data: dict[str, Any]

@@ -1,9 +1,9 @@
-"""The words of a command with the arguments of a call in them. Pure.
+"""Builds the words of a command from its template and the arguments of a call. Pure.
 
-Each value stays inside the word that names it, whatever it holds: words are never split, joined or
-read by a shell. One thing a program itself could still mistake is a value that begins with `-`,
-which it takes for an option. Such a value is refused where it begins a word, unless `--` stands
-before it or the configuration allows it.
+Each value stays inside the word that names it: words are never split, joined or read by a shell.
+What a program could still misread is a value that begins with `-`, which looks like an option. Such
+a value is refused at the beginning of a word, unless `--` stands before it or the configuration
+allows it.
 """
 
 import os
@@ -15,18 +15,19 @@ from portico.config.command_words import END_OF_OPTIONS, ArgumentSlot, WordTempl
 from portico.upstream.backends.commands.arguments import ArgumentValue, CommandArgumentValues
 
 MAX_WORD_BYTES = 128 * 1024 - 1
-"""Bytes: the most that Linux takes in one word."""
+"""Longest word that Linux accepts."""
 if os.name == "posix":
     MAX_COMMAND_BYTES = 1024**2
+
 else:
     MAX_COMMAND_BYTES = 32_000
-"""Bytes of all words: what systems usually take, and room for the environment."""
+"""Bytes of all words: the usual limit of systems, less space for the environment."""
 _WORD_OVERHEAD_BYTES = 9
-"""Bytes of a word beside its text."""
+"""Bytes of a word beside its text: a pointer and the terminating NUL."""
 
 
 class InvalidCommandLine(Exception):
-    """A value that cannot stand where it should."""
+    """A value cannot be used in its place; the message is advice."""
 
 
 @dataclass(frozen=True)
@@ -36,58 +37,50 @@ class CommandLine:
     words: tuple[str, ...]
     stdin: str
     caller_word_indexes: tuple[int, ...] = ()
-    """Which words hold what the caller wrote."""
+    """Indexes of the words that contain values of the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CommandWord:
     text: str
     first_argument: str = ""
-    """The argument of the caller's that this word begins with."""
+    """The caller's argument that this word begins with."""
     has_caller_value: bool = False
 
 
 def build_command_line(tool: CommandTool, arguments: CommandArgumentValues) -> CommandLine:
-    """The words to run; raises Refused, with advice."""
-    made = [_CommandWord(tool.words[0].literal_text or "")]
+    """Return the words to run; raise InvalidCommandLine with advice."""
+    words = [_CommandWord(tool.words[0].literal_text or "")]
     protected = False
-    for one in tool.words[1:]:
-        if one.literal_text is not None:
-            # Behind a fixed word it may be another program that reads on (`kubectl exec pod -- cat
-            # {path}`).
-            protected = one.literal_text == END_OF_OPTIONS
-        made += _check_option_words(tool, _expand_word(tool, one, arguments), protected)
-    placed = {name for one in (*tool.words, tool.stdin_word) for name in one.names}
+    for template in tool.words[1:]:
+        if template.literal_text is not None:
+            # After a fixed word another program may parse the rest (`kubectl exec pod -- cat {x}`).
+            protected = template.literal_text == END_OF_OPTIONS
+        words += _check_option_words(tool, _expand_word(tool, template, arguments), protected)
+    placed = {name for template in (*tool.words, tool.stdin_word) for name in template.names}
     rest = [name for name in tool.arguments if name not in placed and name in arguments.values]
-    flagged = [name for name in rest if tool.arguments[name].flag]
-    options = [
-        each
-        for name in flagged
-        for each in _check_option_words(
-            tool,
-            _expand_word(tool, WordTemplate((ArgumentSlot(name),)), arguments),
-            protected=False,
-        )
-    ]
-    where = next(
-        (at for at, one in enumerate(made) if one == _CommandWord(END_OF_OPTIONS)), len(made)
-    )
-    made[where:where] = options
+    options: list[_CommandWord] = []
     for name in rest:
-        if name not in flagged:
-            made += _check_option_words(
-                tool, _expand_word(tool, WordTemplate((ArgumentSlot(name),)), arguments), protected
-            )
-    _check_lengths(made)
+        if tool.arguments[name].flag:
+            expanded = _expand_word(tool, WordTemplate((ArgumentSlot(name),)), arguments)
+            options += _check_option_words(tool, expanded, protected=False)
+    separator = _CommandWord(END_OF_OPTIONS)
+    insert_at = words.index(separator) if separator in words else len(words)
+    words[insert_at:insert_at] = options
+    for name in rest:
+        if not tool.arguments[name].flag:
+            expanded = _expand_word(tool, WordTemplate((ArgumentSlot(name),)), arguments)
+            words += _check_option_words(tool, expanded, protected)
+    _check_lengths(words)
     return CommandLine(
-        tuple(one.text for one in made),
+        tuple(word.text for word in words),
         _build_stdin(tool, arguments),
-        tuple(at for at, one in enumerate(made) if one.has_caller_value),
+        tuple(index for index, word in enumerate(words) if word.has_caller_value),
     )
 
 
 def format_flag(flag: str, value: str) -> tuple[str, ...]:
-    """An option with its value: `--author=value`; `-n value`; or as the flag itself says by `{}`."""
+    """Render an option with its value: `--author=value`, `-n value`, or by `{}` in the flag."""
     if "{}" not in flag:
         if not flag.startswith("--"):
             return (flag, value)
@@ -101,42 +94,34 @@ def format_flag(flag: str, value: str) -> tuple[str, ...]:
 def _expand_word(
     tool: CommandTool, template: WordTemplate, arguments: CommandArgumentValues
 ) -> Iterator[_CommandWord]:
-    """What one word of the template becomes: none, itself, or one for each value of an array."""
+    """Yield the words of one template: none, one, or one for each item of an array."""
     if any(name not in arguments.values for name in template.names):
         return
-    several = next(
+    array_name = next(
         (name for name in template.names if isinstance(arguments.values[name], tuple)), ""
     )
-    values: Sequence[ArgumentValue] = tuple(arguments.values[several]) if several else ("",)  # pyright: ignore[reportArgumentType]
+    values: Sequence[ArgumentValue] = ("",)
+    if array_name:
+        values = tuple(arguments.values[array_name])  # pyright: ignore[reportArgumentType]
+    sole = template.sole_argument
     for value in values:
-        if template.sole_argument and tool.arguments[template.sole_argument].flag:
-            yield from _expand_flag(
-                template.sole_argument,
-                tool.arguments[template.sole_argument],
-                value if several else arguments.values[template.sole_argument],
-                arguments,
-            )
+        if sole and tool.arguments[sole].flag:
+            flag_value = value if array_name else arguments.values[sole]
+            yield from _expand_flag(sole, tool.arguments[sole], flag_value, arguments)
             continue
         text = ""
-        begun_by = ""
+        first_argument = ""
         for piece in template.pieces:
-            if isinstance(piece, ArgumentSlot):
-                name = piece.name
-            else:
-                name = ""
+            name = piece.name if isinstance(piece, ArgumentSlot) else ""
             if not name:
                 added = str(piece)
             else:
-                added = _to_text(value if name == several else arguments.values[name])
+                added = _to_text(value if name == array_name else arguments.values[name])
             if added and not text:
-                if name in arguments.from_caller:
-                    begun_by = name
-                else:
-                    begun_by = ""
+                first_argument = name if name in arguments.from_caller else ""
             text += added
-        yield _CommandWord(
-            text, begun_by, has_caller_value=not arguments.from_caller.isdisjoint(template.names)
-        )
+        has_caller_value = not arguments.from_caller.isdisjoint(template.names)
+        yield _CommandWord(text, first_argument, has_caller_value)
 
 
 def _expand_flag(
@@ -146,16 +131,14 @@ def _expand_flag(
         if value:
             yield _CommandWord(argument.flag)
         return
-    callers = name in arguments.from_caller
-    first, *rest = format_flag(argument.flag, _to_text(value))
-    yield _CommandWord(first, has_caller_value=callers and not rest)
+    from_caller = name in arguments.from_caller
+    value_text = _to_text(value)
+    first, *rest = format_flag(argument.flag, value_text)
+    yield _CommandWord(first, has_caller_value=from_caller and not rest)
     for text in rest:
-        # Behind an option of its own a value is still an option to many a parser.
-        yield _CommandWord(
-            text,
-            name if callers and text.startswith(_to_text(value)) else "",
-            has_caller_value=callers,
-        )
+        # Many parsers take a value after its option for another option.
+        first_argument = name if from_caller and text.startswith(value_text) else ""
+        yield _CommandWord(text, first_argument, has_caller_value=from_caller)
 
 
 def _to_text(value: ArgumentValue) -> str:
@@ -169,27 +152,28 @@ def _to_text(value: ArgumentValue) -> str:
 def _check_option_words(
     tool: CommandTool, words: Iterator[_CommandWord], protected: bool
 ) -> Iterator[_CommandWord]:
-    for one in words:
+    for word in words:
+        name = word.first_argument
         if (
-            one.text.startswith("-")
-            and one.first_argument
+            word.text.startswith("-")
+            and name
             and not protected
-            and not tool.arguments[one.first_argument].options
+            and not tool.arguments[name].options
         ):
             raise InvalidCommandLine(
-                f"{one.first_argument} begins with `-`, and the program would take it for an option. Write it otherwise (a "
-                f"file -x is ./-x). Whoever configures the tool can put `--` before {{{one.first_argument}}}, or say "
-                f"`options: true` there."
+                f"{name} begins with `-`, and the program would take it for an option. "
+                f"Write it otherwise (a file -x is ./-x). Whoever configures the tool can put `--` "
+                f"before {{{name}}}, or say `options: true` there."
             )
-        yield one
+        yield word
 
 
 def _check_lengths(words: Sequence[_CommandWord]) -> None:
-    sizes = [len(one.text.encode(errors="surrogatepass")) for one in words]
+    sizes = [len(word.text.encode(errors="surrogatepass")) for word in words]
     if max(sizes) > MAX_WORD_BYTES:
         raise InvalidCommandLine(
-            f"a value is too long: a word of a command has at most {MAX_WORD_BYTES:,} bytes. Whoever configures the tool "
-            "can hand it over by `stdin`."
+            f"a value is too long: a word of a command has at most {MAX_WORD_BYTES:,} bytes. "
+            "Whoever configures the tool can hand it over by `stdin`."
         )
     if sum(sizes) + _WORD_OVERHEAD_BYTES * len(sizes) > MAX_COMMAND_BYTES:
         raise InvalidCommandLine(

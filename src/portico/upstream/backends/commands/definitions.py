@@ -1,4 +1,4 @@
-"""A command of the configuration → the tool definition that clients see. Pure."""
+"""Builds the tool definition of a configured command. Pure."""
 
 from portico.config.command_tool import CommandArgument, CommandTool
 from portico.config.command_words import get_program_name
@@ -13,20 +13,23 @@ _BOUNDS = {
 
 
 def build_definition(name: str, tool: CommandTool) -> Raw:
-    """The tool as `tools/list` has it."""
+    """Return the tool as `tools/list` shows it."""
     schema: Raw = {
         "type": "object",
         "properties": {key: _build_schema(argument) for key, argument in tool.arguments.items()},
         "additionalProperties": False,
     }
-    # One with a default need not be given, whatever else is said of it.
-    if required := [
-        key for key, one in tool.arguments.items() if one.required and one.default is None
-    ]:
+    # An argument with a default may be omitted, even if it is marked as required.
+    required = [
+        key
+        for key, argument in tool.arguments.items()
+        if argument.required and argument.default is None
+    ]
+    if required:
         schema["required"] = required
     return {
         "name": name,
-        # Of the words only the program is told: the others may hold what came from a variable.
+        # Only the program is named: the other words may hold values of variables.
         "description": tool.description or f"Runs the program {get_program_name(tool.command[0])}.",
         "inputSchema": schema,
         "annotations": _build_annotations(tool),
@@ -45,15 +48,12 @@ def _build_annotations(tool: CommandTool) -> Raw:
 
 
 def _build_schema(argument: CommandArgument) -> Raw:
-    one: Raw = {"type": argument.item_type}
+    item: Raw = {"type": argument.item_type}
     if argument.choices:
-        one["enum"] = list(argument.choices)
+        item["enum"] = list(argument.choices)
     if argument.pattern:
-        one["pattern"] = f"^(?:{argument.pattern})$"
-    if argument.type == "array":
-        schema: Raw = {"type": "array", "items": one}
-    else:
-        schema = one
+        item["pattern"] = f"^(?:{argument.pattern})$"
+    schema: Raw = {"type": "array", "items": item} if argument.type == "array" else item
     for key, bound in zip(
         _BOUNDS.get(argument.type, ()), (argument.minimum, argument.maximum), strict=False
     ):

@@ -1,9 +1,8 @@
-"""Runs one program to its end: words and input in, what it printed and how it ended out.
+"""Runs one program to its end: words and input in, output and exit code out.
 
-It leads a process group of its own under the guard, like every server. Its input is written and
-both of its outputs are read at the same time, so that no full pipe holds up another. Whatever ends
-the wait (its end, the caller's patience, a flood), the whole group is ended before the caller hears
-of it.
+It leads its own process group under the guard, like every server. Its input is written and both
+outputs are read concurrently, so that no full pipe blocks another. Whatever ends the wait (its
+exit, the caller's timeout, too much output), the whole group is ended before the caller continues.
 """
 
 import asyncio
@@ -19,26 +18,25 @@ from portico.errors import BackendUnavailable
 from portico.upstream.transports import output_lines, process
 
 MAX_STDERR_BYTES = 64 * 1024
-"""Bytes of what it says on stderr: the last."""
+"""Bytes of stderr that are kept: the last."""
 DRAIN_TIMEOUT_S = 0.5
-"""How long, once it has exited, its outputs may be silent before nobody is thought to write there
-any more."""
+"""Seconds of silence after the exit before its outputs count as complete."""
 _READ_BYTES = 1 << 16
 _BATCH = re.compile(r".*\.(?:bat|cmd)", re.IGNORECASE | re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9_ .:/\\@+-]*")
-"""What cmd.exe takes for nothing else than itself, in quotes or not."""
+"""Characters without special meaning to cmd.exe, quoted or not."""
 
 
 class OutputTooLarge(Exception):
-    """It printed more than may be kept."""
+    """The program printed more than the limit."""
 
 
 class ClosedWhileRunning(Exception):
-    """The server was closed meanwhile."""
+    """The connection was closed while the program ran."""
 
 
 class ProgramNotStarted(BackendUnavailable):
-    """It could not be started; the next call would fail the same way, and nothing has run."""
+    """The program could not be started; nothing has run, and a retry would fail the same way."""
 
     retryable = False
     may_have_begun = False
@@ -47,19 +45,19 @@ class ProgramNotStarted(BackendUnavailable):
 
 @dataclass(frozen=True)
 class ProgramContext:
-    """Where and how programs of one server run."""
+    """Environment, working directory and limits of one server's programs."""
 
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     inherit_env: tuple[str, ...] = ()
     cwd: str | None = None
     max_output_bytes: int = 64 * 2**20
-    """Bytes of stdout."""
+    """Limit of stdout."""
     guard: process.ProcessGuard = field(default_factory=process.ProcessGuard, repr=False)
 
 
 @dataclass(frozen=True)
 class ProgramOutcome:
-    """A program that has ended."""
+    """Exit code and output of a program."""
 
     exit_code: int
     """Negative: the signal that ended it."""
@@ -69,37 +67,40 @@ class ProgramOutcome:
 
 
 class _OutputBuffer:
-    """What comes out of one pipe."""
+    """Output of one pipe."""
 
     def __init__(self) -> None:
         self.pieces: deque[bytes] = deque()
         self.size = 0
 
     async def read_all(self, reader: asyncio.StreamReader, max_bytes: int) -> None:
-        """Everything, up to so many bytes."""
+        """Read everything; raise OutputTooLarge above `max_bytes`."""
         while piece := await reader.read(_READ_BYTES):
             self.size += len(piece)
             if self.size > max_bytes:
                 raise OutputTooLarge
             self.pieces.append(piece)
-            await asyncio.sleep(0)  # a flood is always ready to be read
+            await asyncio.sleep(0)  # yield: a flood always has more to read
 
     async def read_tail(self, reader: asyncio.StreamReader, max_bytes: int) -> None:
-        """Only the end."""
-        waiting = 0
+        """Read everything, keeping about the last `max_bytes`."""
+        buffered = 0
         while piece := await reader.read(_READ_BYTES):
             self.size += len(piece)
             self.pieces.append(piece)
-            waiting += len(piece)
-            while waiting - len(self.pieces[0]) >= max_bytes:
-                waiting -= len(self.pieces.popleft())
+            buffered += len(piece)
+            while buffered - len(self.pieces[0]) >= max_bytes:
+                buffered -= len(self.pieces.popleft())
             await asyncio.sleep(0)
 
 
 async def run_program(
     words: Sequence[str], stdin: bytes, context: ProgramContext, closing: "asyncio.Future[None]"
 ) -> ProgramOutcome:
-    """Run it; raises NotStarted, Flood, or Closed when `closing` is done first. Cancelling ends it."""
+    """Run a program; cancelling ends it.
+
+    Raises ProgramNotStarted, OutputTooLarge, or ClosedWhileRunning when `closing` is done first.
+    """
     environment = process.build_environment(context.env, context.inherit_env)
     program, *rest = words
     try:
@@ -114,8 +115,8 @@ async def run_program(
     except BackendUnavailable as error:
         raise ProgramNotStarted(
             error.message,
-            advice="Install it, write its full path as the first word, or put its folder on PATH in the server's env; "
-            "`portico doctor` looks at every command.",
+            advice="Install it, write its full path as the first word, or put its folder on PATH "
+            "in the server's env; `portico doctor` looks at every command.",
         ) from error
     out = _OutputBuffer()
     err = _OutputBuffer()
@@ -137,7 +138,7 @@ async def run_program(
 
 
 async def _write_stdin(pipe: asyncio.StreamWriter, text: bytes) -> None:
-    # A program need not read what it is given.
+    # A program need not read its input.
     with contextlib.suppress(OSError, RuntimeError):
         pipe.write(text)
         await pipe.drain()
@@ -150,21 +151,21 @@ async def _wait_for_exit(
     outputs: tuple[_OutputBuffer, _OutputBuffer],
     closing: "asyncio.Future[None]",
 ) -> None:
-    """Wait until it has exited and all is read that it said. A child it left behind may hold its
-    output for ever."""
-    heard = -1
+    """Wait until the program has exited and its output is read.
+
+    Orphaned children may hold its outputs open, so silence after the exit counts as their end.
+    """
+    total = -1
     while not child.exited.done() or not all(task.done() for task in readers):
         exited = child.exited.done()
-        if exited and heard == (heard := sum(output.size for output in outputs)):
+        if exited and total == (total := sum(output.size for output in outputs)):
             return
-        waited: set[asyncio.Future[None]] = {task for task in readers if not task.done()} | {
-            closing
-        }
+        awaited: set[asyncio.Future[None]] = {task for task in readers if not task.done()}
+        awaited.add(closing)
         if not exited:
-            waited.add(child.exited)
-        await asyncio.wait(
-            waited, timeout=DRAIN_TIMEOUT_S if exited else None, return_when=asyncio.FIRST_COMPLETED
-        )
+            awaited.add(child.exited)
+        timeout = DRAIN_TIMEOUT_S if exited else None
+        await asyncio.wait(awaited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if closing.done():
             raise ClosedWhileRunning
         for task in readers:
@@ -175,36 +176,40 @@ async def _wait_for_exit(
 async def _stop_and_clean_up(
     child: process.ChildProcess, tasks: "Sequence[asyncio.Task[None]]"
 ) -> None:
-    """End the group and the reading of it. Nothing cuts this short, and it is short: nobody waits
-    for it to be done."""
+    """End the process group and the reading tasks; cancellation does not interrupt this.
 
-    async def clear() -> None:
-        for task in tasks:
-            task.cancel()
+    The grace periods are short, because the caller waits.
+    """
+
+    async def clean_up() -> None:
+        for io_task in tasks:
+            io_task.cancel()
         await asyncio.wait(tasks)
         await process.stop(child, short_grace=True)
 
-    clearing = asyncio.create_task(clear(), name=f"end {child.pid}")
+    task = asyncio.create_task(clean_up(), name=f"end {child.pid}")
     cancelled = False
-    while not clearing.done():
+    while not task.done():
         try:
-            await asyncio.wait({clearing})
+            await asyncio.wait({task})
         except asyncio.CancelledError:
             cancelled = True
-    clearing.result()
+    task.result()
     if cancelled:
         raise asyncio.CancelledError
 
 
 def explain_batch_refusal(program: str, texts: Sequence[str]) -> str:
-    """Why a batch file of Windows cannot be given these texts: cmd.exe reads its command line as a
-    shell does."""
+    """Return why a Windows batch file cannot be given these texts; empty if it can.
+
+    cmd.exe parses the command line of a batch file as a shell does.
+    """
     if not _BATCH.fullmatch(program) or all(_PLAIN.fullmatch(text) for text in texts):
         return ""
     return (
-        f"{os.path.basename(program)} is a batch file, and cmd.exe would read signs in a value as commands: only "
-        "letters, digits, spaces and _ . : / \\ @ + - can be given to it. Whoever configures the tool can name the "
-        "program that the batch file runs."
+        f"{os.path.basename(program)} is a batch file, and cmd.exe would read signs in a value "
+        "as commands: only letters, digits, spaces and _ . : / \\ @ + - can be given to it. "
+        "Whoever configures the tool can name the program that the batch file runs."
     )
 
 
@@ -213,9 +218,9 @@ def _expand_home(program: str) -> str:
 
 
 def locate_program(program: str, context: ProgramContext) -> str:
-    """The file that would be run; as it was written where none is found."""
+    """Return the file that would be run, or `program` unchanged if there is none."""
     path = process.build_environment(context.env, context.inherit_env).get("PATH")
-    sought = _expand_home(program)
-    if os.path.dirname(sought):
-        sought = os.path.abspath(os.path.join(context.cwd or "", sought))
-    return shutil.which(sought, path=path) or program
+    candidate = _expand_home(program)
+    if os.path.dirname(candidate):
+        candidate = os.path.abspath(os.path.join(context.cwd or "", candidate))
+    return shutil.which(candidate, path=path) or program

@@ -1,4 +1,4 @@
-"""What a program printed and how it ended → the result of its tool. Pure."""
+"""Builds the result of a tool from a program's output and exit code. Pure."""
 
 import re
 import signal
@@ -10,7 +10,7 @@ from portico.upstream.backend import Raw
 from portico.upstream.backends.commands.program import ProgramOutcome
 
 SHOWN_CHARS = 4_000
-"""Characters of each output that a failure tells: the last."""
+"""Characters of each output in a failure: the last."""
 _CONTROL_SEQUENCES = re.compile(
     "\x1b\\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\\\)"  # titles, links
     "|(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor
@@ -22,17 +22,16 @@ _CONTROL_CHARACTER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def clean_output(output: bytes) -> str:
-    """Text that may be shown to anyone: UTF-8 as far as it is that, without colours and control
-    characters."""
+    """Decode output as UTF-8, without colours and control characters."""
     text = output.decode(errors="replace")
-    # Most programs print none of it to a pipe, and to look for one is quicker than to take all out.
+    # Most output has none, and a search is faster than a substitution.
     if _CONTROL_CHARACTER.search(text):
         return re.sub("\r+\n?", "\n", _CONTROL_SEQUENCES.sub("", text))
     return text
 
 
 def to_tool_result(program: str, tool: CommandTool, outcome: ProgramOutcome) -> Raw:
-    """The result of a call."""
+    """Return the result of a call."""
     if outcome.exit_code not in tool.success:
         return _make_failure_result(program, outcome)
     text = clean_output(outcome.stdout)
@@ -40,22 +39,20 @@ def to_tool_result(program: str, tool: CommandTool, outcome: ProgramOutcome) -> 
         return _make_json_result(program, outcome, text)
     if text.strip():
         return _make_text_result(text)
-    said = clean_output(outcome.stderr).strip()
-    none = f"(no output; exit code {outcome.exit_code})"
-    return _make_text_result(
-        f"{none}\nstderr:\n{_keep_tail(said, outcome.stderr_size > len(outcome.stderr))}"
-        if said
-        else none
-    )
+    text = f"(no output; exit code {outcome.exit_code})"
+    if stderr := clean_output(outcome.stderr).strip():
+        tail = _keep_tail(stderr, outcome.stderr_size > len(outcome.stderr))
+        text = f"{text}\nstderr:\n{tail}"
+    return _make_text_result(text)
 
 
 def make_error_result(text: str) -> Raw:
-    """A call that came to nothing."""
+    """Return a tool result that is an error."""
     return {**_make_text_result(text), "isError": True}
 
 
 def describe_exit(code: int) -> str:
-    """`exit code 3`, `ended by SIGSEGV`."""
+    """Describe an exit code: `exit code 3`, `ended by SIGSEGV`."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -65,14 +62,16 @@ def describe_exit(code: int) -> str:
 
 
 def _make_failure_result(program: str, outcome: ProgramOutcome) -> Raw:
-    told = [f"{program} failed: {describe_exit(outcome.exit_code)}"]
+    parts = [f"{program} failed: {describe_exit(outcome.exit_code)}"]
     for name, output, cut in (
         ("stderr", outcome.stderr, outcome.stderr_size > len(outcome.stderr)),
         ("stdout", outcome.stdout[-4 * SHOWN_CHARS :], len(outcome.stdout) > 4 * SHOWN_CHARS),
     ):
-        if said := clean_output(output).strip():
-            told.append(f"{name}:\n{_keep_tail(said, cut)}")
-    return make_error_result("\n".join(told if len(told) > 1 else [*told, "It printed nothing."]))
+        if text := clean_output(output).strip():
+            parts.append(f"{name}:\n{_keep_tail(text, cut)}")
+    if len(parts) == 1:
+        parts.append("It printed nothing.")
+    return make_error_result("\n".join(parts))
 
 
 def _keep_tail(text: str, cut: bool) -> str:
@@ -86,21 +85,18 @@ def _make_json_result(program: str, outcome: ProgramOutcome, text: str) -> Raw:
         value: Any = chunked_decoder.decode_sync(outcome.stdout.strip())
     except ValueError:
         try:
-            # Colours, or bytes that are not UTF-8, may be all that is wrong with it.
+            # The only problem may be colours, or bytes that are not UTF-8.
             value = chunked_decoder.decode_sync(text.strip().removeprefix("\ufeff").encode())
         except ValueError as error:
-            said = clean_output(outcome.stderr).strip()
-            told = [
-                f"{program} printed what is not JSON, though its `output` says so ({error}); {describe_exit(outcome.exit_code)}",
+            parts = [
+                f"{program} printed what is not JSON, though its `output` says so ({error}); "
+                f"{describe_exit(outcome.exit_code)}",
                 f"stdout:\n{text[:SHOWN_CHARS].strip() or '(nothing)'}",
             ]
-            return make_error_result(
-                "\n".join([*told, f"stderr:\n{_keep_tail(said, cut=False)}"] if said else told)
-            )
-    if isinstance(value, dict):
-        structured = cast(Raw, value)
-    else:
-        structured = {"result": value}
+            if stderr := clean_output(outcome.stderr).strip():
+                parts.append(f"stderr:\n{_keep_tail(stderr, cut=False)}")
+            return make_error_result("\n".join(parts))
+    structured = cast(Raw, value) if isinstance(value, dict) else {"result": value}
     return {**_make_text_result(text.strip()), "structuredContent": structured}
 
 

@@ -1,4 +1,4 @@
-"""An HTTP API as a server: how its description is read, and read again when it has changed."""
+"""Backend for an HTTP API: reads its description, and reads it again after a change."""
 
 import asyncio
 import logging
@@ -18,36 +18,36 @@ logger = logging.getLogger(__name__)
 
 
 class OriginRefused(BackendUnavailable):
-    """A description sends credentials where nobody but the description says that they may go."""
+    """A description names an origin for credentials that nothing else confirms."""
 
     retryable = False
 
 
 @dataclass
 class OpenApiBackend:
-    """A server made of a description."""
+    """A server defined by an OpenAPI description."""
 
     name: str
     location: str = field(repr=False)
-    """The description: URL or file."""
+    """URL or file of the description."""
     base_url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_message_bytes: int = 64 * 2**20
     pins_folder: Path | None = field(default=None, repr=False)
-    """Folder that remembers the origin of credentials; None: this process alone does."""
+    """Folder of the pinned origins of credentials; None: pinned in this process only."""
     pins_new_origins: bool = True
-    """Whether an origin that is seen first is remembered there; else it is only compared."""
+    """Whether a new origin is pinned there; otherwise it is only compared."""
     diagnostic_data: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     _api: Any = field(default=None, init=False, repr=False)
     _pinned_origin: str | None = field(default=None, init=False, repr=False)
-    """Where credentials went first."""
+    """Origin that credentials were first sent to."""
     _load_lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
 
     kind = "openapi"
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        """Read the description."""
+        """Read the description, check its origin and create the HTTP client."""
         render_header_lines(self.headers)
         try:
             api = await self.load_current()
@@ -57,64 +57,58 @@ class OpenApiBackend:
             self.diagnostic_data["last_error"] = error.message
             raise
         self.diagnostic_data["last_error"] = ""
-        exchange = self.diagnostic_data["exchange"] = await asyncio.to_thread(
-            self._create_client, api.server
-        )
+        client = await asyncio.to_thread(self._create_client, api.server)
+        self.diagnostic_data["exchange"] = client
         from portico.upstream.backends.openapi.connection import OpenApiConnection
 
         return OpenApiConnection(
-            self.name, api, self.load_current, self.headers, self.query, exchange
+            self.name, api, self.load_current, self.headers, self.query, client
         )
 
     async def load_current(self) -> Any:
-        """The API as its description has it now; read once, however many ask."""
+        """Return the API by its current description; concurrent calls read it one after another."""
         async with self._load_lock:
-            # Not one of the threads that all share: hosts that do not answer would take them from
-            # everybody else.
+            # Not in the shared thread pool: hosts that do not answer would block all its threads.
             self._api = await run_in_dedicated_thread(self._load_description, "portico openapi")
             return self._api
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """Where the description and the API are, how many operations there are, and what is odd
-        about them."""
-        if "://" in self.location:
-            shown = redact_url(self.location)
-        else:
-            shown = self.location
-        found: dict[str, Any] = {
-            "openapi": shown,
+        """Return location, url, number of operations and requests, warnings and the last error."""
+        location = redact_url(self.location) if "://" in self.location else self.location
+        diagnostics: dict[str, Any] = {
+            "openapi": location,
             "last_error": self.diagnostic_data.get("last_error", ""),
         }
         if self._api is not None:
-            found |= {"url": redact_url(self._api.server), "operations": len(self._api.plans)}
-            if self._api.notes:
-                found["note"] = "; ".join(self._api.notes)
-        if (exchange := self.diagnostic_data.get("exchange")) is not None:
-            found["requests"] = exchange.sent
-        return found
+            diagnostics["url"] = redact_url(self._api.server)
+            diagnostics["operations"] = len(self._api.plans)
+            if self._api.warnings:
+                diagnostics["note"] = "; ".join(self._api.warnings)
+        if (client := self.diagnostic_data.get("exchange")) is not None:
+            diagnostics["requests"] = client.request_count
+        return diagnostics
 
     def _check_origin(self, server: str) -> None:
-        """Refuse an origin for credentials that only the description vouches for, unless it is the
-        one seen first."""
+        """Raise OriginRefused for an unconfirmed origin of credentials that is not pinned."""
         if self.base_url is not None or not (self.headers or self.query):
             return
-        now = format_origin(server)
+        origin = format_origin(server)
         shown = redact_url(server)
         advice = (
             f"If the API is there, write `base_url: {shown}` for {self.name} in the configuration."
         )
         if is_url(self.location) and not is_own_origin(self.location, server):
             raise OriginRefused(
-                f"its description names {now}, another origin than its own: no credentials go there without "
-                f"`base_url: {shown}`",
+                f"its description names {origin}, another origin than its own: "
+                f"no credentials go there without `base_url: {shown}`",
                 advice=advice,
             )
         if self._pinned_origin is None:
-            self._pinned_origin = self._pin_origin(now)
-        if self._pinned_origin != now:
+            self._pinned_origin = self._pin_origin(origin)
+        if self._pinned_origin != origin:
             raise OriginRefused(
-                f"its description names {now} now, and before it was {self._pinned_origin}: no credentials go there without "
-                f"`base_url: {shown}`",
+                f"its description names {origin} now, and before it was {self._pinned_origin}: "
+                f"no credentials go there without `base_url: {shown}`",
                 advice=advice,
             )
 
@@ -127,7 +121,7 @@ class OpenApiBackend:
             return find_origin(self.pins_folder, self.name, self.location) or current_origin
         except OSError as error:
             logger.warning(
-                "%s: where its credentials go is remembered by this process alone: %s",
+                "%s: the origin of its credentials is pinned in this process only: %s",
                 self.name,
                 error.strerror,
             )
@@ -146,28 +140,27 @@ class OpenApiBackend:
         )
         from portico.upstream.backends.openapi.description.tools import ConfiguredParameters
 
-        known = self._api
-        if known is not None and is_unchanged(known.marks):
-            return known
+        previous = self._api
+        if previous is not None and is_unchanged(previous.change_markers):
+            return previous
         source = DescriptionSource(self.name, self.location, self.headers, self.base_url)
-        given = ConfiguredParameters(
+        configured = ConfiguredParameters(
             frozenset(name.lower() for name in self.headers), frozenset(self.query)
         )
         try:
             try:
-                return load_description(source, given, known, MAX_THREAD_BYTES)
+                return load_description(source, configured, previous, MAX_THREAD_BYTES)
             except DescriptionTooLarge:
-                return load_in_process(source, given)
+                return load_in_process(source, configured)
         except BackendUnavailable as error:
-            if known is None:
+            if previous is None:
                 raise
-            # What was read before is good enough while the place it came from is not there.
+            # The previous description is used while its source is unavailable.
             self.diagnostic_data["last_error"] = error.message
-            return known
+            return previous
 
     def _create_client(self, server: str) -> Any:
-        # Imported late, and off the loop: a gateway whose API is not called does not pay for the
-        # HTTP client.
+        # Imported late, in a thread: a gateway that calls no API does not load the HTTP client.
         from portico.upstream.backends.openapi.http_client import OpenApiClient
 
         return OpenApiClient(self.name, server, self.headers, self.max_message_bytes)

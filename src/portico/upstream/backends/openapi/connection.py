@@ -1,5 +1,4 @@
-"""A conversation with an HTTP API: its operations are listed and called. Nothing is held but pooled
-connections."""
+"""Connection to an HTTP API: lists and calls its operations; holds only pooled connections."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,8 +25,6 @@ from portico.upstream.protocol.envelope import MODERN_VERSION
 from portico.upstream.transports.http_errors import MASK, extract_secrets, mask_secrets
 from portico.upstream.transports.http_headers import redact_url
 
-_LARGE_RESPONSE_BYTES = 2**18
-"""Bytes of a reply from which it is made a result in a thread."""
 _SECRET_NAME_PARTS = (
     "auth",
     "key",
@@ -44,7 +41,7 @@ _SECRET_NAME_PARTS = (
 
 
 class OpenApiConnection:
-    """A conversation."""
+    """Connection to one API."""
 
     def __init__(
         self,
@@ -55,12 +52,12 @@ class OpenApiConnection:
         query: Mapping[str, str],
         client: OpenApiClient,
     ) -> None:
-        """`current` reads the description again, where it has changed."""
+        """`load_current` reads the description again if it has changed."""
         self._name = name
         self._api = api
         self._load_current = load_current
         self._allowed_origin = parse_origin(api.server)
-        """Where the credentials may go, also when the description names another host one day."""
+        """Origin that credentials may go to, even if the description names another one later."""
         self._query = query
         self._client = client
         self._has_listed = False
@@ -92,26 +89,28 @@ class OpenApiConnection:
         plan = self._api.plans.get(str(params.get("name")))
         if plan is None:
             raise RemoteError(INVALID_PARAMS, f"Unknown tool: {params.get('name')}")
-        given = params.get("arguments")
-        patience = Deadline(options)
+        arguments = params.get("arguments")
+        if not isinstance(arguments, dict):
+            arguments = {}
+        deadline = Deadline(options)
         try:
-            async with patience.timeout:
-                return await self._call(plan, cast(Raw, given) if isinstance(given, dict) else {})
+            async with deadline.timeout:
+                return await self._call(plan, cast(Raw, arguments))
         except TimeoutError:
             raise jsonrpc.make_timeout_error(
-                self._name, f"{plan.method} {plan.path}", options, patience.elapsed_s
+                self._name, f"{plan.method} {plan.path}", options, deadline.elapsed_s
             ) from None
 
     async def notify(self, method: str, params: Raw | None = None) -> None:
-        """An API takes no notifications."""
+        """Ignore the notification."""
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the HTTP client."""
         self._is_closed = True
         await self._client.close()
 
     async def _list_definitions(self) -> list[Raw]:
-        # What was read to connect is new enough for the first listing.
+        # The description read to connect is recent enough for the first listing.
         if self._has_listed:
             self._api = await self._load_current()
         self._has_listed = True
@@ -121,10 +120,11 @@ class OpenApiConnection:
         if parse_origin(plan.server) != self._allowed_origin:
             scheme, host, port = self._allowed_origin
             return make_error_result(
-                f"{plan.method} {plan.path} is on {redact_url(plan.server)}, not on {scheme}://{host}:{port}: the "
-                "gateway does not let a description send requests to other hosts.\nAdd a second server to the "
-                f"configuration, with the same `openapi` and `base_url: {redact_url(plan.server)}`; or give this one "
-                "that `base_url` if the whole API has moved there."
+                f"{plan.method} {plan.path} is on {redact_url(plan.server)}, "
+                f"not on {scheme}://{host}:{port}: the gateway does not let a description "
+                "send requests to other hosts.\nAdd a second server to the configuration, "
+                f"with the same `openapi` and `base_url: {redact_url(plan.server)}`; "
+                "or give this one that `base_url` if the whole API has moved there."
             )
         unknown = arguments.keys() - _collect_argument_names(plan)
         if unknown:
@@ -135,44 +135,42 @@ class OpenApiConnection:
             body = request_bodies.encode_body(plan.body, arguments)
         except (parameter_styles.UnsendableArgument, TypeError, RecursionError) as error:
             return make_error_result(f"This cannot be sent: {error}")
-        answer = await self._client.send(plan.method, url, headers, body)
-        if len(answer.body) < _LARGE_RESPONSE_BYTES:
-            if len(answer.body) < chunked_decoder.LARGE_BYTES:
-                return self._build_result(plan, answer)
-            return await asyncio.to_thread(self._build_result, plan, answer)
-        return await asyncio.to_thread(self._build_result, plan, answer)
+        response = await self._client.send(plan.method, url, headers, body)
+        if len(response.body) < chunked_decoder.LARGE_BYTES:
+            return self._build_result(plan, response)
+        return await asyncio.to_thread(self._build_result, plan, response)
 
     def _build_url(self, plan: RequestPlan, arguments: Raw) -> str:
-        server, _, own = plan.server.partition("?")
-        fixed = "&".join(
+        server, _, server_query = plan.server.partition("?")
+        configured = "&".join(
             f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in self._query.items()
         )
-        asked = parameter_styles.build_query(plan, arguments, self._query)
-        query = "&".join(part for part in (own.partition("#")[0], asked, fixed) if part)
-        return f"{server.rstrip('/')}{parameter_styles.build_path(plan, arguments)}{'?' if query else ''}{query}"
+        from_arguments = parameter_styles.build_query(plan, arguments, self._query)
+        parts = (server_query.partition("#")[0], from_arguments, configured)
+        query = "&".join(part for part in parts if part)
+        url = f"{server.rstrip('/')}{parameter_styles.build_path(plan, arguments)}"
+        return f"{url}?{query}" if query else url
 
     def _build_result(self, plan: RequestPlan, response: ApiResponse) -> Raw:
         body = response.body
         for secret in self._secrets:
             body = body.replace(secret.encode(), MASK.encode())
         headers = cast("Mapping[str, str]", mask_secrets(dict(response.headers), self._secrets))
-        said = ""
+        advice = ""
         if response.status in (401, 403, 407):
-            said = security_schemes.advise_on_refusal(
+            advice = security_schemes.advise_on_refusal(
                 self._name, plan.required_credentials, self._has_credentials
             )
-        return to_tool_result(ApiResponse(response.url, response.status, headers, body), said)
+        return to_tool_result(ApiResponse(response.url, response.status, headers, body), advice)
 
 
 def _collect_argument_names(plan: RequestPlan) -> set[str]:
-    found = {slot.argument for slot in plan.parameters}
-    if plan.body is not None:
-        found |= (
-            {plan.body.argument}
-            if plan.body.argument
-            else {part.argument for part in plan.body.fields}
-        )
-    return found
+    names = {parameter.argument for parameter in plan.parameters}
+    if plan.body is None:
+        return names
+    if plan.body.argument:
+        return names | {plan.body.argument}
+    return names | {part.argument for part in plan.body.fields}
 
 
 def _is_secret(name: str) -> bool:

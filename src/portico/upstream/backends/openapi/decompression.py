@@ -1,9 +1,8 @@
-"""Replies that were compressed although nobody asked for it, unpacked no further than a bound.
-Pure.
+"""Unpacks responses that were compressed unasked, up to a limit. Pure.
 
-The HTTP client would unpack a piece at once and whole, through as many layers as a server names: a
-few kilobytes can be gigabytes. Some hosts keep what they have compressed and send it so to
-everybody, hence one layer is taken.
+The HTTP client would unpack a piece at once and in full, through as many layers as a server names:
+a few kilobytes can become gigabytes. Some hosts store responses compressed and send them so to
+every client, hence one layer is accepted.
 """
 
 import zlib
@@ -11,33 +10,33 @@ import zlib
 _IDENTITY_ENCODINGS = ("", "identity")
 _ZLIB_ENCODINGS = ("gzip", "x-gzip", "deflate")
 _AUTO_HEADER_WBITS = zlib.MAX_WBITS | 32
-"""A gzip header or zlib's own."""
+"""Accepts both gzip and zlib headers."""
 
 
 class DecompressionError(Exception):
-    """Says why."""
+    """The response cannot be unpacked; the message says why."""
 
 
 class BoundedDecompressor:
-    """The pieces of one reply, as they were before they were compressed."""
+    """Unpacks the pieces of one response."""
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
-        """`encoding` is the header that names it."""
+        """`encoding` is the value of the `content-encoding` header."""
         self.is_over_limit = False
-        """Whether there is more than the limit."""
+        """Whether there is more data than the limit."""
         self._remaining_bytes = max_bytes
-        named = encoding.strip().lower()
-        if named not in (*_IDENTITY_ENCODINGS, *_ZLIB_ENCODINGS):
+        codec = encoding.strip().lower()
+        if codec not in (*_IDENTITY_ENCODINGS, *_ZLIB_ENCODINGS):
             raise DecompressionError(
-                f"it was compressed ({named[:50]}), though it was asked for plainly"
+                f"it was compressed ({codec[:50]}), though it was asked for plainly"
             )
-        if named in _ZLIB_ENCODINGS:
+        if codec in _ZLIB_ENCODINGS:
             self._decompressor = zlib.decompressobj(_AUTO_HEADER_WBITS)
         else:
             self._decompressor = None
 
     def decompress(self, piece: bytes) -> bytes:
-        """One piece; once the reply is `full`, what of it is within the limit."""
+        """Return one unpacked piece; sets `is_over_limit` if there is more than the limit."""
         if self._decompressor is not None:
             try:
                 piece = self._decompressor.decompress(piece, self._remaining_bytes + 1)

@@ -1,4 +1,4 @@
-"""One request to an API over the wire: pooled, bounded, redirected only within its origin.
+"""HTTP client for one API: pooled, bounded, following redirects only within its origin.
 
 Proxy settings and netrc files of the environment are not read, as for every other server.
 """
@@ -28,10 +28,10 @@ _ACCEPT = "application/json, text/*;q=0.9, */*;q=0.8"
 
 
 class OpenApiClient:
-    """Requests to one API."""
+    """Sends requests to one API."""
 
     def __init__(self, name: str, server: str, headers: Mapping[str, str], max_bytes: int) -> None:
-        """Made in a thread: the certificates may have to be read."""
+        """Create it in a thread: certificates may have to be loaded."""
         self._name = name
         self._max_bytes = max_bytes
         self.request_count = 0
@@ -40,10 +40,10 @@ class OpenApiClient:
         self._client = httpx2.AsyncClient(
             trust_env=False,
             follow_redirects=False,
-            # A server may set cookies; what one caller did must not reach the next one's request.
+            # Cookies are never stored: one caller's must not reach another's request.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             verify=get_ssl_context(server),
-            # The caller has a clock of its own, over all of it.
+            # The caller has a deadline for the whole request.
             timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S),
             limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=16),
         )
@@ -51,23 +51,21 @@ class OpenApiClient:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: EncodedBody | None
     ) -> ApiResponse:
-        """Send a request and read the reply."""
+        """Send a request and read the response."""
         try:
             for _ in range(MAX_REDIRECTS + 1):
                 self.request_count += 1
                 request = self._build_request(method, url, headers, body)
-                reply = await self._client.send(request, stream=True)
+                response = await self._client.send(request, stream=True)
                 try:
                     target = resolve_redirect(
-                        method, url, reply.status_code, reply.headers.get("location")
+                        method, url, response.status_code, response.headers.get("location")
                     )
                     if target is None:
-                        return await self._read_response(url, reply)
+                        return await self._read_response(url, response)
                 finally:
-                    await reply.aclose()
-                if target[0] == method:
-                    body = body
-                else:
+                    await response.aclose()
+                if target[0] != method:
                     body = None
                 method, url = target
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
@@ -87,41 +85,39 @@ class OpenApiClient:
         raise _make_permanent_error(f"{self._describe_target(url)} redirects again and again")
 
     async def close(self) -> None:
-        """Hang up."""
         await self._client.aclose()
 
     def _build_request(
         self, method: str, url: str, headers: Mapping[str, str], body: EncodedBody | None
     ) -> httpx2.Request:
-        sent = dict(self._headers)
+        request_headers = dict(self._headers)
         for key, value in headers.items():
-            # The configured cookies are credentials, and stay.
-            sent[key.lower()] = (
-                f"{sent['cookie']}; {value}" if key == "cookie" and "cookie" in sent else value
-            )
-        given: dict[str, Any] = {}
+            if key == "cookie" and "cookie" in request_headers:
+                # The configured cookies are credentials, and stay.
+                value = f"{request_headers['cookie']}; {value}"
+            request_headers[key.lower()] = value
+        content: dict[str, Any] = {}
         if body is not None:
-            sent.pop("content-type", None)
+            request_headers.pop("content-type", None)
             if body.files:
-                given["files"] = list(body.files)
+                content["files"] = list(body.files)
             elif body.media_type:
-                given["content"] = body.content
-                sent["content-type"] = body.media_type
-        encoded = [(key.encode("latin-1"), value.encode()) for key, value in sent.items()]
-        return self._client.build_request(method, url, headers=encoded, **given)
+                content["content"] = body.content
+                request_headers["content-type"] = body.media_type
+        encoded = [
+            (key.encode("latin-1"), value.encode()) for key, value in request_headers.items()
+        ]
+        return self._client.build_request(method, url, headers=encoded, **content)
 
     async def _read_response(self, url: str, reply: httpx2.Response) -> ApiResponse:
         failed = reply.status_code >= 400
         pieces = list[bytes]()
         try:
-            if failed:
-                limit = min(self._max_bytes, MAX_ERROR_BYTES)
-            else:
-                limit = self._max_bytes
-            unpacking = BoundedDecompressor(reply.headers.get("content-encoding", ""), limit)
+            limit = min(self._max_bytes, MAX_ERROR_BYTES) if failed else self._max_bytes
+            decompressor = BoundedDecompressor(reply.headers.get("content-encoding", ""), limit)
             async for packed in reply.aiter_raw():
-                piece = unpacking.decompress(packed)
-                if unpacking.is_over_limit:
+                piece = decompressor.decompress(packed)
+                if decompressor.is_over_limit:
                     if failed:
                         break
                     advice = "Ask for less at once, or raise limits.max_message_bytes."
@@ -141,7 +137,7 @@ class OpenApiClient:
 
 
 def _make_permanent_error(message: str, advice: str = "") -> BackendUnavailable:
-    """What the next call would meet as well."""
+    """Return an error that is not retried, because the next call would fail the same way."""
     error = BackendUnavailable(message, advice=advice)
     error.retryable = False
     return error

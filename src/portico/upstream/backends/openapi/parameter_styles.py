@@ -1,7 +1,7 @@
-"""Arguments → the path, query, headers and cookies of a request, in OpenAPI's styles. Pure.
+"""Encodes arguments into path, query, headers and cookies, in OpenAPI's styles. Pure.
 
-No argument can change what is asked for: everything that separates parts of an address is escaped,
-and what would mean something all the same (`..`, an empty segment, a line break) is refused.
+No argument can change the target of a request: everything that separates parts of a URL is escaped,
+and what would still have a meaning (`..`, an empty segment, a line break) is refused.
 """
 
 import re
@@ -13,8 +13,7 @@ from portico.json_text import json_codec
 from portico.upstream.backends.openapi.request_plans import ParameterPlan, RequestPlan
 
 _RESERVED = ":/?@!$'()*,;"
-"""What `allowReserved` leaves alone: not `&`, `=`, `+`, `#` and brackets, which would make other
-parameters of it."""
+"""Characters that `allowReserved` keeps: not `&=+#[]`, which would make other parameters."""
 _SEPARATORS = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}
 _PLACEHOLDER = re.compile(r"\{([^{}/]+)\}")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -24,16 +23,16 @@ Pairs = list[tuple[str, str]]
 
 
 class UnsendableArgument(ValueError):
-    """An argument that no request can carry; says which and why."""
+    """An argument that no request can carry; the message says which and why."""
 
 
 def build_path(plan: RequestPlan, arguments: Mapping[str, Any]) -> str:
-    """The path of a request."""
-    slots = {slot.name: slot for slot in plan.parameters if slot.location == "path"}
+    """Return the path of a request."""
+    parameters = {slot.name: slot for slot in plan.parameters if slot.location == "path"}
     parts: list[str] = []
     for segment in plan.path.split("/"):
         filled = _PLACEHOLDER.sub(
-            lambda match: _encode_path_value(slots.get(match[1]), match[0], arguments), segment
+            lambda match: _encode_path_value(parameters.get(match[1]), match[0], arguments), segment
         )
         if filled in (".", "..") and filled != segment:
             raise UnsendableArgument(
@@ -46,54 +45,54 @@ def build_path(plan: RequestPlan, arguments: Mapping[str, Any]) -> str:
 def build_query(
     plan: RequestPlan, arguments: Mapping[str, Any], configured_names: Collection[str] = ()
 ) -> str:
-    """The query of a request, without those parameters that are `fixed`."""
+    """Return the query of a request; an argument may not set one of `configured_names`."""
     pairs: Pairs = []
-    for slot, value in _iterate_values(plan, arguments, "query"):
-        made = _encode_query_value(slot, value)
-        for name, _ in made:
-            # An object's own keys are parameters here: none may pass for one that is configured.
+    for parameter, value in _iterate_values(plan, arguments, "query"):
+        encoded = _encode_query_value(parameter, value)
+        for name, _ in encoded:
+            # An object's keys become parameters: none may replace a configured one.
             if name in configured_names:
                 raise UnsendableArgument(
-                    f"{slot.argument}: the parameter {name!r} is set by the configuration"
+                    f"{parameter.argument}: the parameter {name!r} is set by the configuration"
                 )
-        pairs += [(_percent_encode(name), text) for name, text in made]
+        pairs += [(_percent_encode(name), text) for name, text in encoded]
     return "&".join(f"{name}={text}" for name, text in pairs)
 
 
 def build_headers(plan: RequestPlan, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The headers that arguments make."""
-    found: dict[str, str] = {}
-    for slot, value in _iterate_values(plan, arguments, "header"):
-        if slot.is_json:
+    """Return the headers and cookies of the arguments."""
+    headers: dict[str, str] = {}
+    for parameter, value in _iterate_values(plan, arguments, "header"):
+        if parameter.is_json:
             text = _to_json(value)
         else:
-            text = _join(value, ",", slot, _to_text)
+            text = _join(value, ",", parameter, _to_text)
         if _CONTROL.search(text):
             raise UnsendableArgument(
-                f"{slot.argument}: a header cannot carry line breaks or control characters"
+                f"{parameter.argument}: a header cannot carry line breaks or control characters"
             )
-        found[slot.name] = text.strip()
+        headers[parameter.name] = text.strip()
     cookies = [
         f"{_percent_encode(name)}={text}"
-        for slot, value in _iterate_values(plan, arguments, "cookie")
-        for name, text in _encode_query_value(slot, value)
+        for parameter, value in _iterate_values(plan, arguments, "cookie")
+        for name, text in _encode_query_value(parameter, value)
     ]
     if cookies:
-        found["cookie"] = "; ".join(cookies)
-    return found
+        headers["cookie"] = "; ".join(cookies)
+    return headers
 
 
 def encode_with_brackets(name: str, value: Any, depth: int = 0) -> Iterable[tuple[str, str]]:
-    """`name[a]=1`, `name[list][]=2`, `name[list][0][b]=3`: what most frameworks read nested values from."""
+    """Yield nested values as most frameworks read them: `a[b]=1`, `a[c][]=2`, `a[c][0][d]=3`."""
     if depth > MAX_NESTING:
         raise UnsendableArgument(f"{name.partition('[')[0]} is nested too deeply")
     if isinstance(value, dict):
         for key, item in cast("dict[Any, Any]", value).items():
             yield from encode_with_brackets(f"{name}[{key}]", item, depth + 1)
     elif isinstance(value, list):
-        for number, item in enumerate(cast("list[Any]", value)):
+        for index, item in enumerate(cast("list[Any]", value)):
             nested = isinstance(item, dict | list)
-            yield from encode_with_brackets(f"{name}[{number if nested else ''}]", item, depth + 1)
+            yield from encode_with_brackets(f"{name}[{index if nested else ''}]", item, depth + 1)
     elif value is not None:
         yield name, _to_text(value)
 
@@ -101,9 +100,12 @@ def encode_with_brackets(name: str, value: Any, depth: int = 0) -> Iterable[tupl
 def _iterate_values(
     plan: RequestPlan, arguments: Mapping[str, Any], location: str
 ) -> Iterable[tuple[ParameterPlan, Any]]:
-    for slot in plan.parameters:
-        if slot.location == location and (value := arguments.get(slot.argument)) is not None:
-            yield slot, value
+    for parameter in plan.parameters:
+        if (
+            parameter.location == location
+            and (value := arguments.get(parameter.argument)) is not None
+        ):
+            yield parameter, value
 
 
 def _encode_path_value(
@@ -118,10 +120,7 @@ def _encode_path_value(
     for text in texts:
         if any(part in (".", "..") for part in re.split(r"[/\\]", text)):
             raise UnsendableArgument(f"{parameter.argument}: {text!r} would lead to another path")
-    if parameter.keeps_slashes:
-        safe = "/"
-    else:
-        safe = ""
+    safe = "/" if parameter.keeps_slashes else ""
 
     def encode(item: Any) -> str:
         return quote(_to_text(item), safe=safe)
@@ -146,10 +145,7 @@ def _encode_path_value(
 
 
 def _encode_query_value(parameter: ParameterPlan, value: Any) -> Pairs:
-    if parameter.allow_reserved:
-        safe = _RESERVED
-    else:
-        safe = ""
+    safe = _RESERVED if parameter.allow_reserved else ""
 
     def encode(item: Any) -> str:
         return _percent_encode(_to_text(item), safe)
@@ -205,10 +201,7 @@ def _to_text(value: Any) -> str:
     if isinstance(value, str):
         text = value
     elif isinstance(value, bool):
-        if value:
-            text = "true"
-        else:
-            text = "false"
+        text = "true" if value else "false"
     elif value is None:
         text = ""
     else:

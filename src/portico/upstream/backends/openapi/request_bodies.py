@@ -1,4 +1,4 @@
-"""Arguments → the body of a request: JSON, a form, parts, or raw. Pure."""
+"""Encodes arguments into the body of a request: JSON, form, multipart or raw. Pure."""
 
 import base64
 import binascii
@@ -17,23 +17,23 @@ from portico.upstream.backends.openapi.parameter_styles import (
 from portico.upstream.backends.openapi.request_plans import BodyPlan, FieldPlan
 
 FormPart = tuple[str, tuple[str | None, bytes, str | None]]
-"""A field, its file name, content and media type."""
+"""Field name, then file name, content and media type."""
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(?:; ?[\w-]+=[\w.+-]+)*")
 _TEXT_FIELD = FieldPlan("", "")
 
 
 @dataclass(frozen=True)
 class EncodedBody:
-    """A body that is ready."""
+    """An encoded body."""
 
     content: bytes = b""
     media_type: str = ""
     files: tuple[FormPart, ...] = ()
-    """The parts, where it is made of parts: their frame is the client's to draw."""
+    """Parts of a multipart body; the HTTP client encodes them."""
 
 
 def encode_body(body: BodyPlan | None, arguments: Mapping[str, Any]) -> EncodedBody | None:
-    """The body that arguments make; None where there is none."""
+    """Return the encoded body, or None if there is none."""
     if body is None:
         return None
     value = _collect_value(body, arguments)
@@ -51,18 +51,18 @@ def encode_body(body: BodyPlan | None, arguments: Mapping[str, Any]) -> EncodedB
         case "multipart":
             return EncodedBody(files=tuple(_encode_form_parts(body, value)))
         case "raw":
-            content, _, kind = _decode_file(value)
-            return EncodedBody(content, kind or body.media_type)
+            content, _, media_type = _decode_file(value)
+            return EncodedBody(content, media_type or body.media_type)
 
 
 def _collect_value(body: BodyPlan, arguments: Mapping[str, Any]) -> Any:
     if body.argument:
         return arguments.get(body.argument)
-    found = {
+    fields = {
         part.name: arguments[part.argument] for part in body.fields if part.argument in arguments
     }
-    if found or body.required:
-        return found
+    if fields or body.required:
+        return fields
     return None
 
 
@@ -73,10 +73,11 @@ def _encode_form_fields(body: BodyPlan, value: Any) -> Iterable[tuple[str, str]]
         if isinstance(item, dict) or part.uses_brackets:
             yield from encode_with_brackets(name, item)
         elif isinstance(item, list):
-            texts = [_to_text(one) for one in cast("list[Any]", item)]
+            items = cast("list[Any]", item)
+            texts = [_to_text(element) for element in items]
             if part.separator:
                 yield name, part.separator.join(texts)
-            elif any(isinstance(one, dict | list) for one in cast("list[Any]", item)):
+            elif _has_nested(items):
                 yield from encode_with_brackets(name, item)
             else:
                 yield from ((name, text) for text in texts)
@@ -84,36 +85,26 @@ def _encode_form_fields(body: BodyPlan, value: Any) -> Iterable[tuple[str, str]]
             yield name, _to_text(item)
 
 
+def _has_nested(items: list[Any]) -> bool:
+    return any(isinstance(item, dict | list) for item in items)
+
+
 def _encode_form_parts(body: BodyPlan, value: Any) -> Iterable[FormPart]:
     known = {part.name: part for part in body.fields}
     for name, item in _require_object(value).items():
         part = known.get(name, _TEXT_FIELD)
+        items = cast("list[Any]", item) if isinstance(item, list) else [item]
         if part.is_file:
-            for one in cast("list[Any]", item) if isinstance(item, list) else [item]:
-                content, filename, kind = _decode_file(one)
-                yield (
-                    name,
-                    (
-                        filename or name,
-                        content,
-                        kind or part.media_type or "application/octet-stream",
-                    ),
-                )
+            for element in items:
+                content, filename, media_type = _decode_file(element)
+                media_type = media_type or part.media_type or "application/octet-stream"
+                yield name, (filename or name, content, media_type)
         elif part.separator and isinstance(item, list):
-            yield (
-                name,
-                (
-                    None,
-                    part.separator.join(_to_text(one) for one in cast("list[Any]", item)).encode(),
-                    None,
-                ),
-            )
-        elif isinstance(item, list) and not any(
-            isinstance(one, dict | list) for one in cast("list[Any]", item)
-        ):
-            yield from (
-                (name, (None, _to_text(one).encode(), None)) for one in cast("list[Any]", item)
-            )
+            text = part.separator.join(_to_text(element) for element in items)
+            yield name, (None, text.encode(), None)
+        elif isinstance(item, list) and not _has_nested(items):
+            for element in items:
+                yield name, (None, _to_text(element).encode(), None)
         elif isinstance(item, dict | list):
             yield name, (None, json_codec.dumps(item), part.media_type or "application/json")
         elif item is not None:
@@ -121,21 +112,21 @@ def _encode_form_parts(body: BodyPlan, value: Any) -> Iterable[FormPart]:
 
 
 def _decode_file(value: Any) -> tuple[bytes, str, str]:
-    """Content, file name and media type of what is uploaded."""
+    """Return content, file name and media type of an uploaded file."""
     if isinstance(value, str):
         return _to_text(value).encode(), "", ""
-    given = _require_object(value)
-    kind = str(given.get("media_type") or "")
-    filename = str(given.get("filename") or "")
-    if kind and not _MEDIA_TYPE.fullmatch(kind):
-        raise UnsendableArgument(f"{kind!r} is no media type")
-    encoded = given.get("base64")
+    file = _require_object(value)
+    media_type = str(file.get("media_type") or "")
+    filename = str(file.get("filename") or "")
+    if media_type and not _MEDIA_TYPE.fullmatch(media_type):
+        raise UnsendableArgument(f"{media_type!r} is no media type")
+    encoded = file.get("base64")
     if isinstance(encoded, str):
         try:
-            return base64.b64decode("".join(encoded.split()), validate=True), filename, kind
+            return base64.b64decode("".join(encoded.split()), validate=True), filename, media_type
         except (binascii.Error, ValueError):
             raise UnsendableArgument("`base64` is not base64") from None
-    return _to_text(given.get("text") or "").encode(), filename, kind
+    return _to_text(file.get("text") or "").encode(), filename, media_type
 
 
 def _require_object(value: Any) -> Raw:

@@ -1,4 +1,4 @@
-"""What a call needs to know of its operation, and nothing else."""
+"""Request plans: what a call needs of its operation."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,7 @@ BodyFormat = Literal["json", "form", "multipart", "raw"]
 
 @dataclass(frozen=True, slots=True)
 class ParameterPlan:
-    """An argument that goes into the address or the head of a request."""
+    """An argument in the path, query, headers or cookies of a request."""
 
     argument: str
     name: str
@@ -18,11 +18,10 @@ class ParameterPlan:
     explode: bool
     required: bool = False
     allow_reserved: bool = False
-    """Characters that separate parts of an address are sent as they are, where that cannot change
-    its meaning."""
+    """Send reserved characters unencoded, where that cannot change the meaning of the URL."""
     is_json: bool = False
     keeps_slashes: bool = False
-    """A path of its own: slashes stay."""
+    """The value is a path: slashes stay unencoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +33,33 @@ class FieldPlan:
     is_file: bool = False
     media_type: str = ""
     uses_brackets: bool = False
-    """A list is written `name[]=1`, as `deepObject` has it."""
+    """A list is written `name[]=1`, as with `deepObject`."""
     separator: str = ""
-    """What its items are joined with, where it is not repeated."""
+    """Separator of list items, unless the field is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyPlan:
-    """How a body is made."""
+    """Media type, format and arguments of a body."""
 
     media_type: str
     format: BodyFormat
     required: bool
     argument: str = ""
-    """The argument that is all of it; empty where its fields are arguments of their own."""
+    """The argument that is the whole body; empty if its fields are arguments."""
     fields: tuple[FieldPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPlan:
-    """How an operation is called."""
+    """Method, URL, parameters and body of an operation."""
 
     name: str
     method: str
     path: str
     server: str
-    """Where it is, without a slash at the end."""
+    """Base URL without a trailing slash."""
     parameters: tuple[ParameterPlan, ...] = ()
     body: BodyPlan | None = None
     required_credentials: tuple[str, ...] = ()
-    """What it asks for, each in words: a header or parameter to configure."""
+    """Descriptions of the credentials that it requires: a header or parameter to configure."""

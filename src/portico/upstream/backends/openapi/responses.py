@@ -1,8 +1,8 @@
-"""An HTTP reply → a tool's result. Pure.
+"""Converts an HTTP response to a tool result. Pure.
 
-JSON is given as structured content and as text, other texts as they are, pictures and sound as
-such, the rest as an embedded resource. What says where the next page is stands behind it, for the
-caller to follow.
+JSON becomes structured content and text; other text stays text; images and audio become such
+content, everything else an embedded resource. Headers that locate the next page are appended as
+text.
 """
 
 import base64
@@ -18,17 +18,17 @@ from portico.upstream.backend import Raw
 SHOWN_ERROR_CHARS = 8_000
 SHOWN_HEADER_CHARS = 2_000
 SHOWN_HEADERS = (
-    "link", "location", "content-location", "content-range", "retry-after", "x-next-page", "x-next", "x-next-cursor",
-    "x-page", "x-per-page", "x-total", "x-total-count", "x-total-pages", "x-pagination", "x-has-more", "total-count",
-    "x-ratelimit-reset", "x-continuation-token", "x-ms-continuation", "deprecation", "sunset",
+    "link", "location", "content-location", "content-range", "retry-after", "x-next-page", "x-next",
+    "x-next-cursor", "x-page", "x-per-page", "x-total", "x-total-count", "x-total-pages",
+    "x-pagination", "x-has-more", "total-count", "x-ratelimit-reset", "x-continuation-token",
+    "x-ms-continuation", "deprecation", "sunset",
 )  # fmt: skip
 _CHARSET = re.compile(
-    r"utf-?(?:8|16|32)|us-ascii|latin-?1|iso-8859-(?:[1-9]|1[013-6])|windows-125[0-8]|koi8-[ru]|shift[_-]jis|"
-    r"euc-(?:jp|kr)|gb2312|gbk|gb18030|big5",
+    r"utf-?(?:8|16|32)|us-ascii|latin-?1|iso-8859-(?:[1-9]|1[013-6])|windows-125[0-8]|koi8-[ru]|"
+    r"shift[_-]jis|euc-(?:jp|kr)|gb2312|gbk|gb18030|big5",
     re.IGNORECASE,
 )
-"""Python has codecs that no text of the web is in: one takes hours for a megabyte, others make no
-text."""
+"""Charsets of the web only: other Python codecs can be extremely slow or return no text."""
 _TEXT_SUFFIXES = (
     "json",
     "xml",
@@ -47,18 +47,18 @@ _TEXT_SUFFIXES = (
 
 @dataclass(frozen=True)
 class ApiResponse:
-    """A reply that has arrived."""
+    """A complete HTTP response."""
 
     url: str
-    """As it may be shown."""
+    """Redacted URL."""
     status: int
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Headers with names in lower case."""
     body: bytes = b""
 
     @property
     def status_line(self) -> str:
-        """`HTTP 404 Not Found`."""
+        """Status as text: `HTTP 404 Not Found`."""
         try:
             return f"HTTP {self.status} {http.HTTPStatus(self.status).phrase}"
         except ValueError:
@@ -66,39 +66,33 @@ class ApiResponse:
 
     @property
     def media_type(self) -> str:
-        """What its body is, in lower case."""
+        """Media type of the body, in lower case."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def to_tool_result(response: ApiResponse, advice: str = "") -> Raw:
-    """What a caller is given; `advice` is added where it was refused."""
+    """Return the tool result; `advice` is added to errors."""
     if response.status >= 400:
         return _convert_error_response(response, advice)
-    found: Raw = {"content": []}
-    content: list[Raw] = found["content"]
+    result: Raw = {"content": []}
     if 300 <= response.status < 400:
-        content.append(
-            _make_text_content(
-                f"{response.status_line}: not followed"
-                if "location" in response.headers
-                else response.status_line
-            )
-        )
+        text = response.status_line
+        if "location" in response.headers:
+            text = f"{text}: not followed"
+        result["content"] = [_make_text_content(text)]
     elif not response.body:
-        content.append(_make_text_content(response.status_line))
+        result["content"] = [_make_text_content(response.status_line)]
     else:
-        found |= _convert_content(response)
-        content = found["content"]
-    if told := _select_shown_headers(response):
-        content.append(
-            _make_text_content("\n".join(f"{name}: {value}" for name, value in told.items()))
-        )
-    found["_meta"] = {"portico/http": {"status": response.status, "headers": told}}
-    return found
+        result |= _convert_content(response)
+    headers = _select_shown_headers(response)
+    if headers:
+        result["content"].append(_make_text_content(_format_headers(headers)))
+    result["_meta"] = {"portico/http": {"status": response.status, "headers": headers}}
+    return result
 
 
 def make_error_result(text: str) -> Raw:
-    """A call that came to nothing."""
+    """Return a tool result that is an error."""
     return {"content": [_make_text_content(text)], "isError": True}
 
 
@@ -112,10 +106,7 @@ def _convert_content(response: ApiResponse) -> Raw:
         except (ValueError, RecursionError):
             pass
         else:
-            if isinstance(value, dict):
-                structured = cast(Raw, value)
-            else:
-                structured = {"result": value}
+            structured = cast(Raw, value) if isinstance(value, dict) else {"result": value}
             return {
                 "content": [_make_text_content(_decode_body(response))],
                 "structuredContent": structured,
@@ -144,14 +135,15 @@ def _convert_error_response(response: ApiResponse, advice: str) -> Raw:
         body = _decode_body(response)
         if len(body) > SHOWN_ERROR_CHARS:
             body = f"{body[:SHOWN_ERROR_CHARS]}… ({len(body) - SHOWN_ERROR_CHARS} more characters)"
-    told = "\n".join(f"{name}: {value}" for name, value in _select_shown_headers(response).items())
-    found = make_error_result(
-        "\n".join(part for part in (response.status_line, body, told, advice) if part)
-    )
-    found["_meta"] = {
-        "portico/http": {"status": response.status, "headers": _select_shown_headers(response)}
-    }
-    return found
+    headers = _select_shown_headers(response)
+    parts = (response.status_line, body, _format_headers(headers), advice)
+    result = make_error_result("\n".join(part for part in parts if part))
+    result["_meta"] = {"portico/http": {"status": response.status, "headers": headers}}
+    return result
+
+
+def _format_headers(headers: Mapping[str, str]) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in headers.items())
 
 
 def _select_shown_headers(response: ApiResponse) -> dict[str, str]:
@@ -164,14 +156,11 @@ def _select_shown_headers(response: ApiResponse) -> dict[str, str]:
 
 def _decode_body(response: ApiResponse) -> str:
     _, _, parameters = response.headers.get("content-type", "").partition(";")
-    charset = next(
-        (
-            p.partition("=")[2].strip(" \"'")
-            for p in parameters.split(";")
-            if "charset=" in p.lower()
-        ),
-        "utf-8",
-    )
+    charset = "utf-8"
+    for parameter in parameters.split(";"):
+        if "charset=" in parameter.lower():
+            charset = parameter.partition("=")[2].strip(" \"'")
+            break
     return response.body.decode(charset if _CHARSET.fullmatch(charset) else "utf-8", "replace")
 
 

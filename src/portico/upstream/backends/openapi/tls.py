@@ -1,4 +1,4 @@
-"""Which certificates an API is trusted by: those that every other server is, read once."""
+"""TLS context for APIs: the certificates that all other servers use, read once."""
 
 import ssl
 from functools import cache
@@ -9,9 +9,8 @@ from portico.upstream.backends.openapi.urls import parse_origin
 
 
 def get_ssl_context(url: str) -> ssl.SSLContext:
-    """The certificates for an address; reading them takes a while, and without https there is
-    nothing to check."""
-    # An empty context trusts nobody: a mistake here would be refused, not let through.
+    """Return the TLS context for a URL; loading certificates is slow, so only for https."""
+    # An empty context trusts nobody: a mistake here leads to a refusal, not to a leak.
     if parse_origin(url)[0] == "https":
         return _load_certificates()
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,4 +1,4 @@
-"""Where a request may go: origins, the servers of a description, redirects. Pure."""
+"""Origins, server URLs of a description, and redirects. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +12,11 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _METHOD_PRESERVING_STATUSES = (307, 308)
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
 _AUTHORITY = re.compile(r"[^\s\\@%\x00-\x20]+")
-"""Host and port and nothing else: what stands before an @ looks like a host and is none, and
-programs differ on \\."""
+"""Host and port only: what precedes an @ is no host, and programs disagree on \\."""
 
 
 def parse_origin(url: str) -> tuple[str, str, int | None]:
-    """Scheme, host and port: what credentials are meant for."""
+    """Return scheme, host and port, which credentials are bound to."""
     try:
         parts = urlsplit(url)
         return (
@@ -30,34 +29,37 @@ def parse_origin(url: str) -> tuple[str, str, int | None]:
 
 
 def format_origin(url: str) -> str:
-    """An origin as text, its port always written out."""
+    """Return an origin as text, always with its port."""
     scheme, host, port = parse_origin(url)
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    if ":" in host:
+        host = f"[{host}]"
+    return f"{scheme}://{host}:{port}"
 
 
 def is_own_origin(description: str, server: str) -> bool:
-    """Whether a server is on the origin that its description comes from, or on the same host by
-    https."""
-    own = parse_origin(description)
-    other = parse_origin(server)
-    upgraded = ("https", own[1], _DEFAULT_PORTS["https"])
-    return other == own or (
-        own[0] == "http" and own[2] == _DEFAULT_PORTS["http"] and other == upgraded
+    """Return whether a server has its description's origin, or the same host by https."""
+    description_origin = parse_origin(description)
+    server_origin = parse_origin(server)
+    upgraded = ("https", description_origin[1], _DEFAULT_PORTS["https"])
+    return server_origin == description_origin or (
+        description_origin[0] == "http"
+        and description_origin[2] == _DEFAULT_PORTS["http"]
+        and server_origin == upgraded
     )
 
 
 def is_url(text: str) -> bool:
-    """Whether it is an address of the web; else it is a file."""
+    """Return whether the text is a web address; otherwise it is a file."""
     return text.lower().startswith(("http://", "https://"))
 
 
 def resolve_redirect(
     method: str, url: str, status: int, location: str | None
 ) -> tuple[str, str] | None:
-    """The method and address of the next request; None where the redirect is not followed.
+    """Return the method and URL of the next request, or None if it is not followed.
 
-    Only within one origin, because the request carries credentials, and never so that a request
-    that changes something silently becomes one that does not.
+    Only within one origin, because the request carries credentials. A request that changes
+    something becomes a GET only after a 303.
     """
     if not location or status not in (301, 302, 303, *_METHOD_PRESERVING_STATUSES):
         return None
@@ -72,43 +74,33 @@ def resolve_redirect(
 
 
 def find_server_url(servers: Any, document_url: str) -> str:
-    """The first server of a list that can be used, its variables filled in, whole; empty where
-    there is none."""
+    """Return the first usable server as an absolute URL with variables filled in, or ""."""
     for server in cast("list[Any]", servers) if isinstance(servers, list) else []:
-        if isinstance(server, dict):
-            entry = cast(Raw, server)
-        else:
-            entry = {}
+        if not isinstance(server, dict):
+            continue
+        entry = cast(Raw, server)
         url = entry.get("url")
         if not isinstance(url, str):
             continue
-        variables = entry.get("variables")
-        whole = urljoin(
-            document_url,
-            _fill_variables(
-                url.strip(), cast(Raw, variables) if isinstance(variables, dict) else {}
-            ),
-        )
+        variables: Any = entry.get("variables")
+        if not isinstance(variables, dict):
+            variables = {}
+        absolute = urljoin(document_url, _fill_variables(url.strip(), cast(Raw, variables)))
         if (
-            is_url(whole)
-            and parse_origin(whole)[1]
-            and _AUTHORITY.fullmatch(urlsplit(whole).netloc)
+            is_url(absolute)
+            and parse_origin(absolute)[1]
+            and _AUTHORITY.fullmatch(urlsplit(absolute).netloc)
         ):
-            return whole.rstrip("/")
+            return absolute.rstrip("/")
     return ""
 
 
 def _fill_variables(url: str, variables: Mapping[str, Any]) -> str:
     def substitute(match: re.Match[str]) -> str:
         entry = variables.get(match[1])
-        if isinstance(entry, dict):
-            known = cast(Raw, entry)
-        else:
-            known = {}
-        choices = known.get("enum")
-        default = known.get(
-            "default", choices[0] if isinstance(choices, list) and choices else match[0]
-        )
-        return str(default)
+        variable = cast(Raw, entry) if isinstance(entry, dict) else {}
+        choices = variable.get("enum")
+        fallback = choices[0] if isinstance(choices, list) and choices else match[0]
+        return str(variable.get("default", fallback))
 
     return _VARIABLE.sub(substitute, url)

@@ -1,8 +1,8 @@
-"""Whether the fields of a body can be arguments of their own, and which. Pure over the documents.
+"""Decides whether the fields of a body become arguments, and which. Pure.
 
 A plain object's fields become arguments: an agent then sees `create_issue(owner, repo, title,
-body?)`, as it would from a server written by hand, and search finds the tool by its fields.
-Anything else is one argument, `body`.
+body?)`, as from a server written by hand, and search finds the tool by its fields. Anything else is
+one argument, `body`.
 """
 
 from collections.abc import Mapping
@@ -15,51 +15,51 @@ from portico.upstream.backends.openapi.description.documents import ApiDocuments
 MAX_DEPTH = 8
 MAX_FIELDS = 300
 _PLAIN_OBJECT_KEYWORDS = frozenset(
-    ("type", "properties", "required", "description", "title", "example", "examples", "nullable", "discriminator",
-     "xml", "externalDocs", "deprecated", "default", "allOf", "additionalProperties", "anyOf", "oneOf", "$ref",
-     "minProperties", "$schema", "$id", "$comment", "readOnly", "writeOnly")
+    ("type", "properties", "required", "description", "title", "example", "examples", "nullable",
+     "discriminator", "xml", "externalDocs", "deprecated", "default", "allOf",
+     "additionalProperties", "anyOf", "oneOf", "$ref", "minProperties", "$schema", "$id",
+     "$comment", "readOnly", "writeOnly")
 )  # fmt: skip
 
 
 @dataclass
 class BodyFields:
-    """The fields of a plain object."""
+    """Fields of a plain object."""
 
     properties: dict[str, DocumentNode] = field(default_factory=dict[str, DocumentNode])
     required: dict[str, None] = field(default_factory=dict[str, None])
 
 
 def collect_body_fields(documents: ApiDocuments, node: DocumentNode) -> BodyFields | None:
-    """The fields of a body, those that `allOf` brings together too; None where it is no plain
-    object."""
-    found = BodyFields()
+    """Return the fields of a body, including those of `allOf`; None if it is no plain object."""
+    fields = BodyFields()
     if (
-        not _gather_fields(documents, node, found, MAX_DEPTH)
-        or not found.properties
-        or len(found.properties) > MAX_FIELDS
+        not _gather_fields(documents, node, fields, MAX_DEPTH)
+        or not fields.properties
+        or len(fields.properties) > MAX_FIELDS
     ):
         return None
-    return found
+    return fields
 
 
 def _gather_fields(
     documents: ApiDocuments, node: DocumentNode, found: BodyFields, depth: int
 ) -> bool:
     node = documents.resolve(node)
-    given = node.entries
-    if depth <= 0 or not _is_plain_object(given):
+    entries = node.entries
+    if depth <= 0 or not _is_plain_object(entries):
         return False
-    for name, part in node.with_value(given.get("properties")).entries.items():
+    for name, part in node.with_value(entries.get("properties")).entries.items():
         if isinstance(part, dict | bool):
             found.properties[str(name)] = node.with_value(part)
-    required = given.get("required")
+    required = entries.get("required")
     if isinstance(required, list):
         found.required.update(
             dict.fromkeys(name for name in cast("list[Any]", required) if isinstance(name, str))
         )
     return all(
         _gather_fields(documents, node.with_value(part), found, depth - 1)
-        for part in node.with_value(given.get("allOf")).items
+        for part in node.with_value(entries.get("allOf")).items
     )
 
 
@@ -74,11 +74,10 @@ def _is_plain_object(given: Mapping[str, Any]) -> bool:
 
 
 def _has_only_required(alternatives: Any) -> bool:
-    """`anyOf: [{required: [a]}, {required: [b]}]` says which fields go together, which the API will say as well."""
-    if isinstance(alternatives, list):
-        listed = cast("list[Any]", alternatives)
-    else:
-        listed = []
-    return alternatives is None or all(
-        isinstance(one, dict) and set(cast(Raw, one)) <= {"required"} for one in listed
+    """Return whether alternatives only name required fields, which the API checks itself."""
+    if alternatives is None or not isinstance(alternatives, list):
+        return True
+    return all(
+        isinstance(alternative, dict) and set(cast(Raw, alternative)) <= {"required"}
+        for alternative in cast("list[Any]", alternatives)
     )

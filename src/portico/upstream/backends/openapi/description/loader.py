@@ -1,5 +1,7 @@
-"""A description → an `Api`: its tools, and how each is called. Runs in a thread: a large one takes
-a second or two."""
+"""Loads a description into an `ApiDescription`: its tools, and the request plan of each.
+
+Runs in a thread: a large description takes a second or two.
+"""
 
 import time
 import zlib
@@ -33,8 +35,7 @@ from portico.upstream.transports.http_headers import redact_url
 
 MAX_TOOLS = 20_000
 MAX_DEFINITIONS_BYTES = 64 * 2**20
-"""Bytes of all tools together: a small description can refer to one large schema from every
-operation."""
+"""Bytes of all tools: a small description can refer to a large schema from each operation."""
 MAX_CPU_S = 60.0
 _PIECE_BYTES = 2**17
 _TITLE_CHARS = 200
@@ -44,23 +45,22 @@ _INSTRUCTIONS_CHARS = 1_000
 
 @dataclass(frozen=True)
 class ApiDescription:
-    """What is kept of a description: some kilobytes for each of its operations, packed."""
+    """The loaded form of a description: some kilobytes per operation, compressed."""
 
     title: str
     version: str
     instructions: str
     server: str
-    """Where the API is; credentials go to its origin and nowhere else."""
+    """Base URL of the API; credentials go to its origin only."""
     plans: Mapping[str, RequestPlan]
     compressed_definitions: tuple[bytes, ...]
-    """Lists of tools, compressed: pieces, so that reading them back holds no other thread up for
-    long."""
+    """Compressed lists of tools; in pieces, so that decoding does not block other threads long."""
     change_markers: Mapping[str, object]
     digest: str
     warnings: tuple[str, ...] = ()
 
     def load_definitions(self) -> list[Raw]:
-        """The tools."""
+        """Return the tool definitions."""
         return [
             tool
             for piece in self.compressed_definitions
@@ -74,28 +74,27 @@ def load_description(
     previous: ApiDescription | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> ApiDescription:
-    """Read a description; `known` is given back where nothing has changed.
+    """Read a description; return `previous` if nothing has changed.
 
-    Raises DescriptionTooLarge beyond `limit` bytes.
+    Raises DescriptionTooLarge above `max_bytes`, and BackendUnavailable if it is invalid.
     """
-    with DescriptionReader(source, max_bytes) as reading:
-        data = reading.read_root()
+    with DescriptionReader(source, max_bytes) as reader:
+        data = reader.read_root()
         if (
             previous is not None
             and previous.digest == compute_digest(data)
             and len(previous.change_markers) == 1
         ):
             return previous
-        reading.check_size()
+        reader.check_size()
         try:
-            documents = ApiDocuments(source.uri, parse_document(data), reading.read_part)
-            api = _build_description(documents, source, configured, reading, compute_digest(data))
-            # Once more: what is raised while a reference is followed only makes it one that leads
-            # nowhere.
-            reading.check_size()
+            documents = ApiDocuments(source.uri, parse_document(data), reader.read_part)
+            api = _build_description(documents, source, configured, reader, compute_digest(data))
+            # Checked again: raised while a reference is resolved, it only makes that one dangling.
+            reader.check_size()
             return api
         except ValueError as error:
-            reading.check_size()
+            reader.check_size()
             raise BackendUnavailable(
                 f"{source.display_location} is no description of an API: {error}",
                 advice="It has to be OpenAPI 3 or Swagger 2.0, as JSON or YAML.",
@@ -114,32 +113,34 @@ def _build_description(
     if not str(version).startswith(("2", "3")):
         raise ValueError("it says neither `openapi: 3…` nor `swagger: 2.0`")
     server = _find_server(documents, source)
-    known = describe_security_schemes(documents)
+    schemes = describe_security_schemes(documents)
     size = 0
-    until = time.thread_time() + MAX_CPU_S
-    tools = ToolBuilder(documents, configured, until)
+    cpu_deadline = time.thread_time() + MAX_CPU_S
+    tools = ToolBuilder(documents, configured, cpu_deadline)
     plans: dict[str, RequestPlan] = {}
     definitions: list[bytes] = []
-    elsewhere: set[str] = set()
+    other_hosts: set[str] = set()
     for operation in read_operations(documents):
         if len(plans) >= MAX_TOOLS or size > MAX_DEFINITIONS_BYTES:
             break
-        if time.thread_time() > until:
+        if time.thread_time() > cpu_deadline:
             raise TranslationTimeout
-        if source.base_url is not None:
-            own = ""
-        else:
-            own = find_server_url(operation.servers, root.base)
-        if own and parse_origin(own) != parse_origin(server):
-            elsewhere.add(redact_url(own))
+        own_server = ""
+        if source.base_url is None:
+            own_server = find_server_url(operation.servers, root.base)
+        if own_server and parse_origin(own_server) != parse_origin(server):
+            other_hosts.add(redact_url(own_server))
         definition, plan = tools.build(
-            operation, own or server, describe_required_credentials(operation.security, known)
+            operation,
+            own_server or server,
+            describe_required_credentials(operation.security, schemes),
         )
         definitions.append(json_codec.dumps(definition))
         size += len(definitions[-1])
         plans[plan.name] = plan
     if not plans:
         raise ValueError("it has no operations")
+    warnings = _collect_warnings(documents, other_hosts, len(plans), size)
     info = root.with_value(root.entries.get("info")).entries
     return ApiDescription(
         clip_text(_strip_text(info.get("title")), _TITLE_CHARS),
@@ -150,9 +151,7 @@ def _build_description(
         _compress_definitions(definitions),
         dict(reader.change_markers),
         content_digest,
-        tuple(
-            note[:_NOTE_CHARS] for note in _collect_warnings(documents, elsewhere, len(plans), size)
-        ),
+        tuple(warning[:_NOTE_CHARS] for warning in warnings),
     )
 
 
@@ -160,60 +159,59 @@ def _find_server(documents: ApiDocuments, source: DescriptionSource) -> str:
     root = documents.root
     if source.base_url is not None:
         return source.base_url.rstrip("/")
-    old = swagger.is_swagger(root)
-    if old:
-        listed = swagger.convert_servers(root.entries, root.base)
+    if swagger.is_swagger(root):
+        servers = swagger.convert_servers(root.entries, root.base)
     else:
-        listed = root.entries.get("servers") or [{"url": "/"}]
-    found = find_server_url(listed, root.base)
-    if not found:
+        servers = root.entries.get("servers") or [{"url": "/"}]
+    server = find_server_url(servers, root.base)
+    if not server:
         error = BackendUnavailable(
             f"{source.display_location} does not say where the API is",
-            advice=f"Give the server {source.name} a `base_url`, such as https://api.example.com/v1.",
+            advice=f"Give the server {source.name} a `base_url`, "
+            "such as https://api.example.com/v1.",
         )
         error.retryable = False
         raise error
-    return found
+    return server
 
 
 def _compress_definitions(definitions: list[bytes]) -> tuple[bytes, ...]:
     pieces: list[bytes] = []
-    waiting: list[bytes] = []
+    batch: list[bytes] = []
     size = 0
     for definition in definitions:
-        waiting.append(definition)
+        batch.append(definition)
         size += len(definition)
         if size > _PIECE_BYTES:
-            pieces.append(zlib.compress(b"[%b]" % b",".join(waiting), 1))
-            waiting = []
+            pieces.append(zlib.compress(b"[%b]" % b",".join(batch), 1))
+            batch = []
             size = 0
-    if waiting:
-        pieces.append(zlib.compress(b"[%b]" % b",".join(waiting), 1))
+    if batch:
+        pieces.append(zlib.compress(b"[%b]" % b",".join(batch), 1))
     return tuple(pieces)
 
 
 def _collect_warnings(
     documents: ApiDocuments, elsewhere: set[str], count: int, size: int
 ) -> list[str]:
-    notes: list[str] = []
+    warnings: list[str] = []
     if documents.dangling_references:
         ref, reason = next(iter(documents.dangling_references.items()))
-        notes.append(
-            f"{len(documents.dangling_references)} references lead nowhere, such as {format_reference(ref)}: {reason}"
-        )
+        count_text = f"{len(documents.dangling_references)} references lead nowhere"
+        warnings.append(f"{count_text}, such as {format_reference(ref)}: {reason}")
     if elsewhere:
-        notes.append(
-            f"some operations are on other hosts and are not called: {', '.join(sorted(elsewhere)[:5])}"
-        )
+        hosts = ", ".join(sorted(elsewhere)[:5])
+        warnings.append(f"some operations are on other hosts and are not called: {hosts}")
     if count >= MAX_TOOLS or size > MAX_DEFINITIONS_BYTES:
-        notes.append(
-            f"only its first {count} operations are tools: there may be more, but the whole is too large"
+        warnings.append(
+            f"only its first {count} operations are tools: "
+            "there may be more, but the whole is too large"
         )
-    return notes
+    return warnings
 
 
 def format_reference(address: str) -> str:
-    """A reference as it may be shown."""
+    """Return a reference that may be shown: file name and fragment only."""
     document, _, place = address.partition("#")
     return f"{document.rpartition('/')[2].partition('?')[0]}#{place}"
 

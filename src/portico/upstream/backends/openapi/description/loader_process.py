@@ -1,14 +1,14 @@
-"""Reads a large description in a process of its own.
+"""Loads a large description in a separate process.
 
-A thread is not enough: the parsers of JSON and YAML hold the interpreter while they work, and
-everybody's requests with it, for a tenth of a second a megabyte. The process also bounds the memory
-that a hostile description can take.
+A thread is not enough: the JSON and YAML parsers hold the GIL, and thereby every request, for a
+tenth of a second per megabyte. The process also limits the memory that a hostile description can
+take.
 """
 
 import contextlib
 import io
 import os
-import pickle  # both ends are this module, of this version, of this user
+import pickle  # both ends run this module, in the same version, as the same user
 import subprocess
 import sys
 from dataclasses import replace
@@ -27,52 +27,52 @@ from portico.upstream.backends.openapi.request_plans import RequestPlan
 from portico.upstream.transports.python_interpreter import render_main_import
 
 MAX_THREAD_BYTES = 2**17
-"""Of a description and its parts, up to which a thread is enough: some 20 ms in one go."""
+"""Bytes of a description and its parts for which a thread is enough: about 20 ms at once."""
 MAX_MEMORY_BYTES = 4 * 2**30
 _PLANS_PER_PIECE = 200
-"""How many are read back at a time: that holds the interpreter, too."""
+"""Plans that are unpickled at once, because that holds the GIL too."""
 
 
 def load_in_process(source: DescriptionSource, configured: ConfiguredParameters) -> ApiDescription:
-    """Read a description as `load` does; blocks until the process has ended."""
+    """Load a description as `load_description` does; blocks until the process has ended."""
     command = [sys.executable, "-I", "-S", "-c", render_main_import(__name__) + "main()"]
-    asked = pickle.dumps((source, configured))
+    request = pickle.dumps((source, configured))
     try:
-        ended = subprocess.run(  # noqa: S603 - this very interpreter, and no word of anybody else
+        completed = subprocess.run(  # noqa: S603 - own interpreter, no input of others
             command,
-            input=asked,
+            input=request,
             capture_output=True,
             timeout=MAX_READ_S + MAX_CPU_S + 30,
             check=False,
         )
     except subprocess.TimeoutExpired:
         raise _make_load_error(source, "it took too long") from None
-    answer = io.BytesIO(ended.stdout)
+    output = io.BytesIO(completed.stdout)
     try:
-        found: Any = pickle.load(answer)  # noqa: S301
+        outcome: Any = pickle.load(output)  # noqa: S301
     except (EOFError, pickle.UnpicklingError):
-        said = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        last_line = completed.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise _make_load_error(
-            source, said or f"its process ended with {ended.returncode}"
+            source, last_line or f"its process ended with {completed.returncode}"
         ) from None
-    if isinstance(found, BackendUnavailable):
-        raise found
+    if isinstance(outcome, BackendUnavailable):
+        raise outcome
     plans: dict[str, RequestPlan] = {}
-    while piece := pickle.load(answer):  # noqa: S301
+    while piece := pickle.load(output):  # noqa: S301
         plans |= cast("dict[str, RequestPlan]", piece)
-    return replace(cast(ApiDescription, found), plans=plans)
+    return replace(cast(ApiDescription, outcome), plans=plans)
 
 
 def main() -> None:
-    """Read what is asked for on stdin, and write the API, or why there is none, to stdout."""
+    """Read the source from stdin and write the description, or an error, to stdout."""
     if os.name == "posix":
         import resource
 
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    source, given = pickle.load(sys.stdin.buffer)  # noqa: S301
+    source, configured = pickle.load(sys.stdin.buffer)  # noqa: S301
     try:
-        api = load_description(source, given)
+        api = load_description(source, configured)
     except BackendUnavailable as error:
         pickle.dump(error, sys.stdout.buffer)
     except MemoryError:

@@ -1,4 +1,4 @@
-"""What tools and arguments are called, and their texts in reasonable length. Pure."""
+"""Names of tools and arguments, and shortened texts. Pure."""
 
 import hashlib
 import html
@@ -16,13 +16,13 @@ _LINK = re.compile(r"\[([^\[\]]{1,200})\]\([^()\s]{1,500}\)")
 _BLANKS = re.compile(r"[^\S\n]+")
 _BLANK_LINES = re.compile(r" ?\n(?: ?\n)+ ?")
 _READ_FACTOR = 20
-"""Times what is kept of a text: more of it is not even looked at."""
+"""Multiple of the kept length that is read of a text; the rest is ignored."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _NOT_IN_ARGUMENTS = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class NameAllocator:
-    """Names that are given out once each."""
+    """Allocates unique names."""
 
     def __init__(self, max_chars: int = MAX_NAME_CHARS) -> None:
         self._used: set[str] = set()
@@ -30,10 +30,9 @@ class NameAllocator:
         self._max_chars = max_chars
 
     def allocate(self, wanted: str) -> str:
-        """The name, or one like it."""
+        """Return the wanted name, or a numbered variant of it."""
         name = stem = shorten_name(wanted, self._max_chars)
-        # Counted on from the last one: a description in which all are called the same would else
-        # take hours.
+        # Continue from the last number: thousands of equal names would take hours otherwise.
         number = self._last_numbers.get(stem, 1)
         while name in self._used:
             number += 1
@@ -47,39 +46,34 @@ class NameAllocator:
 
 
 def make_tool_name(operation_id: str, method: str, path: str) -> str:
-    """What an operation would like to be called: its id, else method and path."""
+    """Return the preferred tool name: the operation id, else method and path."""
     if _NOT_IN_NAMES.sub("", operation_id):
-        wanted = operation_id
+        name = operation_id
     else:
-        wanted = f"{method.lower()}_{path.lstrip('/')}"
-    return _NOT_IN_NAMES.sub("_", wanted).strip("_-") or method.lower()
+        name = f"{method.lower()}_{path.lstrip('/')}"
+    return _NOT_IN_NAMES.sub("_", name).strip("_-") or method.lower()
 
 
 def make_argument_name(name: str) -> str:
-    """A parameter's name in characters that every client takes: `filter[name]` → `filter_name`."""
+    """Return a name in characters that every client accepts: `filter[name]` → `filter_name`."""
     return _NOT_IN_ARGUMENTS.sub("_", name).strip("_") or "value"
 
 
 def shorten_name(name: str, max_chars: int) -> str:
-    """A name that is not too long; what is cut off is told apart by a few digits of its hash."""
+    """Shorten a name; a few digits of its hash keep shortened names distinct."""
     if len(name) <= max_chars:
         return name
-    mark = hashlib.blake2b(name.encode(), digest_size=3).hexdigest()
-    return f"{name[: max_chars - len(mark) - 1].rstrip('_-')}_{mark}"
+    digest = hashlib.blake2b(name.encode(), digest_size=3).hexdigest()
+    return f"{name[: max_chars - len(digest) - 1].rstrip('_-')}_{digest}"
 
 
 def clip_text(text: str, max_chars: int) -> str:
-    """A text without HTML and addresses of links, at most so long, cut at the end of a sentence
-    where there is one."""
+    """Remove HTML and link targets and clip the text, at the end of a sentence if possible."""
     text = text[: _READ_FACTOR * max_chars]
     if "<" in text or "&" in text:
         text = html.unescape(_BLOCK.sub(" ", _INLINE.sub("", text)))
-    else:
-        text = text
     if "](" in text:
         text = _LINK.sub(r"\1", text)
-    else:
-        text = text
     text = _BLANK_LINES.sub("\n\n", _BLANKS.sub(" ", text.replace("\r", ""))).strip()
     if len(text) <= max_chars:
         return text

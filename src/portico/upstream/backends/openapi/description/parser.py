@@ -1,4 +1,4 @@
-"""The text of a description → plain values: JSON or YAML, whichever it is."""
+"""Parses the text of a description, JSON or YAML, to plain values."""
 
 from typing import Any, cast
 
@@ -6,11 +6,13 @@ from portico.json_text import json_codec
 from portico.upstream.backend import Raw
 
 MAX_VALUES = 20_000
+"""Values of a converted default, enum or example."""
 MAX_CHARACTERS = 1_000_000
+"""Characters of a converted default, enum or example."""
 
 
 def parse_document(data: bytes) -> Raw:
-    """The object in a document; ValueError, in words, where there is none."""
+    """Return the object in a document; raise ValueError with a reason if there is none."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     if data.lstrip()[:1] in (b"{", b"["):
         try:
@@ -44,8 +46,7 @@ def _parse_yaml_or_raise(data: bytes) -> Any:
 
 
 def to_json_value(value: Any) -> Any:
-    """A value as JSON has it; ValueError where it has none such (structures with a loop), or it is
-    enormous."""
+    """Return a value as JSON; raise ValueError if it is circular, unsupported or too large."""
     if not _is_small(value):
         raise ValueError("it is too large to be shown")
     try:
@@ -55,19 +56,19 @@ def to_json_value(value: Any) -> Any:
 
 
 def _is_small(value: Any) -> bool:
-    """Whether it stays small when it is written out: YAML's aliases of aliases do not."""
+    """Return whether a value stays small when written out, unlike nested YAML aliases."""
     count = characters = 0
-    waiting = [value]
-    while waiting:
-        one: Any = waiting.pop()
+    stack = [value]
+    while stack:
+        node: Any = stack.pop()
         count += 1
-        if isinstance(one, str):
-            characters += len(one)
-        elif isinstance(one, dict):
-            characters += sum(len(str(key)) for key in cast(Raw, one))
-            waiting.extend(cast(Raw, one).values())
-        elif isinstance(one, list):
-            waiting.extend(cast("list[Any]", one))
-        if count + len(waiting) > MAX_VALUES or characters > MAX_CHARACTERS:
+        if isinstance(node, str):
+            characters += len(node)
+        elif isinstance(node, dict):
+            characters += sum(len(str(key)) for key in cast(Raw, node))
+            stack.extend(cast(Raw, node).values())
+        elif isinstance(node, list):
+            stack.extend(cast("list[Any]", node))
+        if count + len(stack) > MAX_VALUES or characters > MAX_CHARACTERS:
             return False
     return True

@@ -1,8 +1,8 @@
-"""A description and its parts, from files or the web: bounded in size, number and time.
+"""Reads a description and its parts from files or the web, bounded in size, number and time.
 
-A reference may lead to files below the description's own folder, or to addresses of its own origin;
-never elsewhere: whoever wrote a description does not get to choose which files and hosts the
-gateway reads. Runs in a thread: everything here blocks.
+References may lead to files below the description's folder, or to URLs of its origin, never
+elsewhere: the author of a description must not choose which files and hosts the gateway reads.
+Everything here blocks, so it runs in a thread.
 """
 
 import hashlib
@@ -28,19 +28,19 @@ from portico.upstream.backends.openapi.urls import (
 from portico.upstream.transports.http_headers import parse_address, redact_url
 
 MAX_BYTES = 128 * 1024 * 1024
-"""Of a description with all its parts."""
+"""Bytes of a description with all its parts."""
 MAX_DOCUMENTS = 10_000
 MAX_READ_S = 60.0
-"""For all of it; `timeouts.start_s` is usually shorter, but cannot stop a thread."""
+"""Seconds for all of it; `timeouts.start_s` is usually shorter, but cannot stop a thread."""
 CONNECT_S = 10.0
 
 
 @dataclass(frozen=True)
 class DescriptionSource:
-    """Where a description is."""
+    """Location of a description."""
 
     name: str
-    """Of the server."""
+    """Name of the server."""
     location: str = field(repr=False)
     """URL or file."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -48,32 +48,31 @@ class DescriptionSource:
 
     @property
     def uri(self) -> str:
-        """As an address, of a file too."""
+        """The location as a URI, also for a file."""
         if is_url(self.location):
             return self.location
         return Path(self.location).expanduser().absolute().as_uri()
 
     @property
     def display_location(self) -> str:
-        """As it may be shown."""
+        """The location without secrets."""
         if is_url(self.location):
             return redact_url(self.location)
         return self.location
 
 
 class DescriptionTooLarge(Exception):
-    """A description with its parts is larger than was allowed for this reading; it may be read in
-    another way."""
+    """A description with its parts exceeds the limit of this reader, not the overall one."""
 
 
 class DescriptionReader:
-    """One reading of a description."""
+    """Reads one description once."""
 
     def __init__(self, source: DescriptionSource, max_bytes: int = MAX_BYTES) -> None:
         self.source = source
         self._max_bytes = max_bytes
         self.change_markers: dict[str, object] = {}
-        """Address → what changes when the document does."""
+        """URI → a value that changes with the document."""
         self._bytes_read = 0
         self._deadline = time.monotonic() + MAX_READ_S
         self._clients: dict[str, Any] = {}
@@ -90,23 +89,24 @@ class DescriptionReader:
             client.close()
 
     def read_root(self) -> bytes:
-        """The description itself; BackendUnavailable where it cannot be read."""
+        """Return the description itself; raise BackendUnavailable if it cannot be read."""
         shown = self.source.display_location
         try:
             return self._read_data(self.source.uri)
         except DocumentUnavailable as error:
             raise BackendUnavailable(
                 f"the description {shown} cannot be read: {error}",
-                advice="`openapi` is a URL or a file (JSON or YAML) with the description of an HTTP API.",
+                advice="`openapi` is a URL or a file (JSON or YAML) "
+                "with the description of an HTTP API.",
             ) from error
 
     def check_size(self) -> None:
-        """Raise DescriptionTooLarge where more was read than is to be parsed here."""
+        """Raise DescriptionTooLarge if more was read than may be parsed here."""
         if self._bytes_read > self._max_bytes:
             raise DescriptionTooLarge
 
     def read_part(self, uri: str) -> Raw:
-        """A document that a reference asks for."""
+        """Return a referenced document; raise DocumentUnavailable."""
         if self._folder is None:
             if parse_origin(uri) != parse_origin(self.source.location):
                 raise DocumentUnavailable(
@@ -126,7 +126,7 @@ class DescriptionReader:
             raise DocumentUnavailable(str(error)) from None
 
     def _is_below_folder(self, uri: str) -> bool:
-        # Resolved, so that neither `..` nor a link leads out.
+        # Resolved, so that neither `..` nor a symbolic link leads outside.
         return (
             self._folder is not None
             and uri.startswith("file:")
@@ -138,13 +138,12 @@ class DescriptionReader:
             raise DocumentUnavailable(
                 f"it took over {MAX_READ_S:g} s to read the documents before it"
             )
-        data, mark = (
-            self._fetch(uri)
-            if self._folder is None
-            else _read_file(uri, MAX_BYTES - self._bytes_read)
-        )
+        if self._folder is None:
+            data, marker = self._fetch(uri)
+        else:
+            data, marker = _read_file(uri, MAX_BYTES - self._bytes_read)
         self._bytes_read += len(data)
-        self.change_markers[uri] = mark
+        self.change_markers[uri] = marker
         return data
 
     def _fetch(self, uri: str) -> tuple[bytes, object]:
@@ -167,13 +166,15 @@ class DescriptionReader:
         }
         for _ in range(MAX_REDIRECTS + 1):
             client = self._get_client(uri)
-            sent = {**headers, **self._get_credentials(uri)}
-            left = max(self._deadline - time.monotonic(), 0.1)
-            timeout = httpx2.Timeout(left, connect=min(CONNECT_S, left))
-            with client.stream("GET", uri, headers=sent, timeout=timeout) as reply:
-                target = _resolve_target(uri, reply.status_code, reply.headers.get("location"))
+            remaining = max(self._deadline - time.monotonic(), 0.1)
+            timeout = httpx2.Timeout(remaining, connect=min(CONNECT_S, remaining))
+            request_headers = {**headers, **self._get_credentials(uri)}
+            with client.stream("GET", uri, headers=request_headers, timeout=timeout) as response:
+                target = _resolve_target(
+                    uri, response.status_code, response.headers.get("location")
+                )
                 if target is None:
-                    return self._read_body(reply)
+                    return self._read_body(response)
             uri = target
         raise DocumentUnavailable("it is redirected again and again")
 
@@ -185,15 +186,14 @@ class DescriptionReader:
         scheme = parse_origin(uri)[0]
         if scheme not in self._clients:
             parse_address(uri)
-            # No proxy or netrc of the environment: what is configured here is all there is.
+            # No proxy or netrc of the environment: only the configuration counts.
             self._clients[scheme] = httpx2.Client(
                 trust_env=False, follow_redirects=False, verify=get_ssl_context(uri)
             )
         return self._clients[scheme]
 
     def _get_credentials(self, uri: str) -> Mapping[str, str]:
-        # Without `base_url` nothing says that the host of the description is the one the
-        # credentials are for.
+        # Without `base_url` nothing confirms that the credentials belong to the description's host.
         base = self.source.base_url
         if base is not None and parse_origin(base) == parse_origin(uri):
             return self.source.headers
@@ -210,12 +210,12 @@ class DescriptionReader:
             raise DocumentUnavailable(f"HTTP {status}{hint}")
         pieces = list[bytes]()
         try:
-            unpacking = BoundedDecompressor(
+            decompressor = BoundedDecompressor(
                 reply.headers.get("content-encoding", ""), MAX_BYTES - self._bytes_read
             )
             for piece in reply.iter_raw():
-                pieces.append(unpacking.decompress(piece))
-                if unpacking.is_over_limit:
+                pieces.append(decompressor.decompress(piece))
+                if decompressor.is_over_limit:
                     raise DocumentUnavailable(f"it is larger than {MAX_BYTES // 2**20} MiB")
                 if time.monotonic() > self._deadline:
                     raise DocumentUnavailable(f"it was not sent within {MAX_READ_S:g} s")
@@ -225,21 +225,21 @@ class DescriptionReader:
 
 
 def is_unchanged(change_markers: Mapping[str, object]) -> bool:
-    """Whether files are as they were; never for the web, which has to be asked."""
+    """Return whether all documents are unchanged files; always False for the web."""
     return bool(change_markers) and all(
-        uri.startswith("file:") and mark == _get_change_marker(uri)
-        for uri, mark in change_markers.items()
+        uri.startswith("file:") and marker == _get_change_marker(uri)
+        for uri, marker in change_markers.items()
     )
 
 
 def compute_digest(data: bytes) -> str:
-    """Identity of a text."""
+    """Return the hash of a document."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _read_file(uri: str, max_bytes: int) -> tuple[bytes, object]:
     path = _to_path(uri)
-    mark = _get_change_marker(uri)
+    marker = _get_change_marker(uri)
     try:
         if not path.is_file():
             raise DocumentUnavailable("there is no such file")
@@ -249,7 +249,7 @@ def _read_file(uri: str, max_bytes: int) -> tuple[bytes, object]:
         raise DocumentUnavailable(error.strerror or str(error)) from None
     if len(data) > max_bytes:
         raise DocumentUnavailable(f"it is larger than {MAX_BYTES // 2**20} MiB")
-    return data, mark
+    return data, marker
 
 
 def _to_path(uri: str) -> Path:
@@ -259,19 +259,19 @@ def _to_path(uri: str) -> Path:
 
 def _get_change_marker(uri: str) -> object:
     try:
-        found = _to_path(uri).stat()
+        status = _to_path(uri).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def _resolve_target(uri: str, status: int, location: str | None) -> str | None:
     if status not in (301, 302, 303, 307, 308):
         return None
     target = urljoin(uri, location or "")
-    # The same host by a safer way is as good as the same origin.
-    safer = location and parse_origin(target)[:2] == ("https", parse_origin(uri)[1])
-    if resolve_redirect("GET", uri, status, location) is None and not safer:
+    # The same host by https is as good as the same origin.
+    upgraded = location and parse_origin(target)[:2] == ("https", parse_origin(uri)[1])
+    if resolve_redirect("GET", uri, status, location) is None and not upgraded:
         raise DocumentUnavailable(
             f"it is at {redact_url(target)} now (HTTP {status}); write that address instead"
         )

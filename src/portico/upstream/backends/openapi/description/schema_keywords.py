@@ -1,6 +1,6 @@
-"""Bounds and kinds in OpenAPI's schemas → what JSON Schema 2020-12 allows. Pure.
+"""Converts bounds, types and enums of OpenAPI schemas to JSON Schema 2020-12. Pure.
 
-What is written wrongly is left out: a rule that nobody can check is worse than none.
+Invalid keywords are dropped: a rule that cannot be checked is worse than none.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,57 +17,51 @@ _EXCLUSIVE: Mapping[str, str] = {"minimum": "exclusiveMinimum", "maximum": "excl
 
 
 def convert_bounds(schema: Mapping[str, Any]) -> Raw:
-    """The numeric rules of a schema."""
-    found: Raw = {}
+    """Return the numeric keywords of a schema."""
+    converted: Raw = {}
     for key in _BOUNDS:
         value = schema.get(key)
         exclusive = schema.get(_EXCLUSIVE[key])
         if _is_number(exclusive):
-            found[_EXCLUSIVE[key]] = exclusive
+            converted[_EXCLUSIVE[key]] = exclusive
         if _is_number(value):
-            found[_EXCLUSIVE[key] if exclusive is True else key] = value
+            converted[_EXCLUSIVE[key] if exclusive is True else key] = value
     for key in _COUNTS:
         value = schema.get(key)
         if _is_number(value) and value >= 0 and value == int(value):
-            found[key] = int(value)
+            converted[key] = int(value)
     step = schema.get("multipleOf")
     if _is_number(step) and step > 0:
-        found["multipleOf"] = step
+        converted["multipleOf"] = step
     if schema.get("uniqueItems") is True:
-        found["uniqueItems"] = True
-    return found
+        converted["uniqueItems"] = True
+    return converted
 
 
 def list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """The types a schema allows; empty where it says none that there is."""
-    given = schema.get("type")
-    if isinstance(given, list):
-        listed = cast("list[Any]", given)
-    else:
-        listed = [given]
-    found = [kind for kind in listed if isinstance(kind, str) and kind in JSON_TYPES]
+    """Return the types that a schema allows; empty if it names no valid one."""
+    declared = schema.get("type")
+    listed = cast("list[Any]", declared) if isinstance(declared, list) else [declared]
+    types = [kind for kind in listed if isinstance(kind, str) and kind in JSON_TYPES]
     if "file" in listed:
-        found.append("string")
-    if (
-        found
-        and (schema.get("nullable") is True or schema.get("x-nullable") is True)
-        and "null" not in found
-    ):
-        found.append("null")
-    return tuple(dict.fromkeys(found))
+        types.append("string")
+    nullable = schema.get("nullable") is True or schema.get("x-nullable") is True
+    if types and nullable and "null" not in types:
+        types.append("null")
+    return tuple(dict.fromkeys(types))
 
 
 def convert_enum(schema: Mapping[str, Any], types: tuple[str, ...]) -> list[Any] | None:
-    """The values of an `enum`; None where there is none."""
-    given = schema.get("enum")
-    if not isinstance(given, list) or not given:
+    """Return the values of an `enum`, or None if there is none."""
+    enum = schema.get("enum")
+    if not isinstance(enum, list) or not enum:
         return None
     try:
-        values = cast("list[Any]", to_json_value(given))
+        values = cast("list[Any]", to_json_value(enum))
     except ValueError:
         return None
     if types and "string" in types and not {"number", "integer", "boolean"} & set(types):
-        # YAML without quotes: `[1.0, 2.0]` in a string's enum means texts.
+        # Unquoted YAML: `[1.0, 2.0]` in a string's enum means texts.
         values = [
             _to_enum_text(value) if isinstance(value, int | float) else value for value in values
         ]
@@ -77,15 +71,15 @@ def convert_enum(schema: Mapping[str, Any], types: tuple[str, ...]) -> list[Any]
 
 
 def convert_string_keywords(schema: Mapping[str, Any], is_supported: Callable[[str], bool]) -> Raw:
-    """`format`, `pattern` and what is in a string."""
-    found: Raw = {}
+    """Return `format`, `pattern` and content keywords."""
+    converted: Raw = {}
     for key in ("format", "contentEncoding", "contentMediaType"):
         if isinstance(schema.get(key), str):
-            found[key] = schema[key]
+            converted[key] = schema[key]
     pattern = schema.get("pattern")
     if isinstance(pattern, str) and is_supported(pattern):
-        found["pattern"] = pattern
-    return found
+        converted["pattern"] = pattern
+    return converted
 
 
 def _to_enum_text(value: float) -> str:
@@ -95,5 +89,5 @@ def _to_enum_text(value: float) -> str:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    # A bound beyond 64 bits is what a generator wrote for "none".
+    # Generators write bounds beyond 64 bits for "no limit".
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63

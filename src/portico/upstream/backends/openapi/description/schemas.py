@@ -1,9 +1,9 @@
-"""OpenAPI's schemas → JSON Schema 2020-12: what an argument may be, complete in itself.
+"""Translates OpenAPI schemas to self-contained JSON Schema 2020-12.
 
-Each definition is translated once, however many operations reach it; a tool carries those it
-reaches in `$defs`, the nearest first, until it is large enough. What is readOnly is no part of a
-request and left out. `oneOf` becomes `anyOf`: without the discriminator, alternatives overlap in
-most real descriptions, and the API knows better which is meant.
+Each definition is translated once, however many operations use it; a tool carries those it reaches
+in `$defs`, the nearest first, up to a size. readOnly properties are no part of a request and are
+left out. `oneOf` becomes `anyOf`: without the discriminator, alternatives overlap in most real
+descriptions, and the API decides which is meant.
 """
 
 import math
@@ -29,20 +29,19 @@ from portico.upstream.backends.openapi.description.schema_keywords import (
 from portico.upstream.pattern_cost import MAX_COMPILE_US, estimate_compilation
 
 MAX_SCHEMA_BYTES = 40_000
-"""About 10,000 tokens: more of a schema nobody reads."""
+"""About 10,000 tokens: larger schemas are not useful to a model."""
 MAX_DEPTH = 40
 MAX_NODES = 5_000
-"""In one definition. Aliases of aliases can make a large schema of ten lines."""
+"""Nodes of one definition. Nested YAML aliases can make a huge schema of ten lines."""
 _CLOCK_CHECK_INTERVAL = 50
-"""Schemas after which the clock is looked at: a pattern that is hard to understand takes some 20
-ms."""
+"""Nodes between checks of the CPU time: a complicated pattern takes some 20 ms."""
 DESCRIPTION_CHARS = 300
 EXAMPLE_BYTES = 200
 _MAX_STEM_CHARS = 80
 _MAX_NAME_CHARS = 90
 _MAX_PATTERN_CHARS = 2_000
 _MAX_STATES = 500
-"""Of a pattern, roughly: characters within repetitions within repetitions."""
+"""Approximate states of a pattern: characters within nested repetitions."""
 _CLASS_STATES = 20
 _UNICODE_CLASS = re.compile(r"\\[pP]")
 _REPEATED = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
@@ -65,7 +64,7 @@ _NESTED = (*_SINGLE_SCHEMA_KEYS, *_SCHEMA_LIST_KEYS, *_SCHEMA_MAP_KEYS)
 
 
 class TranslationTimeout(ValueError):
-    """It took too long to translate the schemas of a description."""
+    """Translating the schemas of a description took too long."""
 
     def __init__(self) -> None:
         super().__init__("it takes too long to make tools of it")
@@ -73,7 +72,7 @@ class TranslationTimeout(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SchemaFragment:
-    """A translated schema, and the definitions it refers to, in order."""
+    """A translated schema, and the definitions that it refers to, in order."""
 
     schema: Any
     refs: tuple[str, ...]
@@ -81,10 +80,10 @@ class SchemaFragment:
 
 
 class SchemaTranslator:
-    """The schemas of one description."""
+    """Translates the schemas of one description."""
 
     def __init__(self, documents: ApiDocuments, cpu_deadline: float = math.inf) -> None:
-        """`until` is the CPU time of this thread from which on it is given up."""
+        """`cpu_deadline` is the CPU time of this thread at which translation is aborted."""
         self._documents = documents
         self._cpu_deadline = cpu_deadline
         self._definition_names: dict[str, str] = {}
@@ -95,8 +94,8 @@ class SchemaTranslator:
         self._node_count = 0
 
     def translate(self, node: DocumentNode) -> SchemaFragment:
-        """Translate a schema."""
-        outer = self._refs
+        """Translate a schema, truncated to `MAX_SCHEMA_BYTES`."""
+        outer_refs = self._refs
         self._refs = {}
         self._node_count = 0
         try:
@@ -110,33 +109,33 @@ class SchemaTranslator:
             if len(data) > MAX_SCHEMA_BYTES:
                 schema = _truncate(schema, 0)
                 data = _dump(schema)
-            kept = tuple(name for name in self._refs if f'"#/$defs/{name}"'.encode() in data)
-            return SchemaFragment(schema, kept, len(data))
+            refs = tuple(name for name in self._refs if f'"#/$defs/{name}"'.encode() in data)
+            return SchemaFragment(schema, refs, len(data))
         finally:
-            self._refs = outer
+            self._refs = outer_refs
 
     def collect_definitions(self, fragments: Iterable[SchemaFragment]) -> Raw:
-        """`$defs` for some fragments: what they reach, the nearest first, up to a size."""
+        """Return `$defs` for fragments: reachable definitions, the nearest first, up to a size."""
         fragments = list(fragments)
-        left = MAX_SCHEMA_BYTES - sum(one.size for one in fragments)
-        queue = deque(name for one in fragments for name in one.refs)
-        found: Raw = {}
+        remaining = MAX_SCHEMA_BYTES - sum(fragment.size for fragment in fragments)
+        queue = deque(name for fragment in fragments for name in fragment.refs)
+        definitions: Raw = {}
         while queue:
             name = queue.popleft()
-            if name in found:
+            if name in definitions:
                 continue
-            if (known := self._fragments.get(name)) is None:
-                known = self._fragments[name] = self.translate(self._targets[name])
-            if known.size > left:
-                found[name] = {"description": OMITTED_TEXT}
+            if (definition := self._fragments.get(name)) is None:
+                definition = self._fragments[name] = self.translate(self._targets[name])
+            if definition.size > remaining:
+                definitions[name] = {"description": OMITTED_TEXT}
                 continue
-            left -= known.size
-            found[name] = known.schema
-            queue.extend(known.refs)
-        return found
+            remaining -= definition.size
+            definitions[name] = definition.schema
+            queue.extend(definition.refs)
+        return definitions
 
     def is_read_only(self, node: DocumentNode) -> bool:
-        """Whether a property is the API's to set: no part of a request."""
+        """Return whether a property is set by the API only, and so no part of a request."""
         return (
             node.entries.get("readOnly") is True
             or self._documents.resolve(node).entries.get("readOnly") is True
@@ -153,37 +152,36 @@ class SchemaTranslator:
             raise TranslationTimeout
         if not isinstance(value, dict) or depth > MAX_DEPTH or self._node_count > MAX_NODES:
             return {}
-        given = cast(Raw, value)
-        if isinstance(given.get("$ref"), str):
-            return self._translate_reference(given, base, depth)
-        return self._translate_object(given, base, depth)
+        schema = cast(Raw, value)
+        if isinstance(schema.get("$ref"), str):
+            return self._translate_reference(schema, base, depth)
+        return self._translate_object(schema, base, depth)
 
     def _translate_reference(self, given: Raw, base: str, depth: int) -> Any:
         target = self._documents.resolve(DocumentNode(given, base))
-        beside = _convert_description(given)
+        description = _convert_description(given)
         if not isinstance(target.value, dict) or not target.value:
-            return beside or {}
+            return description or {}
         if not any(key in target.value for key in _NESTED):
             inlined = self._translate_object(
                 {**cast(Raw, target.value), **_select_overrides(given)}, target.base, depth
             )
-            return {**inlined, **beside}
+            return {**inlined, **description}
         name = self._get_definition_name(self._resolve_final_url(given, base), target)
         self._refs[name] = None
-        found: Raw = {"$ref": f"#/$defs/{name}", **beside}
+        reference: Raw = {"$ref": f"#/$defs/{name}", **description}
         if given.get("nullable") is True or given.get("x-nullable") is True:
-            return {"anyOf": [found, {"type": "null"}]}
-        return found
+            return {"anyOf": [reference, {"type": "null"}]}
+        return reference
 
     def _resolve_final_url(self, given: Raw, base: str) -> str:
-        """The last address in a chain of references: a definition is one, by whatever way it is
-        reached."""
+        """Return the last URL of a chain of references, which identifies a definition."""
         address = ""
         node: DocumentNode | None = DocumentNode(given, base)
         while node is not None and isinstance(ref := node.entries.get("$ref"), str):
-            following = self._documents.resolve_url(ref, node.base)
+            next_address = self._documents.resolve_url(ref, node.base)
             node = self._documents.look_up(ref, node.base)
-            address = following
+            address = next_address
         return address
 
     def _get_definition_name(self, address: str, target: DocumentNode) -> str:
@@ -195,31 +193,31 @@ class SchemaTranslator:
         return self._definition_names[address]
 
     def _translate_object(self, given: Raw, base: str, depth: int) -> Any:
-        allowed = list_types(given)
-        found: Raw = {}
-        if allowed:
-            found["type"] = allowed[0] if len(allowed) == 1 else list(allowed)
-        found |= _convert_description(given)
-        if (values := convert_enum(given, allowed)) is not None:
-            found["enum"] = values
-        found |= (
+        types = list_types(given)
+        translated: Raw = {}
+        if types:
+            translated["type"] = types[0] if len(types) == 1 else list(types)
+        translated |= _convert_description(given)
+        if (values := convert_enum(given, types)) is not None:
+            translated["enum"] = values
+        translated |= (
             convert_bounds(given)
             | convert_string_keywords(given, is_supported_pattern)
             | _convert_values(given)
         )
         if given.get("deprecated") is True:
-            found["deprecated"] = True
-        self._add_nested(found, given, base, depth)
-        _add_required(found, given)
+            translated["deprecated"] = True
+        self._add_nested(translated, given, base, depth)
+        _add_required(translated, given)
         if (
-            not allowed
+            not types
             and (given.get("nullable") is True or given.get("x-nullable") is True)
-            and _is_restrictive(found)
+            and _is_restrictive(translated)
         ):
-            if "anyOf" in found and set(found) <= _KEYS_BESIDE_ANY_OF:
-                return {**found, "anyOf": [*found["anyOf"], {"type": "null"}]}
-            return {"anyOf": [found, {"type": "null"}]}
-        return found
+            if "anyOf" in translated and set(translated) <= _KEYS_BESIDE_ANY_OF:
+                return {**translated, "anyOf": [*translated["anyOf"], {"type": "null"}]}
+            return {"anyOf": [translated, {"type": "null"}]}
+        return translated
 
     def _add_nested(self, found: Raw, given: Raw, base: str, depth: int) -> None:
         for key in _SINGLE_SCHEMA_KEYS:
@@ -241,28 +239,24 @@ class SchemaTranslator:
                 }
         for key in _SCHEMA_LIST_KEYS:
             if isinstance(parts := given.get(key), list) and parts:
-                listed = [
+                translated = [
                     self._translate_value(part, base, depth + 1)
                     for part in cast("list[Any]", parts)
                 ]
-                self._add_combined(found, key, listed)
+                self._add_combined(found, key, translated)
 
     def _add_combined(self, found: Raw, key: str, parts: list[Any]) -> None:
         if key == "allOf" and len(parts) == 1 and isinstance(parts[0], dict):
-            # A reference wrapped to have a description or `nullable` beside it.
+            # A reference wrapped in allOf to add a description or `nullable`.
             only = cast(Raw, parts[0])
             if not set(only) & set(found) - {"description", "type"}:
                 found.update({name: part for name, part in only.items() if name not in found})
                 return
-        if key == "oneOf":
-            if "anyOf" not in found:
-                key = "anyOf"
-            else:
-                key = "allOf"
-            if key == "anyOf":
-                parts = parts
-            else:
-                parts = [{"anyOf": parts}]
+        if key == "oneOf" and "anyOf" in found:
+            key = "allOf"
+            parts = [{"anyOf": parts}]
+        elif key == "oneOf":
+            key = "anyOf"
         found[key] = [*found.get(key, []), *parts]
 
 
@@ -282,41 +276,42 @@ def _select_overrides(given: Raw) -> Raw:
 
 
 def _convert_values(given: Raw) -> Raw:
-    found: Raw = {}
+    converted: Raw = {}
     for key in ("default", "const"):
         if key in given:
             try:
-                found[key] = to_json_value(given[key])
+                converted[key] = to_json_value(given[key])
             except ValueError:
                 continue
-    if isinstance(given.get("examples"), list):
-        shown = given.get("examples")
-    else:
-        shown = [given.get("example")]
+    declared = given.get("examples")
+    if not isinstance(declared, list):
+        declared = [given.get("example")]
     try:
         examples = [
-            one
-            for one in to_json_value(shown)
-            if one is not None and one != "" and one != found.get("default")
+            example
+            for example in to_json_value(declared)
+            if example is not None and example != "" and example != converted.get("default")
         ]
     except ValueError:
         examples = []
     if examples and len(_dump(examples[0])) <= EXAMPLE_BYTES and "enum" not in given:
-        found["examples"] = examples[:1]
-    return found
+        converted["examples"] = examples[:1]
+    return converted
 
 
 def _add_required(found: Raw, given: Raw) -> None:
     required = given.get("required")
     if not isinstance(required, list):
-        return  # Swagger's habit of `required: true` beside a property says nothing here
-    known = found.get("properties")
-    if isinstance(known, dict):
-        hidden = set(cast(Raw, given.get("properties"))) - set(cast(Raw, known))
+        return  # in Swagger, `required: true` beside a property has no meaning here
+    properties = found.get("properties")
+    if isinstance(properties, dict):
+        hidden = set(cast(Raw, given.get("properties"))) - set(cast(Raw, properties))
     else:
         hidden = set[str]()
-    listed = cast("list[Any]", required)
-    names = dict.fromkeys(name for name in listed if isinstance(name, str) and name not in hidden)
+    required_names = cast("list[Any]", required)
+    names = dict.fromkeys(
+        name for name in required_names if isinstance(name, str) and name not in hidden
+    )
     if names:
         found["required"] = list(names)
 
@@ -328,26 +323,26 @@ def _is_restrictive(found: Raw) -> bool:
 
 
 def _truncate(schema: Any, depth: int) -> Any:
-    """The same, cut off below a depth."""
+    """Return the schema without anything below a depth."""
     if not isinstance(schema, dict):
         return schema
-    given = cast(Raw, schema)
+    entries = cast(Raw, schema)
     if depth <= 0:
-        kept = {key: given[key] for key in ("type", "$ref") if key in given}
-        if len(kept) == len(given):
-            return kept
-        return {**kept, "description": OMITTED_TEXT}
-    found: Raw = {}
-    for key, part in given.items():
+        remaining = {key: entries[key] for key in ("type", "$ref") if key in entries}
+        if len(remaining) == len(entries):
+            return remaining
+        return {**remaining, "description": OMITTED_TEXT}
+    truncated: Raw = {}
+    for key, part in entries.items():
         if key in _SINGLE_SCHEMA_KEYS:
-            found[key] = _truncate(part, depth - 1)
+            truncated[key] = _truncate(part, depth - 1)
         elif key in _SCHEMA_LIST_KEYS:
-            found[key] = [_truncate(one, depth - 1) for one in part]
+            truncated[key] = [_truncate(nested, depth - 1) for nested in part]
         elif key in _SCHEMA_MAP_KEYS:
-            found[key] = {name: _truncate(one, depth - 1) for name, one in part.items()}
+            truncated[key] = {name: _truncate(nested, depth - 1) for name, nested in part.items()}
         elif key != "examples":
-            found[key] = part
-    return found
+            truncated[key] = part
+    return truncated
 
 
 def _dump(schema: Any) -> bytes:
@@ -355,7 +350,7 @@ def _dump(schema: Any) -> bytes:
 
 
 def _is_costly(pattern: str) -> bool:
-    """Whether compiling a pattern could hold every thread up for more than some milliseconds."""
+    """Return whether compiling a pattern could hold the GIL for more than a few milliseconds."""
     if len(pattern) > _MAX_PATTERN_CHARS or estimate_compilation([pattern]) > MAX_COMPILE_US:
         return True
     states = 1 + _CLASS_STATES * len(_UNICODE_CLASS.findall(pattern))
@@ -368,8 +363,7 @@ def _is_costly(pattern: str) -> bool:
 
 @lru_cache(maxsize=10_000)
 def is_supported_pattern(text: str) -> bool:
-    """Whether a pattern is one that is understood: descriptions have those of Java, Go and .NET
-    too."""
+    """Return whether a pattern is valid here: descriptions also use those of Java, Go and .NET."""
     import jsonschema_rs
 
     if _is_costly(text):

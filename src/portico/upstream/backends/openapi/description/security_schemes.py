@@ -1,4 +1,4 @@
-"""What access an operation asks for, and what to configure for it. Pure."""
+"""Describes the credentials that an operation requires, and how to configure them. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -12,67 +12,64 @@ MAX_SCHEME_CHARS = 300
 
 
 def describe_security_schemes(documents: ApiDocuments) -> Mapping[str, str]:
-    """Security scheme → what to configure for it, in words."""
+    """Return, by scheme name, what to configure for it."""
     root = documents.root
     if swagger.is_swagger(root):
-        listed = root.with_value(root.entries.get("securityDefinitions"))
+        schemes = root.with_value(root.entries.get("securityDefinitions"))
     else:
         components = documents.resolve(root.with_value(root.entries.get("components")))
-        listed = components.with_value(components.entries.get("securitySchemes"))
+        schemes = components.with_value(components.entries.get("securitySchemes"))
     return {
-        str(name): _describe_scheme(documents.resolve(listed.with_value(entry)))
-        for name, entry in listed.entries.items()
+        str(name): _describe_scheme(documents.resolve(schemes.with_value(entry)))
+        for name, entry in schemes.entries.items()
     }
 
 
 def describe_required_credentials(
     security: Any, known_schemes: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """What an operation asks for; empty where it may be called by anybody."""
-    if isinstance(security, list):
-        alternatives = cast("list[Any]", security)
-    else:
-        alternatives = []
-    listed = [cast(Raw, one) for one in alternatives if isinstance(one, dict)]
-    if any(not one for one in listed):
+    """Return what an operation requires; empty if it may be called without credentials."""
+    alternatives = cast("list[Any]", security) if isinstance(security, list) else []
+    requirements = [cast(Raw, entry) for entry in alternatives if isinstance(entry, dict)]
+    if not all(requirements):
         return ()
-    asked = [
-        " and ".join(known_schemes.get(name, str(name)) for name in one)[:MAX_SCHEME_CHARS]
-        for one in listed
+    described = [
+        " and ".join(known_schemes.get(name, str(name)) for name in requirement)[:MAX_SCHEME_CHARS]
+        for requirement in requirements
     ]
-    return tuple(dict.fromkeys(asked))[:MAX_SCHEMES]
+    return tuple(dict.fromkeys(described))[:MAX_SCHEMES]
 
 
 def advise_on_refusal(
     server: str, required_credentials: tuple[str, ...], has_credentials: bool
 ) -> str:
-    """What to do about HTTP 401 and 403."""
-    if required_credentials:
-        what = f"It takes {' or '.join(required_credentials)}. "
-    else:
-        what = ""
+    """Return the advice for HTTP 401 and 403."""
+    what = f"It takes {' or '.join(required_credentials)}. " if required_credentials else ""
     if has_credentials:
-        return f"{what}The credentials configured for {server} were not accepted: expired, or without this permission."
+        return (
+            f"{what}The credentials configured for {server} were not accepted: "
+            "expired, or without this permission."
+        )
     return (
         f"{what or 'It wants credentials. '}Put that in the configuration of the server {server}."
     )
 
 
 def _describe_scheme(scheme: DocumentNode) -> str:
-    given = swagger.convert_security_scheme(scheme.entries)
-    kind = given.get("type")
-    name = given.get("name")
+    entries = swagger.convert_security_scheme(scheme.entries)
+    kind = entries.get("type")
+    name = entries.get("name")
     if kind == "apiKey" and isinstance(name, str):
-        place = given.get("in")
-        if place == "query":
+        location = entries.get("in")
+        if location == "query":
             return f'`query: {{{name}: "${{API_KEY}}"}}`'
-        if place == "cookie":
+        if location == "cookie":
             return f'`headers: {{Cookie: "{name}=${{API_KEY}}"}}`'
         return f'`headers: {{{name}: "${{API_KEY}}"}}`'
-    if kind == "http" and str(given.get("scheme")).lower() == "basic":
+    if kind == "http" and str(entries.get("scheme")).lower() == "basic":
         return '`headers: {Authorization: "Basic ${BASE64_OF_USER_AND_PASSWORD}"}`'
-    if kind == "http" and str(given.get("scheme")).lower() != "bearer":
-        return f'`headers: {{Authorization: "{given.get("scheme")} ${{TOKEN}}"}}`'
+    if kind == "http" and str(entries.get("scheme")).lower() != "bearer":
+        return f'`headers: {{Authorization: "{entries.get("scheme")} ${{TOKEN}}"}}`'
     if kind == "mutualTLS":
         return "a client certificate, which cannot be configured"
     return '`headers: {Authorization: "Bearer ${TOKEN}"}`'

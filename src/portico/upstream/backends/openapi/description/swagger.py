@@ -1,6 +1,6 @@
-"""Swagger 2.0 → the words of OpenAPI 3: parameters, bodies, servers and security. Pure.
+"""Converts Swagger 2.0 to OpenAPI 3: parameters, bodies, servers and security. Pure.
 
-Schemas and references stay where they are: `#/definitions/Pet` means the same in either version.
+Schemas and references stay unchanged: `#/definitions/Pet` means the same in both versions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,10 @@ FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 JSON = "application/json"
 _SCHEMA_KEYS = frozenset(
-    ("type", "format", "items", "default", "enum", "pattern", "minimum", "maximum", "exclusiveMinimum",
-     "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "multipleOf", "x-nullable",
-     "example", "x-example", "properties", "additionalProperties", "$ref", "allOf")
+    ("type", "format", "items", "default", "enum", "pattern", "minimum", "maximum",
+     "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems",
+     "uniqueItems", "multipleOf", "x-nullable", "example", "x-example", "properties",
+     "additionalProperties", "$ref", "allOf")
 )  # fmt: skip
 _STYLES: Mapping[str, tuple[str, bool]] = {
     "csv": ("form", False),
@@ -27,27 +28,27 @@ _STYLES: Mapping[str, tuple[str, bool]] = {
 
 
 def is_swagger(root: DocumentNode) -> bool:
-    """Whether a description is of the version before OpenAPI 3."""
+    """Return whether a description is Swagger 2.0."""
     return "swagger" in root.entries and "openapi" not in root.entries
 
 
 def is_parameter(node: DocumentNode) -> bool:
-    """Whether it is no part of the body, which 2.0 lists among the parameters."""
+    """Return whether it is not part of the body, which 2.0 lists among the parameters."""
     return node.entries.get("in") not in ("body", "formData")
 
 
 def convert_parameter(given: Mapping[str, Any]) -> Raw:
-    """A parameter with its `schema`, `style` and `explode`."""
+    """Return a parameter with `schema`, `style` and `explode`."""
     style, explode = _STYLES.get(str(given.get("collectionFormat", "csv")), ("form", False))
     if given.get("in") in ("path", "header") and style == "form":
         style = "simple"
-    kept = {
+    unchanged = {
         key: given[key]
         for key in ("name", "in", "required", "description", "x-multi-segment")
         if key in given
     }
     return {
-        **kept,
+        **unchanged,
         "schema": given.get("schema") or _convert_schema(given),
         "style": style,
         "explode": explode,
@@ -55,22 +56,17 @@ def convert_parameter(given: Mapping[str, Any]) -> Raw:
 
 
 def convert_request_body(parameters: Sequence[DocumentNode], consumes: Any) -> DocumentNode | None:
-    """The body that the parameters of an operation make up; None where they make none."""
+    """Return the body that an operation's parameters describe, or None."""
+    kinds: list[str] = []
     if isinstance(consumes, list):
         kinds = [kind for kind in cast("list[Any]", consumes) if isinstance(kind, str)]
-    else:
-        kinds = []
-    # What an operation says comes after what its path does, and wins.
+    # Parameters of an operation follow those of its path, and override them.
     for node in reversed(parameters):
         if node.entries.get("in") == "body":
-            given = node.entries
-            entry = {"schema": given.get("schema", {})}
-            return node.with_value(
-                {
-                    **_convert_body_attributes(given),
-                    "content": dict.fromkeys(kinds or [JSON], entry),
-                }
-            )
+            attributes = _convert_body_attributes(node.entries)
+            entry = {"schema": node.entries.get("schema", {})}
+            content: Raw = dict.fromkeys(kinds or [JSON], entry)
+            return node.with_value({**attributes, "content": content})
     fields = {
         str(node.entries.get("name")): node
         for node in parameters
@@ -78,12 +74,9 @@ def convert_request_body(parameters: Sequence[DocumentNode], consumes: Any) -> D
     }
     if not fields:
         return None
-    files = any(node.entries.get("type") == "file" for node in fields.values())
-    wanted = [kind for kind in kinds if kind.partition(";")[0].strip() in (FORM, MULTIPART)]
-    if files or (wanted and FORM not in wanted):
-        kind = MULTIPART
-    else:
-        kind = FORM
+    has_files = any(node.entries.get("type") == "file" for node in fields.values())
+    form_kinds = [kind for kind in kinds if kind.partition(";")[0].strip() in (FORM, MULTIPART)]
+    kind = MULTIPART if has_files or (form_kinds and FORM not in form_kinds) else FORM
     required = [name for name, node in fields.items() if node.entries.get("required") is True]
     properties = {
         name: {**_convert_schema(node.entries), "description": node.entries.get("description", "")}
@@ -96,38 +89,34 @@ def convert_request_body(parameters: Sequence[DocumentNode], consumes: Any) -> D
 
 
 def convert_servers(root: Mapping[str, Any], document_url: str) -> list[Raw]:
-    """`schemes`, `host` and `basePath` as servers; what is missing is the description's own."""
-    own, _, rest = document_url.partition("://")
-    if isinstance(root.get("host"), str):
-        host = root.get("host")
-    else:
+    """Convert `schemes`, `host` and `basePath` to servers; defaults come from the document URL."""
+    own_scheme, _, rest = document_url.partition("://")
+    host = root.get("host")
+    if not isinstance(host, str):
         host = ""
-    if not host and not own.startswith("http"):
+    if not host and not own_scheme.startswith("http"):
         return []
     listed = root.get("schemes")
+    schemes: list[Any] = []
     if isinstance(listed, list):
-        schemes = [s for s in cast("list[Any]", listed) if s in ("http", "https")]
-    else:
-        schemes = []
+        schemes = [scheme for scheme in cast("list[Any]", listed) if scheme in ("http", "https")]
     if "https" in schemes:
         scheme = "https"
     elif schemes:
         scheme = schemes[0]
-    elif own.startswith("http"):
-        scheme = own
+    elif own_scheme.startswith("http"):
+        scheme = own_scheme
     else:
         scheme = "https"
-    if isinstance(root.get("basePath"), str):
-        path = root.get("basePath")
-    else:
+    path = root.get("basePath")
+    if not isinstance(path, str):
         path = ""
-    return [
-        {"url": f"{scheme}://{host or rest.partition('/')[0]}/{str(path).strip('/')}".rstrip("/")}
-    ]
+    host = host or rest.partition("/")[0]
+    return [{"url": f"{scheme}://{host}/{path.strip('/')}".rstrip("/")}]
 
 
 def convert_security_scheme(given: Mapping[str, Any]) -> Raw:
-    """A `securityDefinitions` entry in the words of 3."""
+    """Convert a `securityDefinitions` entry to OpenAPI 3."""
     if given.get("type") == "basic":
         return {"type": "http", "scheme": "basic"}
     return dict(given)
@@ -138,10 +127,10 @@ def _convert_body_attributes(given: Mapping[str, Any]) -> Raw:
 
 
 def _convert_schema(given: Mapping[str, Any]) -> Raw:
-    found = {key: given[key] for key in _SCHEMA_KEYS if key in given}
+    schema = {key: given[key] for key in _SCHEMA_KEYS if key in given}
     if given.get("type") == "file":
-        found |= {"type": "string", "format": "binary"}
-    return found
+        schema |= {"type": "string", "format": "binary"}
+    return schema
 
 
 def _convert_encoding(given: Mapping[str, Any]) -> Raw:

@@ -1,4 +1,4 @@
-"""An operation → a tool's definition, and the plan of its call. Pure over the documents."""
+"""Builds a tool definition and a request plan from an operation. Pure."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -52,26 +52,26 @@ FILE_SCHEMA: Raw = {
         },
     ]
 }
-"""What a file is as an argument: a text, or an object that says more."""
+"""Schema of a file argument: a text, or an object with content, name and type."""
 
 
 @dataclass(frozen=True)
 class ConfiguredParameters:
-    """What the configuration gives to every request, so that no caller has to."""
+    """Headers and query parameters that the configuration sets on every request."""
 
     headers: Collection[str]
-    """Lower case."""
+    """Names in lower case."""
     query: Collection[str]
 
     def has(self, parameter: OperationParameter) -> bool:
-        """Whether a parameter is given already."""
+        """Return whether the configuration sets a parameter."""
         if parameter.location == "header":
             return parameter.name.lower() in self.headers
         return parameter.location == "query" and parameter.name in self.query
 
 
 class ToolBuilder:
-    """Makes the tools of one description."""
+    """Builds the tools of one description."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ToolBuilder:
         configured: ConfiguredParameters,
         cpu_deadline: float = math.inf,
     ) -> None:
-        """`until` is the CPU time of this thread from which on it is given up."""
+        """`cpu_deadline` is the CPU time of this thread at which translation is aborted."""
         self._documents = documents
         self._schemas = SchemaTranslator(documents, cpu_deadline)
         self._configured = configured
@@ -88,14 +88,14 @@ class ToolBuilder:
     def build(
         self, operation: Operation, server: str, required_credentials: tuple[str, ...]
     ) -> tuple[Raw, RequestPlan]:
-        """The definition of an operation, and its plan."""
+        """Return the tool definition of an operation, and its request plan."""
         name = self._names.allocate(make_tool_name(operation.id, operation.method, operation.path))
         arguments = _ArgumentBuilder(self._schemas)
-        slots = tuple(
+        parameter_plans = tuple(
             arguments.add_parameter(parameter)
-            for place in _LOCATIONS
+            for location in _LOCATIONS
             for parameter in operation.parameters
-            if parameter.location == place and not self._configured.has(parameter)
+            if parameter.location == location and not self._configured.has(parameter)
         )
         body = self._plan_body(operation, arguments)
         definition: Raw = {
@@ -111,97 +111,97 @@ class ToolBuilder:
             operation.method,
             operation.path,
             server,
-            slots,
+            parameter_plans,
             body,
             required_credentials=required_credentials,
         )
 
     def _plan_body(self, operation: Operation, arguments: "_ArgumentBuilder") -> BodyPlan | None:
-        given = operation.body
-        if given is None:
+        request_body = operation.body
+        if request_body is None:
             return None
-        kind = choose_media_type(list(given.content))
-        media = given.content[kind]
+        required = request_body.required
+        kind = choose_media_type(list(request_body.content))
+        media = request_body.content[kind]
         schema = media.with_value(media.entries.get("schema", {}))
-        shape, media_type = _choose_format(kind, self._documents.resolve(schema))
-        if shape != "raw":
-            found = collect_body_fields(self._documents, schema)
-        else:
-            found = None
+        body_format, media_type = _choose_format(kind, self._documents.resolve(schema))
+        body_fields = None
+        if body_format != "raw":
+            body_fields = collect_body_fields(self._documents, schema)
         encoding = media.with_value(media.entries.get("encoding")).entries
-        if found is not None:
+        if body_fields is not None:
             shown = {
                 name: node
-                for name, node in found.properties.items()
+                for name, node in body_fields.properties.items()
                 if not self._schemas.is_read_only(node)
             }
             if not any(make_argument_name(name) in arguments for name in shown):
-                if given.required:
-                    required = set(found.required)
-                else:
-                    required = set[str]()
-                parts = tuple(
+                fields = tuple(
                     arguments.add_field(
-                        self._plan_field(name, node, encoding, shape),
+                        self._plan_field(name, node, encoding, body_format),
                         node,
-                        required=name in required,
+                        required=required and name in body_fields.required,
                     )
                     for name, node in shown.items()
                 )
-                return BodyPlan(media_type, shape, given.required, fields=parts)
+                return BodyPlan(media_type, body_format, required, fields=fields)
         inner: tuple[FieldPlan, ...] = ()
-        if found is not None and shape in ("form", "multipart"):
+        if body_fields is not None and body_format in ("form", "multipart"):
             inner = tuple(
-                self._plan_field(name, node, encoding, shape)
-                for name, node in found.properties.items()
+                self._plan_field(name, node, encoding, body_format)
+                for name, node in body_fields.properties.items()
             )
-        if shape == "raw" and _is_text(kind):
-            # The schema says what the text means, not what it looks like.
+        is_text = _is_text(kind)
+        if body_format == "raw" and is_text:
+            # The schema describes the meaning of the text, not its form.
             schema = media.with_value(
                 {"type": "string", "description": f"The whole body, as {kind}."}
             )
-        file = shape == "raw" and not _is_text(kind)
         argument = arguments.add_whole_body(
-            schema, given.description, required=given.required, file=file
+            schema,
+            request_body.description,
+            required=required,
+            file=body_format == "raw" and not is_text,
         )
-        return BodyPlan(media_type, shape, given.required, argument, inner)
+        return BodyPlan(media_type, body_format, required, argument, inner)
 
     def _plan_field(
         self, name: str, node: DocumentNode, encoding: Mapping[str, Any], body_format: BodyFormat
     ) -> FieldPlan:
+        entry: Raw = {}
         if isinstance(encoding.get(name), dict):
             entry = cast(Raw, encoding.get(name))
-        else:
-            entry = {}
-        kind = entry.get("contentType")
+        content_type = entry.get("contentType")
+        media_type = ""
+        if isinstance(content_type, str) and "*" not in content_type:
+            media_type = content_type.partition(",")[0].strip()
         style = str(entry.get("style", "form"))
+        separator = ""
+        if entry.get("explode", True) is False:
+            separator = _SEPARATORS.get(style, ",")
         return FieldPlan(
             make_argument_name(name),
             name,
             is_file=body_format == "multipart" and self._is_file(node),
-            media_type=kind.partition(",")[0].strip()
-            if isinstance(kind, str) and "*" not in kind
-            else "",
+            media_type=media_type,
             uses_brackets=style == "deepObject",
-            separator=""
-            if entry.get("explode", True) is not False
-            else _SEPARATORS.get(style, ","),
+            separator=separator,
         )
 
     def _is_file(self, node: DocumentNode) -> bool:
         entry = self._documents.resolve(node)
         if entry.entries.get("type") == "array":
             entry = self._documents.resolve(entry.with_value(entry.entries.get("items")))
-        given = entry.entries
+        entries = entry.entries
         return (
-            given.get("format") in ("binary", "byte")
-            or given.get("type") == "file"
-            or "contentMediaType" in given
+            entries.get("format") in ("binary", "byte")
+            or entries.get("type") == "file"
+            or "contentMediaType" in entries
         )
 
 
 class _ArgumentBuilder:
-    """The arguments of one tool."""
+    """Collects the arguments of one tool."""
 
     def __init__(self, schemas: SchemaTranslator) -> None:
         self._schemas = schemas
@@ -214,11 +214,11 @@ class _ArgumentBuilder:
         return name in self._names
 
     def add_parameter(self, parameter: OperationParameter) -> ParameterPlan:
-        wanted = make_argument_name(parameter.name)
-        if wanted in self._names:
-            wanted = f"{wanted}_{parameter.location}"
+        name = make_argument_name(parameter.name)
+        if name in self._names:
+            name = f"{name}_{parameter.location}"
         argument = self._add_argument(
-            wanted, parameter.schema, parameter.description, required=parameter.required
+            name, parameter.schema, parameter.description, required=parameter.required
         )
         return ParameterPlan(
             argument,
@@ -251,13 +251,13 @@ class _ArgumentBuilder:
         return self._add_argument("body", node, description, required=required, file=file)
 
     def build_schema(self) -> Raw:
-        found: Raw = {"type": "object", "properties": self._properties}
+        schema: Raw = {"type": "object", "properties": self._properties}
         if self._required:
-            found["required"] = self._required
-        found["additionalProperties"] = False
+            schema["required"] = self._required
+        schema["additionalProperties"] = False
         if definitions := self._schemas.collect_definitions(self._fragments):
-            found["$defs"] = definitions
-        return found
+            schema["$defs"] = definitions
+        return schema
 
     def _add_argument(
         self,
@@ -270,17 +270,14 @@ class _ArgumentBuilder:
     ) -> str:
         argument = self._names.allocate(wanted)
         fragment = self._schemas.translate(node)
-        if isinstance(fragment.schema, dict):
-            schema: Any = fragment.schema
-        else:
-            schema = {}
+        schema: Any = fragment.schema if isinstance(fragment.schema, dict) else {}
         if file:
-            several = schema.get("type") == "array"
-            described = {key: schema[key] for key in ("description",) if key in schema}
-            schema = {
-                **({"type": "array", "items": FILE_SCHEMA} if several else FILE_SCHEMA),
-                **described,
-            }
+            file_schema = dict(FILE_SCHEMA)
+            if schema.get("type") == "array":
+                file_schema = {"type": "array", "items": FILE_SCHEMA}
+            if "description" in schema:
+                file_schema["description"] = schema["description"]
+            schema = file_schema
         else:
             self._fragments.append(fragment)
         if description:
@@ -292,7 +289,7 @@ class _ArgumentBuilder:
 
 
 def derive_annotations(method: str) -> Raw:
-    """What a method promises about its operations. POST and PATCH promise nothing."""
+    """Return the annotations that an HTTP method implies; POST and PATCH imply nothing."""
     if method in ("GET", "HEAD", "OPTIONS", "QUERY", "TRACE"):
         return {
             "readOnlyHint": True,
@@ -309,7 +306,7 @@ def derive_annotations(method: str) -> Raw:
 
 
 def choose_media_type(media_types: list[str]) -> str:
-    """The media type that is sent, of those an operation takes."""
+    """Return the media type to send, of those an operation accepts."""
 
     def rank(kind: str) -> int:
         bare = kind.partition(";")[0].strip().lower()
@@ -332,10 +329,9 @@ def _choose_format(kind: str, schema: DocumentNode) -> tuple[BodyFormat, str]:
     if bare in (FORM, MULTIPART):
         return ("form" if bare == FORM else "multipart"), bare
     if "*" in bare:
-        text = schema.entries.get("type") == "string"
-        if text:
-            return ("raw", "application/octet-stream")
-        return ("json", JSON)
+        if schema.entries.get("type") == "string":
+            return "raw", "application/octet-stream"
+        return "json", JSON
     return "raw", kind
 
 
@@ -353,5 +349,7 @@ def _compose_description(operation: Operation) -> str:
         summary = ""
     if summary and summary[-1] not in ".!?:":
         summary += "."
-    ends = f"{'Deprecated. ' if operation.deprecated else ''}{operation.method} {operation.path[:PATH_CHARS]}"
-    return "\n\n".join(part for part in (summary, text, ends) if part)
+    request_line = f"{operation.method} {operation.path[:PATH_CHARS]}"
+    if operation.deprecated:
+        request_line = f"Deprecated. {request_line}"
+    return "\n\n".join(part for part in (summary, text, request_line) if part)

@@ -1,10 +1,8 @@
-"""YAML → plain values, by the rules of 1.2 that OpenAPI asks for. Bounded, since whoever wrote it
-is not trusted.
+"""Parses YAML to plain values, by the rules of 1.2 that OpenAPI requires, bounded.
 
-YAML 1.1, which PyYAML speaks by default, would read the enum `[on, off]` as booleans and
-`2024-01-01` as a date. Built from the parser's events: the library's composer recurses in C, where
-a text nested deeply enough ends the process, and holds every other thread up while it works; and
-its merge keys of merge keys make gigabytes of ten lines.
+YAML 1.1, PyYAML's default, would read the enum `[on, off]` as booleans and `2024-01-01` as a date.
+Built from the parser's events: the library's composer recurses in C, where deep nesting ends the
+process, and holds the GIL; and its nested merge keys make gigabytes of ten lines.
 """
 
 import math
@@ -17,40 +15,41 @@ from portico.upstream.backend import Raw
 
 MAX_DEPTH = 200
 MAX_MERGED_ENTRIES = 1_000_000
-"""Entries that merge keys may bring into a whole document."""
+"""Entries that merge keys may add to a whole document."""
 _TAG = "tag:yaml.org,2002:"
 _MAX_NUMBER_CHARS = 400
-"""Characters: Python refuses to read very long numbers, and takes its time with long ones."""
+"""Longest number: Python refuses very long ones, and is slow with long ones."""
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _ODD_FLOAT = re.compile(r"([-+]?)\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_WORDS = {word: value for value, words in (
-    (True, ("true", "True", "TRUE")), (False, ("false", "False", "FALSE")), (None, ("~", "null", "Null", "NULL", "")),
-) for word in words}  # fmt: skip
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("~", "null", "Null", "NULL", ""), None),
+}
 _NUMBERS = frozenset("-+.0123456789")
 
 
 class YamlSyntaxError(ValueError):
-    """Says why, and on which line."""
+    """Invalid YAML; the message has the reason and the line."""
 
 
 def parse_yaml(data: bytes) -> Any:
-    """The value of the first document in a text; NotYaml where there is none."""
+    """Return the first document of a text; raise YamlSyntaxError if it is invalid."""
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return _YamlBuilder(loader(data)).build_document()
     except yaml.MarkedYAMLError as error:
+        where = ""
         if error.problem_mark is not None:
             where = f" (line {error.problem_mark.line + 1})"
-        else:
-            where = ""
         raise YamlSyntaxError(f"{error.problem or error}{where}") from None
     except (yaml.YAMLError, UnicodeError) as error:
         raise YamlSyntaxError(str(error)) from None
 
 
 class _YamlBuilder:
-    """One text."""
+    """Builds the values of one text."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -81,18 +80,15 @@ class _YamlBuilder:
             if event.anchor is not None:
                 self._anchors[event.anchor] = value
             return value
-        if isinstance(event, yaml.MappingStartEvent):
-            found: Any = {}
-        else:
-            found = []
+        container: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
         if event.anchor is not None:
-            self._anchors[event.anchor] = found
-        if isinstance(found, dict):
-            self._fill_mapping(cast(Raw, found), depth)
+            self._anchors[event.anchor] = container
+        if isinstance(container, dict):
+            self._fill_mapping(cast(Raw, container), depth)
         else:
             while not isinstance(inner := self._loader.get_event(), yaml.SequenceEndEvent):
-                found.append(self._build_value(inner, depth + 1))
-        return found
+                container.append(self._build_value(inner, depth + 1))
+        return container
 
     def _fill_mapping(self, found: Raw, depth: int) -> None:
         inherited: list[Any] = []
@@ -102,17 +98,17 @@ class _YamlBuilder:
                 raise _make_syntax_error(event, "a key is no text")
             value = self._build_value(self._loader.get_event(), depth + 1)
             if key == "<<" and isinstance(event, yaml.ScalarEvent) and event.implicit[0]:
-                # Descriptions use merge keys, although 1.2 has none.
+                # Descriptions use merge keys, although YAML 1.2 has none.
                 inherited += cast("list[Any]", value) if isinstance(value, list) else [value]
-                if not all(isinstance(one, dict) for one in inherited):
+                if not all(isinstance(parent, dict) for parent in inherited):
                     raise _make_syntax_error(event, "<< takes a mapping or a list of mappings")
             else:
                 found[key] = value
-        for one in inherited:
-            self._merged_count += len(one)
+        for parent in inherited:
+            self._merged_count += len(parent)
             if self._merged_count > MAX_MERGED_ENTRIES:
                 raise YamlSyntaxError("its merge keys (<<) bring in too much")
-            for name, value in one.items():
+            for name, value in parent.items():
                 found.setdefault(name, value)
 
 
