@@ -56,9 +56,13 @@ VARIANTS = (
     # No cosine reaches 2: everything keeps a place of its own.
     Variant(
         "… without grouping of twins",
-        {"ranking.TWINS": 2.0, "ranking.TWINS_OF_ONE_NAME": 2.0, "roster._MIN_SAID": 10_000},
+        {
+            "ranking.DUPLICATE_SIMILARITY": 2.0,
+            "ranking.SAME_NAME_DUPLICATE_SIMILARITY": 2.0,
+            "document_table._MIN_DESCRIPTION_CHARS": 10_000,
+        },
     ),
-    Variant("… without spelling", {"lexical.query._CORRECTED": 0.0}),
+    Variant("… without spelling", {"lexical.query._CORRECTION_WEIGHT": 0.0}),
 )
 COLD, WARM = "fusion, second half of the questions", "… after use for the first half"
 
@@ -70,7 +74,7 @@ class Remembering(Encoder):
         super().__init__()
         self._known: dict[str, Vector] = {}
 
-    def query(self, text: str) -> Vector:
+    def encode_query(self, text: str) -> Vector:
         if text not in self._known:
             self._known[text] = super().encode_query(text)
         return self._known[text]

@@ -170,7 +170,7 @@ def case(
         heard.append((nearness, coverage, float(np.log(max(count, 1)))))
         return confidence.estimate_confidence(nearness, coverage, count)
 
-    with exchanged({"search.confidence": listening}):
+    with exchanged({"scored_query.estimate_confidence": listening}):
         ranking = index.search(question.text, 10, allow=mask)
     return Case(*about, heard[0] if heard else None, ranking.is_weak)
 

@@ -214,7 +214,7 @@ def test_what_a_server_says_of_itself_counts():
         server_info={"name": "kafka", "title": 7},
         instructions="Manage Kafka clusters.",
     )
-    assert set(assign_categories(server("x", tools, hello=said)).values()) == {"cloud"}
+    assert set(assign_categories(server("x", tools, initialize_info=said)).values()) == {"cloud"}
 
 
 def test_the_main_category_is_that_of_most_tools_and_does_not_waver_between_two():

@@ -25,7 +25,10 @@ WEATHER = make_tool(
 
 
 def entry(*tools: Tool, instructions: str = "", **about: object) -> ServerEntry:
-    said = {"hello": InitializeInfo("legacy", "2025-11-25", instructions=instructions), **about}
+    said = {
+        "initialize_info": InitializeInfo("legacy", "2025-11-25", instructions=instructions),
+        **about,
+    }
     return ServerEntry("sky", tools={tool.name: tool for tool in tools}, listed_at=1, **said)  # pyright: ignore[reportArgumentType]
 
 
@@ -71,7 +74,9 @@ def test_a_hash_changes_with_whatever_the_document_says():
         entry(WEATHER, categories={"weather": "media"}),
         entry(
             WEATHER,
-            hello=InitializeInfo("legacy", "2025-11-25", server_info={"name": "The weather"}),
+            initialize_info=InitializeInfo(
+                "legacy", "2025-11-25", server_info={"name": "The weather"}
+            ),
         ),
     ]
     assert all(compute_document_hashes(other) != before for other in others)

@@ -56,7 +56,7 @@ class Counting(Encoder):
         super().__init__()
         self.read: list[str] = []
 
-    def document(self, text: str) -> Vector:
+    def encode_document(self, text: str) -> Vector:
         self.read.append(text)
         return super().encode_document(text)
 
@@ -68,10 +68,10 @@ class Patient(Counting):
         super().__init__()
         self.begun, self.go_on = threading.Event(), threading.Event()
 
-    def document(self, text: str) -> Vector:
+    def encode_document(self, text: str) -> Vector:
         self.begun.set()
         assert self.go_on.wait(PATIENCE)
-        return super().document(text)
+        return super().encode_document(text)
 
 
 class SlowDisk(IndexFile):
@@ -385,10 +385,10 @@ class Failing(Counting):
         super().__init__()
         self.at, self.error = at, error
 
-    def document(self, text: str) -> Vector:
+    def encode_document(self, text: str) -> Vector:
         if len(self.read) >= self.at:
             raise self.error
-        return super().document(text)
+        return super().encode_document(text)
 
 
 async def test_what_was_encoded_before_the_encoder_failed_is_kept(tmp_path: Path):

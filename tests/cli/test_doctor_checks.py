@@ -265,7 +265,7 @@ def test_every_id_is_in_the_documentation() -> None:
         r"audit|budget|command|config|credential|data_dir|database|disk|door|env_file|exposure|files|openapi|pin|profile|"
         r"program|reload|rules|sandbox|search|secret|server|tool|variable"
     )
-    source = "".join(path.read_text("utf-8") for path in Path(doctor.__path__[0]).glob("*.py"))
+    source = "".join(path.read_text("utf-8") for path in Path(doctor.__path__[0]).rglob("*.py"))
     used = set(re.findall(rf'"((?:{rooms})\.[a-z_]+)"', source))
     page = (Path(__file__).parents[2] / "docs" / "reference" / "doctor.md").read_text("utf-8")
     told = set(re.findall(r"^\| `([a-z_.]+)` \|", page, re.MULTILINE))

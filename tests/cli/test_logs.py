@@ -293,7 +293,7 @@ def test_no_line_holds_a_planted_secret_whatever_way_it_takes(
 
 def test_a_gateway_that_writes_no_line_loads_nothing_for_it() -> None:
     code = (
-        "import sys; from portico.cli import logs; logs.set_up('warning', format='json', secrets=lambda: ['abcdefg']);"
+        "import sys; from portico.cli import logs; logs.configure_logging('warning', format='json', secrets=lambda: ['abcdefg']);"
         "print(sorted({'portico.cli.log_renderer', 'portico.config_file.mask', 'traceback'} & set(sys.modules)));"
     )
     done = subprocess.run(

@@ -61,7 +61,7 @@ async def test_the_overview_is_short_and_says_how_to_go_on():
 
 
 async def test_the_overview_names_the_servers_that_are_away_and_only_meta_tools_that_are_there():
-    async with viewing(metatools=frozenset({"search_tools"})) as view:
+    async with viewing(meta_tools=frozenset({"search_tools"})) as view:
         view.gateway.upstreams["post"].set_state("down", "the post office is closed")
         text = await view.read("portico://overview")
         assert "Unavailable now: post." in text

@@ -77,7 +77,7 @@ def test_of_what_does_not_fit_a_few_are_shown_and_the_rest_can_be_had():
 
 
 def test_somebody_without_browse_is_not_sent_there():
-    assert "browse_tools" not in told(search(WORDS, UNRELATED), there=["search_tools"])
+    assert "browse_tools" not in told(search(WORDS, UNRELATED), meta_tools=["search_tools"])
 
 
 def test_within_filters_the_way_on_leads_out_of_them():

@@ -92,7 +92,7 @@ def test_a_failure_says_what_failed_what_ran_what_did_not_and_how_to_go_on():
     result = make_report_result(
         report(
             "failed",
-            done("a", {"n": 1}, earlier=True),
+            done("a", {"n": 1}, is_from_earlier=True),
             StepReport("b", "s.t", "failed", failure=failure),
             StepReport("c", "s.t", "waiting", reason="it waits for b"),
             chain=True,
@@ -239,8 +239,10 @@ def test_a_plan_that_was_to_run_says_why_it_did_not():
             make_plan_result(PlanSuggestion(steps, **more), BUDGET, run_requested=True)
         ).splitlines()[0]
 
-    assert head(changing=("s.t",)) == "A plan of 1 step, not run: s.t is not marked read-only:"
-    assert head(inputs=lacking, unused=("x",), worked=1) == (
+    assert (
+        head(changing_tools=("s.t",)) == "A plan of 1 step, not run: s.t is not marked read-only:"
+    )
+    assert head(inputs=lacking, unused=("x",), success_count=1) == (
         "A plan of 1 step, not run: repo, owner are missing; not all that you said is in it; "
         "one like it has worked 1 time:"
     )

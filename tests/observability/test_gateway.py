@@ -73,13 +73,13 @@ import asyncio, sys
 from pathlib import Path
 from portico.app import gateway as app
 from portico.config import Config
-from portico.demo import servers
+from portico.demo import make_demo_servers
 from portico.testing import connect
 
-app.RECORD_AFTER_S = 60.0
+app.RECORD_OPEN_DELAY_S = 60.0
 
 async def main():
-    async with app.Gateway(Config(data_dir=Path(sys.argv[1]))) as gateway, connect(gateway) as client:
+    async with app.GatewayRuntime(Config(data_dir=Path(sys.argv[1]))) as gateway, connect(gateway) as client:
         await client.list_tools()
         print([name for name in ("sqlalchemy", "alembic", "aiosqlite", "asyncpg", "fastapi") if name in sys.modules])
 

@@ -326,9 +326,9 @@ def test_every_metric_that_an_alert_looks_at_exists() -> None:
 
 def test_what_speaks_prometheus_is_loaded_by_the_first_scrape() -> None:
     code = (
-        "import sys; from portico.events import Bus; from portico.observability.metrics import Metrics;"
-        "import portico.app; metrics = Metrics(Bus()); before = 'prometheus_client' in sys.modules;"
-        "metrics.rendered(); print(before, 'prometheus_client' in sys.modules)"
+        "import sys; from portico.events import EventBus; from portico.observability.metrics import Metrics;"
+        "import portico.app; metrics = Metrics(EventBus()); before = 'prometheus_client' in sys.modules;"
+        "metrics.render(); print(before, 'prometheus_client' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

@@ -127,7 +127,7 @@ def vector(*parts: float) -> Vector:
 
 def test_a_tool_that_is_called_often_is_lifted_a_little_for_any_query():
     known = habits(
-        used={
+        call_weights={
             "a.once": DecayedWeight(1, NOW),
             "a.rare": DecayedWeight(2, NOW),
             "a.daily": DecayedWeight(1_000, NOW),
@@ -139,7 +139,7 @@ def test_a_tool_that_is_called_often_is_lifted_a_little_for_any_query():
 
 
 def test_what_was_used_together_with_the_latest_calls_is_lifted_whichever_came_first():
-    known = habits(together={("a.fetch", "a.parse"): DecayedWeight(3, NOW)})
+    known = habits(pair_weights={("a.fetch", "a.parse"): DecayedWeight(3, NOW)})
     assert amounts(known, "x") == {}
     for recent, other in (("a.fetch", "a.parse"), ("a.parse", "a.fetch")):
         assert amounts(known, "x", recent=(recent,)) == {
@@ -148,19 +148,23 @@ def test_what_was_used_together_with_the_latest_calls_is_lifted_whichever_came_f
 
 
 def test_what_was_heard_since_adds_to_what_was_known():
-    before = habits(followed("send mail", "m.send"), used={"m.send": DecayedWeight(1, NOW)})
+    before = habits(followed("send mail", "m.send"), call_weights={"m.send": DecayedWeight(1, NOW)})
     after = habits(
-        followed("send mail", "m.send"), used={"m.send": DecayedWeight(1, NOW)}, earlier=before
+        followed("send mail", "m.send"),
+        call_weights={"m.send": DecayedWeight(1, NOW)},
+        previous=before,
     )
-    together = habits(followed("send mail", "m.send", 2), used={"m.send": DecayedWeight(2, NOW)})
+    together = habits(
+        followed("send mail", "m.send", 2), call_weights={"m.send": DecayedWeight(2, NOW)}
+    )
     assert amounts(after, "send mail") == pytest.approx(amounts(together, "send mail"))
 
 
 def test_a_lift_says_why():
     known = habits(
         followed("send mail", "m.send"),
-        used={"m.send": DecayedWeight(9, NOW)},
-        together={("m.find", "m.send"): DecayedWeight(1, NOW)},
+        call_weights={"m.send": DecayedWeight(9, NOW)},
+        pair_weights={("m.find", "m.send"): DecayedWeight(1, NOW)},
     )
     (lift,) = known.compute_boosts(terms("send mail"), None, ("m.find",), NOW).values()
     assert lift.reasons == (
@@ -187,8 +191,8 @@ def test_what_was_learnt_counts_half_after_a_half_life():
 def test_what_was_learnt_long_ago_is_gone():
     known = habits(
         followed("send mail", "m.send"),
-        used={"m.send": DecayedWeight(5, NOW)},
-        together={("m.find", "m.send"): DecayedWeight(5, NOW)},
+        call_weights={"m.send": DecayedWeight(5, NOW)},
+        pair_weights={("m.find", "m.send"): DecayedWeight(5, NOW)},
     )
     assert amounts(known, "send mail", NOW + 1_000 * DAY, ("m.find",)) == {}
 
@@ -220,8 +224,8 @@ def test_an_exact_name_wins_whatever_was_learnt(
 ):
     known = habits(
         *(followed(query, tool, weight) for tool, weight in rows),
-        used={tool: DecayedWeight(weight, NOW) for tool, weight in used.items()},
-        together={pair: DecayedWeight(weight, NOW) for pair, weight in pairs.items()},
+        call_weights={tool: DecayedWeight(weight, NOW) for tool, weight in used.items()},
+        pair_weights={pair: DecayedWeight(weight, NOW) for pair, weight in pairs.items()},
     )
     lifts = known.compute_boosts(terms(query), None, recent, NOW)
     assert all(

@@ -254,13 +254,13 @@ def test_no_lift_ranks_a_tool_above_an_exact_name(amount: float):
         it.id: Boost(amount) for it in CATALOG if it.id not in ("redis.delete", "search.search")
     }
     for spelling in ("redis.delete", "redis_delete", "REDIS.DELETE", "delete", "Delete"):
-        assert found(spelling, lifts=lifts)[0] == "redis.delete"
+        assert found(spelling, boosts=lifts)[0] == "redis.delete"
     for spelling in ("search", "SEARCH", "search.search"):
-        assert found(spelling, lifts=lifts)[0] == "search.search"
+        assert found(spelling, boosts=lifts)[0] == "search.search"
 
 
 def test_a_tool_that_matches_nothing_is_not_lifted():
-    assert found("xylophone qwertz", index=WORDS, lifts={"mail.send": Boost(0.5)}) == []
+    assert found("xylophone qwertz", index=WORDS, boosts={"mail.send": Boost(0.5)}) == []
 
 
 def test_no_lifts_change_nothing():

@@ -247,7 +247,7 @@ async def test_checks_are_shown_to_whoever_is_trusted_alone() -> None:
             {"name": "disk", "ok": True, "required": True},
         ],
     }
-    stranger = await asked(health, trusted=lambda _: False)
+    stranger = await asked(health, is_authorized=lambda _: False)
     assert stranger.json() == {"ready": True, "phase": "serving"}
 
 

@@ -95,7 +95,10 @@ async def test_an_unanswered_probe_is_followed_by_the_handshake():
 @pytest.mark.usefixtures("impatient")
 async def test_a_server_that_ignores_the_probe_and_then_refuses_the_handshake_was_spoilt_by_the_probe():
     with pytest.raises(ProbeFailed) as caught:
-        await meet(Script(NEVER, RemoteError(-32600, "initialize must come first")), initialize_timeout=0.01)
+        await meet(
+            Script(NEVER, RemoteError(-32600, "initialize must come first")),
+            initialize_timeout=0.01,
+        )
     assert isinstance(caught.value.__cause__, RemoteError)
 
 

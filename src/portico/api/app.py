@@ -1,6 +1,7 @@
 """The REST application: routes, OpenAPI and error handlers. Imports FastAPI, so only `serve` loads
 it."""
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,6 +32,7 @@ from portico.upstream.lifecycle.supervisor import Upstream
 
 OPENAPI_PATH = "/api/openapi.json"
 _CACHE_ONE_HOUR = f"private, max-age={HOUR_S}"
+_LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")
 _DESCRIPTION = """\
 What the gateway's front door shows, as JSON: tools in four tiers, each within a token budget, \
 search with filters,
@@ -123,10 +125,14 @@ def make_api(
 
 
 def _complete_openapi(openapi: dict[str, Any]) -> dict[str, Any]:
-    """Add to the OpenAPI what FastAPI cannot know: the problem schema, and 304 responses."""
+    """Add to the OpenAPI what FastAPI cannot know: the problem schema, and 304 responses.
+
+    Descriptions are docstrings: what the source wraps becomes one line for each paragraph.
+    """
     problem_content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path in openapi["paths"].values():
         for method, operation in path.items():
+            _unwrap_description(operation)
             responses = operation["responses"]
             for status, response in responses.items():
                 if not status.startswith("2"):
@@ -137,6 +143,8 @@ def _complete_openapi(openapi: dict[str, Any]) -> dict[str, Any]:
                 }
             operation["responses"] = dict(sorted(responses.items()))
     components = openapi["components"]
+    for schema in components["schemas"].values():
+        _unwrap_description(schema)
     components["schemas"]["Problem"] = ProblemDetails.model_json_schema(
         ref_template="#/components/schemas/{model}"
     )
@@ -145,3 +153,8 @@ def _complete_openapi(openapi: dict[str, Any]) -> dict[str, Any]:
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     openapi["security"] = [{"token": []}, {}]
     return openapi
+
+
+def _unwrap_description(described: dict[str, Any]) -> None:
+    if "description" in described:
+        described["description"] = _LINE_BREAK.sub(" ", described["description"])

@@ -1,9 +1,12 @@
 """Makes tools of functions, with annotations that tell what they change."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from portico.upstream.backends.functions import FunctionTool, make_function_tool
+
+_LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")
 
 
 def make_read_only_tool(title: str, function: Callable[..., Any]) -> FunctionTool:
@@ -35,6 +38,9 @@ def make_destructive_tool(title: str, function: Callable[..., Any]) -> FunctionT
 
 
 def _make_tool(title: str, function: Callable[..., Any], **hints: bool) -> FunctionTool:
-    return make_function_tool(
+    tool = make_function_tool(
         function, annotations={"title": title, **hints, "openWorldHint": False}
     )
+    # A paragraph of a docstring is wrapped in the source and is one line for clients.
+    tool.definition["description"] = _LINE_BREAK.sub(" ", tool.definition["description"])
+    return tool

@@ -354,7 +354,9 @@ async def test_a_script_that_never_gets_a_worker_is_told_so(
     probe: WorkerEngine, host: Host
 ) -> None:
     first = asyncio.create_task(
-        probe.run(script("channel.begin_call('t', 'hang', [], {})\nchannel.wait_for_reply()"), host.ask)
+        probe.run(
+            script("channel.begin_call('t', 'hang', [], {})\nchannel.wait_for_reply()"), host.ask
+        )
     )
     async with asyncio.timeout(PATIENCE_S):
         await host.begun.wait()

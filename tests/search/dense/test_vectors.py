@@ -135,10 +135,10 @@ class Broken(MetaPathFinder):
             raise {error}("cannot be loaded here")
 sys.meta_path.insert(0, Broken())
 import numpy as np
-from portico.search import WIDTH
+from portico.search import VECTOR_WIDTH
 from portico.search.dense.vectors import Vectors
-rows = np.eye(3, WIDTH, dtype=np.int8) * 127
-print(np.argmax(Vectors(rows).likeness(rows[1])))
+rows = np.eye(3, VECTOR_WIDTH, dtype=np.int8) * 127
+print(np.argmax(Vectors(rows).compute_similarity(rows[1])))
 """
 
 
