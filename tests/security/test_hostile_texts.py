@@ -84,7 +84,7 @@ async def test_a_large_description_is_parsed_in_a_process_of_its_own(
     assert found == load_description(
         DescriptionSource("api", str(place)), ConfiguredParameters((), ())
     )
-    assert len(found.definitions()) == len(found.plans) == len(document["paths"])
+    assert len(found.load_definitions()) == len(found.plans) == len(document["paths"])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="how long children worked is told on POSIX")

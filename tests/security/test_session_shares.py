@@ -252,7 +252,11 @@ async def test_an_address_that_opens_every_connection_leaves_some_for_others() -
 
 
 async def test_an_address_that_has_every_request_under_way_leaves_some_for_others() -> None:
-    async with served(under_way=8) as url, AsyncExitStack() as held, client_at(ELSEWHERE) as other:
+    async with (
+        served(max_in_flight=8) as url,
+        AsyncExitStack() as held,
+        client_at(ELSEWHERE) as other,
+    ):
         address = httpx2.URL(url)
         said = b""
         async with asyncio.timeout(PATIENCE_S):

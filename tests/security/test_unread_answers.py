@@ -222,7 +222,7 @@ async def test_unread_answers_take_no_memory_and_can_still_be_read(
 
 
 async def test_what_all_leave_unread_is_bounded_and_a_client_that_reads_loses_nothing() -> None:
-    async with served(unread_bytes=7 * SIZE // 2) as (url, port), raw_http(url, "modern") as polite:
+    async with served(spool_bytes=7 * SIZE // 2) as (url, port), raw_http(url, "modern") as polite:
         with unread(port, asking("tools/call", "s__large"), MANY) as them:
             for one in them:
                 await one.ask()
@@ -234,7 +234,7 @@ async def test_what_all_leave_unread_is_bounded_and_a_client_that_reads_loses_no
 
 
 async def test_one_caller_leaves_unread_what_it_likes_and_another_loses_nothing() -> None:
-    async with served(unread_bytes=7 * SIZE // 2) as (_, port):
+    async with served(spool_bytes=7 * SIZE // 2) as (_, port):
         large = asking("tools/call", "s__large")
         with unread(port, large, 1, ELSEWHERE) as (other,), unread(port, large, MANY) as them:
             await other.ask()

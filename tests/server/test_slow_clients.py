@@ -362,7 +362,7 @@ async def test_more_requests_than_can_be_read_are_told_to_come_again_and_looking
 
     backend.on_call("wait", wait)
     async with (
-        served(ConnectionLimits(), backend, under_way=1) as (url, port),
+        served(ConnectionLimits(), backend, max_in_flight=1) as (url, port),
         raw_http(url, "modern") as client,
     ):
         first = asyncio.create_task(call(client, "call_tool", name="s.wait"))
@@ -382,7 +382,7 @@ async def test_more_requests_than_can_be_read_are_told_to_come_again_and_looking
 async def test_nobody_comes_in_uncounted_by_saying_that_it_only_listens(era: Era) -> None:
     lying = b"mcp-method: subscriptions/listen"
     async with (
-        served(ConnectionLimits(), config=Config(exposure="full"), under_way=4) as (_, port),
+        served(ConnectionLimits(), config=Config(exposure="full"), max_in_flight=4) as (_, port),
         AsyncExitStack() as others,
         asyncio.timeout(PATIENCE_S),
     ):

@@ -39,7 +39,7 @@ fake.on_call("loud", loud)
 async def main():
     async with gateway_over({"s": fake}) as gateway:
         print("before it serves", file=sys.stderr)
-        await serve(gateway.door())
+        await serve(gateway.get_endpoint())
 
 asyncio.run(main())
 """
@@ -135,7 +135,10 @@ async def test_a_client_that_never_reads_is_not_read_from_and_then_hung_up_on(
 ) -> None:
     async with (
         gateway_over({"s": fake("run")}) as gateway,
-        pipes_to(gateway.get_endpoint(), send_s=0.3, max_line_bytes=65_536) as (reader, writer),
+        pipes_to(gateway.get_endpoint(), send_timeout_s=0.3, max_line_bytes=65_536) as (
+            reader,
+            writer,
+        ),
     ):
         client = RawLines(reader, writer, "legacy", {})
         await client.introduce()

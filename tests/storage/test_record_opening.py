@@ -203,15 +203,15 @@ async def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.Mo
 _OPEN = """
 import asyncio, sys
 from pathlib import Path
-from portico.storage.gateway_store import Record
+from portico.storage.gateway_store import GatewayStore
 from portico.storage.rows import CallRow
 
 async def main():
-    record = Record(sys.argv[1] or None, Path(sys.argv[2]))
+    record = GatewayStore(sys.argv[1] or None, Path(sys.argv[2]))
     print("ready", flush=True)
     sys.stdin.readline()
     await record.open()
-    await record.add_use([CallRow(1.0, "s", "t", "h", 1.0, True)], [], [])
+    await record.add_usage([CallRow(1.0, "s", "t", "h", 1.0, True)], [], [])
     await record.close()
     assert not record.problem, record.problem
     print("done", flush=True)
@@ -504,8 +504,8 @@ async def test_a_record_that_is_up_to_date_opens_without_alembic(path: Path):
     await record.open()
     await record.close()
     code = (
-        "import asyncio, sys; from pathlib import Path; from portico.storage.gateway_store import Record\n"
-        "async def main():\n  record = Record(None, Path(sys.argv[1])); await record.open(); await record.close()\n"
+        "import asyncio, sys; from pathlib import Path; from portico.storage.gateway_store import GatewayStore\n"
+        "async def main():\n  record = GatewayStore(None, Path(sys.argv[1])); await record.open(); await record.close()\n"
         "asyncio.run(main()); print('alembic' in sys.modules)"
     )
     process = await asyncio.create_subprocess_exec(

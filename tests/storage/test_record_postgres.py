@@ -245,7 +245,7 @@ async def test_a_listener_that_is_cut_off_says_so_once_and_when_it_is_back(
             postgres.server.sql, f"alter database {postgres.name} allow_connections true;"
         )
         await until(heard, ChangeNotification("catalog"))
-        assert caplog.text.count("other gateways are not heard") == 1
+        assert caplog.text.count("notifications of other gateways do not arrive") == 1
 
 
 async def until(heard: "asyncio.Queue[ChangeNotification]", news: ChangeNotification) -> None:

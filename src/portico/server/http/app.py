@@ -124,8 +124,8 @@ def make_app(
 
     `api` is served under `/api`. `publish` receives reports of wrong tokens.
 
-    `state.entrances` of the application are its endpoints, `state.under_way` the quota of requests
-    and `state.unread` the spool of responses; all can be changed while it runs.
+    `state.endpoints` of the application are its endpoints, `state.in_flight` the quota of requests
+    and `state.spool` the spool of responses; all can be changed while it runs.
     """
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
