@@ -209,6 +209,8 @@ KINDS = (
     _speaks("questions, 5,000 at once", ASK, lambda _: (_question(n, "roots/list",
          "{}") for n in range(5_000))),
     _speaks("64 MB that is not JSON", DECODE, lambda _: iter(["x" * SERVER_BYTES])),
+    _speaks("64 MB of spaces in a message", DECODE, lambda _: iter([
+        '{"jsonrpc":"2.0","id":1,"result":' + " " * (SERVER_BYTES - 40) + "{}}"])),
     _speaks("a million lines that are not JSON", DECODE, lambda _: ("x" for _ in range(300_000))),
     _speaks("answers to nobody, 50,000", DECODE, lambda _: (
         f'{{"jsonrpc":"2.0","id":{n + 10**6},"result":{{}}}}' for n in range(50_000))),

@@ -36,6 +36,16 @@ def test_values_cut_anywhere_are_read_as_they_are(
         assert chunked_decoder.decode_chunked(text.encode()) == wanted, text
 
 
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 128, 1_000])
+def test_white_space_longer_than_a_window_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(chunked_decoder, "WINDOW_CHARS", 64)
+    space = " \n" * size
+    text = f'{space}{{{space}"a"{space}:{space}[{space}1{space},{space}2{space}]{space}}}{space}'
+    assert chunked_decoder.decode_chunked(text.encode()) == {"a": [1, 2]}
+
+
 @pytest.mark.parametrize("size", range(50, 70))
 def test_half_of_a_pair_is_replaced_and_a_pair_is_kept_wherever_it_is_cut(
     monkeypatch: pytest.MonkeyPatch, size: int

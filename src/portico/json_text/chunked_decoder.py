@@ -203,9 +203,9 @@ def _read_key(text: str, at: int) -> tuple[str, int]:
 
 
 def _skip_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    if found:
-        return found.end()
+    """Return the position after white space; one step is at most a window."""
+    while (found := _SPACE.match(text, at, at + WINDOW_CHARS)) and found.end() > at:
+        at = found.end()
     return at
 
 
