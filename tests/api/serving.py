@@ -1,5 +1,6 @@
 """The API of a real gateway, asked through its whole application, guard included."""
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -27,6 +28,7 @@ from portico.usage.usage_data import UsageData
 from tests.interaction.fakes import tool
 
 V1 = "/api/v1"
+ENCODE_TIMEOUT_S = 60.0
 
 
 @dataclass
@@ -54,6 +56,12 @@ class Side:
         assert reply.status_code == status, (path, reply.status_code, reply.text[:500])
         found: Raw = reply.json()
         return found
+
+    async def wait_until_encoded(self) -> None:
+        """Wait until every tool has its vector, so that rankings no longer change."""
+        async with asyncio.timeout(ENCODE_TIMEOUT_S):
+            while self.gateway.catalog.snapshot.index.unencoded_count:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
     def called(self, address: str, *, times: int = 1, ms: float = 10.0, ok: bool = True) -> None:
         """Let the gateway hear that a tool was called."""

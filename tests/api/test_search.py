@@ -59,6 +59,7 @@ async def test_a_search_can_be_followed_to_its_end_without_a_tool_shown_twice():
     async with side_door(
         {f"s{at}": backend(*many(f"read_{at}", 40, "Reads a file")) for at in range(3)}
     ) as side:
+        await side.wait_until_encoded()  # vectors that arrive between two pages change the order
         found = await side.every("tools", "tools", query="read a file", limit=9, max_tokens=600)
         names = [one["tool"] for one in found]
         assert len(names) == len(set(names)) > 20
