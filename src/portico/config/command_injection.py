@@ -65,7 +65,7 @@ class InjectedCode:
     program: str
     argument: str
     is_whole_word: bool
-    """The argument is the whole code, so running it is the intent of whoever configured it."""
+    """The argument is the whole code, so running it is what the configuration intends."""
     is_shell_joined: bool = False
     """A shell reads all words joined, so that a separate word does not help."""
 

@@ -16,7 +16,7 @@ SKIP_CHECK_VARIABLE = "PORTICO_ALLOW_WRITABLE_CONFIG"
 """Set to 1 to disable the check: file systems without owners and modes show 0777 for every file."""
 _MAX_LINKS = 40
 _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/self/fd/")
-"""Open files by another name: chosen by whoever started this process, without a path to check."""
+"""Open files by another name: chosen by the starter of this process, without a path to check."""
 
 
 class WritableByOthers(Exception):

@@ -2,7 +2,7 @@
 
 A client gives its model a tool's name, description and input schema; titles, annotations, icons,
 output schemas and `_meta` stay with the client. So these three, as compact JSON, are the cost of a
-listed tool, whoever lists it. The figures are lower than the bytes on the wire, and savings are not
+listed tool, in every listing. The figures are lower than the bytes on the wire, and savings are not
 overstated.
 """
 

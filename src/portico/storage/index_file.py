@@ -49,7 +49,7 @@ class IndexFile:
         temporary: Path | None = None
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # A temporary file of our own, whoever else writes the same index: truncating a mapped
+            # A temporary file of our own: others may write the same index, and truncating a mapped
             # file would crash its reader.
             handle, name = tempfile.mkstemp(prefix=f"{self._path.name}.", dir=self._path.parent)
             temporary = Path(name)

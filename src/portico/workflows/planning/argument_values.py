@@ -111,7 +111,7 @@ def _match_enum(param: SchemaParameter, said: StepWording) -> Any:
         for value in param.enum
         if isinstance(value, str) and len(value) > 2 and _normalize_words(value) in words
     ]
-    # A tool's own words in an enumeration ("issue") are said by whoever speaks of the tool at all.
+    # A tool's own words in an enumeration ("issue") are said in every intent that names the tool.
     telling = [value for value in named if value.casefold() not in said.tool_words]
     if len(telling) == 1:
         return telling[0]

@@ -140,7 +140,7 @@ def mix_candidates(
 ) -> list[PlanCandidate]:
     """What was found for a clause alone and with those before it, best first.
 
-    Whoever is on one list only stands just below the last of the other.
+    A tool on one list only ranks just below the last of the other.
     """
     alone = {hit.address: hit.score for hit in hits}
     beside = {hit.address: hit.score for hit in context}
@@ -254,7 +254,7 @@ def make_index_search(snapshot: Snapshot) -> FindTools:
             await asyncio.to_thread(
                 index.encode_query, words
             )  # the model is read first, which takes a second
-        # Each search takes some milliseconds: whoever else waits is served in between.
+        # Each search takes some milliseconds: other requests are served in between.
         await asyncio.sleep(0)
         return to_candidates(index.search(words, limit, allow=allowed))[: 2 * limit]
 

@@ -47,7 +47,7 @@ ToolsOf = Callable[[str], Mapping[str, Tool]]
 
 @dataclass(frozen=True, slots=True)
 class PlanInput:
-    """Something that whoever runs the plan has to say."""
+    """A value that the caller must provide to run the plan."""
 
     type: str
     description: str
