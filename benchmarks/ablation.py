@@ -1,4 +1,5 @@
-"""What each part of search is worth: the same questions with one part switched off, or with use
+"""Measures what each part of search is worth: the same questions with one part switched off, or
+with use
 having taught it.
 
 A variant is one row of `VARIANTS`: which constants of `portico.search` it exchanges, what it takes
@@ -23,13 +24,13 @@ from benchmarks.table import Cell, Table
 from benchmarks.tool_sets import Question, ToolSet
 from portico.search import Boost, Encoder, SearchDocument, Vector
 from portico.search.usage_patterns import (
-    DecayedWeight,
-    SearchFollowUp,
     TermHashes,
     UsagePatterns,
     extract_query_terms,
     hash_terms,
+    pack_terms,
 )
+from portico.storage.rows import FollowedRow, LearnedRows, PairRow, UsedRow
 
 _DAY_S = 86_400.0
 
@@ -49,9 +50,9 @@ class Variant:
 SHIPPED = Variant("fusion, as shipped")
 VARIANTS = (
     Variant("lexical alone", dense=False),
-    Variant("dense alone", {"fusion.DENSE_SHARE": 1.0}),
+    Variant("dense alone", {"ranking.DENSE_SHARE": 1.0}),
     SHIPPED,
-    Variant("… without clauses", {"lexical.query._MAX_CLAUSES": 1}),
+    Variant("… without clauses", {"lexical.tokens._MAX_CLAUSES": 1}),
     Variant("… without server boost", document=lambda document: replace(document, server_text="")),
     # No cosine reaches 2: everything keeps a place of its own.
     Variant(
@@ -62,7 +63,7 @@ VARIANTS = (
             "document_table._MIN_DESCRIPTION_CHARS": 10_000,
         },
     ),
-    Variant("… without spelling", {"lexical.query._CORRECTION_WEIGHT": 0.0}),
+    Variant("… without spelling", {"lexical.tokens._CORRECTION_WEIGHT": 0.0}),
 )
 COLD, WARM = "fusion, second half of the questions", "… after use for the first half"
 
@@ -81,53 +82,55 @@ class Remembering(Encoder):
 
 
 def compare(tools: ToolSet, encoder: Encoder, vectors: Mapping[str, Vector]) -> dict[str, Marks]:
-    """What every variant earns on a set's answerable questions, by label."""
+    """Return what every variant earns on a set's answerable questions, by label."""
     questions = [question for question in tools.questions if question.groups]
     documents = tools.documents
     found: dict[str, Marks] = {}
     for variant in VARIANTS:
-        with exchanged(variant.constants):
+        with with_constants(variant.constants):
             index = index_of(
                 list(map(variant.document, documents)), encoder if variant.dense else None, vectors
             )
-            found[variant.label] = marked(portico(index), questions)
+            found[variant.label] = mark_questions(portico(index), questions)
     index = index_of(documents, encoder, vectors)
     first, second = questions[::2], questions[1::2]
     if second:
-        found[COLD] = marked(portico(index), second)
-        found[WARM] = marked(portico(index, lifts_after(first, encoder)), second)
+        found[COLD] = mark_questions(portico(index), second)
+        found[WARM] = mark_questions(portico(index, lifts_after(first, encoder)), second)
     return found
 
 
-def marked(contestant: Contestant, questions: Sequence[Question]) -> Marks:
-    """What a search earns, question by question."""
+def mark_questions(contestant: Contestant, questions: Sequence[Question]) -> Marks:
+    """Return what a search earns, question by question."""
     return np.array(
         [marks(contestant.search(it.text, DEPTH).ranked, it.groups) for it in questions]
     )
 
 
 def lifts_after(used: Sequence[Question], encoder: Encoder) -> Callable[[str], Mapping[str, Boost]]:
-    """What search has learnt when each of these questions was asked once, and a tool called for
+    """Return what search has learnt when each of these questions was asked once, and a tool called
+    for
     each of its needs."""
     calls = [(question, sorted(map(min, question.groups))) for question in used]
     followed = tuple(
-        SearchFollowUp(
-            _terms(question.text),
+        FollowedRow(
+            pack_terms(_terms(question.text)),
             tool,
-            DecayedWeight(1.0, 0.0),
-            encoder.encode_query(question.text),
+            1.0,
+            0.0,
+            encoder.encode_query(question.text).tobytes(),
         )
         for question, tools in calls
         for tool in tools
     )
     often = Counter(tool for _, tools in calls for tool in tools)
     pairs = Counter(pair for _, tools in calls for pair in combinations(dict.fromkeys(tools), 2))
-    habits = UsagePatterns(
-        half_life_s=30 * _DAY_S,
-        follow_ups=followed,
-        call_weights={tool: DecayedWeight(float(times), 0.0) for tool, times in often.items()},
-        pair_weights={pair: DecayedWeight(float(times), 0.0) for pair, times in pairs.items()},
+    rows = LearnedRows(
+        followed,
+        tuple(PairRow(*pair, float(times), 0.0) for pair, times in pairs.items()),
+        tuple(UsedRow(tool, float(times), 0.0) for tool, times in often.items()),
     )
+    habits = UsagePatterns(30 * _DAY_S, rows)
     return lambda query: habits.compute_boosts(_terms(query), encoder.encode_query(query), (), 0.0)
 
 
@@ -168,7 +171,7 @@ def table(of_sets: Mapping[str, Mapping[str, Marks]], apart: Collection[str] = (
 
 
 @contextlib.contextmanager
-def exchanged(constants: Mapping[str, object]) -> Generator[None]:
+def with_constants(constants: Mapping[str, object]) -> Generator[None]:
     """`portico.search` with other constants, until the end of the block."""
     kept: list[tuple[ModuleType, str, Any]] = []
     try:

@@ -1,7 +1,8 @@
-"""What hostile scripts do to everybody else: each runs through a gateway while another client goes
+"""Measures what hostile scripts do to everybody else: each runs through a gateway while another
+client goes
 on calling a tool.
 
-The scripts are those of `tests/execution/sandbox`; whoever sends them is a process of its own. For
+The scripts are those of `tests/scripts/sandbox`; anyone who sends them is a process of its own. For
 each: how it ended, how long it took, and what the other client's calls took meanwhile, as a
 multiple of what they took between the attacks. Two floors are measured in the same way: a process
 that has nothing to do with the gateway and only uses up a core (what it costs, the machine costs),
@@ -22,7 +23,7 @@ from typing import Any
 import psutil
 from mcp import Client
 
-from benchmarks import processes, victims
+from benchmarks import processes, sandbox_tools
 from benchmarks.rounds import percentile
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 
@@ -52,7 +53,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class Felt:
-    """How one attack went, and how it was felt."""
+    """Describes how one attack went, and how it was felt."""
 
     attack: str
     language: str
@@ -64,7 +65,7 @@ class Felt:
 
 def attacks() -> list[Attack]:
     """Every hostile script there is."""
-    from tests.execution.sandbox import attacks_javascript, attacks_lua, attacks_python
+    from tests.scripts.sandbox import attacks_javascript, attacks_lua, attacks_python
 
     return [
         *(Attack(name, "python", code, allowed) for name, code, allowed in attacks_python.ATTACKS),
@@ -90,7 +91,7 @@ async def measure(options: argparse.Namespace) -> Report:
     with processes.scratch() as folder:
         port = processes.free_port()
         limits = {"cpu_s": CPU_S, "wall_s": WALL_S, "workers": 2}
-        config = processes.write_config(folder, {"servers": victims.SERVERS, "code": limits})
+        config = processes.write_config(folder, {"servers": sandbox_tools.SERVERS, "code": limits})
         # Not the command, whose path has no place for the victims: they are this repository's.
         command = [
             sys.executable,
@@ -110,10 +111,10 @@ async def measure(options: argparse.Namespace) -> Report:
             ):
                 for language in ("python", "lua", "javascript", "typescript"):
                     await attacker("1 + 1", language)
-                before = await _left(gateway)
+                before = await _measure_leftovers(gateway)
                 felt = [
-                    await _felt(SPINNER, "", _spinning, bystander, least, most),
-                    await _attacked(
+                    await _measure_attack(SPINNER, "", _spinning, bystander, least, most),
+                    await _run_attack(
                         Attack(COMPANY, "python", "6 * 7", "harmless"),
                         attacker,
                         bystander,
@@ -124,9 +125,9 @@ async def measure(options: argparse.Namespace) -> Report:
                 for number, attack in enumerate(chosen):
                     print(f"\r{number + 1} of {len(chosen)}", end="", file=sys.stderr, flush=True)
                     quiet += [await _call(bystander) for _ in range(QUIET)]
-                    felt.append(await _attacked(attack, attacker, bystander, least, most))
+                    felt.append(await _run_attack(attack, attacker, bystander, least, most))
                 print("\r", end="", file=sys.stderr)
-                after = await _left(gateway)
+                after = await _measure_leftovers(gateway)
     return _report(felt, quiet, before, after)
 
 
@@ -134,13 +135,15 @@ Strike = Callable[[str, str], Awaitable[str]]
 """Code and language → how it ended."""
 
 
-async def _attacked(
+async def _run_attack(
     attack: Attack, attacker: Strike, bystander: Any, least: int, most: float
 ) -> Felt:
     async def strike() -> str:
         return await attacker(attack.code, attack.language)
 
-    return await _felt(attack.name, attack.language, strike, bystander, least, most, attack.allowed)
+    return await _measure_attack(
+        attack.name, attack.language, strike, bystander, least, most, attack.allowed
+    )
 
 
 @contextlib.asynccontextmanager
@@ -190,7 +193,7 @@ async def _spinning() -> str:
     return "–"
 
 
-async def _felt(
+async def _measure_attack(
     name: str,
     language: str,
     strike: Callable[[], Awaitable[str]],
@@ -241,7 +244,7 @@ async def _call(client: Any) -> float:
     return time.perf_counter() - begun
 
 
-async def _left(gateway: psutil.Process) -> tuple[int, float]:
+async def _measure_leftovers(gateway: psutil.Process) -> tuple[int, float]:
     """Processes and megabytes of the gateway, when nothing has run for a moment."""
     await asyncio.sleep(2)
     return len(gateway.children(recursive=True)), gateway.memory_info().rss / 1024**2
@@ -278,10 +281,12 @@ def _report(
         "attacks",
         (
             Table(
-                f"{len(rest)} hostile scripts ({CPU_S:g} s of computing, {WALL_S:g} s in all), the worst felt first",
+                f"{len(rest)} hostile scripts ({CPU_S:g} s of computing, {WALL_S:g} s "
+                "in all), the worst felt first",
                 columns,
                 tuple(rows([*floors, *worst])),
-                f"× is what another client's calls took, as a multiple of what they took between the attacks (p50 "
+                "× is what another client's calls took, as a multiple of what they "
+                "took between the attacks (p50 "
                 f"{usual[0.5] * 1000:.1f} ms, p99 {usual[0.99] * 1000:.1f} ms).",
             ),
             Table("Left behind", ("", "before", "after"), left),

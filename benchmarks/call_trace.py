@@ -21,6 +21,7 @@ import uvicorn
 from benchmarks import programs
 
 WARM_UP_REQUESTS = 5
+TRACED_REQUESTS = 25
 PROTOCOL_VERSION = "2025-06-18"
 HEADERS = {
     "Accept": "application/json, text/event-stream",
@@ -32,7 +33,7 @@ WRITES = frozenset({"write", "writelines", "send", "sendall"})
 
 @dataclass(frozen=True)
 class Trace:
-    """What one request passed in its server's own package."""
+    """Describes what one request passed in its server's own package."""
 
     functions: int
     files: int
@@ -149,15 +150,19 @@ async def trace_starlette() -> Trace:
 
 
 async def _trace_warm(call: Callable[[], Awaitable[None]], init_file: str | None) -> Trace:
+    """Return the trace with the fewest functions: background work may fall into one or another."""
     for _ in range(WARM_UP_REQUESTS):
         await call()
-    tracer = Tracer(Path(init_file or "").parent)
-    sys.setprofile(tracer)
-    try:
-        await call()
-    finally:
-        sys.setprofile(None)
-    return tracer.get_trace()
+    traces: list[Trace] = []
+    for _ in range(TRACED_REQUESTS):
+        tracer = Tracer(Path(init_file or "").parent)
+        sys.setprofile(tracer)
+        try:
+            await call()
+        finally:
+            sys.setprofile(None)
+        traces.append(tracer.get_trace())
+    return min(traces, key=lambda trace: trace.functions)
 
 
 async def _open_session(

@@ -1,4 +1,4 @@
-"""Which sets a run is about: those in the folders it is told, or the shared ones and our own
+"""Which sets a run is about: those in the given folders, or the shared ones and our own
 questions to the fleet."""
 
 import os
@@ -34,6 +34,7 @@ def sources(folders: Sequence[Path] | None) -> list[Source]:
         found.append(Source(OWN_FLEET, servers, _QUESTIONS, OWN))
     if not found:
         raise SystemExit(
-            f"There are no sets in {', '.join(map(str, looked_in))}: no queries.jsonl with tools.jsonl."
+            f"There are no sets in {', '.join(map(str, looked_in))}: no queries.jsonl "
+            "with tools.jsonl."
         )
     return found

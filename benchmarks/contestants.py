@@ -4,7 +4,7 @@ FastMCP's BM25."""
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.table import installed
+from benchmarks.table import get_installed_version
 from benchmarks.tool_sets import ToolSet
 from portico.search import Boost, Encoder, Hit, Index, Ranking, SearchDocument, Vector
 
@@ -17,7 +17,7 @@ PAGE = 10
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a search said."""
+    """Describes what a search said."""
 
     ranked: Sequence[str]
     refused: bool
@@ -69,7 +69,7 @@ def ranked_ids(ranking: Ranking) -> list[str]:
 
 def fastmcp_version() -> str:
     """The version of FastMCP; empty where it is not installed."""
-    return installed("fastmcp")
+    return get_installed_version("fastmcp")
 
 
 def fastmcp(tools: ToolSet) -> Contestant:

@@ -1,9 +1,11 @@
-"""Whether a gateway that is called and called stays as it was: time, memory and objects over
+"""Measures whether a gateway that is called and called stays as it was: time, memory and objects
+over
 100,000 calls of a kind.
 
     python -m benchmarks.endurance [--smoke] [--json FILE] [--check]
 
-`pipeline` is the gateway's own calls, `client` the SDK's client in memory, through `call_tool`; `kept` answers come
+`pipeline` is the gateway's own calls, `client` the SDK's client in memory, through `call_tool`;
+`kept` answers come
 from the cache, `asked` ones from a Python function of the same process, the record included. The
 first tenth is warming up. After each further tenth garbage is collected and what is held is
 counted: `growth` is the slope of a line through that, for each call. `single flight` is so many
@@ -25,9 +27,9 @@ from typing import Any
 import psutil
 
 from benchmarks.table import Goal, Report, Table, arguments, conclude
-from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
 from portico.config.backend import CacheConfig
+from portico.gateway import GatewayRuntime
 from portico.testing import connect
 
 PARTS, SMOKE_PARTS = 10, 4
@@ -44,12 +46,12 @@ WRITTEN_S = 1.0
 _ran = 0
 
 
-async def kept(number: int) -> dict[str, Any]:
+async def answer_cached(number: int) -> dict[str, Any]:
     """Answer with the number."""
-    return await asked(number)
+    return await answer_uncached(number)
 
 
-async def asked(number: int) -> dict[str, Any]:
+async def answer_uncached(number: int) -> dict[str, Any]:
     """Answer with the number."""
     global _ran
     _ran += 1
@@ -57,12 +59,12 @@ async def asked(number: int) -> dict[str, Any]:
     return {"number": number, "text": "the same for everybody " * 4}
 
 
-TOOLS = {"kept": kept, "asked": asked}
+TOOLS = {"kept": answer_cached, "asked": answer_uncached}
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a run left behind, and how long it took."""
+    """Describes what a run left behind, and how long it took."""
 
     calls: int
     microseconds: float
@@ -93,7 +95,7 @@ async def endure(call: Callable[[int], Awaitable[object]], calls: int, parts: in
 
 
 async def together(gateway: GatewayRuntime, count: int) -> int:
-    """How often a tool is run for so many identical calls at once."""
+    """Return how often a tool is run for so many identical calls at once."""
     before, tool = _ran, gateway.get_view().snapshot.resolve_tool("here.kept")
     await asyncio.gather(*(gateway.calls.call(tool, {"number": -count}) for _ in range(count)))
     return _ran - before

@@ -1,4 +1,5 @@
-"""What a healthy server's callers feel of each kind of fault beside it: its p50 and p99, × the run
+"""Measures what a healthy server's callers feel of each kind of fault beside it: its p50 and p99, ×
+the run
 without faults.
 
 Two gateways, asked in turns: one has healthy servers only, the other also the misbehaving one of
@@ -23,7 +24,7 @@ from typing import Any
 from mcp import Client
 from tests.faults.matrix import PROGRAM
 from tests.faults.misbehaving.steps import LIMIT
-from tests.interaction.raw import raw_http
+from tests.interaction.raw_clients import raw_http
 
 from benchmarks import processes
 from benchmarks.rounds import Samples, percentile, turns
@@ -39,16 +40,46 @@ PESTER_S = 0.05
 FLOOR = ""
 ALONE, BESIDE = "alone", "beside"
 STDIO = (
-    FLOOR, "dies_before_greeting", "dies_in_a_call", "hangs_in_a_call", "freezes_in_a_call", "half_an_answer",
-    "text_between_answers", "only_garbage", "answer_just_under_the_limit", "answer_far_over_the_limit",
-    "line_without_end", "huge_error", "drips", "answers_to_nobody", "json_too_deep", "stderr_flood",
-    "list_changed_storm", "progress_flood", "log_flood", "ten_thousand_roots", "leaves_a_child_on_its_pipes",
-)  # fmt: skip
+    FLOOR,
+    "dies_before_greeting",
+    "dies_in_a_call",
+    "hangs_in_a_call",
+    "freezes_in_a_call",
+    "half_an_answer",
+    "text_between_answers",
+    "only_garbage",
+    "answer_just_under_the_limit",
+    "answer_far_over_the_limit",
+    "line_without_end",
+    "huge_error",
+    "drips",
+    "answers_to_nobody",
+    "json_too_deep",
+    "stderr_flood",
+    "list_changed_storm",
+    "progress_flood",
+    "log_flood",
+    "ten_thousand_roots",
+    "leaves_a_child_on_its_pipes",
+)
 HTTP = (
-    FLOOR, "dies_in_a_call", "hangs_in_a_call", "only_garbage", "answer_far_over_the_limit", "status_502",
-    "reset_in_the_body", "gzip_unasked", "head_for_ever", "chunk_extensions_for_ever", "stream_without_end",
-    "loses_its_sessions", "list_changed_storm", "progress_flood", "log_flood", "ten_thousand_roots",
-)  # fmt: skip
+    FLOOR,
+    "dies_in_a_call",
+    "hangs_in_a_call",
+    "only_garbage",
+    "answer_far_over_the_limit",
+    "status_502",
+    "reset_in_the_body",
+    "gzip_unprompted",
+    "head_for_ever",
+    "chunk_extensions_for_ever",
+    "stream_without_end",
+    "loses_its_sessions",
+    "list_changed_storm",
+    "progress_flood",
+    "log_flood",
+    "ten_thousand_roots",
+)
 SMOKE = {
     "stdio": ("dies_in_a_call", "stderr_flood", "list_changed_storm"),
     "http": ("status_502", "log_flood"),
@@ -106,27 +137,27 @@ async def measure(options: argparse.Namespace) -> Report:
             for number, (wire, fault) in enumerate(chosen):
                 print(f"\r{number + 1} of {len(chosen)}", end="", file=sys.stderr, flush=True)
                 await _until_ready(clients[BESIDE], _server(wire, fault))
-                await _switched(folder / _server(wire, fault), fault)
+                await _switch_fault(folder / _server(wire, fault), fault)
                 pest.turn_to(_server(wire, fault))
-                felt.append(Felt(wire, fault, await _sampled(clients, seconds), pest.calls))
+                felt.append(Felt(wire, fault, await _sample_calls(clients, seconds), pest.calls))
                 pest.turn_to("")
-                await _switched(folder / _server(wire, fault), "")
+                await _switch_fault(folder / _server(wire, fault), "")
             print("\r", end="", file=sys.stderr)
     return _report(felt, seconds)
 
 
-async def _sampled(clients: dict[str, Client], seconds: float) -> dict[str, Samples]:
+async def _sample_calls(clients: dict[str, Client], seconds: float) -> dict[str, Samples]:
     samples = {name: Samples() for name in clients}
     ends = time.perf_counter() + seconds
     for _, name in turns(list(clients), 1_000_000):
         # Whole rounds only: whatever the machine does, both have had their turn in it.
         if time.perf_counter() > ends and len(samples[ALONE].rounds) == len(samples[BESIDE].rounds):
             break
-        samples[name].rounds.append([await _timed(clients[name]) for _ in range(CALLS)])
+        samples[name].rounds.append([await _time_call(clients[name]) for _ in range(CALLS)])
     return samples
 
 
-async def _switched(switch: Path, fault: str) -> None:
+async def _switch_fault(switch: Path, fault: str) -> None:
     new = switch.with_suffix(".new")
     new.write_text(fault)
     new.replace(switch)
@@ -135,13 +166,14 @@ async def _switched(switch: Path, fault: str) -> None:
 
 @contextlib.contextmanager
 def _gateway(folder: Path, bad: dict[str, dict[str, Any]]) -> Generator[str]:
-    """A gateway over a healthy server, and the bad ones before it if there are any; gives its URL."""
+    """A gateway over a healthy server, and the bad ones before it if there are any; gives its
+    URL."""
     folder.mkdir()
     (folder / "fine").write_text("")
-    patience = {"start_s": 10, "call_s": 2, "list_s": 5}
+    timeout = {"start_s": 10, "call_s": 2, "list_s": 5}
     lenient = {"pause_s": 0.05, "longest_s": 0.5, "tries": 1_000_000}
     servers = {
-        name: {**target, "timeouts": patience, "restart": lenient} for name, target in bad.items()
+        name: {**target, "timeouts": timeout, "restart": lenient} for name, target in bad.items()
     }
     config = {
         "servers": {**servers, "healthy": _command(folder / "fine")},
@@ -187,7 +219,7 @@ async def _call(client: Client, server: str) -> Any:
     )
 
 
-async def _timed(client: Client) -> float:
+async def _time_call(client: Client) -> float:
     begun = time.perf_counter()
     result = await _call(client, "healthy")
     taken = time.perf_counter() - begun

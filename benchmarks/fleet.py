@@ -13,7 +13,7 @@ from benchmarks.processes import REPOSITORY
 
 
 def shared_folder(given: Path | None, needed: str) -> Path:
-    """Where the data is: in the folder given, in $PORTICO_SHARED, or in `shared` beside the
+    """Return where the data is: in the folder given, in $PORTICO_SHARED, or in `shared` beside the
     repository."""
     folder = given or Path(os.environ.get("PORTICO_SHARED") or REPOSITORY.parent / "shared")
     if not (folder / needed).exists():
@@ -29,7 +29,7 @@ def folder_of(shared: Path | None) -> Path:
 
 
 def recordings(shared: Path | None) -> Iterator[dict[str, Any]]:
-    """What each server answered when it was recorded."""
+    """Return what each server answered when it was recorded."""
     with gzip.open(folder_of(shared) / "servers.jsonl.gz", "rb") as lines:
         yield from (orjson.loads(line) for line in lines)
 

@@ -1,4 +1,5 @@
-"""What a running gateway takes by size of the catalog: memory, searches through the wire, the index
+"""Measures what a running gateway takes by size of the catalog: memory, searches through the wire,
+the index
 made again.
 
     python -m benchmarks.footprint [--shared PATH] [--cache DIR] [--smoke] [--json FILE] [--check]
@@ -7,12 +8,15 @@ The servers are recordings: the fleet, then varied copies of it (`benchmarks.syn
 and with vectors before, and one small stdio server that is called. `memory` is the resident set of
 `portico serve` and of every process it started but that server: the guard, and once a script ran,
 its worker (the row `a script`, which no goal counts).
-`steady` is after housekeeping, which gives back what only starting needed; `at work again` is after more searches and a
+`steady` is after housekeeping, which gives back what only starting needed; `at work again` is after
+more searches and a
 call, and the larger of the two is held to the goal.
-`cold` is the same gateway when it had to list and encode everything. `search` is `search_tools` by the SDK's client,
+`cold` is the same gateway when it had to list and encode everything. `search` is `search_tools` by
+the SDK's client,
 each query once, over HTTP (while what is done after a start is still going on, and when it is over)
 and over stdio.
-`made again` is what the gateway does when its index is lost: definitions read, sorted into categories, their words
+`made again` is what the gateway does when its index is lost: definitions read, sorted into
+categories, their words
 indexed, their vectors fetched from the file. Encoding tools that have no vector yet is not in it:
 it goes on in the background while words are searched (`benchmarks.scale` times it).
 """
@@ -37,16 +41,15 @@ from benchmarks.synthetic import enlarged_fleet, noisy_copies
 from benchmarks.table import Goal, Report, Table, arguments, conclude
 from benchmarks.tool_sets import document, read_questions, read_tools
 from benchmarks.vector_cache import default_folder, vectors_of
-from portico.app import GatewayRuntime
-from portico.app.data_files import INDEX_FILE, VECTOR_FILE
+from portico.catalog.entries import compose_tool_text
 from portico.catalog.listing import ListedTool, ServerListing
-from portico.catalog.search_documents import compose_tool_text
 from portico.catalog.snapshot import ServerEntry
 from portico.catalog.tool import encode_json, make_tool
 from portico.config_file import load
 from portico.events import CatalogChanged, Event
+from portico.gateway import INDEX_FILE, VECTOR_FILE, GatewayRuntime
 from portico.search import VECTOR_WIDTH, Encoder, compute_text_key
-from portico.storage.vector_file import VectorFile
+from portico.storage.search_files import VectorFile
 
 _FLEET, _TYPICAL, _FULL, _SMOKE = 0, 5_000, 100_000, 600
 MEMORY_MB = {_FLEET: 200, _FULL: 700}
@@ -69,7 +72,7 @@ for line in sys.stdin:
         }.get(message["method"])
         answer = {"result": found} if found else {"error": {"code": -32601, "message": "Method not found"}}
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,8 @@ async def fill(world: World) -> None:
 
 
 async def made_again(world: World) -> tuple[tuple[float, float], tuple[float, float]]:
-    """How long the index takes to make when it is lost, and until one changed server is found by
+    """Return how long the index takes to make when it is lost, and until one changed server is
+    found by
     its new words."""
     (world.data / INDEX_FILE).unlink()
     began = time.process_time(), time.perf_counter()
@@ -152,17 +156,19 @@ async def made_again(world: World) -> tuple[tuple[float, float], tuple[float, fl
         key=lambda one: (len(one.tools), one.name),
     )
     entry = middling[len(middling) // 2]
-    taken = [await _changed(gateway, entry, number) for number in range(3)]
+    taken = [await _change_server(gateway, entry, number) for number in range(3)]
     await gateway.close()
     return build, min(taken)
 
 
-async def _changed(gateway: GatewayRuntime, entry: ServerEntry, number: int) -> tuple[float, float]:
-    heard: list[tuple[float, float]] = []
+async def _change_server(
+    gateway: GatewayRuntime, entry: ServerEntry, number: int
+) -> tuple[float, float]:
+    received: list[tuple[float, float]] = []
 
     def note(event: Event) -> None:
         if isinstance(event, CatalogChanged):
-            heard.append((time.process_time(), time.perf_counter()))
+            received.append((time.process_time(), time.perf_counter()))
 
     definitions = [
         {**tool.definition, "description": f"{tool.description} Now in colour {number}."}
@@ -178,7 +184,7 @@ async def _changed(gateway: GatewayRuntime, entry: ServerEntry, number: int) -> 
     gateway.bus.subscribe(note)
     began = time.process_time(), time.perf_counter()
     await gateway.catalog.accept_listing(entry.name, listing)
-    return heard[0][0] - began[0], heard[0][1] - began[1]
+    return received[0][0] - began[0], received[0][1] - began[1]
 
 
 async def measure(world: World, queries: Sequence[str], found: Measured) -> None:
@@ -186,14 +192,14 @@ async def measure(world: World, queries: Sequence[str], found: Measured) -> None
     half = len(queries) // 2
     async with _over_http(world) as (process, client):
         found.memory["listening"] = _memory(process)
-        found.first["search"] = await _timed(client, "search_tools", {"query": queries[0]})
+        found.first["search"] = await _time_calls(client, "search_tools", {"query": queries[0]})
         found.memory["first search"] = _memory(process)
-        await _timed(client, "describe_tools", {"names": [f"{_LIVE}.ping"]})
-        found.first["wrong name"] = await _timed(
+        await _time_calls(client, "describe_tools", {"names": [f"{_LIVE}.ping"]})
+        found.first["wrong name"] = await _time_calls(
             client, "describe_tools", {"names": ["nonsuch.thing"]}
         )
-        found.first["browse"] = await _timed(client, "browse_tools", {})
-        found.first["call"] = await _timed(
+        found.first["browse"] = await _time_calls(client, "browse_tools", {})
+        found.first["call"] = await _time_calls(
             client, "call_tool", {"name": f"{_LIVE}.ping", "arguments": {}}
         )
         found.memory["called"] = _memory(process)
@@ -202,9 +208,9 @@ async def measure(world: World, queries: Sequence[str], found: Measured) -> None
         await asyncio.sleep(STEADY_S)
         found.memory["steady"] = _memory(process)
         await _search(process, client, queries[half:], "http", found)
-        await _timed(client, "call_tool", {"name": f"{_LIVE}.ping", "arguments": {}})
+        await _time_calls(client, "call_tool", {"name": f"{_LIVE}.ping", "arguments": {}})
         found.memory["at work again"] = _memory(process)
-        await _timed(client, "run_code", {"code": "1 + 1"})
+        await _time_calls(client, "run_code", {"code": "1 + 1"})
         found.memory["a script"] = _memory(process)
     command = [*processes.portico(), "stdio", "--config", str(world.config)]
     with open(world.config.with_suffix(".log"), "w") as errors:  # noqa: ASYNC230
@@ -212,7 +218,7 @@ async def measure(world: World, queries: Sequence[str], found: Measured) -> None
             StdioServerParameters(command=command[0], args=command[1:]), errlog=errors
         )
         async with Client(transport) as client:
-            await _timed(client, "search_tools", {"query": queries[0]})
+            await _time_calls(client, "search_tools", {"query": queries[0]})
             process = max(
                 psutil.Process().children(recursive=True), key=lambda one: one.memory_info().rss
             )
@@ -233,12 +239,12 @@ async def _search(
 ) -> None:
     before = sum(process.cpu_times()[:2])
     found.search[transport] = [
-        await _timed(client, "search_tools", {"query": query}) for query in queries
+        await _time_calls(client, "search_tools", {"query": query}) for query in queries
     ]
     found.worked[transport] = (sum(process.cpu_times()[:2]) - before) / len(queries)
 
 
-async def _timed(client: Client, tool: str, values: Mapping[str, Any]) -> float:
+async def _time_calls(client: Client, tool: str, values: Mapping[str, Any]) -> float:
     began = time.perf_counter()
     await client.call_tool(tool, dict(values))
     return time.perf_counter() - began
@@ -323,7 +329,7 @@ _FIRSTS = ("search", "wrong name", "browse", "call")
 
 
 def goals(found: Mapping[int, tuple[World, Measured]]) -> tuple[Goal, ...]:
-    """What was promised."""
+    """Return what was promised."""
     promised: list[Goal] = []
     for size, (world, it) in found.items():
         name = f"{world.tools:,} tools"

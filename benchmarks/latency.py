@@ -1,10 +1,14 @@
-"""What a call costs through a gateway: the same client, the same echo server, what stands between
+"""Measures what a call costs through a gateway: the same client, the same echo server, what stands
+between
 them changes.
 
     direct              nothing between
     byte relay          a process that copies bytes: the floor for anything written in Python
-    portico             every upstream tool listed (`exposure: full`), so the very same tool is called
+    portico             every upstream tool listed (`exposure: full`), so the very same tool is
+    called
     portico call_tool   the same through the meta-tool
+    portico key         over HTTP, a gateway that wants a credential, and gets a key
+    portico jwt         the same gateway, with a token (JWT) of an identity provider
     fastmcp shared      FastMCP's proxy over one connected client
     fastmcp proxy       FastMCP's proxy with its defaults
 
@@ -32,10 +36,20 @@ from typing import Any
 import psutil
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
-from benchmarks import crowd, processes, programs
-from benchmarks.crowd import WORKERS
-from benchmarks.hops import READY_S, Contestant, WrongAnswer, contest, until_ready
+from benchmarks import concurrent_callers, processes, programs
+from benchmarks.concurrent_callers import WORKERS
+from benchmarks.credentials import contest_with_credentials
+from benchmarks.latency_contestants import (
+    READY_S,
+    Contestant,
+    WrongAnswer,
+    contest,
+    list_programs,
+    until_ready,
+)
 from benchmarks.rounds import Samples, turns
 from benchmarks.table import Goal, Report, Table, arguments, conclude
 
@@ -44,13 +58,15 @@ ERAS = ("legacy", "modern")
 GOAL = 2.0
 THROUGHPUT_GOAL = 3.0
 """Times the calls in a second that FastMCP's proxy bears, on one shared session."""
+TOKEN_GOAL = 1.1
+"""Times the same call with a key, with a token."""
 FEWEST_CALLS = 3
 _TEXT = "The quick brown fox jumps over the lazy dog. " * 4
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured."""
+    """Describes how much is measured."""
 
     rounds: int
     calls: int
@@ -60,13 +76,13 @@ class Effort:
 
 
 FULL = Effort(rounds=25, calls=10, crowd_calls=64, turn_s=0.5)
-SMOKE = Effort(rounds=4, calls=6, crowd_calls=16, turn_s=0.2)
-SMOKE_CONTESTANTS = ("byte relay", "portico", "portico call_tool")
+SMOKE = Effort(rounds=2, calls=6, crowd_calls=16, turn_s=0.2)
+SMOKE_CONTESTANTS = ("byte relay", "portico", "portico key", "portico jwt")
 
 
 @dataclass
 class Measured:
-    """What one contestant did: seconds per call in turn, calls per second in a crowd."""
+    """Describes what one contestant did: seconds per call in turn, calls per second in a crowd."""
 
     alone: Samples = field(default_factory=Samples)
     worked: float = 0.0
@@ -114,15 +130,15 @@ async def measure(route: str, era: str, effort: Effort, only: Iterable[str]) -> 
     """All contestants of one route, in rounds."""
     with processes.scratch() as folder:
         async with contextlib.AsyncExitStack() as stack:
-            contestants = [
-                one for one in contest(route, era, folder) if not only or one.name in only
-            ]
+            everybody = contest(route, era, folder)
+            if route == "http":
+                upstream = str(everybody[0].reach)
+                everybody += await contest_with_credentials(upstream, era, folder)
+            contestants = [one for one in everybody if not only or one.name in only]
             # One after the other: a proxy may want its upstream to be there when it starts.
             listening = {
                 port: stack.enter_context(processes.listening(port, program, folder))
-                for port, program in dict(
-                    filter(None, (one.listens for one in contestants))
-                ).items()
+                for port, program in list_programs(contestants).items()
             }
             seats: dict[str, Seat] = {}
             for one in contestants:
@@ -143,7 +159,9 @@ async def measure(route: str, era: str, effort: Effort, only: Iterable[str]) -> 
                 measured[name].alone.rounds.append(await seats[name].alone(effort))
                 measured[name].worked += seats[name].worked - worked
     for name, rates in (
-        await crowd.measure(route, era, effort.rounds, effort.crowd_calls, effort.turn_s, only)
+        await concurrent_callers.measure(
+            route, era, effort.rounds, effort.crowd_calls, effort.turn_s, only
+        )
     ).items():
         measured[name].crowd = rates
     return measured
@@ -159,6 +177,9 @@ async def _session(contestant: Contestant, era: str, folder: Path) -> AsyncGener
                 command=reach[0], args=reach[1:], cwd=processes.REPOSITORY
             )
             reach = stdio_client(program, sink)
+        elif contestant.credential:
+            headers = {"Authorization": f"Bearer {contestant.credential}"}
+            reach = streamable_http_client(reach, http_client=create_mcp_http_client(headers))
         client = Client(
             reach,
             mode=programs.MODERN if era == "modern" else "legacy",
@@ -241,7 +262,7 @@ def main() -> int:
 
 
 def _reasons(error: BaseException) -> Iterator[BaseException]:
-    """What went wrong, without the groups that open sessions wrap it in."""
+    """Return what went wrong, without the groups that open sessions wrap it in."""
     if isinstance(error, BaseExceptionGroup):
         for one in error.exceptions:
             yield from _reasons(one)
@@ -268,6 +289,10 @@ async def _report(options: argparse.Namespace) -> Report:
                 goals.append(
                     Goal(f"portico, {route} {era}, × direct at sequential p50", ratio, options.goal)
                 )
+            if "portico jwt" in measured and "portico key" in measured:
+                ratio = measured["portico jwt"].alone.ratio_to(measured["portico key"].alone)
+                name = f"portico jwt, {route} {era}, × portico key at sequential p50"
+                goals.append(Goal(name, ratio, TOKEN_GOAL))
             if "portico" in measured and "fastmcp shared" in measured:
                 own, theirs = measured["portico"].crowd, measured["fastmcp shared"].crowd
                 times = median(mine / its for mine, its in zip(own, theirs, strict=True))

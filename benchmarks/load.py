@@ -1,10 +1,12 @@
-"""How much a gateway bears, beside its peers, and what it does when it is asked for four times
+"""Measures how much a gateway bears, beside its peers, and what it does when it is asked for four
+times
 that.
 
 First, 1 to 256 clients call the echo tool as fast as they are answered, each over a connection (and
 in the handshake era a session) of its own: calls a second, and how long the slowest hundredth took.
 Contestants as in
-`benchmarks.latency`, in turns. All of them wait for the same echo server, and everyone shares the machine's processors
+`benchmarks.latency`, in turns. All of them wait for the same echo server, and everyone shares the
+machine's processors
 with the clients: compare within a table.
 
 Then, one Portico with few places before a server that thinks for a while is offered calls at a
@@ -27,9 +29,9 @@ from typing import Any
 
 from benchmarks import processes, programs
 from benchmarks.latency import ERAS, READY_S, Contestant, contest
+from benchmarks.light_clients import LightClient, NoAnswer, open_light_client, open_light_clients
 from benchmarks.rounds import percentile, turns
 from benchmarks.table import Goal, Report, Table, arguments, conclude
-from benchmarks.visitors import NoAnswer, Visitor, visitor, visitors
 
 LEVELS = (1, 16, 64, 256)
 CONTESTANTS = ("direct", "byte relay", "portico", "portico call_tool", "fastmcp shared")
@@ -43,7 +45,7 @@ _TEXT = "The quick brown fox jumps over the lazy dog. " * 4
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured."""
+    """Describes how much is measured."""
 
     levels: tuple[int, ...]
     rounds: int
@@ -59,7 +61,7 @@ SMOKE_CONTESTANTS = ("direct", "byte relay", "portico")
 
 @dataclass
 class Level:
-    """What one contestant did for so many clients."""
+    """Describes what one contestant did for so many clients."""
 
     seconds: list[float] = field(default_factory=list[float])
     rates: list[float] = field(default_factory=list[float])
@@ -69,14 +71,14 @@ class Level:
 
 
 async def crowd(
-    there: Sequence[Visitor], contestant: Contestant, turn_s: float, numbers: "count[int]"
+    there: Sequence[LightClient], contestant: Contestant, turn_s: float, numbers: "count[int]"
 ) -> Level:
     """Everyone calls, again and again, until the turn is over."""
     measured = Level()
     begun = time.perf_counter()
     ends = begun + turn_s
 
-    async def work(one: Visitor) -> None:
+    async def work(one: LightClient) -> None:
         while (asked := time.perf_counter()) < ends:
             text = f"{next(numbers)} {_TEXT}"
             answer = await one.call(contestant.tool, contestant.arguments(text))
@@ -108,7 +110,7 @@ async def measure(era: str, effort: Effort, only: Sequence[str]) -> dict[str, di
         for level in effort.levels:
             for _, name in turns(list(there), effort.rounds):
                 print(f"  {level} of {name}", file=sys.stderr, flush=True)
-                async with visitors(level, str(there[name].reach), era) as crowded:
+                async with open_light_clients(level, str(there[name].reach), era) as crowded:
                     turn = await crowd(crowded, there[name], effort.turn_s, numbers)
                 measured[name][level].seconds += turn.seconds
                 measured[name][level].rates += turn.rates
@@ -116,11 +118,11 @@ async def measure(era: str, effort: Effort, only: Sequence[str]) -> dict[str, di
 
 
 async def _until_ready(contestant: Contestant, era: str) -> None:
-    """A gateway may listen before it has heard its server."""
+    """A gateway may listen before it has listed its server."""
     deadline = time.monotonic() + READY_S
     while True:
         try:
-            async with visitors(1, str(contestant.reach), era) as (one,):
+            async with open_light_clients(1, str(contestant.reach), era) as (one,):
                 if _says(await one.call(contestant.tool, contestant.arguments("ready?")), "ready?"):
                     return
         except (NoAnswer, OSError):
@@ -155,7 +157,7 @@ def tabulate(era: str, measured: dict[str, dict[int, Level]]) -> Table:
 
 @dataclass
 class Phase:
-    """What became of calls that were due at a fixed pace."""
+    """Describes what became of calls that were due at a fixed pace."""
 
     accepted: list[float] = field(default_factory=list[float])
     refused: list[float] = field(default_factory=list[float])
@@ -174,12 +176,12 @@ class Flood:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._free: list[Visitor] = []
+        self._free: list[LightClient] = []
         self._numbers = count()
         self._under_way: list[asyncio.Task[None]] = []
 
-    async def offer(self, per_s: float, seconds: float, polite: Visitor) -> Phase:
-        """What becomes of them; `answered` waits for those that are under way at its end."""
+    async def offer(self, per_s: float, seconds: float, polite: LightClient) -> Phase:
+        """Return what becomes of them; `answered` waits for those that are under way at its end."""
         phase = Phase()
         begun = time.perf_counter()
         self._under_way.append(asyncio.create_task(self._talk(polite, begun + seconds, phase)))
@@ -195,7 +197,11 @@ class Flood:
         await asyncio.gather(*self._under_way)
 
     async def _call(self, due: float, phase: Phase) -> None:
-        one = self._free.pop() if self._free else await visitor(self._url, "modern", "flood")
+        one = (
+            self._free.pop()
+            if self._free
+            else await open_light_client(self._url, "modern", "flood")
+        )
         text = f"{next(self._numbers)} {_TEXT}"
         try:
             answer = await one.call("call_tool", {"name": "echo.echo", "arguments": {"text": text}})
@@ -216,7 +222,7 @@ class Flood:
         else:
             phase.wrong += 1
 
-    async def _talk(self, one: Visitor, ends: float, phase: Phase) -> None:
+    async def _talk(self, one: LightClient, ends: float, phase: Phase) -> None:
         while (asked := time.perf_counter()) < ends:
             text = f"polite {next(self._numbers)}"
             answer = await one.call("call_tool", {"name": "echo.echo", "arguments": {"text": text}})
@@ -231,7 +237,7 @@ class Flood:
 
 
 async def saturate(effort: Effort) -> tuple[float, dict[str, Phase]]:
-    """What one gateway with few places bears, and what became of each pace."""
+    """Return what one gateway with few places bears, and what became of each pace."""
     port, gateway = processes.free_port(), processes.free_port()
     url = f"http://127.0.0.1:{gateway}/mcp"
     limits = {
@@ -257,7 +263,7 @@ async def saturate(effort: Effort) -> tuple[float, dict[str, Phase]]:
         contestant = Contestant("portico", url, "call_tool")
         await _until_ready(contestant, "modern")
         # No more than one client's places, so that nobody waits while it is found out.
-        async with visitors(PLACES - 4, url, "modern", "flood") as some:
+        async with open_light_clients(PLACES - 4, url, "modern", "flood") as some:
             await crowd(
                 some, contestant, 1.0, count()
             )  # connections to the server are opened first
@@ -273,7 +279,7 @@ async def saturate(effort: Effort) -> tuple[float, dict[str, Phase]]:
         }
         phases: dict[str, Phase] = {}
         for name, (times, seconds) in paces.items():
-            polite = await visitor(url, "modern", "polite")
+            polite = await open_light_client(url, "modern", "polite")
             stack.callback(polite.close)
             phases[name] = await flood.offer(capacity * times, seconds, polite)
         await flood.answered()
@@ -281,7 +287,7 @@ async def saturate(effort: Effort) -> tuple[float, dict[str, Phase]]:
 
 
 def tabulate_phases(capacity: float, phases: dict[str, Phase]) -> Table:
-    """What became of each pace."""
+    """Return what became of each pace."""
     columns = (
         "offered",
         "calls",
@@ -310,7 +316,10 @@ def tabulate_phases(capacity: float, phases: dict[str, Phase]) -> Table:
         )
         for name, phase in phases.items()
     ]
-    title = f"{PLACES} places before a server that thinks for {THINKS_MS:g} ms: it bears {capacity:,.0f} calls/s"
+    title = (
+        f"{PLACES} places before a server that thinks for {THINKS_MS:g} ms: it bears "
+        f"{capacity:,.0f} calls/s"
+    )
     return Table(title, columns, tuple(rows))
 
 

@@ -1,4 +1,5 @@
-"""How good a ranking is, and how sure that figure is: recall, nDCG, reciprocal rank, and bootstrap
+"""Measures how good a ranking is, and how sure that figure is: recall, nDCG, reciprocal rank, and
+bootstrap
 intervals.
 
 A question's groups are its needs: each is a set of tools of which any one will do. Pure; every
@@ -36,7 +37,7 @@ class Estimate:
 
 
 def marks(ranked: Sequence[str], groups: Groups) -> tuple[float, ...]:
-    """What one ranking earns, measure by measure."""
+    """Return what one ranking earns, measure by measure."""
     recalls = (recall_at(ranked[:k], groups) for k in _RECALLS)
     return *recalls, ndcg(ranked[:_GAIN_DEPTH], groups), reciprocal_rank(ranked, groups)
 
@@ -74,13 +75,13 @@ def mean_estimates(of_sets: Sequence[Marks]) -> tuple[Estimate, ...]:
     """Each measure's mean over sets: every set counts the same, and only its own questions vary."""
     values = np.mean([of_set.mean(axis=0) for of_set in of_sets], axis=0)
     chance = np.random.default_rng(_SEED)
-    rounds = np.mean([_resampled(of_set, chance) for of_set in of_sets], axis=0)
+    rounds = np.mean([_resample(of_set, chance) for of_set in of_sets], axis=0)
     outside = (100 - _COVERED) / 2
     low, high = np.percentile(rounds, (outside, 100 - outside), axis=0)
     return tuple(Estimate(*map(float, row)) for row in zip(values, low, high, strict=True))
 
 
-def _resampled(of_questions: Marks, chance: np.random.Generator) -> Marks:
+def _resample(of_questions: Marks, chance: np.random.Generator) -> Marks:
     """The means of as many questions, drawn again and again with replacement: one row per round."""
     count = len(of_questions)
     # How often each question is drawn is all that matters, so a round is one row of counts.

@@ -1,4 +1,5 @@
-"""Whether bad servers slow down a good one: calls to a healthy server alone, and beside four that
+"""Measures whether bad servers slow down a good one: calls to a healthy server alone, and beside
+four that
 misbehave.
 
 One takes 5 s to list its tools (and is asked again and again), one never answers, one crashes as it
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp import Client
-from tests.fixtures import broken
+from tests.fixtures import broken_command
 
 from benchmarks import processes
 from benchmarks.rounds import Samples, turns
@@ -58,7 +59,7 @@ async def measure(options: argparse.Namespace) -> Report:
             await stack.enter_async_context(_pestering(url))
             samples = {name: Samples() for name in clients}
             for _, name in turns(list(clients), rounds):
-                samples[name].rounds.append([await _timed(clients[name]) for _ in range(calls)])
+                samples[name].rounds.append([await _time_call(clients[name]) for _ in range(calls)])
             states = await _states(clients[BESIDE])
     return _report(samples, ready, states)
 
@@ -76,7 +77,7 @@ def _gateway(folder: Path, *, bad: bool) -> Generator[str]:
 
 
 def _server(fixture: str) -> dict[str, Any]:
-    program, *args = broken(fixture)
+    program, *args = broken_command(fixture)
     # A listing that is never fresh and a start that never gives up: they stay as bad as they are
     # for the whole run.
     return {"command": program, "args": args, "ttl_s": 0, "timeouts": {"start_s": 600}}
@@ -88,7 +89,7 @@ async def _call(client: Client, server: str) -> Any:
     )
 
 
-async def _timed(client: Client) -> float:
+async def _time_call(client: Client) -> float:
     begun = time.perf_counter()
     result = await _call(client, "healthy")
     taken = time.perf_counter() - begun
@@ -135,7 +136,7 @@ async def _pester(url: str) -> None:
 
 
 async def _states(client: Client) -> list[str]:
-    """What the gateway tells a client about its servers."""
+    """Return what the gateway tells a client about its servers."""
     result = await client.call_tool("browse_tools", {})
     text: str = getattr(result.content[0], "text", "")
     lines = text.partition("Servers:\n")[2].splitlines()
@@ -165,14 +166,14 @@ def _report(samples: dict[str, Samples], ready: dict[str, float], states: list[s
         "calls",
     )
     said = tuple((name, what) for name, _, what in (line.partition(": ") for line in states))
-    told = Table("What the gateway says about its servers", ("server", "browse_tools"), said)
+    reported = Table("What the gateway says about its servers", ("server", "browse_tools"), said)
     goal = Goal(
         "calls beside bad neighbours, × alone at p50",
         samples[BESIDE].ratio_to(samples[ALONE]),
         GOAL,
     )
     title = "Calls to a healthy server (HTTP client, stdio server)"
-    return Report("neighbours", (Table(title, columns, rows), told), (goal,))
+    return Report("neighbours", (Table(title, columns, rows), reported), (goal,))
 
 
 def main() -> int:

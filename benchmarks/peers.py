@@ -10,7 +10,7 @@ there is named with the reason, and a job that one cannot do is a dash with the 
 
 Behind every gateway stand the same recorded servers, all in one process on loopback, or, for one
 that starts its servers, each in a process of its own. Gateways take turns where time is measured.
-"""
+"""  # noqa: E501
 
 import argparse
 import asyncio
@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks import fleet
 from benchmarks.chosen_sets import sources
-from benchmarks.peering import cost, finding, installation, siblings, speed
+from benchmarks.peering import cost, installation, search_quality, slow_neighbours, speed
 from benchmarks.peering.contextforge import ContextForge
 from benchmarks.peering.gateways import (
     FastMCP,
@@ -41,7 +41,7 @@ from benchmarks.peering.gateways import (
     own_place,
 )
 from benchmarks.peering.upstreams import ECHO, Recording, echo
-from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude, installed
+from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude, get_installed_version
 
 PEERS: tuple[type[Gateway], ...] = (
     FastMCP,
@@ -63,12 +63,12 @@ ROUNDS, SMOKE_ROUNDS = 7, 1
 CALLS, SMOKE_CALLS = 100, 5
 EFFORT = speed.Effort(rounds=20, calls=10, crowd_calls=64, turn_s=0.5)
 SMOKE_EFFORT = speed.Effort(rounds=2, calls=4, crowd_calls=16, turn_s=0.2)
-WINDOW = siblings.Window(calls=100, seconds=15)
-SMOKE_WINDOW = siblings.Window(calls=8, seconds=4, first_call_s=8)
+WINDOW = slow_neighbours.Window(calls=100, seconds=15)
+SMOKE_WINDOW = slow_neighbours.Window(calls=8, seconds=2, first_call_s=8)
 
 
 def present(options: argparse.Namespace) -> Field:
-    """Who is there, installing first if asked to."""
+    """Return who is there, installing first if asked to."""
     found = Field({Portico.name: Portico(own_place())})
     for kind in PEERS:
         if kind.package is None or (options.only and kind.name not in options.only):
@@ -85,7 +85,7 @@ def present(options: argparse.Namespace) -> Field:
     return found
 
 
-def recorded(options: argparse.Namespace) -> dict[str, Recording]:
+def load_recordings(options: argparse.Namespace) -> dict[str, Recording]:
     """Some servers of the fleet, evenly over the alphabet, and the echo server."""
     number = options.servers or (SMOKE_SERVERS if options.smoke else SERVERS)
     by_name = {
@@ -108,7 +108,7 @@ async def measure(options: argparse.Namespace) -> Report:
         rounds, calls = (
             (SMOKE_ROUNDS, SMOKE_CALLS) if options.smoke else (options.rounds or ROUNDS, CALLS)
         )
-        recordings = recorded(options)
+        recordings = load_recordings(options)
         costs = await cost.measure(gateways, recordings, rounds, calls)
         tables += cost.tables(names, costs, recordings)
         mine = costs[0][Portico.name]
@@ -117,7 +117,7 @@ async def measure(options: argparse.Namespace) -> Report:
     if "finding" in options.parts:
         _say("search …")
         found = await _finding(gateways, options)
-        tables.append(finding.table(gateways, found, field.absent))
+        tables.append(search_quality.table(gateways, found, field.absent))
         recalls = {name: one.mean().value for name, one in found[0].items() if one.recalls}
         if Portico.name in recalls and len(recalls) > 1:
             best = max(recalls.items(), key=lambda one: one[1] if one[0] != Portico.name else -1.0)
@@ -139,8 +139,8 @@ async def measure(options: argparse.Namespace) -> Report:
         tables.append(speed.table([one.name for one in callers], called))
     if "siblings" in options.parts:
         _say("calls beside slow and dead servers …")
-        watched = await siblings.measure(gateways, SMOKE_WINDOW if options.smoke else WINDOW)
-        tables.append(siblings.table(names, watched))
+        watched = await slow_neighbours.measure(gateways, SMOKE_WINDOW if options.smoke else WINDOW)
+        tables.append(slow_neighbours.table(names, watched))
         mine = watched[Portico.name]
         goals += [
             Goal(f"portico: healthy calls lost, bad {when}", one.lost, 0, 0)
@@ -156,11 +156,11 @@ async def _finding(gateways: Sequence[Gateway], options: argparse.Namespace) -> 
     chosen = [source for source in sources(options.data) if source.name in names]
     most = options.questions or (SMOKE_QUESTIONS if options.smoke else QUESTIONS)
     able = [one for one in gateways if not one.no_search]
-    return await finding.measure(able, chosen, most, SMOKE_TOOLS if options.smoke else None)
+    return await search_quality.measure(able, chosen, most, SMOKE_TOOLS if options.smoke else None)
 
 
 def who(field: Field) -> Table:
-    """Who takes part, at which version and how set; who does not, and why."""
+    """Return who takes part, at which version and how set; who does not, and why."""
     rows: list[tuple[Cell, ...]] = [
         (one.name, one.place.version, one.settings) for one in field.present.values()
     ]
@@ -169,8 +169,11 @@ def who(field: Field) -> Table:
 
 
 def machine() -> str:
-    """What it was measured on."""
-    about = f"Python {platform.python_version()}, mcp {installed('mcp')} (client), {os.cpu_count()} CPUs"
+    """Return what it was measured on."""
+    about = (
+        f"Python {platform.python_version()}, mcp {get_installed_version('mcp')} (client), "
+        f"{os.cpu_count()} CPUs"
+    )
     return f"{about}, {platform.platform()}"
 
 

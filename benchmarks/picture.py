@@ -1,6 +1,7 @@
 """The README's picture: bars of tokens, as an SVG that reads on light and dark pages. Pure.
 
-`python -m benchmarks.tokens --servers FILE --picture docs/pictures/tokens.svg` draws it from what it has just counted.
+`python -m benchmarks.tokens --servers FILE --picture docs/pictures/tokens.svg` draws it from what
+it has just counted.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ class Bar:
     ours: bool
 
 
-def drawn(title: str, bars: Sequence[Bar], note: str) -> str:
+def draw_picture(title: str, bars: Sequence[Bar], note: str) -> str:
     """The picture; the longest bar is as wide as there is room for, the others in proportion."""
     most = max(bar.tokens for bar in bars)
     room = WIDTH - LEFT - 190
@@ -37,7 +38,8 @@ def drawn(title: str, bars: Sequence[Bar], note: str) -> str:
             f'<text x="0" y="{y + 15}">{escape(bar.label)}</text>',
             f'<rect x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2" '
             f'class="{"after" if bar.ours else "before"}"/>',
-            f'<text x="{LEFT + width + 10:.1f}" y="{y + 15}" class="figure">{bar.tokens:,} tokens</text>',
+            f'<text x="{LEFT + width + 10:.1f}" y="{y + 15}" '
+            f'class="figure">{bar.tokens:,} tokens</text>',
         ]
     height = 44 + len(bars) * ROW + 26
     parts.append(f'<text x="0" y="{height - 14}" class="quiet">{escape(note)}</text>')
@@ -46,6 +48,7 @@ def drawn(title: str, bars: Sequence[Bar], note: str) -> str:
         "; ".join(f"{bar.label}: {bar.tokens:,} tokens" for bar in bars), {'"': "&quot;"}
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        f'width="{WIDTH}" height="{height}" '
         f'role="img" aria-label="{label}">\n  <style>{_STYLE}  </style>\n  {body}\n</svg>\n'
     )

@@ -58,11 +58,18 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def listening(port: int, command: Sequence[str], folder: Path) -> Generator[psutil.Process]:
-    """A program that listens on `port`, from the moment it does."""
+    """A program that listens on `port`, from the moment it does. Its configuration says where its
+    data is, not PORTICO_DATA_DIR."""
     log = folder / f"{port}.log"
+    environment = {name: value for name, value in os.environ.items() if name != "PORTICO_DATA_DIR"}
     with log.open("wb") as sink:
         process = psutil.Popen(
-            command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+            command,
+            cwd=REPOSITORY,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
         )
     try:
         deadline = time.monotonic() + START_S

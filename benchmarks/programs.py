@@ -6,7 +6,8 @@ works from any folder; each program imports only what it needs. With `--port N` 
 its target is a URL (a relay's: a port), with `--stdio` it serves one client and its target is a
 command.
 
-    upstream                 a server on the SDK's low-level class, one tool `echo` (`--delay-ms`: it thinks)
+    upstream                 a server on the SDK's low-level class, one tool `echo` (`--delay-ms`:
+    it thinks)
     plain                    the same tool in a few lines: as little server as there can be
     relay TARGET             copies bytes both ways, understands nothing
     fastmcp TARGET           create_proxy with its defaults: a session for every request
@@ -21,6 +22,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 MODERN = "2026-07-28"
+KEEP_ALIVE_S = 75
+"""Longer than clients keep an idle connection: one that both close at the same time loses a
+request."""
 _HERE = os.path.abspath(__file__)
 
 
@@ -28,9 +32,9 @@ def command(
     program: str, *target: str, port: int | None = None, era: str = "legacy", delay_ms: float = 0
 ) -> list[str]:
     """The command line of one of these programs."""
-    door = ["--stdio"] if port is None else ["--port", str(port)]
+    endpoint = ["--stdio"] if port is None else ["--port", str(port)]
     delay = ["--delay-ms", str(delay_ms)] if delay_ms else []
-    return [sys.executable, "-P", _HERE, "--era", era, *delay, *door, program, *target]
+    return [sys.executable, "-P", _HERE, "--era", era, *delay, *endpoint, program, *target]
 
 
 async def upstream(options: argparse.Namespace) -> None:
@@ -69,6 +73,7 @@ async def upstream(options: argparse.Namespace) -> None:
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=1,
+            timeout_keep_alive=KEEP_ALIVE_S,
         )
         await uvicorn.Server(config).serve()
 
@@ -137,7 +142,12 @@ async def plain(options: argparse.Namespace) -> None:
         await send({"type": "http.response.body", "body": answer or b""})
 
     config = uvicorn.Config(
-        app, port=options.port, log_level="warning", access_log=False, timeout_graceful_shutdown=1
+        app,
+        port=options.port,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=KEEP_ALIVE_S,
     )
     await uvicorn.Server(config).serve()
 
@@ -243,7 +253,11 @@ async def _serve_proxy(proxy: Any, options: argparse.Namespace) -> None:
     if options.port is None:
         await proxy.run_async("stdio", show_banner=False, log_level="ERROR")
     else:
-        quiet = {"access_log": False, "timeout_graceful_shutdown": 1}
+        quiet = {
+            "access_log": False,
+            "timeout_graceful_shutdown": 1,
+            "timeout_keep_alive": KEEP_ALIVE_S,
+        }
         await proxy.run_async(
             "http",
             show_banner=False,

@@ -1,4 +1,4 @@
-"""Rankings as files, for whoever marks them elsewhere: a line per question, `{"id": …, "ranked":
+"""Rankings as files, for anyone who marks them elsewhere: a line per question, `{"id": …, "ranked":
 [ids]}`."""
 
 from collections.abc import Iterable, Sequence

@@ -42,8 +42,8 @@ TYPED_S, BETWEEN_S, PAUSE_S = 0.9, 0.06, 0.7
 _CONTROL = re.compile(r"\x1b\[\?25[lh]|\x1b\[\d*[AK]|\x1b\[2K")
 
 
-def recorded(arguments: Sequence[str], folder: Path) -> list[Text]:
-    """What a command shows on a terminal; the progress it wipes out again is left out."""
+def record_command(arguments: Sequence[str], folder: Path) -> list[Text]:
+    """Return what a command shows on a terminal; the progress it wipes out again is left out."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
     environment = {
@@ -76,7 +76,7 @@ def _until_closed(handle: int) -> Iterator[bytes]:
         yield piece
 
 
-def shown(arguments: Sequence[str], lines: Sequence[Text]) -> list[Text]:
+def render_command(arguments: Sequence[str], lines: Sequence[Text]) -> list[Text]:
     """The prompt with its command, and as much of the answer as there is room for."""
     words = " ".join(f'"{word}"' if " " in word else word for word in arguments)
     prompt = Text.assemble(("$ ", "bold green"), (f"portico {words}", "bold"))
@@ -86,7 +86,7 @@ def shown(arguments: Sequence[str], lines: Sequence[Text]) -> list[Text]:
     return [prompt, *cut, Text("")]
 
 
-def drawn(blocks: Sequence[Sequence[Text]]) -> str:
+def draw_recording(blocks: Sequence[Sequence[Text]]) -> str:
     """The recording."""
     rows, at = [], 0.3
     for block in blocks:
@@ -104,18 +104,23 @@ def drawn(blocks: Sequence[Sequence[Text]]) -> str:
         for place, colour in enumerate(("#ff5f57", "#febc2e", "#28c840"))
     )
     style = (
-        f"text {{ font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: {text}; "
+        f"text {{ font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; "
+        f"fill: {text}; "
         "white-space: pre; }\n"
         "    @keyframes appear { to { opacity: 1; } }\n"
-        "    @media (prefers-reduced-motion: no-preference) { text { opacity: 0; animation: appear .01s linear "
+        "    @media (prefers-reduced-motion: no-preference) { text { opacity: 0; "
+        "animation: appear .01s linear "
         "forwards; } }"
     )
     body = "\n  ".join(rows)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'role="img" xml:space="preserve" aria-label="A terminal: Portico searches, calls and counts tokens">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" '
+        'role="img" xml:space="preserve" aria-label="A terminal: Portico searches, '
+        'calls and counts tokens">\n'
         f"  <style>\n    {style}\n  </style>\n"
-        f'  <rect width="{width}" height="{height}" rx="9" fill="{background}"/>{dots}\n  {body}\n</svg>\n'
+        f'  <rect width="{width}" height="{height}" rx="9" fill="{background}"/>{dots}\n'
+        f"  {body}\n</svg>\n"
     )
 
 
@@ -159,9 +164,9 @@ def main() -> int:
     parser.add_argument("file", type=Path, help="the SVG to write")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        blocks = [shown(one, recorded(one, Path(folder))) for one in COMMANDS]
+        blocks = [render_command(one, record_command(one, Path(folder))) for one in COMMANDS]
     options.file.parent.mkdir(parents=True, exist_ok=True)
-    options.file.write_text(drawn(blocks), encoding="utf-8")
+    options.file.write_text(draw_recording(blocks), encoding="utf-8")
     print(f"{options.file}: {sum(map(len, blocks))} lines of {len(blocks)} commands")
     return 0
 

@@ -1,4 +1,5 @@
-"""What becomes of large results: the answer's header, how long it takes, and whether the gateway
+"""Measures what becomes of large results: the answer's header, how long it takes, and whether the
+gateway
 breathes meanwhile.
 
     python -m benchmarks.results [--smoke] [--kind KIND …] [--json FILE] [--check]
@@ -31,9 +32,9 @@ import orjson
 from mcp.client import Client
 
 from benchmarks.table import Goal, Report, Table, arguments, conclude
-from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
-from portico.rendering.token_count import count_tokens
+from portico.gateway import GatewayRuntime
+from portico.rendering.token_budget import count_tokens
 from portico.testing import serve_http
 
 SIZES = {"1 KB": 10**3, "100 KB": 10**5, "1 MB": 10**6, "10 MB": 10**7, "50 MB": 5 * 10**7}
@@ -130,7 +131,7 @@ def serve() -> None:
 
 @dataclass
 class Watch:
-    """What was seen while something went on."""
+    """Describes what was seen while something went on."""
 
     gap_ms: float = 0.0
     grown: int | None = None
@@ -154,7 +155,7 @@ async def watching() -> AsyncGenerator[Watch]:
     try:
         yield seen
     finally:
-        await asyncio.sleep(0.05)  # what is let go of last counts too
+        await asyncio.sleep(0.05)  # what is released last counts too
         beating.cancel()
         if before is not None and (after := _resident()) is not None:
             seen.grown = max(0, after[1] - before[0])
@@ -168,13 +169,13 @@ def _resident() -> tuple[int, int] | None:
     measured.
     """
     try:
-        told = dict(
+        reported = dict(
             line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines()
         )
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
         return None
-    now, most = (int(told[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
+    now, most = (int(reported[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
     return now, most
 
 
@@ -223,8 +224,8 @@ async def reading(client: Client, kind: str, result_id: str) -> tuple[float, ...
     return tuple(spent)
 
 
-async def reassembled(client: Client, answer: Any, whole: str) -> bool:
-    """Whether a text is the same again when it is read from its first part to the last."""
+async def is_reassembled(client: Client, answer: Any, whole: str) -> bool:
+    """Decide whether a text is the same again when it is read from its first part to the last."""
     shown: list[str] = []
     said = answer.content[1].text
     result_id = str(next(b.uri for b in answer.content if b.type == "resource_link")).removeprefix(
@@ -308,7 +309,7 @@ async def _row(client: Client, kind: str, name: str, size: int) -> tuple[Any, ..
 async def _same(client: Client, kind: str) -> bool:
     given: dict[str, Any] = {"kind": kind, "size": REASSEMBLED}
     answer = await ask(client, "call_tool", name="large.make", arguments=given)
-    return await reassembled(client, answer, payload(**given)["content"][0]["text"])
+    return await is_reassembled(client, answer, payload(**given)["content"][0]["text"])
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ PAGE = Path(__file__).parent / "RESULTS.md"
 _BLOCK = re.compile(r"^```\n.*?^```\n", re.DOTALL | re.MULTILINE)
 
 
-def placed(page: str, benchmark: str, report: str, circumstances: Mapping[str, Any]) -> str:
+def place_report(page: str, benchmark: str, report: str, circumstances: Mapping[str, Any]) -> str:
     """The page with this report in place of the one before; a benchmark that is new comes last."""
     block = f"```\n{_measured_with(circumstances)}\n\n{report.strip()}\n```\n"
     heading = f"## `python -m benchmarks.{benchmark}`\n"
@@ -38,7 +38,10 @@ def _measured_with(circumstances: Mapping[str, Any]) -> str:
     versions = ", ".join(
         f"{name} {version}" for name, version in circumstances["versions"].items() if version
     )
-    machine = f"{circumstances['platform']}, {circumstances['cpus']} CPUs, Python {circumstances['python']}"
+    machine = (
+        f"{circumstances['platform']}, {circumstances['cpus']} CPUs, Python "
+        f"{circumstances['python']}"
+    )
     return f"{circumstances['when'][:16]} · {machine} · {versions}" + (
         f" · {given}" if given else ""
     )

@@ -1,4 +1,5 @@
-"""Whether search finds the right tool, beside FastMCP's BM25 search where that is installed.
+"""Measures whether search finds the right tool, beside FastMCP's BM25 search where that is
+installed.
 
     python -m benchmarks.retrieval [--data DIR]… [--set NAME]… [--no-peer] [--ablation] [--ranks OUT]
     python -m benchmarks.retrieval --tools FILE --queries FILE [--ranks OUT]
@@ -12,8 +13,9 @@ encoding included.
 
 Without --data, our own questions to the recorded fleet (`questions/fleet.jsonl`) are a set beside
 the given ones,
-`fleet_own`, that counts in no mean. The refusals of `fleet_own` are what the cut was fitted on (`training.calibrate`).
-"""
+`fleet_own`, that counts in no mean. The refusals of `fleet_own` are what the cut was fitted on
+(`training.calibrate`).
+"""  # noqa: E501
 
 import argparse
 import sys
@@ -41,7 +43,7 @@ from benchmarks.metrics import MEASURES, Estimate, Marks, estimates, marks, mean
 from benchmarks.one_thread import begin_again
 from benchmarks.ranks import place_for, write_ranks
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
-from benchmarks.tool_sets import Question, Source, ToolSet, UnreadableSet, read_set, reduced
+from benchmarks.tool_sets import Question, Source, ToolSet, UnreadableSet, read_set, reduce_set
 from benchmarks.vector_cache import default_folder, vectors_of
 from portico.search import Encoder, EncoderUnavailable, Vector
 
@@ -68,7 +70,7 @@ class Run:
         return np.array([bool(question.groups) for question in self.questions])
 
     def marks(self, style: str | None = None) -> Marks:
-        """What the answerable questions earned, or those of one style."""
+        """Return what the answerable questions earned, or those of one style."""
         pairs = zip(self.questions, self.ranked, strict=True)
         rows = [
             marks(ranked, it.groups)
@@ -84,7 +86,7 @@ class Run:
 
 def main() -> int:
     options = parser().parse_args()
-    asked = chosen(options)
+    asked = choose_sets(options)
     runs: list[Run] = []
     ablated: dict[str, dict[str, Marks]] = {}
     peer = not options.no_peer and not options.ablation
@@ -92,12 +94,12 @@ def main() -> int:
         say("FastMCP is not installed: its rows are left out. `pip install fastmcp` to see them.")
         peer = False
     for source in asked:
-        tools = loaded(source, smoke=options.smoke)
+        tools = load_set(source, smoke=options.smoke)
         say(f"{tools.name}: {len(tools.tools):,} tools, {len(tools.questions):,} questions")
         if options.ablation:
             encoder = ablation.Remembering()
             ablated[tools.name] = ablation.compare(
-                tools, encoder, encoded(tools, encoder, options.cache)
+                tools, encoder, encode_tools(tools, encoder, options.cache)
             )
             continue
         ours = run(portico_on(tools, options.cache), tools)
@@ -126,7 +128,8 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         action="append",
         metavar="DIR",
-        help="folder with sets, however deep; may be repeated (default: retrieval/ and fleet/ of $PORTICO_SHARED or "
+        help="folder with sets, however deep; may be repeated (default: retrieval/ and "
+        "fleet/ of $PORTICO_SHARED or "
         "../shared, and our own questions)",
     )
     found.add_argument(
@@ -160,7 +163,7 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def chosen(options: argparse.Namespace) -> list[Source]:
+def choose_sets(options: argparse.Namespace) -> list[Source]:
     """The sets that were asked for."""
     if (options.tools is None) != (options.queries is None):
         raise SystemExit("--tools and --queries go together: a catalog, and questions to it.")
@@ -177,7 +180,7 @@ def chosen(options: argparse.Namespace) -> list[Source]:
     return [source for source in found if not options.set or source.name in options.set]
 
 
-def loaded(source: Source, *, smoke: bool) -> ToolSet:
+def load_set(source: Source, *, smoke: bool) -> ToolSet:
     """The set, or a small one like it."""
     try:
         tools = read_set(source)
@@ -185,10 +188,10 @@ def loaded(source: Source, *, smoke: bool) -> ToolSet:
         raise SystemExit(str(error)) from error
     if not tools.questions or not tools.tools:
         raise SystemExit(f"{source.name}: {source.queries} or {source.tools} is empty.")
-    return reduced(tools, _SMOKE_QUESTIONS, _SMOKE_TOOLS) if smoke else tools
+    return reduce_set(tools, _SMOKE_QUESTIONS, _SMOKE_TOOLS) if smoke else tools
 
 
-def encoded(tools: ToolSet, encoder: Encoder, cache: Path) -> dict[str, Vector]:
+def encode_tools(tools: ToolSet, encoder: Encoder, cache: Path) -> dict[str, Vector]:
     """The tools' vectors; none, said aloud, where there is no encoder."""
     try:
         encoder.load()
@@ -201,7 +204,7 @@ def encoded(tools: ToolSet, encoder: Encoder, cache: Path) -> dict[str, Vector]:
 def portico_on(tools: ToolSet, cache: Path) -> Contestant:
     """Portico over a set. With an encoder of its own, which remembers no query of another set."""
     encoder = Encoder()
-    vectors = encoded(tools, encoder, cache)
+    vectors = encode_tools(tools, encoder, cache)
     contestant = portico(index_of(tools.documents, encoder, vectors))
     contestant.search("the first question pays for what is made once", DEPTH)
     return contestant
@@ -239,7 +242,7 @@ def tables_of(runs: Sequence[Run], families: Mapping[str, str]) -> Iterator[Tabl
     rows: list[tuple[Cell, ...]] = []
     for it in scored:
         p50, p99 = 1000 * np.percentile(it.seconds, (50, 99))
-        earned = shown(estimates(it.marks()))
+        earned = format_measures(estimates(it.marks()))
         rows.append(
             (it.set, it.tools, int(it.answerable.sum()), it.search, *earned, float(p50), float(p99))
         )
@@ -248,13 +251,19 @@ def tables_of(runs: Sequence[Run], families: Mapping[str, str]) -> Iterator[Tabl
             mean = mean_estimates(
                 [it.marks() for it in scored if it.search == search and it.set in names]
             )
-            rows.append((label, None, None, search, *shown(mean), None, None))
+            rows.append((label, None, None, search, *format_measures(mean), None, None))
     columns = ("set", "tools", "questions", "search", *MEASURES, "p50 ms", "p99 ms")
     yield Table("Tool retrieval, % (95% interval)", columns, tuple(rows))
 
     if styled := list(by_style(scored)):
         rows = [
-            (it.set, style, len(it.marks(style)), it.search, *shown(estimates(it.marks(style))))
+            (
+                it.set,
+                style,
+                len(it.marks(style)),
+                it.search,
+                *format_measures(estimates(it.marks(style))),
+            )
             for it, style in styled
         ]
         columns = ("set", "style", "questions", "search", *MEASURES)
@@ -292,7 +301,8 @@ def means(
 
 
 def by_style(runs: Iterable[Run]) -> Iterator[tuple[Run, str]]:
-    """The styles of each set that tells its questions apart, both searches of a style side by side."""
+    """The styles of each set that tells its questions apart, both searches of a style side by
+    side."""
     for _, of_set in groupby(runs, key=lambda it: it.set):
         searches = list(of_set)
         styles = sorted({question.style for question in searches[0].questions if question.groups})
@@ -301,7 +311,8 @@ def by_style(runs: Iterable[Run]) -> Iterator[tuple[Run, str]]:
 
 
 def refusals(runs: Iterable[Run]) -> Iterator[tuple[Cell, ...]]:
-    """How often each search refuses questions without and with an answer, and those it had the
+    """Return how often each search refuses questions without and with an answer, and those it had
+    the
     answer to."""
     for it in runs:
         answerable, nothing = it.answerable, ~it.answerable
@@ -320,7 +331,7 @@ def refusals(runs: Iterable[Run]) -> Iterator[tuple[Cell, ...]]:
 
 
 def goals(runs: Sequence[Run]) -> Iterator[Goal]:
-    """What was promised of Portico's search, as far as these sets show it."""
+    """Return what was promised of Portico's search, as far as these sets show it."""
     public = [it.recall_5() for it in runs if it.set in PUBLIC]
     if len(public) == len(PUBLIC):
         yield _at_least(
@@ -332,7 +343,7 @@ def goals(runs: Sequence[Run]) -> Iterator[Goal]:
 
 
 def fleet_goals(run: Run) -> Iterator[Goal]:
-    """What was promised of questions to the recorded fleet."""
+    """Return what was promised of questions to the recorded fleet."""
     earned = dict(zip(MEASURES, 100 * run.marks().mean(axis=0), strict=True))
     for measure, limit in _FLEET_GOALS:
         yield _at_least(f"{run.set}: {measure}, %", float(earned[measure]), limit)
@@ -360,7 +371,7 @@ def figures(runs: Iterable[Run]) -> Iterator[dict[str, object]]:
             }
 
 
-def shown(of_measures: Iterable[Estimate]) -> tuple[str, ...]:
+def format_measures(of_measures: Iterable[Estimate]) -> tuple[str, ...]:
     """Percentages with their intervals."""
     return tuple(
         f"{100 * it.value:5.1f} ({100 * it.low:.0f}–{100 * it.high:.0f})" for it in of_measures
@@ -368,7 +379,7 @@ def shown(of_measures: Iterable[Estimate]) -> tuple[str, ...]:
 
 
 def say(line: str) -> None:
-    """What is going on, apart from the results."""
+    """Return what is going on, apart from the results."""
     print(line, file=sys.stderr, flush=True)
 
 

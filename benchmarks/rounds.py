@@ -12,7 +12,8 @@ from statistics import median
 
 @dataclass
 class Samples:
-    """What one contestant took, by round; one round is a list of figures in the same unit."""
+    """Describes what one contestant took, by round; one round is a list of figures in the same
+    unit."""
 
     rounds: list[list[float]] = field(default_factory=list[list[float]])
 
@@ -25,7 +26,8 @@ class Samples:
         return percentile(self.all, share)
 
     def ratio_to(self, other: "Samples") -> float:
-        """How many times `other`'s median: the median over the rounds in which both were measured."""
+        """Return how many times `other`'s median: the median over the rounds in which both were
+        measured."""
         pairs = [
             (median(own), median(its))
             for own, its in zip(self.rounds, other.rounds, strict=False)
@@ -41,7 +43,8 @@ def percentile(figures: Sequence[float], share: float) -> float:
 
 
 def turns(names: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
-    """Who is measured when: a different contestant begins each round, so that no one always follows
+    """Return who is measured when: a different contestant begins each round, so that no one always
+    follows
     the same one."""
     for number in range(rounds):
         shift = number % len(names)

@@ -1,4 +1,5 @@
-"""What a script costs: each language through `run_code`, beside FastMCP's CodeMode, and beside
+"""Measures what a script costs: each language through `run_code`, beside FastMCP's CodeMode, and
+beside
 calls one by one.
 
     nothing          a script that returns a number, when everything is warm
@@ -29,7 +30,7 @@ from fastmcp import FastMCP
 from benchmarks.rounds import Samples, turns
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 from portico.config import Config
-from portico.rendering.token_count import get_best_counter
+from portico.rendering.token_budget import get_best_counter
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
 
@@ -46,33 +47,39 @@ SCRIPTS: Mapping[str, tuple[str, str, str, str]] = {
         "6 * 7",
         "(await slow.step(n=0))['n']",
         "total = 0\nfor n in range(10):\n    total = (await slow.step(n=total))['n']\ntotal",
-        "import asyncio\nsum(one['n'] for one in await asyncio.gather(*[slow.step(n=n) for n in range(10)]))",
+        "import asyncio\nsum(one['n'] for one in await asyncio.gather(*[slow.step(n=n) "
+        "for n in range(10)]))",
     ),
     "lua": (
         "return 6 * 7",
         "return slow.step({n=0}):await().n",
-        "local total = 0\nfor i = 1, 10 do total = slow.step({n=total}):await().n end\nreturn total",
+        "local total = 0\nfor i = 1, 10 do total = slow.step({n=total}):await().n end\n"
+        "return total",
         "local all, sum = {}, 0\nfor i = 1, 10 do all[i] = slow.step({n=i}) end\n"
         "for _, one in ipairs(all) do sum = sum + one:await().n end\nreturn sum",
     ),
     "javascript": (
         "6 * 7",
         "(await slow.step({n: 0})).n",
-        "let total = 0;\nfor (let i = 0; i < 10; i++) total = (await slow.step({n: total})).n;\ntotal",
+        "let total = 0;\nfor (let i = 0; i < 10; i++) total = (await slow.step({n: "
+        "total})).n;\ntotal",
         "const all = await Promise.all([...Array(10).keys()].map(n => slow.step({n})));\n"
         "all.reduce((sum, one) => sum + one.n, 0)",
     ),
     "typescript": (
         "const x: number = 6 * 7;\nx",
         "(await slow.step({n: 0})).n as number",
-        "let total: number = 0;\nfor (let i = 0; i < 10; i++) total = (await slow.step({n: total})).n;\ntotal",
-        "const all: {n: number}[] = await Promise.all([...Array(10).keys()].map(n => slow.step({n})));\n"
+        "let total: number = 0;\nfor (let i = 0; i < 10; i++) total = (await "
+        "slow.step({n: total})).n;\ntotal",
+        "const all: {n: number}[] = await Promise.all([...Array(10).keys()].map(n => "
+        "slow.step({n})));\n"
         "all.reduce((sum: number, one) => sum + one.n, 0)",
     ),
     PEER: (
         "return 6 * 7",
         "return (await call_tool('step', {'n': 0}))['n']",
-        "total = 0\nfor n in range(10):\n    total = (await call_tool('step', {'n': total}))['n']\nreturn total",
+        "total = 0\nfor n in range(10):\n    total = (await call_tool('step', {'n': "
+        "total}))['n']\nreturn total",
         "import asyncio\n"
         "all = await asyncio.gather(*[call_tool('step', {'n': n}) for n in range(10)])\n"
         "return sum([one['n'] for one in all])",
@@ -125,10 +132,10 @@ async def measure(options: argparse.Namespace) -> Report:
             seats[language] = Contestant(_portico(client, language))
         seats[PEER] = Contestant(await stack.enter_async_context(_peer()))
         for name, seat in seats.items():
-            await _warmed(name, seat)
+            await _warm_up(name, seat)
         for _, name in turns(list(seats), rounds):
             for kind, code in zip(KINDS, SCRIPTS[name], strict=True):
-                seats[name].samples[kind].rounds.append([await _timed(seats[name].run, code)])
+                seats[name].samples[kind].rounds.append([await _time_script(seats[name].run, code)])
         costs = await _costs(client)
     return _report(seats, costs)
 
@@ -157,10 +164,10 @@ async def _peer() -> AsyncGenerator[Callable[[str], Awaitable[Any]]]:
         yield run
 
 
-async def _warmed(name: str, seat: Contestant) -> None:
+async def _warm_up(name: str, seat: Contestant) -> None:
     own = psutil.Process(os.getpid())
     before = {child.pid for child in own.children(recursive=True)}
-    seat.cold_ms = await _timed(seat.run, SCRIPTS[name][0]) * 1000
+    seat.cold_ms = await _time_script(seat.run, SCRIPTS[name][0]) * 1000
     for code in SCRIPTS[name]:
         await seat.run(code)
     fresh = [child for child in own.children(recursive=True) if child.pid not in before]
@@ -171,7 +178,7 @@ async def _warmed(name: str, seat: Contestant) -> None:
     seat.worker_mb = max(sizes, default=None)
 
 
-async def _timed(run: Callable[[str], Awaitable[Any]], code: str) -> float:
+async def _time_script(run: Callable[[str], Awaitable[Any]], code: str) -> float:
     begun = time.perf_counter()
     await run(code)
     return time.perf_counter() - begun
@@ -201,7 +208,8 @@ async def _costs(client: Any) -> dict[str, tuple[int, int, float]]:
 
 
 def _tokens(name: str, question: Raw, answer: Any) -> int:
-    """What a model writes and reads of one call: the call itself, and the text of its answer."""
+    """Return what a model writes and reads of one call: the call itself, and the text of its
+    answer."""
     texts = [
         json.dumps({"name": name, "arguments": question}),
         *(one.text for one in answer.content),

@@ -1,4 +1,5 @@
-"""How search grows with the catalog: build, load, memory, query, and the re-index of one server.
+"""Measures how search grows with the catalog: build, load, memory, query, and the re-index of one
+server.
 
     python -m benchmarks.scale [--shared PATH] [--cache DIR] [--smoke] [--json FILE] [--check]
 
@@ -25,7 +26,7 @@ import numpy as np
 
 from benchmarks.fleet import folder_of
 from benchmarks.processes import REPOSITORY, scratch
-from benchmarks.synthetic import enlarged, vectors_for
+from benchmarks.synthetic import enlarge, vectors_for
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 from benchmarks.tool_sets import document, read_questions, read_tools
 from benchmarks.vector_cache import default_folder, vectors_of
@@ -125,7 +126,7 @@ def main() -> int:
     found: list[Measured] = []
     for size in sizes:
         print(f"{size:,} tools …", file=sys.stderr, flush=True)
-        found.append(measure(enlarged(real, size), vectors, queries, passes))
+        found.append(measure(enlarge(real, size), vectors, queries, passes))
     return conclude(
         Report("scale", tuple(tables(found, per_document)), tuple(goals(found, per_document))),
         options,
@@ -140,8 +141,8 @@ def measure(
 ) -> Measured:
     """One size."""
     vectors = vectors_for(documents, real) if real else {}
-    words, plain = timed(lambda: Index.build(documents))
-    with_vectors, index = timed(lambda: plain.with_vectors(vectors))
+    words, plain = measure_time(lambda: Index.build(documents))
+    with_vectors, index = measure_time(lambda: plain.with_vectors(vectors))
     blob = index.dump()
     with scratch() as folder:
         (folder / "index").write_bytes(blob)
@@ -150,9 +151,10 @@ def measure(
     server, changed = one_server_changed(documents)
     renewed = {it.id: vectors[it.id] for it in changed if it.id in vectors}
     updates = [
-        timed(lambda: index.replace({server: changed}).with_vectors(renewed))[0] for _ in range(5)
+        measure_time(lambda: index.replace({server: changed}).with_vectors(renewed))[0]
+        for _ in range(5)
     ]
-    same = [timed(lambda: Index.build(documents, index))[0] for _ in range(3)]
+    same = [measure_time(lambda: Index.build(documents, index))[0] for _ in range(3)]
     return Measured(
         len(documents),
         words,
@@ -169,7 +171,7 @@ def measure(
 
 
 def probe(folder: Path, passes: int) -> Mapping[str, Any]:
-    """What `benchmarks.scale_probe` found, on one core."""
+    """Return what `benchmarks.scale_probe` found, on one core."""
     command = [
         sys.executable,
         "-m",
@@ -217,7 +219,8 @@ def one_server_changed(documents: Sequence[SearchDocument]) -> tuple[str, list[S
 def tables(found: Sequence[Measured], per_document: float) -> Iterator[Table]:
     """By size, and what encoding tools takes."""
     note = (
-        "words: building without vectors · memory: growth of the process, the mapped file included, its encoder not · "
+        "words: building without vectors · memory: growth of the process, the mapped "
+        "file included, its encoder not · "
         "one server: its words read again, its vectors given"
     )
     yield Table("Search by size of the catalog", _COLUMNS, tuple(it.row() for it in found), note)
@@ -228,7 +231,7 @@ def tables(found: Sequence[Measured], per_document: float) -> Iterator[Table]:
 
 
 def goals(found: Sequence[Measured], per_document: float) -> Iterator[Goal]:
-    """What was promised of search at these sizes."""
+    """Return what was promised of search at these sizes."""
     for it in found:
         if it.tools == _TYPICAL:
             yield Goal(f"{it.tools:,} tools: query p50, ms", 1e3 * it.p50, 5)
@@ -246,8 +249,9 @@ def goals(found: Sequence[Measured], per_document: float) -> Iterator[Goal]:
             yield Goal(f"{it.tools:,} tools: one changed server, ms", 1e3 * it.server_s, 100)
 
 
-def timed(work: Callable[[], T]) -> tuple[float, T]:
-    """How long the work took, and what it gave. CPU time: the work has one thread and waits for
+def measure_time(work: Callable[[], T]) -> tuple[float, T]:
+    """Return how long the work took, and what it gave. CPU time: the work has one thread and waits
+    for
     nothing."""
     started = time.process_time()
     result = work()

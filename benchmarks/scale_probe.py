@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from portico.search import Encoder, EncoderUnavailable, Index
-from portico.storage.index_file import IndexFile
+from portico.storage.search_files import IndexFile
 
 _LIMIT = 10
 
@@ -30,20 +30,20 @@ def main() -> int:
     encoder = fresh_encoder()
     before = process.memory_info().rss
     started = time.perf_counter()
-    index = opened(path, encoder)
+    index = open_index(path, encoder)
     load = time.perf_counter() - started
     loaded = process.memory_info().rss
-    times = asked(index, queries)
+    times = time_queries(index, queries)
     after = process.memory_info().rss
     for _ in range(passes - 1):
-        times += asked(opened(path, fresh_encoder()), queries)
+        times += time_queries(open_index(path, fresh_encoder()), queries)
     encoding = fresh_encoder()
     result = {
         "load_s": load,
         "loaded_bytes": loaded - before,
         "asked_bytes": after - before,
         "query_s": times,
-        "encode_s": [timed(encoding, query) for query in queries] if encoding else [],
+        "encode_s": [time_encoding(encoding, query) for query in queries] if encoding else [],
     }
     print(json.dumps(result))
     return 0
@@ -59,7 +59,7 @@ def fresh_encoder() -> Encoder | None:
     return encoder
 
 
-def opened(path: Path, encoder: Encoder | None) -> Index:
+def open_index(path: Path, encoder: Encoder | None) -> Index:
     """The index, mapped into memory."""
     blob = IndexFile(path).load()
     if blob is None:
@@ -67,7 +67,7 @@ def opened(path: Path, encoder: Encoder | None) -> Index:
     return Index.load(blob, encoder=encoder)
 
 
-def asked(index: Index, queries: list[str]) -> list[float]:
+def time_queries(index: Index, queries: list[str]) -> list[float]:
     """CPU seconds of each query, after one that is not counted."""
     index.search("the first question pays for what is made once", _LIMIT)
     times: list[float] = []
@@ -78,7 +78,7 @@ def asked(index: Index, queries: list[str]) -> list[float]:
     return times
 
 
-def timed(encoder: Encoder, query: str) -> float:
+def time_encoding(encoder: Encoder, query: str) -> float:
     """CPU seconds of encoding one query."""
     started = time.process_time()
     encoder.encode_query(query)

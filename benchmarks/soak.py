@@ -1,4 +1,5 @@
-"""Whether anything is lost when everything fails: many clients, many servers, and one fault after
+"""Measures whether anything is lost when everything fails: many clients, many servers, and one
+fault after
 another.
 
     python -m benchmarks.soak [--minutes 10] [--clients 50] [--backends 20] [--seed 1] [--json FILE] [--keep FOLDER]
@@ -9,14 +10,14 @@ the SDK's client; every eighth has a gateway of its own (`portico stdio`). They 
 large results, search, run scripts in four languages and workflows, answer questions of servers,
 hang up, read slowly, and open and close sessions. Meanwhile servers, scripts' processes, clients
 and stdio gateways are killed, servers are frozen, die of calls or never answer, and the
-configuration is changed, broken and mended.
+configuration is changed, broken and repaired.
 
 Every call has a nonce, and every answer must have the nonces of its call and no others. A request
 is crossed, lost, or hung (no answer in 30 s, six times the longest limit), an error that no fault
 explains, or it is fine. Exits 1 if any of those is there, or a process is left. Memory and
 descriptors: a line through the samples of every second after warming up, with the half of its 95 %
 interval.
-"""
+"""  # noqa: E501
 
 import argparse
 import asyncio
@@ -37,7 +38,7 @@ from benchmarks.rounds import percentile
 from benchmarks.soak_account import Asked, Books, Trend, Verdict, judge, trend
 from benchmarks.soak_chaos import Chaos
 from benchmarks.soak_clients import Client
-from benchmarks.soak_doors import HttpDoor, SdkDoor, StdioDoor
+from benchmarks.soak_transports import HttpTransport, SdkTransport, StdioTransport
 from benchmarks.soak_world import Fleet, Sample, World, sample
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 
@@ -69,7 +70,7 @@ async def soak(options: argparse.Namespace, folder: Path) -> Report:
         looking.cancel()
         await asyncio.wait({looking})
         alive = gateway.is_running() and gateway.status() != psutil.STATUS_ZOMBIE
-    left = await _gone(world, seen)
+    left = await _find_leftovers(world, seen)
     return _report(
         options, mix, books, judge(books), samples, left, chaos.trouble, begun, alive=alive
     )
@@ -78,7 +79,10 @@ async def soak(options: argparse.Namespace, folder: Path) -> Report:
 async def _ready(world: World) -> None:
     """Every server has answered, and every language has run: what is slow once is over."""
     importlib.import_module("mcp")  # takes seconds, in which no client would get on
-    door, deadline = HttpDoor(world.url, "modern", "first"), time.monotonic() + processes.START_S
+    transport, deadline = (
+        HttpTransport(world.url, "modern", "first"),
+        time.monotonic() + processes.START_S,
+    )
     calls = [
         ("call_tool", {"name": f"{one.name}.echo", "arguments": {"nonce": ""}})
         for one in world.fleet.targets()
@@ -89,7 +93,7 @@ async def _ready(world: World) -> None:
     ]
     calls += [("run_code", {"code": "return 2", "language": "lua"})]
     for name, given in calls:
-        while (await door.ask("tools/call", {"name": name, "arguments": given}))["result"].get(
+        while (await transport.ask("tools/call", {"name": name, "arguments": given}))["result"].get(
             "isError"
         ):
             if time.monotonic() > deadline:
@@ -97,7 +101,7 @@ async def _ready(world: World) -> None:
                     f"{name} {given} does not work; {processes.tail(world.log)}"
                 )
             await asyncio.sleep(0.1)
-    await door.close()
+    await transport.close()
 
 
 @contextlib.contextmanager
@@ -127,25 +131,25 @@ def _clients(
             config = world.configured(gateway, names)
             log = world.folder / f"{gateway}.log"
 
-            def door(
+            def transport(
                 config: Path = config.path, log: Path = log, era: str = era, name: str = name
-            ) -> StdioDoor:
-                return StdioDoor(config, log, era, name, books.strays.append)
+            ) -> StdioTransport:
+                return StdioTransport(config, log, era, name, books.strays.append)
 
             reached = [world.fleet.target(one, alone=True) for one in names]
-            made.append(Client(name, gateway, door, reached, books, seeded, rate=rate))
+            made.append(Client(name, gateway, transport, reached, books, seeded, rate=rate))
             mix[f"stdio, {era}"] += 1
         elif number < piped + 2:
 
-            def typed(era: str = era, name: str = name) -> SdkDoor:
-                return SdkDoor(world.url, era, name)
+            def typed(era: str = era, name: str = name) -> SdkTransport:
+                return SdkTransport(world.url, era, name)
 
             made.append(Client(name, "main", typed, targets, books, seeded, rate=rate, plain=True))
             mix[f"SDK over HTTP, {era}"] += 1
         else:
 
-            def bare(era: str = era, name: str = name) -> HttpDoor:
-                return HttpDoor(world.url, era, name)
+            def bare(era: str = era, name: str = name) -> HttpTransport:
+                return HttpTransport(world.url, era, name)
 
             made.append(
                 Client(name, "main", bare, targets, books, seeded, rate=rate, claims=number % 5 < 2)
@@ -168,13 +172,16 @@ async def _look(
         with contextlib.suppress(psutil.Error):
             samples.append(await asyncio.to_thread(sample, gateway, seen))
         for client in clients:
-            if isinstance(client.door, StdioDoor) and (pid := client.door.pid) is not None:
+            if (
+                isinstance(client.transport, StdioTransport)
+                and (pid := client.transport.pid) is not None
+            ):
                 with contextlib.suppress(psutil.Error):
                     await asyncio.to_thread(sample, psutil.Process(pid), seen)
 
 
-async def _gone(world: World, seen: dict[int, float]) -> list[str]:
-    """What is left when everything was stopped and had a moment to go."""
+async def _find_leftovers(world: World, seen: dict[int, float]) -> list[str]:
+    """Return what is left when everything was stopped and had a moment to go."""
     deadline = time.monotonic() + GONE_S
     while True:
         left = await asyncio.to_thread(world.left_behind, seen)
@@ -212,17 +219,19 @@ def _report(
                 (what, many, verdict.in_flight.get(what, 0), before, after)
                 for what, (many, before, after) in sorted(verdict.explained.items())
             ),
-            f"{faults} faults explain {errors} errors of {asked} requests; {verdict.wanted} more were calls made to "
+            f"{faults} faults explain {errors} errors of {asked} requests; "
+            f"{verdict.wanted} more were calls made to "
             "fail. What is in brackets nobody may feel.",
         ),
         Table(
             "What the gateway takes",
             ("", "first", "last", "a minute", "±"),
             tuple((one.name, one.first, one.last, one.per_minute, one.doubt) for one in trends),
-            f"{books.abandoned} sessions were left without a word; the gateway keeps what is idle for half an hour.",
+            f"{books.abandoned} sessions were left without a word; the gateway keeps "
+            "what is idle for half an hour.",
         ),
-        *_listed("UNEXPLAINED", verdict.unexplained, begun),
-        *_listed("CROSSED, LOST OR HUNG", verdict.bad, begun),
+        *_list_requests("UNEXPLAINED", verdict.unexplained, begun),
+        *_list_requests("CROSSED, LOST OR HUNG", verdict.bad, begun),
         *(
             Table(title, ("",), tuple((line,) for line in lines[:SHOWN]))
             for title, lines in (
@@ -259,8 +268,10 @@ def _report(
             ),
         ]
     print(
-        f"{options.backends} servers, {options.clients} clients ({', '.join(f'{n} {k}' for k, n in mix.items())}), "
-        f"{options.minutes:g} min, seed {options.seed}: {asked / options.minutes / 60:.0f} requests/s"
+        f"{options.backends} servers, {options.clients} clients "
+        f"({', '.join(f'{n} {k}' for k, n in mix.items())}), "
+        f"{options.minutes:g} min, seed {options.seed}: "
+        f"{asked / options.minutes / 60:.0f} requests/s"
     )
     return Report(
         "soak",
@@ -304,7 +315,7 @@ def _trends(samples: list[Sample]) -> list[Trend]:
     return [trend(name, at, figures) for name, figures in columns.items()]
 
 
-def _listed(title: str, some: list[Asked], begun: float) -> list[Table]:
+def _list_requests(title: str, some: list[Asked], begun: float) -> list[Table]:
     if not some:
         return []
     rows = tuple(

@@ -24,7 +24,7 @@ _WARM_SHARE = 0.3
 
 
 TRIED, UNTRIED_S = "is being tried again just now", 120.0
-"""Who comes while the first call since a fault tries the server is told so; that first call may
+"""Calls during the first attempt after a fault are answered so; that first call may
 come long after it."""
 
 
@@ -76,7 +76,7 @@ class Books:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the books say."""
+    """Describes what the books say."""
 
     outcomes: Counter[str]
     wanted: int
@@ -94,7 +94,7 @@ class Verdict:
 def outcome(
     message: dict[str, Any], nonces: frozenset[str], marks: Iterable[str], *, failing: bool
 ) -> tuple[str, str]:
-    """How an answer is to be taken, and its kind of error; `marks` is what a right one must
+    """Return how an answer is to be taken, and its kind of error; `marks` is what a right one must
     contain."""
     whole = str(message)
     if not set(NONCE.findall(whole)) <= nonces:
@@ -113,9 +113,9 @@ def outcome(
 
 def kind_of(result: dict[str, Any]) -> str:
     """The kind of a refusal."""
-    told = (result.get("_meta") or {}).get("portico/error")
-    if told:
-        return str(told.get("kind"))
+    reported = (result.get("_meta") or {}).get("portico/error")
+    if reported:
+        return str(reported.get("kind"))
     text = str(((result.get("content") or [{}])[0]).get("text", ""))
     for head, kind in (
         ("script ", "script"),
@@ -135,7 +135,7 @@ def judge(books: Books) -> Verdict:
     bad = [
         one
         for one in books.asked
-        if one.outcome in (CROSSED, LOST, HUNG, "") and not _killed(one, books.faults)
+        if one.outcome in (CROSSED, LOST, HUNG, "") and not _is_killed(one, books.faults)
     ]
     errors = [one for one in books.asked if one.outcome == ERROR and one.wants == OK]
     explained = {
@@ -164,8 +164,9 @@ def judge(books: Books) -> Verdict:
     return Verdict(counted, wanted, explained, dict(flying), unexplained, bad)
 
 
-def _killed(asked: Asked, faults: Iterable[Fault]) -> bool:
-    """Whether nothing came back because the client itself, its own gateway included, was killed."""
+def _is_killed(asked: Asked, faults: Iterable[Fault]) -> bool:
+    """Decide whether nothing came back because the client itself, its own gateway included, was
+    killed."""
     return asked.outcome == LOST and any(
         asked.client in one.hits and one.explains(asked) for one in faults
     )
@@ -173,7 +174,8 @@ def _killed(asked: Asked, faults: Iterable[Fault]) -> bool:
 
 @dataclass(frozen=True)
 class Trend:
-    """How a figure moved: medians of the first and the last fifth after warming up, and the slope
+    """Describes how a figure moved: medians of the first and the last fifth after warming up, and
+    the slope
     with its doubt."""
 
     name: str
@@ -203,7 +205,7 @@ def trend(name: str, at: Sequence[float], figures: Sequence[float]) -> Trend:
 
 
 def _alike(off: Sequence[float]) -> float:
-    """How much a sample is like the one before it, 0 to 1."""
+    """Return how much a sample is like the one before it, 0 to 1."""
     power = sum(one * one for one in off)
     if not power:
         return 0.0

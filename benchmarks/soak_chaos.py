@@ -1,4 +1,5 @@
-"""What is done to the world of the soak, by a schedule that its seed decides; each deed is booked
+"""Measures what is done to the world of the soak, by a schedule that its seed decides; each deed is
+booked
 as a fault.
 
 A fault says what it may be felt on and until when. Deeds that nobody may feel are booked too, and
@@ -18,7 +19,7 @@ import psutil
 
 from benchmarks.soak_account import Books, Fault
 from benchmarks.soak_clients import RECOVERY_S, Client
-from benchmarks.soak_doors import StdioDoor
+from benchmarks.soak_transports import StdioTransport
 from benchmarks.soak_world import EXTRA, Helper, World, is_sandbox, server_of
 
 TAKEN_S = 4.0
@@ -76,7 +77,8 @@ class Chaos:
         ]
 
     async def run(self, until: float) -> None:
-        """Deeds at random moments; each is over, and what it took away is back, when this is over."""
+        """Deeds at random moments; each is over, and what it took away is back, when this is
+        over."""
         weights = [weight for weight, _ in self._deeds]
         while (left := until - time.monotonic()) > 0:
             await asyncio.sleep(min(left, self._rng.uniform(0.5, 1.5) * self._pause))
@@ -110,7 +112,10 @@ class Chaos:
         """Of every gateway: its name, and a process below it."""
         gateways = {"main": self._gateway}
         for client in self._clients:
-            if isinstance(client.door, StdioDoor) and (pid := client.door.pid) is not None:
+            if (
+                isinstance(client.transport, StdioTransport)
+                and (pid := client.transport.pid) is not None
+            ):
                 with contextlib.suppress(psutil.Error):
                     gateways[client.gateway] = psutil.Process(pid)
 
@@ -193,7 +198,7 @@ class Chaos:
 
     async def _kill_client(self) -> None:
         client = self._rng.choice(
-            [one for one in self._clients if not isinstance(one.door, StdioDoor)]
+            [one for one in self._clients if not isinstance(one.transport, StdioTransport)]
         )
         self._book("client killed", client.name, lasts=0.1)
         client.kill.set()
@@ -202,14 +207,14 @@ class Chaos:
         clients = [
             one
             for one in self._clients
-            if isinstance(one.door, StdioDoor) and one.door.pid is not None
+            if isinstance(one.transport, StdioTransport) and one.transport.pid is not None
         ]
         if not clients:
             return
         client = self._rng.choice(clients)
-        assert isinstance(client.door, StdioDoor)
+        assert isinstance(client.transport, StdioTransport)
         fault = self._book("stdio gateway killed", client.name)
-        if (pid := client.door.pid) is not None:
+        if (pid := client.transport.pid) is not None:
             psutil.Process(pid).send_signal(signal.SIGKILL)
         client.kill.set()
         while client.kill.is_set():  # noqa: ASYNC110 - the client looks when it is done with something

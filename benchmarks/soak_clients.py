@@ -21,15 +21,15 @@ from benchmarks.soak_account import (
     Fault,
     outcome,
 )
-from benchmarks.soak_doors import Door, HttpDoor, Lost, StdioDoor
+from benchmarks.soak_transports import HttpTransport, Lost, SoakTransport, StdioTransport
 
 LINE = 400
 """Characters of a line in a server's large answer."""
 
 DEADLINE_S = 30.0
-"""Far above every limit in the configuration: whoever waits so long waits for ever."""
+"""Far above every limit in the configuration: anyone who waits so long waits for ever."""
 RECOVERY_S = 3.0
-"""How long a server that died may be missed: it starts anew with the next call, on a busy machine.
+"""How long a server that died may be missed: it restarts with the next call, on a busy machine.
 """
 ABANDONS = 0.2
 """How many of the killed clients never come back: their sessions stay for as long as the gateway
@@ -48,11 +48,13 @@ _CODE = {
         "result({{a={{a.nonce, a.server}}, b={{b.nonce, b.server}}}})"
     ),
     "javascript": (
-        "const [a, b] = await Promise.all([{one}({{nonce: '{x}', delay_ms: {ms}}}), {two}({{nonce: '{y}'}})]);\n"
+        "const [a, b] = await Promise.all([{one}({{nonce: '{x}', delay_ms: {ms}}}), "
+        "{two}({{nonce: '{y}'}})]);\n"
         "result({{a: [a.nonce, a.server], b: [b.nonce, b.server]}});"
     ),
     "typescript": (
-        "const made = await Promise.all([{one}({{nonce: '{x}', delay_ms: {ms}}}), {two}({{nonce: '{y}'}})]);\n"
+        "const made = await Promise.all([{one}({{nonce: '{x}', delay_ms: {ms}}}), "
+        "{two}({{nonce: '{y}'}})]);\n"
         "const [a, b]: any[] = made;\n"
         "result({{a: [a.nonce, a.server] as string[], b: [b.nonce, b.server]}});"
     ),
@@ -80,7 +82,7 @@ class Client:
         self,
         name: str,
         gateway: str,
-        door: Callable[[], Door],
+        transport: Callable[[], SoakTransport],
         targets: Sequence[Target],
         books: Books,
         rng: random.Random,
@@ -89,13 +91,21 @@ class Client:
         claims: bool = False,
         plain: bool = False,
     ) -> None:
-        """`claims`: it uses servers that keep a state for each client; `plain`: it never hangs up."""
+        """`claims`: it uses servers that keep a state for each client; `plain`: it never hangs
+        up."""
         self.name, self.gateway = name, gateway
-        self._make, self._books, self._rng, self._rate, self._plain = door, books, rng, rate, plain
+        self._make, self._books, self._rng, self._rate, self._plain = (
+            transport,
+            books,
+            rng,
+            rate,
+            plain,
+        )
         self._targets = [one for one in targets if claims or not one.isolated]
-        self.door: Door = door()
+        self.transport: SoakTransport = transport()
         self.kill = asyncio.Event()
         self._generation = 0
+        self._opened = False
         self._handles: dict[str, str] = {}
         kinds: list[tuple[float, Action]] = [
             (40, self._echo),
@@ -133,35 +143,41 @@ class Client:
                 self.kill.clear()
             else:
                 await action
-        await self.door.close()
+        await self.transport.close()
 
     async def open(self) -> None:
         """Say hello, where the era has that."""
         record = self._book("open", frozenset())
         try:
-            await self.door.open()
+            await self.transport.open()
         except (Lost, OSError, TimeoutError) as error:
             self._note(record, HUNG if isinstance(error, TimeoutError) else LOST, "", repr(error))
+        except asyncio.CancelledError:
+            self._note(record, LEFT)
+            raise
         else:
+            self._opened = True
             self._note(record, OK)
 
     async def _killed(self) -> None:
         """Its connections are gone. Mostly it comes back with the session it had; else that is left
         to the gateway."""
-        if not isinstance(self.door, HttpDoor):
+        if not isinstance(self.transport, HttpTransport):
             await self._again()
             return
-        self.door.cut()
-        if self._rng.random() < ABANDONS:
-            self._books.abandoned += self.door.in_session
-            self.door.forget()
+        self.transport.cut()
+        # Killed while it opened a session: there is none to come back with.
+        if not self._opened or self._rng.random() < ABANDONS:
+            self._books.abandoned += self.transport.in_session
+            self.transport.forget()
             await self._again()
 
     async def _again(self) -> None:
-        await self.door.close()
+        self._opened = False
+        await self.transport.close()
         self._generation += 1
         self._handles.clear()
-        self.door = self._make()
+        self.transport = self._make()
         await self.open()
 
     # --- one request
@@ -209,7 +225,7 @@ class Client:
         record = self._book(what, frozenset(needs), own, wants)
         try:
             async with asyncio.timeout(leave_after or DEADLINE_S):
-                message = await self.door.ask(
+                message = await self.transport.ask(
                     "tools/call", {"name": tool, "arguments": arguments}, slow=slow
                 )
         except TimeoutError:
@@ -217,7 +233,7 @@ class Client:
             return {}
         except (Lost, OSError) as error:
             self._note(record, LOST, "", repr(error))
-            if isinstance(self.door, StdioDoor):
+            if isinstance(self.transport, StdioTransport):
                 await asyncio.sleep(0.2)
             return {}
         except asyncio.CancelledError:
@@ -372,5 +388,5 @@ class Client:
         await self._call("hangs up", "call_tool", call, [server], [nonce], leave_after=after)
 
     async def _reopen(self) -> None:
-        if isinstance(self.door, HttpDoor):
+        if isinstance(self.transport, HttpTransport):
             await self._again()

@@ -5,7 +5,8 @@ stdout, or with `--port` over HTTP, where each of several names is a server at a
 Standard library only, because it is killed and started by the hundred. `FUNCTIONS` are the same
 tools for a server inside of the gateway.
 
-    echo, peek   say the nonce back after a while, as large as wanted; `peek` is read-only, so it may be asked twice
+    echo, peek   say the nonce back after a while, as large as wanted; `peek` is read-only, so it
+    may be asked twice
     claim        whose this process is: the first who asks; shows whether instances are kept apart
     ask          asks the client's user for a word, and says nonce and word
     crash, hang, fail   die, never answer, answer an error
@@ -85,9 +86,9 @@ class Server:
         if self.era == "modern":
             if method == "initialize":
                 raise Refused(-32022, "Unsupported protocol version")
-            told = await self._result(method, params, None)
+            reported = await self._result(method, params, None)
             kept = {} if method == "tools/call" else {"ttlMs": 600_000, "cacheScope": "private"}
-            return {"resultType": "complete", **kept, **told}
+            return {"resultType": "complete", **kept, **reported}
         return await self._result(method, params, question)
 
     async def _result(self, method: str, params: Message, question: Question | None) -> Message:
@@ -112,10 +113,10 @@ class Server:
         nonce = given.get("nonce", "")
         if tool in ("echo", "peek"):
             await asyncio.sleep(given.get("delay_ms", 0) / 1000)
-            return result(said(self.name, nonce, int(given.get("size", 0))))
+            return result(make_text(self.name, nonce, int(given.get("size", 0))))
         if tool == "claim":
             self.owner = self.owner or given["owner"]
-            return result({**said(self.name, nonce), "owner": self.owner})
+            return result({**make_text(self.name, nonce), "owner": self.owner})
         if tool == "ask":
             return await self._ask(nonce, params, question)
         if tool == "crash":
@@ -139,7 +140,7 @@ class Server:
         if self.era == "legacy":
             if question is None:
                 raise Refused(-32600, "nobody can be asked here")
-            heard = await question(asked)
+            received = await question(asked)
         elif "inputResponses" not in params:
             request = {"method": "elicitation/create", "params": {"mode": "form", **asked}}
             return {
@@ -148,13 +149,13 @@ class Server:
                 "requestState": nonce,
             }
         else:
-            heard = params["inputResponses"]["word"]
-        word = (heard.get("content") or {}).get("word", heard.get("action"))
-        return result({**said(self.name, nonce), "word": word})
+            received = params["inputResponses"]["word"]
+        word = (received.get("content") or {}).get("word", received.get("action"))
+        return result({**make_text(self.name, nonce), "word": word})
 
 
-def said(server: str, nonce: str, size: int = 0) -> Message:
-    """What a nonce is answered with; a large answer has it on every line."""
+def make_text(server: str, nonce: str, size: int = 0) -> Message:
+    """Return what a nonce is answered with; a large answer has it on every line."""
     lines = [f"{nonce} line {number} " + "x" * (_LINE - 40) for number in range(size // _LINE)]
     return {"nonce": nonce, "server": server, **({"lines": lines} if lines else {})}
 
@@ -228,7 +229,7 @@ async def on_port(servers: dict[str, Server], port: int) -> None:
     async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
-                status, body, more = await _visited(head.decode(), reader, servers, sessions)
+                status, body, more = await _handle_visit(head.decode(), reader, servers, sessions)
                 lines = [
                     f"HTTP/1.1 {status} -",
                     "content-type: application/json",
@@ -245,7 +246,7 @@ async def on_port(servers: dict[str, Server], port: int) -> None:
     await listening.serve_forever()
 
 
-async def _visited(
+async def _handle_visit(
     head: str, reader: asyncio.StreamReader, servers: dict[str, Server], sessions: set[str]
 ) -> tuple[int, bytes, list[str]]:
     first, *lines = head.strip().split("\r\n")
@@ -273,7 +274,8 @@ async def _visited(
         ):
             return (
                 404,
-                b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "No such session"}}',
+                b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": '
+                b'"No such session"}}',
                 [],
             )
     if "id" not in message:
@@ -288,13 +290,13 @@ async def _visited(
 async def echo(nonce: str, delay_ms: float = 0, size: int = 0) -> Message:
     """Say a nonce back after a delay."""
     await asyncio.sleep(delay_ms / 1000)
-    return said("functions", nonce, size)
+    return make_text("functions", nonce, size)
 
 
 async def hang(nonce: str) -> Message:
     """Never answer this call."""
     await asyncio.Event().wait()
-    return said("functions", nonce)
+    return make_text("functions", nonce)
 
 
 async def fail(nonce: str) -> Message:

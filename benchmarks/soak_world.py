@@ -1,4 +1,5 @@
-"""What the soak is done to: a gateway over many servers, gateways of single clients, and what all
+"""Measures what the soak is done to: a gateway over many servers, gateways of single clients, and
+what all
 of them take.
 
 Every server's command line carries the run's tag, so that whatever is left behind can be found.
@@ -89,7 +90,7 @@ class Configured:
             "servers": there,
             "code": {"wall_s": 10, "workers": 2},
             "workflow": {"wall_s": 15},
-            "limits": {"wait_s": 8, "send_s": 10, "question_s": 10},
+            "limits": {"wait_s": 8, "send_s": 10, "elicitation_s": 10},
             # What is learnt and kept has bounds: here they are reached while it warms up, and a
             # leak would show.
             "learning": {"max_followed": 20, "max_together": 20},
@@ -177,12 +178,12 @@ class World:
         ]
 
     def command(self) -> list[str]:
-        """What starts the gateway."""
+        """Return what starts the gateway."""
         serve = [sys.executable, "-m", "portico", "serve"]
         return [*serve, "--config", str(self.main.path), "--port", str(self.port)]
 
     def left_behind(self, seen: Mapping[int, float]) -> list[str]:
-        """What still runs of the run, by its tag or because it was seen below a gateway."""
+        """Return what still runs of the run, by its tag or because it was seen below a gateway."""
         left: list[str] = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -196,7 +197,7 @@ class World:
 
 
 class Helper:
-    """One process with some of the HTTP servers; it is killed and started anew at the same port."""
+    """One process with some of the HTTP servers; it is killed and restarted at the same port."""
 
     def __init__(self, names: Iterable[str], eras: Iterable[str], log: Path, tag: str) -> None:
         self.names, self.log, self.port = tuple(names), log, processes.free_port()
@@ -230,7 +231,7 @@ class Helper:
 
 @dataclass
 class Sample:
-    """What a gateway takes at one moment."""
+    """Describes what a gateway takes at one moment."""
 
     at: float
     rss_mb: float
@@ -248,7 +249,7 @@ def server_of(process: psutil.Process) -> str | None:
 
 
 def is_sandbox(process: psutil.Process) -> bool:
-    """Whether a process runs scripts."""
+    """Decide whether a process runs scripts."""
     line = " ".join(process.cmdline())
     return str(SERVER) not in line and ("monty" in line or "sandbox" in line)
 

@@ -1,6 +1,8 @@
-"""How long each fault keeps the gateway's event loop to itself: everybody else waits so long.
+"""Measures how long each fault keeps the gateway's event loop to itself: everybody else waits so
+long.
 
-`python -m benchmarks.stalls --faults`: every fault of `tests/faults`, one at a time, in one process with the gateway.
+`python -m benchmarks.stalls --faults`: every fault of `tests/faults`, one at a time, in one process
+with the gateway.
 What a turn of the loop takes is measured in time of its processor, not of the clock: whatever else
 the machine does, the figures are the same.
 """
@@ -30,7 +32,7 @@ SMOKE = ("dies_in_a_call", "list_changed_storm", "ten_thousand_roots", "listing_
 
 @dataclass(frozen=True)
 class Turns:
-    """What the turns of the loop took during one fault, in milliseconds."""
+    """Describes what the turns of the loop took during one fault, in milliseconds."""
 
     wire: str
     fault: str
@@ -57,15 +59,15 @@ class MeasuredLoop(asyncio.SelectorEventLoop):
         self.turns.append((time.thread_time() - begun) * 1000)
 
 
-class MeasuredHouse(matrix.House):
+class MeasuredFaultRunner(matrix.FaultRunner):
     """Remembers what the loop did while each fault was on."""
 
-    async def struck(self, fault: Fault) -> matrix.Cell:
+    async def run_fault(self, fault: Fault) -> matrix.Cell:
         """One fault, with nothing else under way."""
         loop: Any = asyncio.get_running_loop()
         await asyncio.sleep(0.2)
         loop.turns.clear()
-        cell = await super().struck(fault)
+        cell = await super().run_fault(fault)
         MEASURED[fault.id] = list(loop.turns)
         return cell
 
@@ -81,14 +83,16 @@ def measure(options: argparse.Namespace) -> Report:
             fault
             for fault in on(wire)
             if (not options.smoke or fault.id in SMOKE)
-            and (not options.only or options.only in f"{wire} {fault.id}")
+            and (not options.only or any(text in f"{wire} {fault.id}" for text in options.only))
         ]
         if not faults:
             continue
         print(f"\r{wire}: {len(faults)} faults", end="", file=sys.stderr, flush=True)
         MEASURED.clear()
         with processes.scratch() as folder, asyncio.Runner(loop_factory=MeasuredLoop) as runner:
-            done = runner.run(matrix.run(wire, faults, folder, together=1, house=MeasuredHouse))
+            done = runner.run(
+                matrix.run(wire, faults, folder, together=1, runner_class=MeasuredFaultRunner)
+            )
         for fault in faults:
             cell = done.cells[fault.id]
             felt.append(Turns(wire, fault.id, cell.outcome.kind, MEASURED[fault.id], cell.wrong))

@@ -1,10 +1,10 @@
-"""How soon a fresh `portico stdio` has answered its first search, with the manifest of a real fleet
-on disk.
+"""Measures how soon a fresh `portico stdio` has answered its first search, with the manifest of a
+real fleet on disk.
 
 From spawn to the moment the answer to `search_tools` has been read, over pipes and hand-written
-JSON-RPC, beside what
-`python -c "import mcp"` takes in the same round. Three stdio servers with known manifests stand among the recorded
-ones: none of them may be started.
+JSON-RPC, beside what `python -c "import mcp"` takes in the same round. Three stdio servers with
+known manifests stand among the recorded ones: none of them may be started. The same once more with
+five servers beside them that were never listed and do not work, each in a way of its own.
 """
 
 import argparse
@@ -19,26 +19,33 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import yaml
 
 from benchmarks import fleet, processes
 from benchmarks.rounds import Samples, turns
 from benchmarks.table import Goal, Report, Table, arguments, conclude
-from portico.app import GatewayRuntime
 from portico.config_file import load
+from portico.gateway import GatewayRuntime
 
 GOAL = 1.5
+DEAD_GOAL = 1.2
 ROUNDS = 20
-SMOKE_ROUNDS = 3
+SMOKE_ROUNDS = 1
+SMOKE_SERVERS = 8
+"""Of the fleet, in a smoke run: to encode all of it takes minutes."""
 ANSWER_S = 60.0
 QUERY = "create a new issue in a repository"
+FOUND_AT = "github-ref"
 LIVE_SERVERS = 3
 IMPORT_MCP = 'python -c "import mcp"'
 PORTICO = "portico stdio → first search answer"
 HANDSHAKE = "  of which until initialize is answered"
+DEAD = "  the same beside five dead servers"
+DEAD_HANDSHAKE = "    of which until initialize is answered"
 BARE = 'python -c "pass"'
 
 # A server that says on disk that it was started.
-_TELLTALE = """
+TELLTALE = """
 import json, pathlib, sys
 pathlib.Path(sys.argv[1]).touch()
 for line in sys.stdin:
@@ -53,12 +60,26 @@ for line in sys.stdin:
     found = results.get(message["method"])
     answer = {"result": found} if found else {"error": {"code": -32601, "message": "Method not found"}}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
-"""
+"""  # noqa: E501
+
+
+_DEAD_SERVERS: dict[str, dict[str, Any]] = {
+    "exits": {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit(3)"]},
+    "hangs": {"command": sys.executable, "args": ["-S", "-c", "import time; time.sleep(600)"]},
+    "crashes-late": {"command": sys.executable, "args": ["-S", "-c", "import time; time.sleep(3)"]},
+    "unknown-host": {"url": "https://no-such-host.invalid/mcp"},
+}
+
+
+def _make_dead_servers() -> dict[str, dict[str, Any]]:
+    """Servers that fail: at once, never, late, by name, and at a port that nobody listens on."""
+    return {**_DEAD_SERVERS, "refuses": {"url": f"http://127.0.0.1:{processes.free_port()}/mcp"}}
 
 
 @dataclass(frozen=True)
 class Moment:
-    """How long after its spawn something happened, and what the process had worked by then."""
+    """Describes how long after its spawn something happened, and what the process had worked by
+    then."""
 
     seconds: float
     worked: float
@@ -73,18 +94,22 @@ def measure(options: argparse.Namespace) -> Report:
     rounds = options.rounds or (SMOKE_ROUNDS if options.smoke else ROUNDS)
     with processes.scratch() as folder:
         telltales = [folder / f"started-{number}" for number in range(LIVE_SERVERS)]
-        config = _config(options.shared, folder, telltales)
+        config = _config(options, folder, telltales)
         tools = asyncio.run(_fill(config))
         if not all(telltale.exists() for telltale in telltales):
             raise SystemExit("the stdio servers were not listed when the manifest was filled")
         for telltale in telltales:
             telltale.unlink()
-        samples = {name: Samples() for name in (PORTICO, HANDSHAKE, IMPORT_MCP, BARE)}
+        contestants = {PORTICO: HANDSHAKE, DEAD: DEAD_HANDSHAKE}
+        configs = {PORTICO: config, DEAD: _add_dead_servers(config)}
+        samples = {name: Samples() for name in (PORTICO, HANDSHAKE, DEAD, DEAD_HANDSHAKE)}
+        samples |= {name: Samples() for name in (IMPORT_MCP, BARE)}
         worked = {name: Samples() for name in samples}
-        command = [*processes.portico(), "stdio", "--config", str(config)]
-        for number, name in turns((IMPORT_MCP, PORTICO, BARE), rounds + 1):
-            if name == PORTICO:
-                taken = dict(zip((HANDSHAKE, PORTICO), first_answer(command), strict=True))
+        for number, name in turns((IMPORT_MCP, PORTICO, DEAD, BARE), rounds + 1):
+            if name in contestants:
+                command = [*processes.portico(), "stdio", "--config", str(configs[name])]
+                moments = first_answer(command, may_start_servers=name == DEAD)
+                taken = dict(zip((contestants[name], name), moments, strict=True))
                 started = [telltale.name for telltale in telltales if telltale.exists()]
                 if started:
                     raise BackendStarted(f"a search started {', '.join(started)}")
@@ -97,16 +122,27 @@ def measure(options: argparse.Namespace) -> Report:
     return _report(samples, worked, tools, rounds)
 
 
-def _config(shared: Path | None, folder: Path, telltales: Sequence[Path]) -> Path:
-    servers = fleet.servers(shared, folder / "recordings")
+def _config(options: argparse.Namespace, folder: Path, telltales: Sequence[Path]) -> Path:
+    servers = fleet.servers(options.shared, folder / "recordings")
+    if options.smoke:
+        servers = {name: servers[name] for name in [FOUND_AT, *servers][:SMOKE_SERVERS]}
     for number, telltale in enumerate(telltales):
-        arguments = ["-S", "-c", _TELLTALE, str(telltale)]
+        arguments = ["-S", "-c", TELLTALE, str(telltale)]
         servers[f"live-{number}"] = {
             "command": sys.executable,
             "args": arguments,
             "protocol": "legacy",
         }
     return processes.write_config(folder, {"servers": servers})
+
+
+def _add_dead_servers(config: Path) -> Path:
+    """Write the same configuration, over the same data, with the dead servers beside."""
+    tree = yaml.safe_load(config.read_text())
+    tree["servers"] |= _make_dead_servers()
+    path = config.with_name("beside-dead-servers.yaml")
+    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    return path
 
 
 async def _fill(config: Path) -> int:
@@ -118,7 +154,9 @@ async def _fill(config: Path) -> int:
         return len(gateway.get_view().snapshot.tools)
 
 
-def first_answer(command: Sequence[str]) -> tuple[Moment, Moment]:
+def first_answer(
+    command: Sequence[str], *, may_start_servers: bool = False
+) -> tuple[Moment, Moment]:
     """When `initialize` was answered, and when the search was."""
     begun = time.perf_counter()
     process = psutil.Popen(
@@ -130,16 +168,17 @@ def first_answer(command: Sequence[str]) -> tuple[Moment, Moment]:
             "capabilities": {},
             "clientInfo": {"name": "raw", "version": "1"},
         }
-        _ask(process, 1, "initialize", hello)
-        handshake = Moment(time.perf_counter() - begun, _worked(process))
-        _tell(process, {"method": "notifications/initialized"})
-        found = _ask(
+        ask(process, 1, "initialize", hello)
+        handshake = Moment(time.perf_counter() - begun, _get_cpu_time(process))
+        tell(process, {"method": "notifications/initialized"})
+        found = ask(
             process, 2, "tools/call", {"name": "search_tools", "arguments": {"query": QUERY}}
         )
-        answered = Moment(time.perf_counter() - begun, _worked(process))
+        answered = Moment(time.perf_counter() - begun, _get_cpu_time(process))
         if found.get("isError") or "create_issue" not in found["content"][0]["text"]:
             raise SystemExit(f"the search found something else: {found}")
-        if children := process.children(recursive=True):
+        children = process.children(recursive=True)
+        if children and not may_start_servers:
             raise BackendStarted(f"a search started {children}")
     finally:
         process.stdin.close()
@@ -148,13 +187,13 @@ def first_answer(command: Sequence[str]) -> tuple[Moment, Moment]:
     return handshake, answered
 
 
-def _tell(process: psutil.Popen, message: dict[str, Any]) -> None:
+def tell(process: psutil.Popen, message: dict[str, Any]) -> None:
     process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
     process.stdin.flush()
 
 
-def _ask(process: psutil.Popen, number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    _tell(process, {"id": number, "method": method, "params": params})
+def ask(process: psutil.Popen, number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    tell(process, {"id": number, "method": method, "params": params})
     while line := process.stdout.readline():
         message = json.loads(line)
         if message.get("id") == number:
@@ -164,7 +203,7 @@ def _ask(process: psutil.Popen, number: int, method: str, params: dict[str, Any]
     )
 
 
-def _worked(process: psutil.Process) -> float:
+def _get_cpu_time(process: psutil.Process) -> float:
     times = process.cpu_times()
     return times.user + times.system
 
@@ -195,13 +234,17 @@ def _report(
         )
         for name, one in samples.items()
     )
-    title = f"Start with a known manifest: {tools:,} tools, {rounds} rounds, no server started"
+    title = f"Start with a known manifest: {tools:,} tools, {rounds} rounds, nothing known started"
     table = Table(title, ("", "p50 ms", "p99 ms", "best ms", "× import mcp", "CPU p50 ms"), rows)
     ratio = samples[PORTICO].ratio_to(samples[IMPORT_MCP])
+    dead_ratio = samples[DEAD].ratio_to(samples[PORTICO])
     return Report(
         "startup",
         (table,),
-        (Goal("first search answer, × import mcp", ratio, GOAL),),
+        (
+            Goal("first search answer, × import mcp", ratio, GOAL),
+            Goal("beside five dead servers, × without", dead_ratio, DEAD_GOAL),
+        ),
         {"tools": tools},
     )
 

@@ -23,7 +23,7 @@ _LIKENESS = 0.8
 _BLOCK = 4_096
 
 
-def enlarged(real: Sequence[SearchDocument], size: int) -> list[SearchDocument]:
+def enlarge(real: Sequence[SearchDocument], size: int) -> list[SearchDocument]:
     """The first `size` of the real documents and, beyond them, of their varied copies."""
     found = list(real[:size])
     chance = random.Random(7)
@@ -31,11 +31,11 @@ def enlarged(real: Sequence[SearchDocument], size: int) -> list[SearchDocument]:
     while len(found) < size:
         source = real[len(found) % len(real)]
         copy = len(found) // len(real)
-        found.append(varied(source, f"{source.group}-{copy}", chance, pool))
+        found.append(vary_document(source, f"{source.group}-{copy}", chance, pool))
     return found
 
 
-def varied(
+def vary_document(
     source: SearchDocument, server: str, chance: random.Random, pool: Sequence[str]
 ) -> SearchDocument:
     """A tool like `source` on another server, saying it in other words."""
@@ -56,7 +56,10 @@ def enlarged_fleet(real: Sequence[Mapping[str, Any]], size: int) -> Iterator[Map
     all."""
     chance = random.Random(7)
     pool = [
-        word for server in real for tool in server["tools"] for word in _said(tool).split()[:40]
+        word
+        for server in real
+        for tool in server["tools"]
+        for word in _get_words(tool).split()[:40]
     ]
     left = size
     for copy, server in chain.from_iterable(
@@ -78,11 +81,11 @@ def enlarged_fleet(real: Sequence[Mapping[str, Any]], size: int) -> Iterator[Map
 def _varied_definition(
     source: Mapping[str, Any], chance: random.Random, pool: Sequence[str]
 ) -> Mapping[str, Any]:
-    name, description = _in_other_words(source["name"], _said(source), chance, pool)
+    name, description = _in_other_words(source["name"], _get_words(source), chance, pool)
     return {**source, "name": name, "description": description}
 
 
-def _said(tool: Mapping[str, Any]) -> str:
+def _get_words(tool: Mapping[str, Any]) -> str:
     return tool.get("description") or ""
 
 

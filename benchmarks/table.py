@@ -70,7 +70,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Report:
-    """What one benchmark found."""
+    """Describes what one benchmark found."""
 
     benchmark: str
     tables: tuple[Table, ...]
@@ -103,13 +103,13 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
 
 def conclude(report: Report, options: argparse.Namespace) -> int:
     """Print the report, keep it if asked to, and give the exit code."""
-    parts = [aligned(table) for table in report.tables]
+    parts = [align(table) for table in report.tables]
     parts += ["\n".join(map(str, report.goals))] if report.goals else []
     text = "\n\n".join(parts)
     print(f"\n{text}", flush=True)
     if options.results:
         page = results_page.PAGE.read_text(encoding="utf-8")
-        page = results_page.placed(page, report.benchmark, text, _circumstances())
+        page = results_page.place_report(page, report.benchmark, text, _circumstances())
         results_page.PAGE.write_text(page, encoding="utf-8")
     if options.json is not None:
         facts = {**_circumstances(), **report.facts}
@@ -126,7 +126,7 @@ def conclude(report: Report, options: argparse.Namespace) -> int:
     return 1 if options.check and not all(goal.tolerable for goal in report.goals) else 0
 
 
-def aligned(table: Table) -> str:
+def align(table: Table) -> str:
     """A table as text: numbers to the right, words to the left."""
     cells = [[_text(cell) for cell in row] for row in table.rows]
     columns = list(zip(table.columns, *cells, strict=True))
@@ -155,7 +155,7 @@ def number(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
 
 
-def installed(distribution: str) -> str:
+def get_installed_version(distribution: str) -> str:
     """The version of a distribution; empty where it is not installed."""
     try:
         return version(distribution)
@@ -182,5 +182,5 @@ def _circumstances() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
-        "versions": {name: installed(name) or None for name in COMPARED_VERSIONS},
+        "versions": {name: get_installed_version(name) or None for name in COMPARED_VERSIONS},
     }

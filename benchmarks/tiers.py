@@ -1,11 +1,12 @@
-"""How long the four tiers take, over REST and over MCP, with the recorded fleet and with 100,000
+"""Measures how long the four tiers take, over REST and over MCP, with the recorded fleet and with
+100,000
 tools.
 
     python -m benchmarks.tiers [--servers FILE] [--smoke] [--json FILE] [--check]
 
 One client over loopback, one request after the other; the client's own work is in every figure.
 `first` is the first request after the catalog changed: everything that is shown is laid out and
-rendered anew. `again` is one of many after it; T2 goes through the categories, T3 through the
+rendered again. `again` is one of many after it; T2 goes through the categories, T3 through the
 tools, each a tool that was not asked for before. The larger catalog is copies of the fleet's
 servers under other names. One tool in twenty has been used. `CPU` is what client and gateway, which
 are one process, worked for a request: a busy machine changes it least.
@@ -29,24 +30,24 @@ from mcp import Client
 from benchmarks import processes
 from benchmarks.rounds import percentile
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
-from benchmarks.tokens import FLEET, recorded, shared_folder
-from portico.access import Caller
+from benchmarks.tokens import FLEET, load_recorded_servers, shared_folder
 from portico.api.app import make_api
-from portico.app import GatewayRuntime
+from portico.callers import Caller
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool
 from portico.config import Config
 from portico.events import ToolCalled
-from portico.profiles.listing_cost_counter import START_DELAY_S as COUNTED_AFTER_S
+from portico.gateway import GatewayRuntime
+from portico.rendering.listing_cost import START_DELAY_S as COUNTED_AFTER_S
 from portico.search import Index, SearchDocument
 from portico.storage.manifests import ManifestStore
 from portico.testing import serve_http
-from portico.usage.ranked_catalog import RankedCatalog
+from portico.usage.tool_tiers import RankedCatalog
 
 LARGE, SMOKE_LARGE = 100_000, 2_000
 SMOKE_SERVERS = 20
 GOALS_MS = {"T0": 20.0, "T1": 30.0, "T2": 50.0, "T3": 100.0}
-DOORS = ("REST", "MCP")
+ENDPOINTS = ("REST", "MCP")
 _ONE_IN = 20
 _LONGEST_S = 12 * 3_600.0
 
@@ -55,7 +56,7 @@ Ask = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured."""
+    """Describes how much is measured."""
 
     first: int
     again: int
@@ -101,7 +102,7 @@ class Times:
 
 @dataclass
 class Measured:
-    """One tier through one door."""
+    """One tier through one endpoint."""
 
     first: Times = field(default_factory=Times)
     again: Times = field(default_factory=Times)
@@ -113,13 +114,13 @@ class Measured:
 
 
 Figures = dict[tuple[str, str], Measured]
-"""By door and tier."""
+"""By endpoint and tier."""
 
 
 async def fleet(options: argparse.Namespace, folder: Path) -> Snapshot:
     """The recorded servers, as a gateway knows them."""
     path: Path = options.servers or shared_folder(None, FLEET) / FLEET
-    servers = recorded(path, folder / "recordings")
+    servers = load_recorded_servers(path, folder / "recordings")
     if options.smoke:
         servers = dict(itertools.islice(servers.items(), SMOKE_SERVERS))
     config = Config.model_validate({"data_dir": folder / "data", "servers": servers})
@@ -128,7 +129,7 @@ async def fleet(options: argparse.Namespace, folder: Path) -> Snapshot:
         return gateway.catalog.snapshot
 
 
-def enlarged(small: Snapshot, size: int) -> Snapshot:
+def enlarge(small: Snapshot, size: int) -> Snapshot:
     """The servers of a snapshot, and copies of them under other names, until there are so many
     tools."""
     servers: dict[str, ServerEntry] = {}
@@ -157,7 +158,7 @@ def _document(tool: Tool, category: str) -> SearchDocument:
 
 
 async def measure(snapshot: Snapshot, effort: Effort, folder: Path) -> Figures:
-    """Every tier through both doors."""
+    """Every tier through both endpoints."""
     clock = Clock()
     config = Config.model_validate({"data_dir": folder})
     async with GatewayRuntime(config, manifests=ManifestStore(None)) as gateway:
@@ -181,9 +182,11 @@ async def measure(snapshot: Snapshot, effort: Effort, folder: Path) -> Figures:
                 "REST": _over_rest(http, view.ranked_catalog),
                 "MCP": _over_mcp(client, view.ranked_catalog),
             }
-            found: Figures = {(door, tier): Measured() for tier in GOALS_MS for door in DOORS}
-            for (door, tier), measured in found.items():
-                ask = asks[door][tier]
+            found: Figures = {
+                (endpoint, tier): Measured() for tier in GOALS_MS for endpoint in ENDPOINTS
+            }
+            for (endpoint, tier), measured in found.items():
+                ask = asks[endpoint][tier]
                 for _ in range(effort.first):
                     # A snapshot that nothing has been worked out of yet, as after a change.
                     gateway.catalog.snapshot = replace(snapshot, servers=dict(snapshot.servers))
@@ -246,8 +249,8 @@ async def run(options: argparse.Namespace) -> Report:
     effort = SMOKE if options.smoke else FULL
     with processes.scratch() as folder:
         real = await fleet(options, folder)
-        small = enlarged(real, len(real.tools))
-        large = enlarged(real, SMOKE_LARGE if options.smoke else LARGE)
+        small = enlarge(real, len(real.tools))
+        large = enlarge(real, SMOKE_LARGE if options.smoke else LARGE)
         of_small = await measure(small, effort, folder / "small")
         of_large = await measure(large, effort, folder / "large")
     kinds = [
@@ -256,7 +259,8 @@ async def run(options: argparse.Namespace) -> Report:
         for what in ("p50", "p95", "CPU p50", "CPU p95")
     ]
     rows = [
-        [(tier, door, *one[door, tier].row) for door, tier in one] for one in (of_small, of_large)
+        [(tier, endpoint, *one[endpoint, tier].row) for endpoint, tier in one]
+        for one in (of_small, of_large)
     ]
     ratios = [
         (*few[:2], *(_ratio(many[at], few[at]) for at in range(2, len(few))))
@@ -264,20 +268,22 @@ async def run(options: argparse.Namespace) -> Report:
     ]
     sizes = [f"{len(one.servers):,} servers, {len(one.tools):,} tools" for one in (small, large)]
     goals = [
-        Goal(f"{tier} over {door}, {kind}, p95 ms", percentile(times.clock, 0.95), GOALS_MS[tier])
-        for (door, tier), measured in of_small.items()
+        Goal(
+            f"{tier} over {endpoint}, {kind}, p95 ms", percentile(times.clock, 0.95), GOALS_MS[tier]
+        )
+        for (endpoint, tier), measured in of_small.items()
         for kind, times in (("first", measured.first), ("again", measured.again))
     ]
     return Report(
         "tiers",
         (
             *(
-                Table(f"{size}: milliseconds", ("tier", "door", *kinds), tuple(one))
+                Table(f"{size}: milliseconds", ("tier", "over", *kinds), tuple(one))
                 for size, one in zip(sizes, rows, strict=True)
             ),
             Table(
                 "How many times as long the larger takes",
-                ("tier", "door", *kinds),
+                ("tier", "over", *kinds),
                 tuple(ratios),
                 "browse_tools() answers T0 and T1 together.",
             ),

@@ -2,8 +2,10 @@
 
 Tools are JSON lines `{id, server, name, description, input_schema}`, perhaps with `title`,
 `server_title` and
-`server_description`; or recorded servers, `{slug, initialize, tools}` with what each answered. Questions are
-`{id, query, groups}`, perhaps with `style`: each group lists tools of which any one will do, and no group at all means
+`server_description`; or recorded servers, `{slug, initialize, tools}` with what each answered.
+Questions are
+`{id, query, groups}`, perhaps with `style`: each group lists tools of which any one will do, and no
+group at all means
 that no tool here serves. Either file may be gzipped.
 """
 
@@ -25,7 +27,7 @@ _TOOLS = ("tools.jsonl", "tools.jsonl.gz", "servers.jsonl", "servers.jsonl.gz")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a set is read from."""
+    """Describes where a set is read from."""
 
     name: str
     tools: Path
@@ -93,7 +95,7 @@ def read_set(source: Source) -> ToolSet:
     return ToolSet(source.name, read_tools(source.tools), read_questions(source.queries))
 
 
-def reduced(tools: ToolSet, questions: int, size: int) -> ToolSet:
+def reduce_set(tools: ToolSet, questions: int, size: int) -> ToolSet:
     """A small set of the same kind: some questions, the tools that answer them, and others up to
     `size`."""
     some = tools.questions[:: -(-len(tools.questions) // questions)]

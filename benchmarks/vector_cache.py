@@ -15,7 +15,7 @@ from pathlib import Path
 
 from portico.search import Encoder, SearchDocument, Vector, compose_document_text, compute_text_key
 from portico.search.dense.encoder import ENCODER_NAME, VECTOR_WIDTH
-from portico.storage.vector_file import VectorFile
+from portico.storage.search_files import VectorFile
 
 _BATCH = 512
 """Texts between two saves: what a run that is broken off has lost."""
@@ -26,6 +26,11 @@ def default_folder() -> Path:
     return Path(tempfile.gettempdir()) / "portico-benchmark-vectors"
 
 
+def locate_vectors(folder: Path) -> Path:
+    """The file of the vectors that the encoder of today makes."""
+    return folder / f"{ENCODER_NAME}-{_recipe()}"
+
+
 def vectors_of(
     documents: Iterable[SearchDocument], encoder: Encoder, folder: Path
 ) -> dict[str, Vector]:
@@ -33,7 +38,7 @@ def vectors_of(
     that cannot be."""
     texts = {it.id: compose_document_text(it) for it in documents}
     keys = {id_: compute_text_key(text) for id_, text in texts.items()}
-    file = VectorFile(folder / f"{ENCODER_NAME}-{_recipe()}", VECTOR_WIDTH)
+    file = VectorFile(locate_vectors(folder), VECTOR_WIDTH)
     known = file.find(keys.values())
     missing = {keys[id_]: text for id_, text in texts.items() if keys[id_] not in known}
     if missing:
@@ -50,11 +55,11 @@ def vectors_of(
 def _recipe() -> str:
     digest = hashlib.blake2b(digest_size=6)
     room = files("portico.search.dense")
-    for file in (*_sorted(room), *_sorted(room / "model")):
+    for file in (*_sort_files(room), *_sort_files(room / "model")):
         if file.is_file() and not file.name.endswith(".md"):
             digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 
 
-def _sorted(folder: Traversable) -> list[Traversable]:
+def _sort_files(folder: Traversable) -> list[Traversable]:
     return sorted(folder.iterdir(), key=lambda it: it.name)

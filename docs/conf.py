@@ -48,7 +48,7 @@ NAVIGATION: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
                 "reference/*",
             ),
         ),
-        ("Decisions", ("decisions/index",)),
+        ("Requirements and decisions", ("requirements", "decisions/index")),
     ),
     "decisions/index": (("", ("*",)),),
 }
@@ -75,11 +75,11 @@ def _navigation(page: str) -> str:
 
 
 def _outward(page: str, text: str) -> str:
-    """Links to what is no page of the site lead to the repository."""
+    """Links to what is no page or picture of the site lead to the repository."""
 
     def led(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(f"docs/{page}"), link[1]))
-        if target.startswith("docs/") and target.endswith(".md"):
+        if target.startswith("docs/") and target.endswith((".md", ".png")):
             return link[0]
         if (DOCS.parent / target / "index.md").is_file() and target.startswith("docs/"):
             folder = posixpath.relpath(target, posixpath.dirname(f"docs/{page}") or ".")

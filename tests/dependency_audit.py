@@ -1,6 +1,7 @@
 """Ask the public databases of vulnerabilities about every locked dependency.
 
-`python -m tests.dependency_audit PIP_AUDIT`: exit status 1 where a locked version has a known vulnerability. Where no
+`python -m tests.dependency_audit PIP_AUDIT`: exit status 1 where a locked version has a known
+vulnerability. Where no
 database answers within the time limit it says so, and the status is 0: a build does not depend on
 another's service.
 """
@@ -42,11 +43,13 @@ def audit(program: str, options: Sequence[str] = (), limit_s: float = LIMIT_S) -
                     f"VULNERABLE: {one['name']} {one['version']}: {known['id']}, fixed in {fixed}"
                 )
         print(
-            f"{len(found) - len(skipped)} dependencies audited by {service}, {len(vulnerable)} vulnerable"
+            f"{len(found) - len(skipped)} dependencies audited by {service}, "
+            f"{len(vulnerable)} vulnerable"
         )
         return 1 if vulnerable else 0
     print(
-        "NOT AUDITED: no database of vulnerabilities could be reached. The dependencies may have known vulnerabilities."
+        "NOT AUDITED: no database of vulnerabilities could be reached. The "
+        "dependencies may have known vulnerabilities."
     )
     return 0
 

@@ -16,8 +16,10 @@ from portico.errors import (
 )
 
 ALL = [
-    value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, PorticoError)
-]  # fmt: skip
+    value
+    for value in vars(errors).values()
+    if isinstance(value, type) and issubclass(value, PorticoError)
+]
 
 
 def test_the_tree_in_the_docstring_is_the_tree_there_is():

@@ -1,4 +1,4 @@
-"""The bus: everyone hears what they asked for, and nobody can silence the others."""
+"""The bus: everyone receives what they asked for, and nobody can silence the others."""
 
 import logging
 
@@ -7,7 +7,7 @@ import pytest
 from portico.events import CatalogChanged, Event, EventBus, ToolCalled, ToolsFound, UpstreamReady
 
 
-def test_everyone_who_subscribed_hears():
+def test_every_subscriber_receives_every_event():
     bus, first, second = EventBus(), list[Event](), list[Event]()
     bus.subscribe(first.append)
     bus.subscribe(second.append)
@@ -15,42 +15,42 @@ def test_everyone_who_subscribed_hears():
     assert first == second == [UpstreamReady("s")]
 
 
-def test_whoever_ends_their_subscription_hears_no_more_and_may_end_it_twice():
-    bus, heard = EventBus(), list[Event]()
-    end = bus.subscribe(heard.append)
+def test_an_ended_subscription_receives_no_more_and_may_be_ended_twice():
+    bus, received = EventBus(), list[Event]()
+    end = bus.subscribe(received.append)
     end()
     end()
     bus.publish(UpstreamReady("s"))
-    assert heard == []
+    assert received == []
 
 
 def test_a_listener_that_fails_is_logged_and_the_others_still_hear(
     caplog: pytest.LogCaptureFixture,
 ):
-    bus, heard = EventBus(), list[Event]()
+    bus, received = EventBus(), list[Event]()
 
     def fail(event: Event) -> None:
         raise RuntimeError("deaf")
 
     bus.subscribe(fail)
-    bus.subscribe(heard.append)
+    bus.subscribe(received.append)
     with caplog.at_level(logging.ERROR):
         bus.publish(UpstreamReady("s"))
-    assert heard == [UpstreamReady("s")]
+    assert received == [UpstreamReady("s")]
     assert "a listener failed on UpstreamReady" in caplog.text
 
 
-def test_subscribing_while_an_event_is_told_is_hearing_the_next_one():
-    bus, heard = EventBus(), list[Event]()
+def test_subscribing_during_an_event_receives_the_next_one():
+    bus, received = EventBus(), list[Event]()
 
     def join(event: Event) -> None:
         end()
-        bus.subscribe(heard.append)
+        bus.subscribe(received.append)
 
     end = bus.subscribe(join)
     bus.publish(UpstreamReady("first"))
     bus.publish(UpstreamReady("second"))
-    assert heard == [UpstreamReady("second")]
+    assert received == [UpstreamReady("second")]
 
 
 @pytest.mark.parametrize("field", ["added", "removed", "changed"])
@@ -59,21 +59,21 @@ def test_a_change_is_of_tools_when_any_tool_differs(field: str):
     assert not CatalogChanged("s", resources_changed=True, prompts_changed=True).tools_changed
 
 
-def test_whoever_asked_for_a_kind_hears_that_kind_alone():
-    bus, heard = EventBus(), list[Event]()
+def test_a_subscriber_of_a_kind_receives_that_kind_alone():
+    bus, received = EventBus(), list[Event]()
     assert not bus.has_subscribers(ToolsFound)
-    end = bus.subscribe(heard.append, ToolsFound, ToolCalled)
+    end = bus.subscribe(received.append, ToolsFound, ToolCalled)
     assert bus.has_subscribers(ToolsFound)
-    told: list[Event] = [
+    reported: list[Event] = [
         ToolsFound("q", ("s.t",)),
         UpstreamReady("s"),
         ToolCalled("s.t", "h", 0.1, True),
     ]
-    for event in told:
+    for event in reported:
         bus.publish(event)
-    assert heard == [told[0], told[2]]
+    assert received == [reported[0], reported[2]]
     end()
     end()
-    bus.publish(told[0])
-    assert len(heard) == 2
+    bus.publish(reported[0])
+    assert len(received) == 2
     assert not bus.has_subscribers(ToolsFound)

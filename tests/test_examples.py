@@ -1,4 +1,4 @@
-"""What lies in `examples/` works as it lies there."""
+"""Everything in `examples/` works unchanged."""
 
 import json
 import os
@@ -12,7 +12,8 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def portico(folder: Path, elsewhere: Path, *words: str) -> str:
-    """What the installed command answers, started as a user does: in another folder, with nothing
+    """Return what the installed command answers, started as a user does: in another folder, with
+    nothing
     on Python's path."""
     script = Path(sys.executable).with_name("portico.exe" if sys.platform == "win32" else "portico")
     if not script.exists():
@@ -26,7 +27,7 @@ def portico(folder: Path, elsewhere: Path, *words: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     return done.stdout

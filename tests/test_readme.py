@@ -1,5 +1,4 @@
-"""What the README promises besides its examples (tests/docs runs those): figures that can be
-measured again."""
+"""Figures of the README can be measured again (tests/docs runs its examples)."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How the constants of `portico.search.confidence` were fitted: when to say that nothing fits.
+"""Fits the constants of `portico.search.scored_query`: when to say that nothing fits.
 
     python -m training.calibrate [--data DIR]… [--seed N] [--cache DIR] [--json FILE]
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from benchmarks.ablation import Remembering, exchanged
+from benchmarks.ablation import Remembering, with_constants
 from benchmarks.chosen_sets import OWN_FLEET, sources
 from benchmarks.contestants import index_of
 from benchmarks.table import Cell, Report, Table, arguments, conclude
@@ -27,7 +27,7 @@ from benchmarks.tool_sets import Question, ToolSet, read_set
 from benchmarks.vector_cache import default_folder, vectors_of
 from numpy.typing import NDArray
 
-from portico.search import Index, confidence
+from portico.search import Index, scored_query
 
 Numbers = NDArray[np.float64]
 Allow = Callable[[str], bool]
@@ -67,7 +67,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What evidence is multiplied with, the offset last, and below which sum nothing fits."""
+    """Describes what evidence is multiplied with, the offset last, and below which sum nothing
+    fits."""
 
     coefficients: Numbers
     cut: float
@@ -93,7 +94,7 @@ def main() -> int:
         "--cache", type=Path, default=default_folder(), metavar="DIR", help="keeps vectors"
     )
     options = parser.parse_args()
-    cases = list(collected(options))
+    cases = list(collect_cases(options))
     unseen = [by_halves(cases, options.seed)] if any(map(_is_fleet, cases)) else []
     tables = (constants(fit(cases), shipped_fit()), *unseen, outcomes(cases))
     return conclude(
@@ -101,7 +102,7 @@ def main() -> int:
     )
 
 
-def collected(options: argparse.Namespace) -> Iterator[Case]:
+def collect_cases(options: argparse.Namespace) -> Iterator[Case]:
     """Every case of every set."""
     encoder = Remembering()
     for source in sources(options.data):
@@ -128,7 +129,8 @@ def cases_of(tools: ToolSet, index: Index, chance: random.Random) -> Iterator[Ca
 
 
 def has_servers(tools: ToolSet) -> bool:
-    """Whether its servers are servers: tools carry their name in front, not a category or nothing."""
+    """Decide whether its servers are servers: tools carry their name in front, not a category or
+    nothing."""
     return all(
         tool.get("server") and tool["id"].startswith(f"{tool['server']}/") for tool in tools.tools
     )
@@ -137,7 +139,8 @@ def has_servers(tools: ToolSet) -> bool:
 def catalogs(
     question: Question, server_of: dict[str, str], servers: Sequence[str], chance: random.Random
 ) -> Iterator[tuple[str, int, Allow | None]]:
-    """What the question is to be put to: kind, servers beside the right one, and which tools are
+    """Return what the question is to be put to: kind, servers beside the right one, and which tools
+    are
     there."""
     right = frozenset[str]().union(*question.groups)
     hosts = sorted({server_of[id_] for id_ in right if id_ in server_of}) if servers else []
@@ -164,19 +167,20 @@ def case(
     mask: NDArray[np.bool_] | None,
 ) -> Case:
     """Ask, and listen to what search hands to the verdict."""
-    heard: list[tuple[float, float, float]] = []
+    received: list[tuple[float, float, float]] = []
+    estimate_confidence = scored_query.estimate_confidence
 
     def listening(nearness: float, coverage: float, count: int) -> float:
-        heard.append((nearness, coverage, float(np.log(max(count, 1)))))
-        return confidence.estimate_confidence(nearness, coverage, count)
+        received.append((nearness, coverage, float(np.log(max(count, 1)))))
+        return estimate_confidence(nearness, coverage, count)
 
-    with exchanged({"scored_query.estimate_confidence": listening}):
+    with with_constants({"scored_query.estimate_confidence": listening}):
         ranking = index.search(question.text, 10, allow=mask)
-    return Case(*about, heard[0] if heard else None, ranking.is_weak)
+    return Case(*about, received[0] if received else None, ranking.is_weak)
 
 
 def weight(kind: str, servers: int, name: str) -> float:
-    """What all cases of a kind, size and set weigh together.
+    """Return what all cases of a kind, size and set weigh together.
 
     Questions with no answer weigh most, ours above all: they are the most and the most varied. A
     right tool taken out often leaves another that would do, so those weigh least.
@@ -225,10 +229,10 @@ def regression(evidence: Numbers, answers: Numbers, weights: Numbers) -> Numbers
 
 
 def shipped_fit() -> Fit:
-    """The constants of `portico.search.confidence`, read off the function itself."""
+    """The constants of `portico.search.scored_query`, read off the function itself."""
 
     def evidence(nearness: float, coverage: float, count: int) -> float:
-        sure = confidence.estimate_confidence(nearness, coverage, count)
+        sure = scored_query.estimate_confidence(nearness, coverage, count)
         return float(np.log(sure / (1 - sure)))
 
     offset = evidence(0, 0, 1)
@@ -239,7 +243,7 @@ def shipped_fit() -> Fit:
     )
     return Fit(
         np.array([*(part - offset for part in parts), offset]),
-        float(np.log(confidence.WEAK / (1 - confidence.WEAK))),
+        float(np.log(scored_query.WEAK / (1 - scored_query.WEAK))),
     )
 
 
@@ -287,14 +291,16 @@ def by_halves(cases: Sequence[Case], seed: int) -> Table:
 
 
 def outcomes(cases: Sequence[Case]) -> Table:
-    """How often search as it ships says that nothing fits, by set and size of catalog."""
+    """Return how often search as it ships says that nothing fits, by set and size of catalog."""
     rows: list[tuple[Cell, ...]] = []
     for name in dict.fromkeys(it.set for it in cases):
         for servers in (0, *reversed(SMALL)):
             of = [it for it in cases if it.set == name and it.servers == servers]
             if of:
                 size = str(servers) if servers else "all"
-                rows.append((name, size, *(cell for kind in _KINDS for cell in _counted(of, kind))))
+                rows.append(
+                    (name, size, *(cell for kind in _KINDS for cell in _count_cases(of, kind)))
+                )
     return Table(
         "How often it says that nothing fits, as shipped",
         (
@@ -312,7 +318,7 @@ def outcomes(cases: Sequence[Case]) -> Table:
     )
 
 
-def _counted(cases: Iterable[Case], kind: str) -> tuple[int, float | None]:
+def _count_cases(cases: Iterable[Case], kind: str) -> tuple[int, float | None]:
     refused = [it.refused for it in cases if it.kind == kind]
     return len(refused), 100 * sum(refused) / len(refused) if refused else None
 

@@ -18,25 +18,42 @@ _RULES: list[tuple[re.Pattern[str], str]] = [
     (re.compile(r"<(?:script|style)\b.*?</(?:script|style)>", re.S), " "),
     (re.compile(r"</?[A-Za-z0-9][^<>]{0,200}>|<>|</>"), " "),
     (re.compile(r"https?://\S+"), " "),
-    (re.compile(r"\{\{\{?[^{}]*\}?\}\}|\$\{[^{}]*\}|%\{[^{}]*\}|#\{[^{}]*\}|\{[\w.$:,# @|-]*\}|\{\$.*?\$\}"), " "),
+    (
+        re.compile(
+            r"\{\{\{?[^{}]*\}?\}\}|\$\{[^{}]*\}|%\{[^{}]*\}|#\{[^{}]*\}|\{[\w.$:,# "
+            r"@|-]*\}|\{\$.*?\$\}"
+        ),
+        " ",
+    ),
     (re.compile(r"\$\([\w~-]+\)|\$t\([^()]*\)|@:[\w.]+|\b__[\w.]+__\b"), " "),
-    (re.compile(r"%\([\w.]+\)[sdifr]?|%(?:\d+\$)?[-+0]?(?:\.\d+)?[sdfivqxr@](?![A-Za-z])|%\d+\b(?!%)|%%"), " "),
+    (
+        re.compile(
+            r"%\([\w.]+\)[sdifr]?|%(?:\d+\$)?[-+0]?(?:\.\d+)?[sdfivqxr@](?![A-Za-z])|%\d+\b(?!%)|%%"
+        ),
+        " ",
+    ),
     (re.compile(r"\s*\(&{1,2}\w\)"), ""),
     (re.compile(r"&{1,2}(?=\w)"), ""),
     (re.compile(r"`+|\*\*+|(?<!\w)__(?=\w)|(?<=\w)__(?!\w)"), ""),
     (re.compile(r"\\[nrt](?![a-z])"), " "),
-    (re.compile(r"\(\s*\)|\[\s*\]|\"\s*\"|“\s*”|„\s*“|«\s*»|「\s*」|'\s*'|‘\s*’|（\s*）|\{\s*\}"), " "),
+    (
+        re.compile(
+            r"\(\s*\)|\[\s*\]|\"\s*\"|“\s*”|„\s*“|«\s*»|「\s*」|'\s*'|‘\s*’|（\s*）|\{\s*\}"
+        ),
+        " ",
+    ),
     (re.compile(r"[\x00-\x1f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"), " "),
     (re.compile(r"\s+"), " "),
     (re.compile(r" (?=[.,;!?…。、，！？](?:\s|$))|(?<=[(（]) | (?=[)）])"), ""),
-]  # fmt: skip
+]
 _EDGES = " \t:：-–—|·•/=,;，、；>*#\"'“”"
 _LETTER = re.compile(r"[^\W\d_]")
 
 
 @lru_cache(maxsize=200_000)
 def clean(text: str) -> str:
-    """The text without placeholders, markup and accelerator marks; empty where ICU syntax rules it."""
+    """The text without placeholders, markup and accelerator marks; empty where ICU syntax rules
+    it."""
     if len(text) > 4 * LONGEST or _ICU.search(text):
         return ""
     text = html.unescape(text)
@@ -46,7 +63,7 @@ def clean(text: str) -> str:
 
 
 def acceptable(code: str, english: str, translation: str) -> bool:
-    """Whether a cleaned pair looks like English text and its translation."""
+    """Decide whether a cleaned pair looks like English text and its translation."""
     if not english or not translation or len(english) > LONGEST or len(translation) > LONGEST:
         return False
     letters = _LETTER.findall(english)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from portico.search.dense.document_text import compose_text, to_words
+from portico.search.document import compose_text, to_words
 from training.noise import misspelt
 
 QUERIES = Path(__file__).parent / "queries"
@@ -17,7 +17,7 @@ HELD_SHARE = 0.2
 """The part of all servers that `--hold-out` does not train on; those of them in the catalog are
 judged."""
 BARE_SHARE = 0.2
-"""Of the tools that no listing has, the part whose server is not told: not every catalog has
+"""Of the tools that no listing has, the part whose server is unknown: not every catalog has
 telling ones."""
 WEIGHT, WEIGHT_OTHER, WEIGHT_NOISY, WEIGHT_NAME = 4.0, 5.0, 1.0, 0.7
 """How often one epoch sees a query in English, in another language, misspelt, and a tool's bare
@@ -65,7 +65,8 @@ def examples(
 
 
 def is_held(tool: str) -> bool:
-    """Whether a tool's server is set apart: by its name, so that more data does not move it."""
+    """Decide whether a tool's server is set apart: by its name, so that more data does not move
+    it."""
     return zlib.crc32(tool.partition("/")[0].encode()) % 1000 < HELD_SHARE * 1000
 
 
@@ -78,7 +79,7 @@ def bare(texts: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def recorded(path: Path) -> dict[str, str]:
+def read_recorded(path: Path) -> dict[str, str]:
     """The texts of the tools in recorded listings."""
     return {
         f"{server['slug']}/{tool['name']}": compose_text(
@@ -89,7 +90,7 @@ def recorded(path: Path) -> dict[str, str]:
     }
 
 
-def given(path: Path) -> dict[str, str]:
+def read_given(path: Path) -> dict[str, str]:
     """The texts of tools given by id."""
     return {row["id"]: _text(row) for row in read_lines(path)}
 

@@ -72,9 +72,9 @@ def build(weights: Weights) -> onnx.ModelProto:
     graph = Graph()
     width = weights["tokens"].shape[1]
     layers = sum(name.endswith(".up.weight") for name in weights)
-    stream = _norm(graph, _embedded(graph, weights), weights, "norm")
+    stream = add_norm(graph, _embed(graph, weights), weights, "norm")
     for number in range(layers):
-        stream = _layer(graph, stream, weights, f"layers.{number}", width)
+        stream = add_layer(graph, stream, weights, f"layers.{number}", width)
     pooled = graph.node("ReduceMean", stream, graph.numbers("along_tokens", 1), keepdims=0)
     vectors = graph.node("LpNormalization", pooled, axis=-1, p=2)
     graph.nodes.append(helper.make_node("Identity", [vectors], ["vectors"]))
@@ -91,7 +91,7 @@ def build(weights: Weights) -> onnx.ModelProto:
     return model
 
 
-def _embedded(graph: Graph, weights: Weights) -> str:
+def _embed(graph: Graph, weights: Weights) -> str:
     values, scales = quantise(weights["tokens"], axis=0, levels=EMBEDDING_LEVELS)
     rows = graph.node(
         "Cast", graph.node("Gather", graph.constant("tokens", values), "ids"), to=TensorProto.FLOAT
@@ -103,7 +103,8 @@ def _embedded(graph: Graph, weights: Weights) -> str:
     return graph.node("Add", graph.node("Mul", rows, scale), places)
 
 
-def _layer(graph: Graph, stream: str, weights: Weights, name: str, width: int) -> str:
+def add_layer(graph: Graph, stream: str, weights: Weights, name: str, width: int) -> str:
+    """Add one transformer layer; its output's name."""
     head = width // HEADS
     joined = [
         np.concatenate([weights[f"{name}.{part}.{kind}"] for part in "qkv"])
@@ -126,9 +127,9 @@ def _layer(graph: Graph, stream: str, weights: Weights, name: str, width: int) -
         graph.numbers("merged", 0, 0, width),
     )
     attended = _linear(graph, merged, weights, f"{name}.o")
-    stream = _norm(graph, graph.node("Add", attended, stream), weights, f"{name}.norm1")
+    stream = add_norm(graph, graph.node("Add", attended, stream), weights, f"{name}.norm1")
     raised = graph.node("Gelu", _linear(graph, stream, weights, f"{name}.up"))
-    return _norm(
+    return add_norm(
         graph,
         graph.node("Add", _linear(graph, raised, weights, f"{name}.down"), stream),
         weights,
@@ -156,7 +157,8 @@ def _product(graph: Graph, stream: str, name: str, matrix: Floats, bias: Floats)
     )
 
 
-def _norm(graph: Graph, stream: str, weights: Weights, name: str) -> str:
+def add_norm(graph: Graph, stream: str, weights: Weights, name: str) -> str:
+    """Add a layer normalisation; its output's name."""
     return graph.node(
         "LayerNormalization",
         stream,

@@ -3,7 +3,8 @@
     python -m training.gather OUT --repositories DIR [--only OWNER/NAME …]
     python -m training.gather --list
 
-`DIR` holds bare git directories named `owner+name` or `owner+name.git` (or folders that contain one); `--list` prints
+`DIR` holds bare git directories named `owner+name` or `owner+name.git` (or folders that contain
+one); `--list` prints
 the repositories and the commits they must hold. The pairs are cleaned, deduplicated, thinned to
 what each language needs, and written to `OUT/pairs.tsv.gz`, tab-separated: language, English,
 translation, repository. `OUT/SOURCES.md` says what came from where.
@@ -80,10 +81,11 @@ def level(sizes: Mapping[Source, int], limit: int) -> float:
     return float("inf")
 
 
-def thinned(
+def thin_pool(
     pool: Pool, per_language: int, per_other: int
 ) -> Iterator[tuple[str, Source, list[Pair]]]:
-    """What is kept of the pool, language by language: of each source as much as its weight allows."""
+    """Return what is kept of the pool, language by language: of each source as much as its weight
+    allows."""
     for code, by_source in sorted(pool.items()):
         if code not in LANGUAGES and sum(map(len, by_source.values())) < SMALLEST:
             continue
@@ -94,7 +96,7 @@ def thinned(
             yield code, source, pairs if len(pairs) <= most else sorted(pairs, key=order)[:most]
 
 
-def gathered(repositories: Path, sources: Iterable[Source]) -> tuple[Pool, list[Source]]:
+def gather_pairs(repositories: Path, sources: Iterable[Source]) -> tuple[Pool, list[Source]]:
     """All pairs, and the sources that were there to be read."""
     seen: set[bytes] = set()
     pool: defaultdict[str, dict[Source, list[Pair]]] = defaultdict(dict)
@@ -138,7 +140,8 @@ def report_of(of_source: Mapping[Source, int], of_language: Counter[str]) -> str
     lines = [
         "# Sources of the translated text",
         "",
-        "Licence: as the repository's LICENSE file says at that commit. Pairs: after cleaning and deduplication.",
+        "Licence: as the repository's LICENSE file says at that commit. Pairs: after "
+        "cleaning and deduplication.",
         "",
         "| repository | licence | files | format | commit | pairs |",
         "| --- | --- | --- | --- | --- | ---: |",
@@ -146,7 +149,8 @@ def report_of(of_source: Mapping[Source, int], of_language: Counter[str]) -> str
     for source, count in of_source.items():
         files = source.files.replace("|", "\\|")
         lines.append(
-            f"| {source.repository} | {source.licence} | `{files}` | {source.format} | {source.commit} | {count} |"
+            f"| {source.repository} | {source.licence} | `{files}` | {source.format} | "
+            f"{source.commit} | {count} |"
         )
     lines += [
         "",
@@ -191,11 +195,12 @@ def main() -> None:
         return
     if options.out is None or options.repositories is None:
         parser.error(
-            "say where to write (OUT) and where the repositories are (--repositories DIR), or --list"
+            "say where to write (OUT) and where the repositories are (--repositories "
+            "DIR), or --list"
         )
     options.out.mkdir(parents=True, exist_ok=True)
-    pool, read = gathered(options.repositories, sources)
-    write(thinned(pool, options.per_language, options.per_other), read, options.out)
+    pool, read = gather_pairs(options.repositories, sources)
+    write(thin_pool(pool, options.per_language, options.per_other), read, options.out)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ text, exactly as the exported graph computes them (`training.export`); gradients
 through the rounding.
 """
 
-# pyright: reportMissingImports=false, reportUntypedBaseClass=false, reportUntypedFunctionDecorator=false
+# pyright: reportMissingImports=false, reportUntypedBaseClass=false
+# pyright: reportUntypedFunctionDecorator=false
 # pyright: reportUnknownParameterType=false
 # PyTorch is not installed where types are checked.
 
@@ -26,7 +27,7 @@ ACTIVATION_LEVELS = 255
 
 
 class Linear(nn.Linear):
-    """A linear layer that can be told to round like the shipped one."""
+    """A linear layer that can be asked to round like the shipped one."""
 
     rounded = False
 
@@ -139,7 +140,7 @@ def _ours(name: str) -> str:
 
 
 def weights_of(model: Encoder) -> dict[str, Any]:
-    """What `load` and `training.export` read."""
+    """Return what `load` and `training.export` read."""
     state = model.state_dict()
     return {
         ("tokens" if name == "tokens.weight" else name): value.detach()
@@ -150,7 +151,7 @@ def weights_of(model: Encoder) -> dict[str, Any]:
     }
 
 
-def blended(
+def blend(
     before: Mapping[str, Tensor], after: Mapping[str, Tensor], share: float
 ) -> dict[str, Tensor]:
     """The weights between two states: `share` of the later one."""

@@ -1,5 +1,5 @@
 """Misspelt copies of a text, as fingers misspell: letters swapped, lost, doubled, or taken from the
-key next door."""
+key next endpoint."""
 
 import random
 

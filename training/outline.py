@@ -1,5 +1,5 @@
 """The outline of the encoder: its graph without the large tables, which it finds in the whole model
-beside it.
+beside it; and the table of all its tensors, for a run time without ONNX.
 
     python -m training.outline src/portico/search/dense/model/encoder.onnx
 
@@ -9,12 +9,18 @@ a machine, and opening takes half the time.
 """
 
 import argparse
+import json
 from pathlib import Path
 
 import onnx
 from onnx import ModelProto, TensorProto
 
-from portico.search.dense.model_files import IDENTITY_KEY, OUTLINE_FILE, compute_model_identity
+from portico.search.dense.encoder import (
+    IDENTITY_KEY,
+    OUTLINE_FILE,
+    TENSORS_FILE,
+    compute_model_identity,
+)
 
 _LARGE = 65_536
 
@@ -42,14 +48,27 @@ def outline(whole: Path) -> ModelProto:
     return model
 
 
+def locate_tensors(whole: Path) -> dict[str, object]:
+    """Where each tensor lies in the model's file: its type, shape and first byte."""
+    body = whole.read_bytes()
+    tensors: dict[str, object] = {}
+    for table in onnx.load_model_from_string(body).graph.initializer:
+        # The shapes and places of the graph are numbers of its own.
+        if table.data_type in (TensorProto.INT8, TensorProto.FLOAT) and table.dims:
+            kind = "int8" if table.data_type == TensorProto.INT8 else "float32"
+            tensors[table.name] = [kind, list(table.dims), body.index(table.raw_data)]
+    return {IDENTITY_KEY: compute_model_identity(whole), "tensors": tensors}
+
+
 def main() -> None:
-    """Write the outline beside the model."""
+    """Write the outline and the table of tensors beside the model."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", type=Path)
     whole: Path = parser.parse_args().model
     whole.with_name(OUTLINE_FILE).write_bytes(outline(whole).SerializeToString())
+    whole.with_name(TENSORS_FILE).write_text(json.dumps(locate_tensors(whole)) + "\n")
 
 
 if __name__ == "__main__":

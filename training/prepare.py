@@ -5,8 +5,9 @@
 What goes in, and whose it is, stands in `training/README.md`. Our queries are in
 `training/queries/`; the texts of the tools they were written for are other people's and are given
 from outside: `--servers` takes recorded listings,
-`--texts` lines of `{id, text}` for tools that no listing has. Queries whose tool has no text are left out and counted.
-"""
+`--texts` lines of `{id, text}` for tools that no listing has. Queries whose tool has no text are
+left out and counted.
+"""  # noqa: E501
 
 import argparse
 import gzip
@@ -19,9 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from portico.search.dense.document_text import DOCUMENT_TOKENS, QUERY_TOKENS, compose_text
+from portico.search.document import DOCUMENT_TOKENS, QUERY_TOKENS, compose_text
 from training.base import read_base
-from training.examples import QUERIES, Example, bare, examples, given, ours, read_lines, recorded
+from training.examples import (
+    QUERIES,
+    Example,
+    bare,
+    examples,
+    ours,
+    read_given,
+    read_lines,
+    read_recorded,
+)
 from training.languages import LANGUAGES
 from training.noise import misspelt
 from training.tokenising import Tokeniser, tokeniser
@@ -39,7 +49,7 @@ Translation = tuple[str, str, str]
 
 
 def read_pairs(path: Path, chance: random.Random) -> list[Translation]:
-    """What `training.gather` wrote, no more of any language than others can match."""
+    """Return what `training.gather` wrote, no more of any language than others can match."""
     found: dict[str, list[Translation]] = {language: [] for language in LANGUAGES}
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -121,7 +131,7 @@ def set_columns(
 
 
 def without_text(texts: Mapping[str, str]) -> int:
-    """How many of our queries cannot be used, because their tool's text was not given."""
+    """Return how many of our queries cannot be used, because their tool's text was not given."""
     rows = (
         row
         for path in QUERIES.glob("*.jsonl")
@@ -136,7 +146,8 @@ def new_pieces(vocabulary: Path, base: list[str]) -> list[str]:
     known = _pieces(vocabulary)
     if known[: len(base)] != base:
         raise SystemExit(
-            f"{vocabulary} does not begin with the base's vocabulary: it was grown from another base"
+            f"{vocabulary} does not begin with the base's vocabulary: it was grown from "
+            "another base"
         )
     return known[len(base) :]
 
@@ -177,8 +188,8 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     chance = random.Random(_SEED)
-    listed = recorded(options.servers)
-    texts = {**bare({**given(options.texts), **ours()}), **listed}
+    listed = read_recorded(options.servers)
+    texts = {**bare({**read_given(options.texts), **ours()}), **listed}
     rows = list(examples(texts, chance))
     pairs = read_pairs(options.pairs, chance)
     base = _pieces(options.base / "vocab.txt")
@@ -209,7 +220,8 @@ def main() -> None:
     )
     kinds = Counter("other" if row.foreign else "noisy" if row.noisy else "English" for row in rows)
     print(
-        f"{len(texts):,} tools, {dict(kinds)} queries ({without_text(texts):,} left out: no text of their tool), "
+        f"{len(texts):,} tools, {dict(kinds)} queries ({without_text(texts):,} left "
+        "out: no text of their tool), "
         f"{len(pairs):,} pairs, {len(pieces):,} new pieces"
     )
 

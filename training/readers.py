@@ -86,12 +86,12 @@ def properties_strings(text: str) -> Strings:
     for line in re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text).splitlines():
         entry = re.match(r"(?![#!])((?:\\.|[^\\=:\s])+)\s*[=:]?\s*(.*)", line.strip())
         if entry:
-            key, value = (_unescaped(part) for part in entry.groups())
+            key, value = (_unescape(part) for part in entry.groups())
             strings[key] = value.replace("''", "'")
     return strings
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
     return re.sub(
         r"\\(.)", lambda found: {"n": "\n", "t": " ", "r": ""}.get(found[1], found[1]), text
@@ -106,7 +106,7 @@ def resx_strings(text: str) -> Strings:
     }
 
 
-def keyed(read: Callable[[str], Strings], *, english_keys: bool = False) -> Reader:
+def join_by_key(read: Callable[[str], Strings], *, english_keys: bool = False) -> Reader:
     """A reader that joins an English and a translated file by key.
 
     With `english_keys` the last part of a key stands for the English text where the English file
@@ -154,7 +154,7 @@ def po_pairs(translated: str, english: str | None) -> list[Pair]:
                 field = found[1]
                 entry[field] = ""
             if field:
-                entry[field] += _quoted(found[2])
+                entry[field] += _unquote(found[2])
     return pairs
 
 
@@ -172,7 +172,7 @@ def _po_pair(entry: Strings) -> list[Pair]:
     return [(entry["msgid"], entry["msgstr"])] if entry.get("msgstr") else []
 
 
-def _quoted(literal: str) -> str:
+def _unquote(literal: str) -> str:
     try:
         return ast.literal_eval(literal)
     except (SyntaxError, ValueError):
@@ -304,17 +304,17 @@ def _markdown_lines(text: str) -> list[Pair]:
 
 
 READERS: dict[str, Reader] = {
-    "json": keyed(json_strings),
-    "json, English keys": keyed(json_strings, english_keys=True),
+    "json": join_by_key(json_strings),
+    "json, English keys": join_by_key(json_strings, english_keys=True),
     "json, pseudo-English": pseudo_pairs,
-    "yaml": keyed(yaml_strings),
-    "yaml under its language": keyed(rooted_yaml_strings),
-    "properties": keyed(properties_strings),
-    "properties, English keys": keyed(properties_strings, english_keys=True),
-    "resx": keyed(resx_strings),
+    "yaml": join_by_key(yaml_strings),
+    "yaml under its language": join_by_key(rooted_yaml_strings),
+    "properties": join_by_key(properties_strings),
+    "properties, English keys": join_by_key(properties_strings, english_keys=True),
+    "resx": join_by_key(resx_strings),
     "gettext": po_pairs,
     "xliff": xliff_pairs,
     "tldr page": tldr_pairs,
     "markdown": markdown_pairs,
-    "front matter": keyed(front_matter_strings),
+    "front matter": join_by_key(front_matter_strings),
 }

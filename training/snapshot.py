@@ -80,7 +80,7 @@ def git_directory(repositories: Path, name: str) -> Path | None:
 
 
 def holds(directory: Path, commit: str) -> bool:
-    """Whether a git directory has a commit."""
+    """Decide whether a git directory has a commit."""
     found = subprocess.run(
         ["git", "-C", str(directory), "cat-file", "-e", f"{commit}^{{commit}}"], capture_output=True
     )

@@ -37,7 +37,7 @@ class Source:
 
     @property
     def reader(self) -> Reader:
-        """What turns its files into pairs."""
+        """Return what turns its files into pairs."""
         return READERS[self.format]
 
 

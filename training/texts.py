@@ -38,7 +38,7 @@ class Ragged:
         )
 
     def columns(self, name: str) -> dict[str, NDArray[np.generic]]:
-        """What `read` reads."""
+        """Return what `read` reads."""
         return {f"{name}.tokens": self.tokens, f"{name}.ends": self.ends}
 
     def __len__(self) -> int:

@@ -22,7 +22,7 @@ class Tokeniser:
         """The texts in order, none longer than `limit` tokens."""
         kept = list(texts)
         chunks = [kept[at : at + _CHUNK] for at in range(0, len(kept), _CHUNK)]
-        return Ragged.joined(self._pool.imap(partial(_encoded, limit=limit), chunks))
+        return Ragged.joined(self._pool.imap(partial(_encode, limit=limit), chunks))
 
 
 @contextmanager
@@ -38,6 +38,6 @@ def _start(vocabulary: Sequence[str]) -> None:
     )
 
 
-def _encoded(texts: list[str], limit: int) -> Ragged:
+def _encode(texts: list[str], limit: int) -> Ragged:
     reader = _of_this_process["reader"]
     return Ragged.of(reader.encode(text, limit) for text in texts)

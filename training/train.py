@@ -2,13 +2,16 @@
 
     python -m training.train BUNDLE OUT [--hold-out] [--seed N]
 
-`BUNDLE` is what `training.prepare` wrote. With `--hold-out` the queries set apart are not trained on, and the figures
+`BUNDLE` is what `training.prepare` wrote. With `--hold-out` the queries set apart are not trained
+on, and the figures
 printed at the end tell how well the recipe does on queries it has never seen; without, everything
 is trained on and
-`OUT/weights.npz` is the model that ships. Takes minutes on one GPU; the same seed gives the same order of examples.
+`OUT/weights.npz` is the model that ships. Takes minutes on one GPU; the same seed gives the same
+order of examples.
 """
 
-# pyright: reportMissingImports=false, reportUntypedBaseClass=false, reportUntypedFunctionDecorator=false
+# pyright: reportMissingImports=false, reportUntypedBaseClass=false
+# pyright: reportUntypedFunctionDecorator=false
 # pyright: reportUnknownParameterType=false
 # PyTorch is not installed where types are checked.
 
@@ -26,7 +29,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.model import Encoder, blended, load, schedule, weights_of
+from training.model import Encoder, blend, load, schedule, weights_of
 from training.texts import Ragged
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -119,7 +122,8 @@ class Pairs:
 
 
 def learn_languages(model: Encoder, pairs: Pairs, steps: int, size: int = 1536) -> None:
-    """Translations and misspellings move to where the base model puts the English they stand for."""
+    """Translations and misspellings move to where the base model puts the English they stand
+    for."""
     targets = encode_all(model, pairs.english)
     tuner = optimiser(model, rate=2e-4, rate_of_tokens=2e-3)
     model.train()
@@ -141,7 +145,7 @@ def learn_languages(model: Encoder, pairs: Pairs, steps: int, size: int = 1536) 
 
 
 class Tools:
-    """Documents, queries, which answers which, and who must not be told apart from whom."""
+    """Documents, queries, which answers which, and who must not be distinguished from whom."""
 
     def __init__(self, stored: Stored, *, hold_out: bool) -> None:
         self.documents = Texts(Ragged.read(stored, "documents"), 160)
@@ -264,13 +268,15 @@ def evaluate(
                 [[place_of[int(document)]]] for document in tools.document_of[numbers].tolist()
             ]
             log(
-                f"{kind:24} n={len(numbers):5} R@1/5/10 {_recalls(vectors @ documents[catalog].T, groups)}"
+                f"{kind:24} n={len(numbers):5} R@1/5/10 "
+                f"{_recalls(vectors @ documents[catalog].T, groups)}"
             )
     for name, facts in sets.items():
         texts = Texts(Ragged.read(stored, f"{name}.documents"), 160)
         queries = encode_all(model, Texts(Ragged.read(stored, f"{name}.queries"), 128))
         log(
-            f"{name:24} n={len(queries):5} R@1/5/10 {_recalls(queries @ encode_all(model, texts).T, facts['groups'])}"
+            f"{name:24} n={len(queries):5} R@1/5/10 "
+            f"{_recalls(queries @ encode_all(model, texts).T, facts['groups'])}"
         )
     model.set_rounding(False)
 
@@ -325,7 +331,8 @@ def main() -> None:
     weights = np.load(options.start or options.base or options.bundle / "base.npz")
     model = load(weights, [] if options.start else facts["parts"]).to(DEVICE)
     log(
-        f"{len(tools.queries):,} queries, {len(tools.documents):,} documents, {len(pairs.others):,} pairs on {DEVICE}"
+        f"{len(tools.queries):,} queries, {len(tools.documents):,} documents, "
+        f"{len(pairs.others):,} pairs on {DEVICE}"
     )
     if not options.start:
         learn_languages(model, pairs, options.language_steps)
@@ -341,7 +348,7 @@ def main() -> None:
         size=options.batch,
         seed=options.seed,
     )
-    model.load_state_dict(blended(before, model.state_dict(), options.share))
+    model.load_state_dict(blend(before, model.state_dict(), options.share))
     evaluate(model, tools, facts["sets"], stored)
     np.savez(options.out / "weights.npz", **weights_of(model))
 

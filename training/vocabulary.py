@@ -21,12 +21,12 @@ def grow(base: Sequence[str], texts: Iterable[tuple[str, str]], size: int) -> li
     trainer = trainers.WordPieceTrainer(
         vocab_size=size * 2, min_frequency=_MIN_COUNT, show_progress=False, limit_alphabet=6_000
     )
-    tokenizer.train_from_iterator(_evened(_counted(texts)), trainer)
+    tokenizer.train_from_iterator(_even_counts(_count_words(texts)), trainer)
     learnt = sorted(tokenizer.get_vocab().items(), key=lambda pair: pair[1])
     return [piece for piece, _ in learnt if piece not in known and piece != "[UNK]"][:size]
 
 
-def _counted(texts: Iterable[tuple[str, str]]) -> dict[str, Counter[str]]:
+def _count_words(texts: Iterable[tuple[str, str]]) -> dict[str, Counter[str]]:
     counts: dict[str, Counter[str]] = {}
     totals: Counter[str] = Counter()
     for language, text in texts:
@@ -37,7 +37,7 @@ def _counted(texts: Iterable[tuple[str, str]]) -> dict[str, Counter[str]]:
     return counts
 
 
-def _evened(counts: Mapping[str, Counter[str]]) -> Iterator[str]:
+def _even_counts(counts: Mapping[str, Counter[str]]) -> Iterator[str]:
     """Every word as often as it is to be counted: no language speaks louder than another."""
     for counted in counts.values():
         total = max(counted.total(), _PER_LANGUAGE // 8)
@@ -47,7 +47,8 @@ def _evened(counts: Mapping[str, Counter[str]]) -> Iterator[str]:
 
 
 def parts_of(base: Sequence[str], pieces: Iterable[str]) -> list[list[int]]:
-    """How the base's vocabulary would cut each new piece: its vector starts as the mean of theirs."""
+    """Return how the base's vocabulary would cut each new piece: its vector starts as the mean of
+    theirs."""
     numbers = {piece: number for number, piece in enumerate(base)}
     reader, unknown = WordPieceTokenizer(numbers), numbers["[UNK]"]
     cut = (reader.encode(piece.removeprefix("##"), 32)[1:-1] for piece in pieces)

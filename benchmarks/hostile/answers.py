@@ -14,7 +14,7 @@ from benchmarks.hostile.kinds import (
     number,
     repeat,
     sends,
-    structured,
+    structured_result,
     text_result,
     to_json,
     tool,
@@ -67,12 +67,12 @@ def _question(number_: int, method: str, params: str) -> str:
     return f'{{"jsonrpc":"2.0","id":"q{number_}","method":"{method}","params":{params}}}'
 
 
-def _elicited(size: int) -> str:
+def _elicit(size: int) -> str:
     fields = number(lambda n: f'"f{n}":{{"type":"string","title":"field {n}"}}', size)
     return f'{{"message":"name?","requestedSchema":{{"type":"object","properties":{{{fields}}}}}}}'
 
 
-def _sampled(size: int) -> str:
+def _request_sampling(size: int) -> str:
     message = repeat(
         "words and", size, '{"role":"user","content":{"type":"text","text":"', '"}}', " "
     )
@@ -126,7 +126,7 @@ def _laughs() -> str:
     return _openapi(_operation("/a", "*a29"), "\n".join(lines) + "\n")
 
 
-def _restarted(name: str, document: Callable[[], str]) -> Kind:
+def _restart_with(name: str, document: Callable[[], str]) -> Kind:
     return Kind(
         name,
         "server",
@@ -140,15 +140,15 @@ def _restarted(name: str, document: Callable[[], str]) -> Kind:
 KINDS = (
     _answers("answer of 64 MB, one text", lambda: text_result("words and " * (
          SERVER_BYTES // 10 - 100))),
-    _answers("answer of 64 MB of empty lists", lambda: structured(repeat("[]", SERVER_BYTES,
+    _answers("answer of 64 MB of empty lists", lambda: structured_result(repeat("[]", SERVER_BYTES,
          '{"x":[', "]}")), DECODE),
-    _answers("answer of 64 MB of small objects", lambda: structured(
+    _answers("answer of 64 MB of small objects", lambda: structured_result(
         repeat('{"id":12345,"name":"row"}', SERVER_BYTES, '{"x":[', "]}")), DECODE),
     _answers("answer of 64 MB of small texts", lambda: repeat('{"type":"text","text":"a"}',
          SERVER_BYTES, '{"content":[', "]}")),
-    _answers("answer of 64 MB of names", lambda: structured(number(lambda n: f'"{n}":0',
+    _answers("answer of 64 MB of names", lambda: structured_result(number(lambda n: f'"{n}":0',
          SERVER_BYTES // 2, "{", "}")), DECODE),
-    _answers("answer of 64 MB of 20 digits each", lambda: structured(
+    _answers("answer of 64 MB of 20 digits each", lambda: structured_result(
         repeat("9" * 20, SERVER_BYTES, '{"x":[', "]}")), DECODE),
     _answers("answer of 64 MB of half surrogate pairs", lambda: text_result("\\ud800" * (
          SERVER_BYTES // 6 - 100)), DECODE),
@@ -156,18 +156,20 @@ KINDS = (
          SERVER_BYTES // 6 - 100)), DECODE),
     _answers("answer of 64 MB of line ends", lambda: text_result("\\n" * (
          SERVER_BYTES // 2 - 100))),
-    _answers("answer of 64 MB, nested 200 deep", lambda: structured(repeat(
+    _answers("answer of 64 MB, nested 200 deep", lambda: structured_result(repeat(
         nest(200, "[", "", "]"), SERVER_BYTES, '{"x":[', "]}")), DECODE),
-    _answers("answer nested 30 million deep", lambda: structured("[" * (
+    _answers("answer nested 30 million deep", lambda: structured_result("[" * (
          SERVER_BYTES // 2 - 100) + "]" * (SERVER_BYTES // 2 - 100)), DECODE),
-    _answers("answer of one number of 60 MB", lambda: structured(
+    _answers("answer of one number of 60 MB", lambda: structured_result(
          f'{{"x":{"9" * (SERVER_BYTES - 100)}}}'), DECODE),
     _answers("answer over the limit", lambda: text_result("a" * (SERVER_BYTES + 2 * MIB)), DECODE),
-    _answers("answer of 500 kB of empty lists", lambda: structured(repeat("[]", AT_ONCE, '{"x":[',
+    _answers("answer of 500 kB of empty lists", lambda: structured_result(repeat("[]", AT_ONCE,
+        '{"x":[',
          "]}")), DECODE),
-    _answers("answer of 500 kB of 20 digits each", lambda: structured(repeat("9" * 20, AT_ONCE,
+    _answers("answer of 500 kB of 20 digits each", lambda: structured_result(repeat("9" * 20,
+        AT_ONCE,
          '{"x":[', "]}")), DECODE),
-    _answers("answer of 500 kB, one number", lambda: structured(f'{{"x":{"9" * AT_ONCE}}}'),
+    _answers("answer of 500 kB, one number", lambda: structured_result(f'{{"x":{"9" * AT_ONCE}}}'),
          DECODE),
     _answers("answer of 500 kB of half surrogate pairs", lambda: text_result("\\ud800" * (
          AT_ONCE // 6))),
@@ -183,7 +185,8 @@ KINDS = (
          SERVER_BYTES // 15 - 100))[:-1] + ',"isError":true}'),
     _answers("500,000 links to resources", lambda: _links(SERVER_BYTES // 2)),
     _answers("picture of 60 MB", lambda: (
-        f'{{"content":[{{"type":"image","mimeType":"image/png","data":"{"QUJD" * (SERVER_BYTES // 4 - 100)}"}}]}}')),
+        '{"content":[{"type":"image","mimeType":"image/png","data":"'
+        + "QUJD" * (SERVER_BYTES // 4 - 100) + '"}]}')),
     _speaks("log messages, 100 of 500 kB", NOTIFY, lambda _: (_log(repeat("[]", AT_ONCE, "[",
          "]")) for _ in range(100))),
     _speaks("log message of 60 MB", NOTIFY, lambda _: iter([_log(repeat("[]", SERVER_BYTES, "[",
@@ -199,13 +202,13 @@ KINDS = (
     _speaks("cancellations of nothing, 20,000", NOTIFY, lambda _: (
         _message("notifications/cancelled", f'{{"requestId":{n}}}') for n in range(20_000))),
     _speaks("elicitation with 20 MB of fields", ASK, lambda _: iter([_question(1,
-         "elicitation/create", _elicited(20 * MIB))])),
+         "elicitation/create", _elicit(20 * MIB))])),
     _speaks("elicitations with 500 kB of fields, 30", ASK, lambda _: (
-        _question(n, "elicitation/create", _elicited(AT_ONCE)) for n in range(30))),
+        _question(n, "elicitation/create", _elicit(AT_ONCE)) for n in range(30))),
     _speaks("sampling with 60 MB of text", ASK, lambda _: iter([_question(1,
-         "sampling/createMessage", _sampled(SERVER_BYTES))])),
+         "sampling/createMessage", _request_sampling(SERVER_BYTES))])),
     _speaks("sampling with 500 kB of text, 30 times", ASK, lambda _: (
-        _question(n, "sampling/createMessage", _sampled(AT_ONCE)) for n in range(30))),
+        _question(n, "sampling/createMessage", _request_sampling(AT_ONCE)) for n in range(30))),
     _speaks("questions, 5,000 at once", ASK, lambda _: (_question(n, "roots/list",
          "{}") for n in range(5_000))),
     _speaks("64 MB that is not JSON", DECODE, lambda _: iter(["x" * SERVER_BYTES])),
@@ -257,11 +260,11 @@ KINDS = (
          {"uri": "file:///r"}))],
          answer=lambda: _resource(SERVER_BYTES - 1024),
          lists=lambda: {"resources": ['{"uri":"file:///r","name":"r"}']}),
-    _restarted("YAML whose anchors multiply 9^29", _laughs),
-    _restarted("YAML of 20,000 operations", lambda: _openapi("".join(
+    _restart_with("YAML whose anchors multiply 9^29", _laughs),
+    _restart_with("YAML of 20,000 operations", lambda: _openapi("".join(
         _operation(f"/p{n}", "{type: object}") for n in range(20_000)))),
-    _restarted("YAML nested 190 deep, 1 MB", lambda: _openapi("".join(
+    _restart_with("YAML nested 190 deep, 1 MB", lambda: _openapi("".join(
         _operation(f"/p{n}", nest(90, "{properties: {a: ", "{}", "}}")) for n in range(500)))),
-    _restarted("YAML of one text of 50 MB", lambda: _openapi(_operation("/a", "{type: object}"),
+    _restart_with("YAML of one text of 50 MB", lambda: _openapi(_operation("/a", "{type: object}"),
          f"x-a: {'a' * (50 * MIB)}\n")),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A hostile client: a process that sends what it is told to, a line of JSON in and a line of JSON
+"""A hostile client: a process that sends what it is asked to, a line of JSON in and a line of JSON
 out.
 
     python -S -m benchmarks.hostile.client HOST:PORT
@@ -19,6 +19,7 @@ from benchmarks.hostile.all_kinds import BY_NAME
 from benchmarks.hostile.kinds import RESULT, ROUND, Kind, call
 
 LEGACY = "2025-11-25"
+MCP = "POST /mcp"
 ANSWER_S = 60.0
 _RESULT_ID = re.compile(rb'result_id\\?"?[^\w-]{1,5}([\w-]{6,})')
 _SAID = re.compile(rb'"(?:text|message|error|detail)":\s*"((?:[^"\\]|\\.){0,300})')
@@ -44,17 +45,17 @@ class Client:
         self._session = found[1].decode()
         self._post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
-    def do(self, told: dict[str, Any]) -> dict[str, Any]:
+    def do(self, reported: dict[str, Any]) -> dict[str, Any]:
         """One line's work."""
-        kind = BY_NAME[told["kind"]]
+        kind = BY_NAME[reported["kind"]]
         if self._made[0] is not kind:
             self._made = (kind, self._make(kind))
-        if told.get("prepare"):
+        if reported.get("prepare"):
             return {"sent": sum(len(body) for _, body in self._made[1])}
         ended, said, sent, came = "", "", 0, 0
         for path, body in self._made[1]:
             body = (
-                body.replace(ROUND.encode(), str(told["round"]).encode())
+                body.replace(ROUND.encode(), str(reported["round"]).encode())
                 if len(body) < 10_000
                 else body
             )
@@ -68,11 +69,11 @@ class Client:
         made: list[tuple[str, bytes]] = []
         for method, params in kind.requests():
             if method == "BODY":
-                made.append(("/mcp", params.encode()))
-            elif method.startswith("POST "):
-                made.append((method.removeprefix("POST "), params.encode()))
+                made.append((MCP, params.encode()))
+            elif method.startswith(("POST ", "GET ")):
+                made.append((method, params.encode()))
             else:
-                made.append(("/mcp", _frame(method, params)))
+                made.append((MCP, _frame(method, params)))
         if kind.keeps:
             ((method, params),) = call()
             _, answer = self._post(_frame(method, params))
@@ -81,9 +82,9 @@ class Client:
             made = [(path, body.replace(RESULT.encode(), found[1])) for path, body in made]
         return made
 
-    def _post(self, body: bytes, path: str = "/mcp") -> tuple[bytes, bytes]:
+    def _post(self, body: bytes, path: str = MCP) -> tuple[bytes, bytes]:
         lines = [
-            f"POST {path} HTTP/1.1",
+            f"{path} HTTP/1.1",
             f"host: {self._at[0]}:{self._at[1]}",
             "content-type: application/json",
             "accept: application/json, text/event-stream",

@@ -22,7 +22,8 @@ _RESOURCE = "portico://backend/{backend_name}/resource/{+uri}"
 
 
 def _recursive_below() -> str:
-    tree = '{"anyOf":[{"type":"array","items":{"$ref":"#/$defs/T"}},{"type":"array","items":{"$ref":"#/$defs/T"}}]}'
+    branch = '{"type":"array","items":{"$ref":"#/$defs/T"}}'
+    tree = f'{{"anyOf":[{branch},{branch}]}}'
     return (
         properties(x='{"items":{"items":{"$ref":"#/$defs/T"}}}')[:-1] + f',"$defs":{{"T":{tree}}}}}'
     )
@@ -80,14 +81,21 @@ KINDS = (
     Kind("pattern of 15,000 word characters", "server", PATTERN, sends(lambda: '{"x":"a"}'),
          one(lambda: properties(x=to_json({"type": "string", "pattern": r"\w" * 15_000})))),
     Kind("pattern of 15,000 letters of any case", "server", PATTERN, sends(lambda: '{"x":"a"}'),
-         one(lambda: properties(x=to_json({"type": "string", "pattern": "(?i)" + r"\p{L}" * 15_000})))),
+         one(lambda: properties(x=to_json({"type": "string",
+             "pattern": "(?i)" + r"\p{L}" * 15_000})))),
     Kind("300 patterns of letters, described", "server", EXAMPLE, runs(
          "describe_tools", lambda: '{"names":["hostile.t"],"detail":"full"}'),
          one(lambda: _patterns(300))),
+    Kind("ten descriptions of 12,000 digits, described", "server", "condensed descriptions", runs(
+         "describe_tools", lambda: to_json({"names": [f"hostile.t{n}" for n in range(10)]})),
+         lambda: [tool(description=f"Lists the customers of the shop. {'1' * 11_000} and more:",
+             name=f"t{n}") for n in range(10)]),
     Kind("format uri-reference 3,000 times, 4 MB of text", "client", FORMAT, sends(
-         lambda: repeat("a", CLIENT_BYTES, '{"x":"', '"}', "")), one(lambda: _formats("uri-reference"))),
+         lambda: repeat("a", CLIENT_BYTES, '{"x":"', '"}', "")), one(lambda: _formats(
+             "uri-reference"))),
     Kind("script of 10,000 wrong names, 20,000 tools", "client", NEAREST, runs(
-         "run_code", lambda: to_json({"code": "\n".join(f"hostile.lst_custmr_{n}()" for n in range(10_000))})),
+         "run_code", lambda: to_json({"code": "\n".join(f"hostile.lst_custmr_{n}()" for n in range(
+             10_000))})),
          lambda: [tool(name=f"list_customer_records_{n}") for n in range(20_000)]),
     Kind("completion of a wrong address, 50,000 long ones", "client", NEAREST, lambda: [(
          "completion/complete", to_json({

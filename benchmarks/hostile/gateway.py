@@ -1,9 +1,10 @@
-"""`portico`, on an event loop that measures its pauses: `python -m benchmarks.hostile.gateway serve …`.
+"""`portico`, on an event loop that measures its pauses: `python -m benchmarks.hostile.gateway serve
+…`.
 
 Who connects to the socket $PORTICO_METER gets the longest pauses since the last time, as JSON. With
-$PORTICO_METER_STACKS, SIGUSR2 writes the stack of the loop's thread to that file, whoever has the
+$PORTICO_METER_STACKS, SIGUSR2 writes the stack of the loop's thread to that file, a client that has the
 interpreter's lock. Nothing of this is in the product.
-"""
+"""  # noqa: E501
 
 import contextlib
 import faulthandler
@@ -20,7 +21,7 @@ from benchmarks.hostile.meter import METER, MeasuredLoop
 
 
 def answer(listening: socket.socket) -> None:
-    """Tell whoever connects, for ever."""
+    """Tell anyone who connects, for ever."""
     while True:
         connection, _ = listening.accept()
         with connection, contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ RESULT, ROUND = "@RESULT@", "@ROUND@"
 repetition."""
 
 Request = tuple[str, str]
-"""A method, or `POST path`, and its parameters as JSON text."""
+"""A method, or `POST path` or `GET path`, and its parameters as JSON text."""
 Sender = Literal["client", "server"]
 
 
@@ -86,7 +86,8 @@ def tool(
 
 def properties(**schemas: str) -> str:
     """An object schema with these properties."""
-    return f'{{"type":"object","properties":{{{",".join(f"{to_json(k)}:{v}" for k, v in schemas.items())}}}}}'
+    properties = ",".join(f"{to_json(key)}:{schema}" for key, schema in schemas.items())
+    return f'{{"type":"object","properties":{{{properties}}}}}'
 
 
 def text_result(text: str) -> str:
@@ -94,7 +95,7 @@ def text_result(text: str) -> str:
     return f'{{"content":[{{"type":"text","text":"{text}"}}]}}'
 
 
-def structured(value: str) -> str:
+def structured_result(value: str) -> str:
     """A result with structured content."""
     return f'{{"content":[],"structuredContent":{value}}}'
 

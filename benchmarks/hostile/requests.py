@@ -16,7 +16,7 @@ from benchmarks.hostile.kinds import (
     repeat,
     runs,
     sends,
-    structured,
+    structured_result,
     text_result,
     to_json,
     tool,
@@ -30,7 +30,7 @@ CODE_CHARS = 256 * 1024
 
 def _rows(size: int) -> str:
     # As many rows as the limit of values in an answer lets in.
-    return structured(
+    return structured_result(
         number(
             lambda n: (
                 f'{{"id":{n},"name":"row {n} of a table of all the customers","tags":["a","b"]}}'
@@ -119,7 +119,7 @@ KEPT = 24 * MIB
 """A result of that size is kept whole; reading it takes the gateway about a second."""
 
 
-def _kept() -> str:
+def _store_values() -> str:
     return _rows(KEPT)
 
 
@@ -128,7 +128,7 @@ def _letters() -> str:
 
 
 def _reads(name: str, path: str, meets: str = PATH) -> Kind:
-    return Kind(name, "client", meets, read(path=path), answer=_kept, keeps=True)
+    return Kind(name, "client", meets, read(path=path), answer=_store_values, keeps=True)
 
 
 def _greps(name: str, grep: str) -> Kind:
@@ -182,6 +182,10 @@ KINDS = (
     Kind("intent of 4 MB", "client", "planning of a workflow", runs("run_workflow", lambda: repeat(
         "find the customer 'a b', then list 12 records of 3.14,", CLIENT_BYTES, '{"intent":"',
          '"}', " "))),
+    Kind("intent of nothing but blanks", "client", "planning of a workflow", runs("run_workflow",
+         lambda: to_json({"intent": f"find customers{' ' * 3_900}then list orders"}))),
+    Kind("query of nothing but full stops", "client", SEARCH, runs("search_tools",
+         lambda: to_json({"query": f"customers{'.' * 3_900}"}))),
     Kind("query of 4 MB", "client", SEARCH, runs("search_tools", lambda: repeat(
         "customers", CLIENT_BYTES, '{"query":"', '"}', " "))),
     Kind("query of 4 MB of combining characters", "client", SEARCH, runs("search_tools",
@@ -222,9 +226,15 @@ KINDS = (
     Kind("script of 256 kB of brackets", "client", "script sources", runs("run_code",
          lambda: _script(
         "[" * (CODE_CHARS - 10)))),
+    Kind("script of 256 kB of line ends", "client", "script sources", runs("run_code",
+         lambda: _script(
+        "\n" * (CODE_CHARS - 10) + "["))),
     Kind("script that answers 4 MB of lists", "client", "answers of scripts", runs("run_code",
          lambda: _script(
         "[[] for _ in range(1000000)]"))),
+    Kind("script that answers 4 MB of lists as text", "client", "answers of scripts", runs(
+         "run_code", lambda: _script(
+        "_portico_host('result', '[' + '[],' * 1_390_000 + '[]]')"))),
     Kind("Lua script that answers 4 MB of lists", "client", "answers of scripts", runs("run_code",
          lambda: _script(
         "local t = {} for i = 1, 400000 do t[i] = {i} end return t", "lua"))),

@@ -10,15 +10,16 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from benchmarks import processes, victims
-from benchmarks.hostile.meter import Pauses
-from benchmarks.visitors import Visitor, visitor
+from benchmarks import processes, sandbox_tools
+from benchmarks.hostile.meter import Pauses, read_run_delay
+from benchmarks.light_clients import LightClient, open_light_client
 
 METER_S = 10.0
 IDLE_SHARE, IDLE_S, IDLE_MOST_S = 0.25, 0.15, 10.0
@@ -28,6 +29,7 @@ IDLE_SHARE, IDLE_S, IDLE_MOST_S = 0.25, 0.15, 10.0
 LATE_S = 2.0
 """When a gateway has loaded what it loads after its start."""
 _HOSTILE = "benchmarks.hostile.server"
+MASKED = ("secrets", "email", "card", "iban", "phone")
 LISTED_TRIES = 100
 """How often it is asked whether a new listing was taken, every 50 ms; some never are."""
 
@@ -36,20 +38,54 @@ class Lost(Exception):
     """The gateway, or a client of it, is gone."""
 
 
+@dataclass
+class Waits:
+    """Seconds of polite calls, and of these the ones without a processor."""
+
+    called_s: float = 0.0
+    delayed_s: float = 0.0
+
+    def take(self) -> "Waits":
+        """Those since they were taken last."""
+        taken = Waits(self.called_s, self.delayed_s)
+        self.called_s = self.delayed_s = 0.0
+        return taken
+
+    @property
+    def share(self) -> float:
+        return self.delayed_s / self.called_s if self.called_s else 0.0
+
+
+def sum_waits(some: Iterable[Waits]) -> Waits:
+    """All of them together."""
+    waits = list(some)
+    return Waits(sum(one.called_s for one in waits), sum(one.delayed_s for one in waits))
+
+
 class Measured:
     """One running gateway."""
 
-    def __init__(self, process: psutil.Process, port: int, meter: Path, attacker: Any) -> None:
+    def __init__(
+        self,
+        process: psutil.Process,
+        port: int,
+        meter: Path,
+        clients: tuple[Any, Any],
+        waits: Waits,
+    ) -> None:
+        """Use these processes as the hostile client and the harmless one."""
         self.process = process
+        self.waits = waits
         self._url = f"http://127.0.0.1:{port}"
-        self._meter, self._attacker = meter, attacker
+        self._meter = meter
+        self._attacker, self._companion = clients
         self._written = 0
 
     @contextlib.asynccontextmanager
-    async def client(self, era: str = "legacy") -> AsyncGenerator[Visitor]:
+    async def client(self, era: str = "legacy") -> AsyncGenerator[LightClient]:
         """A client that means no harm; the gateway hangs up on one that says nothing for some
         seconds."""
-        one = await visitor(f"{self._url}/mcp", era, "polite")
+        one = await open_light_client(f"{self._url}/mcp", era, "polite")
         try:
             yield one
         finally:
@@ -61,8 +97,8 @@ class Measured:
         async with asyncio.timeout(METER_S):
             reader, writer = await asyncio.open_unix_connection(str(self._meter))
             with contextlib.closing(writer):
-                told = json.loads(await reader.read())
-        return Pauses(**told)
+                reported = json.loads(await reader.read())
+        return Pauses(**reported)
 
     async def become(self, kind: str, round: int) -> None:
         """Have the hostile server be another; returns when the gateway knows its new listing, or
@@ -82,13 +118,31 @@ class Measured:
         found = re.search(rb'"tools":\s*(\d+)', body)
         return found[1].decode() if found else ""
 
-    async def attack(self, **told: Any) -> dict[str, Any]:
+    async def attack(self, **reported: Any) -> dict[str, Any]:
         """Have the hostile client do something; raises Lost where it is no more."""
-        self._attacker.stdin.write(json.dumps(told).encode() + b"\n")
-        line = await self._attacker.stdout.readline()
-        if not line:
-            raise Lost("the hostile client has ended")
-        return json.loads(line)
+        return await _order(self._attacker, reported)
+
+    @contextlib.asynccontextmanager
+    async def company(self, kind: str) -> AsyncGenerator[None]:
+        """While this lasts, a harmless client sends requests of this kind, one after the other, in
+        the same way as the hostile one."""
+        over = asyncio.Event()
+
+        async def call() -> None:
+            while not over.is_set():
+                await _order(self._companion, {"kind": kind, "round": 0})
+
+        calling = asyncio.create_task(call())
+        try:
+            yield
+        finally:
+            over.set()
+            await calling
+
+    def loop_delay(self) -> float:
+        """Seconds in which the gateway's loop was ready and had no processor, so far; 0 where the
+        system does not count them."""
+        return read_run_delay(Path(f"/proc/{self.process.pid}/task/{self.process.pid}/schedstat"))
 
     async def idle(self) -> None:
         """Wait until what was begun is over."""
@@ -101,8 +155,8 @@ class Measured:
 
     def computed(self) -> float:
         """Seconds of processor time that it used so far."""
-        used = self.process.cpu_times()
-        return used.user + used.system
+        # Linux: the clock of another process; what /proc says is rounded to 10 ms.
+        return time.clock_gettime((~self.process.pid << 3) | 2)
 
     def sent_by_server(self) -> int:
         """Bytes that the hostile server wrote since this was asked last."""
@@ -112,7 +166,7 @@ class Measured:
         return sent
 
     def forget_peak(self) -> float:
-        """Begin to measure the peak of memory anew; gives the megabytes that there are."""
+        """Begin to measure the peak of memory again; gives the megabytes that there are."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
         return self.memory("VmRSS")
 
@@ -124,7 +178,7 @@ class Measured:
 
 
 @contextlib.asynccontextmanager
-async def measured(stacks: Path | None = None) -> AsyncGenerator[Measured]:
+async def run_measured(waits: Waits, stacks: Path | None = None) -> AsyncGenerator[Measured]:
     """A gateway with everybody around it, until this is left; it may be dead by then."""
     with processes.scratch() as folder:
         port, meter = processes.free_port(), folder / "meter"
@@ -132,8 +186,8 @@ async def measured(stacks: Path | None = None) -> AsyncGenerator[Measured]:
             command = [sys.executable, "-m", "benchmarks.hostile.gateway", "serve"]
             command += ["--config", str(_config(folder)), "--port", str(port)]
             with processes.listening(port, command, folder) as process:
-                async with _attacker(port) as attacker:
-                    one = Measured(process, port, meter, attacker)
+                async with _client(port) as attacker, _client(port) as companion:
+                    one = Measured(process, port, meter, (attacker, companion), waits)
                     await _ready(one)
                     yield one
 
@@ -150,8 +204,11 @@ def _config(folder: Path) -> Path:
         "start": "boot",
     }
     api = {"openapi": str(document), "base_url": "http://127.0.0.1:9"}
-    servers = {"calculator": victims.SERVERS["calculator"], "hostile": hostile, "api": api}
-    return processes.write_config(folder, {"servers": servers})
+    servers = {"calculator": sandbox_tools.SERVERS["calculator"], "hostile": hostile, "api": api}
+    masked = {"tools": ["hostile.masked"], "may": "allow", "mask": [*MASKED]}
+    return processes.write_config(
+        folder, {"servers": servers, "rules": [masked], "default": "allow"}
+    )
 
 
 @contextlib.contextmanager
@@ -166,7 +223,7 @@ def _environment(**more: str) -> Generator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _attacker(port: int) -> AsyncGenerator[Any]:
+async def _client(port: int) -> AsyncGenerator[Any]:
     command = [sys.executable, "-S", "-m", "benchmarks.hostile.client", f"127.0.0.1:{port}"]
     process = await asyncio.create_subprocess_exec(
         *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=processes.REPOSITORY
@@ -179,6 +236,15 @@ async def _attacker(port: int) -> AsyncGenerator[Any]:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+async def _order(client: Any, work: dict[str, Any]) -> dict[str, Any]:
+    """Have one of these clients do something."""
+    client.stdin.write(json.dumps(work).encode() + b"\n")
+    line = await client.stdout.readline()
+    if not line:
+        raise Lost("a client of the gateway has ended")
+    return json.loads(line)
 
 
 async def _ready(one: Measured) -> None:

@@ -15,7 +15,7 @@ from benchmarks.hostile.kinds import (
     repeat,
     runs,
     sends,
-    structured,
+    structured_result,
     to_json,
     tool,
 )
@@ -41,7 +41,7 @@ def _tree(keyword: str, branches: int = 2) -> str:
     )
 
 
-def _nested(depth: int = 150) -> str:
+def _nest(depth: int = 150) -> str:
     return f'{{"x":{nest(depth, "[", "1", "]")}}}'
 
 
@@ -111,11 +111,9 @@ def _dependent(count: int) -> str:
 
 
 def _dynamic() -> str:
-    tree = '{"$dynamicAnchor":"T","anyOf":[{"type":"array","items":{"$dynamicRef":"#T"}},{"type":"array","items":'
-    return (
-        properties(x='{"$ref":"#/$defs/T"}')[:-1]
-        + f',"$defs":{{"T":{tree}{{"$dynamicRef":"#T"}}}}]}}}}}}'
-    )
+    branch = '{"type":"array","items":{"$dynamicRef":"#T"}}'
+    tree = f'{{"$dynamicAnchor":"T","anyOf":[{branch},{branch}]}}'
+    return properties(x='{"$ref":"#/$defs/T"}')[:-1] + f',"$defs":{{"T":{tree}}}}}'
 
 
 def _output(schema: str) -> str:
@@ -129,7 +127,7 @@ def _rows_output(items: str) -> str:
 
 
 def _rows(unit: str, size: int = BOUND - 4096) -> str:
-    return structured(repeat(unit, size, '{"rows":[', "]}"))
+    return structured_result(repeat(unit, size, '{"rows":[', "]}"))
 
 
 EXPLAIN, VALID, REPAIR = "schema: explanation", "schema: validation", "repair of arguments"
@@ -151,21 +149,21 @@ KINDS = (
          sends(lambda: _items('"abcdefgh"')[:-2] + ",[]]}"), one(_texts)),
     Kind("array of strings, all of them right, 4 MB", "client", VALID, sends(lambda: _items(
          '"a"')), one(_texts)),
-    Kind("recursive anyOf, value nested 150 deep", "client", EXPLAIN, sends(_nested), one(
+    Kind("recursive anyOf, value nested 150 deep", "client", EXPLAIN, sends(_nest), one(
          lambda: _tree("anyOf"))),
-    Kind("recursive anyOf, 33 bytes", "client", EXPLAIN, sends(lambda: _nested(14)),
+    Kind("recursive anyOf, 33 bytes", "client", EXPLAIN, sends(lambda: _nest(14)),
          one(lambda: _tree("anyOf"))),
-    Kind("recursive oneOf, value nested 150 deep", "client", EXPLAIN, sends(_nested), one(
+    Kind("recursive oneOf, value nested 150 deep", "client", EXPLAIN, sends(_nest), one(
          lambda: _tree("oneOf"))),
-    Kind("recursive allOf, value nested 150 deep", "client", EXPLAIN, sends(_nested), one(
+    Kind("recursive allOf, value nested 150 deep", "client", EXPLAIN, sends(_nest), one(
          lambda: _tree("allOf"))),
-    Kind("recursive anyOf of 50, value nested 20 deep", "client", EXPLAIN, sends(lambda: _nested(
+    Kind("recursive anyOf of 50, value nested 20 deep", "client", EXPLAIN, sends(lambda: _nest(
          20)),
          one(lambda: _tree("anyOf", 50))),
     Kind("recursive anyOf, value wide and deep, 4 MB", "client", EXPLAIN,
          sends(lambda: repeat("[[[[[[1]]]]]]", CLIENT_BYTES, '{"x":[', "]}")), one(lambda: _tree(
          "anyOf"))),
-    Kind("$dynamicRef, value nested 150 deep", "client", EXPLAIN, sends(_nested), one(_dynamic)),
+    Kind("$dynamicRef, value nested 150 deep", "client", EXPLAIN, sends(_nest), one(_dynamic)),
     Kind("$defs that double 10 times, arguments wrong", "client", EXPLAIN, sends(
          lambda: '{"x":{"a":1}}'),
          one(lambda: _doubling_defs(10))),
@@ -231,11 +229,12 @@ KINDS = (
          one(lambda: '{"type":"object"}', lambda: _rows_output(TEXT)),
          lambda: _rows("[]", BOUND // 2)),
     Kind("recursive anyOf for an answer, nested 100 deep", "server", OUTPUT, sends(lambda: "{}"),
-         one(lambda: '{"type":"object"}', lambda: _output(_tree("anyOf"))), lambda: structured(
-         _nested(100))),
+         one(lambda: '{"type":"object"}', lambda: _output(_tree("anyOf"))),
+             lambda: structured_result(
+         _nest(100))),
     Kind("pattern with look-around for an answer", "server", OUTPUT, sends(lambda: "{}"),
          one(lambda: '{"type":"object"}', lambda: _output(_pattern("(?<=a)(a|aa)+$"))),
-         lambda: structured(_x("a", BOUND - 4096))),
+         lambda: structured_result(_x("a", BOUND - 4096))),
     Kind("schema of 20,000 parameters, described", "server", RENDER,
          runs("describe_tools", lambda: '{"names":["hostile.t"],"detail":"full"}'), one(
          lambda: _many_properties(20_000))),

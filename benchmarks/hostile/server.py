@@ -101,7 +101,8 @@ class Server:
         if key == "tools":
             made = [BECOME, NOTHING]
             if self._kind is not None:
-                # One more in every other round: whoever counts the tools knows that the new listing
+                # One more in every other round: anyone who counts the tools knows that the new
+                # listing
                 # was taken.
                 marks = range(1 + int(self._round) % 2)
                 made += [*(tool(name=f"mark_{n}") for n in marks), *self._kind.tools()]

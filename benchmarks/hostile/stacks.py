@@ -1,4 +1,5 @@
-"""Where a gateway's event loop computed: a signal asks for its stack many times a second."""
+"""Measures where a gateway's event loop computed: a signal asks for its stack many times a
+second."""
 
 import asyncio
 import contextlib
@@ -18,7 +19,7 @@ _WAITING = frozenset(("select", "_run_once"))
 
 
 @contextlib.asynccontextmanager
-async def sampled(process: psutil.Process, path: Path | None) -> AsyncGenerator[None]:
+async def sample_stacks(process: psutil.Process, path: Path | None) -> AsyncGenerator[None]:
     """While this lasts, the stack goes to that file; what was there is forgotten."""
     if path is None:
         yield

@@ -13,9 +13,12 @@ from typing import Any
 import psutil
 
 from benchmarks.hostile import stacks
+from benchmarks.hostile.floors import CALLS, choose_company
 from benchmarks.hostile.kinds import Kind
-from benchmarks.hostile.running import Lost, Measured, measured
-from benchmarks.visitors import NoAnswer, Visitor
+from benchmarks.hostile.meter import read_run_delay
+from benchmarks.hostile.running import Lost, Measured, Waits, run_measured
+from benchmarks.light_clients import LightClient, NoAnswer
+from benchmarks.rounds import percentile
 
 HANG_S = 15.0
 """A gateway that has not answered its polite client for so long hangs."""
@@ -27,14 +30,12 @@ KILL_MB = 4_096.0
 """A gateway that grows by so much is ended, before the machine is."""
 MOST_S = 1.5
 """How long an attack is repeated, where the polite client makes too few calls meanwhile."""
-QUIET = 25
-"""Calls between two attacks; all of them together say what calls take when nothing is wrong."""
 SPIN_S = 2.0
 
 
 @dataclass
 class Felt:
-    """How one kind of input went, and how it was felt."""
+    """Describes how one kind of input went, and how it was felt."""
 
     name: str
     sender: str = ""
@@ -45,13 +46,22 @@ class Felt:
     seconds: float = 0.0
     pause_ms: float = 0.0
     calls: list[float] = field(default_factory=list[float])
+    company: list[float] = field(default_factory=list[float])
+    """What the same calls took directly before and after, beside a harmless client."""
     growth_mb: float = 0.0
     where: str = ""
 
     @property
     def hung(self) -> bool:
-        """Whether the gateway did not survive it."""
+        """Decide whether the gateway did not survive it."""
         return self.ended in ("HUNG", "DIED")
+
+    @property
+    def times(self) -> float:
+        """The p99 of the polite client's calls, as a multiple of that beside a harmless client."""
+        if not self.calls or not self.company:
+            return float("inf")
+        return percentile(self.calls, 0.99) / percentile(self.company, 0.99)
 
 
 class GaveUp(Exception):
@@ -62,13 +72,13 @@ class Trial:
     """Attacks one gateway, and takes another where one is lost."""
 
     def __init__(self, least: int, places: Path | None) -> None:
-        """An attack is repeated until the polite client made `least` calls; stacks are sampled to
-        `places`."""
+        """An attack is repeated until the polite client made `least` calls; as many before it and
+        after it say what they take beside a harmless client; stacks are sampled to `places`."""
         self._least, self._places = least, places
         self._stack = contextlib.AsyncExitStack()
         self._gateway: Measured | None = None
         self._round = 2
-        self.quiet: list[float] = []
+        self.waits = Waits()
 
     async def close(self) -> None:
         """End the gateway."""
@@ -76,41 +86,66 @@ class Trial:
         stack, self._stack = self._stack, contextlib.AsyncExitStack()
         await stack.aclose()
 
-    async def spin(self, name: str) -> Felt:
-        """What calls take while a foreign process uses up a core."""
+    async def wait_alone(self, name: str) -> Felt:
+        """Return what calls take while nobody else calls anything."""
         gateway = await self._ready()
+        felt = Felt(name, company=await self._call_in_company(gateway, CALLS.name))
         await gateway.pauses()
-        async with gateway.client() as polite, _calling(polite) as calls:
+        begun = time.perf_counter()
+        async with gateway.client() as polite:
+            felt.calls = [await _call(gateway, polite) for _ in range(self._least)]
+        felt.seconds = time.perf_counter() - begun
+        felt.pause_ms = (await gateway.pauses()).longest
+        return felt
+
+    async def spin(self, name: str) -> Felt:
+        """Return what calls take while a foreign process uses up a core."""
+        gateway = await self._ready()
+        felt = Felt(name, seconds=SPIN_S, company=await self._call_in_company(gateway, CALLS.name))
+        await gateway.pauses()
+        async with gateway.client() as polite, _calling(gateway, polite) as felt.calls:
             process = await asyncio.create_subprocess_exec(sys.executable, "-c", "while True: pass")
             await asyncio.sleep(SPIN_S)
             process.kill()
             await process.wait()
-        pauses = await gateway.pauses()
-        return Felt(name, seconds=SPIN_S, pause_ms=pauses.longest, calls=calls)
+        felt.pause_ms = (await gateway.pauses()).longest
+        return felt
 
     async def strike(self, kind: Kind) -> Felt:
         """One kind, as often as it takes."""
         gateway = await self._ready()
         felt = Felt(kind.name, kind.sender, kind.meets)
+        company = choose_company(kind)
+        felt.company = await self._call_in_company(gateway, company)
         async with gateway.client() as polite:
-            self.quiet += [await _call(polite) for _ in range(QUIET)]
             await gateway.pauses()
             before = gateway.forget_peak()
             async with (
-                _watched(gateway, before, felt),
-                stacks.sampled(gateway.process, self._places),
-                _calling(polite) as calls,
+                _watch_memory(gateway, before, felt),
+                stacks.sample_stacks(gateway.process, self._places),
+                _calling(gateway, polite) as calls,
             ):
                 felt.calls = calls
                 await self._strike(gateway, kind, felt)
         felt.where = stacks.find_busiest(self._places)
-        if felt.hung or not await self._settle(gateway, before, felt) or felt.ended == "timed out":
+        if (
+            felt.hung
+            or not await self._settle(gateway, before, felt, company)
+            or felt.ended == "timed out"
+        ):
             await self.close()
         return felt
 
+    async def _call_in_company(self, gateway: Measured, company: str) -> list[float]:
+        """Return what polite calls take while a harmless client sends such requests."""
+        async with gateway.client() as polite, gateway.company(company):
+            return [await _call(gateway, polite) for _ in range(self._least)]
+
     async def _ready(self) -> Measured:
         if self._gateway is None:
-            self._gateway = await self._stack.enter_async_context(measured(self._places))
+            self._gateway = await self._stack.enter_async_context(
+                run_measured(self.waits, self._places)
+            )
         return self._gateway
 
     async def _strike(self, gateway: Measured, kind: Kind, felt: Felt) -> None:
@@ -149,7 +184,8 @@ class Trial:
                 gateway.process.kill()
 
     async def _attack(self, gateway: Measured, kind: Kind, felt: Felt) -> dict[str, Any]:
-        """One attack; raises GaveUp where the polite client, or whoever sent it, waits in vain."""
+        """One attack; raises GaveUp where the polite client, or anyone who sent it, waits in
+        vain."""
         attack = asyncio.create_task(gateway.attack(kind=kind.name, round=self._round))
         began = served = time.perf_counter()
         computed, calls = gateway.computed(), len(felt.calls)
@@ -165,7 +201,7 @@ class Trial:
                 raise GaveUp("timed out")
         return attack.result()
 
-    async def _settle(self, gateway: Measured, before: float, felt: Felt) -> bool:
+    async def _settle(self, gateway: Measured, before: float, felt: Felt, company: str) -> bool:
         """Wait for the end of what was begun, read the figures, and go back; whether the gateway
         can go on."""
         try:
@@ -174,6 +210,7 @@ class Trial:
             felt.pause_ms = (await gateway.pauses()).longest
             await self._become(gateway, None)
             await gateway.idle()
+            felt.company += await self._call_in_company(gateway, company)
         except (TimeoutError, NoAnswer, OSError, psutil.NoSuchProcess):
             return False
         return True
@@ -184,7 +221,7 @@ class Trial:
 
 
 @contextlib.asynccontextmanager
-async def _calling(client: Visitor) -> AsyncGenerator[list[float]]:
+async def _calling(gateway: Measured, client: LightClient) -> AsyncGenerator[list[float]]:
     """The polite client's calls, one after another, as long as this lasts; one that is never
     answered counts too."""
     taken: list[float] = []
@@ -195,7 +232,7 @@ async def _calling(client: Visitor) -> AsyncGenerator[list[float]]:
         nonlocal began
         while not over.is_set():
             began = time.perf_counter()
-            taken.append(await _call(client))
+            taken.append(await _call(gateway, client))
 
     calling = asyncio.create_task(call())
     try:
@@ -208,18 +245,37 @@ async def _calling(client: Visitor) -> AsyncGenerator[list[float]]:
             taken.append(time.perf_counter() - began)
 
 
-async def _call(client: Visitor) -> float:
+async def _call(gateway: Measured, client: LightClient) -> float:
+    """Return the seconds of one polite call that are not due to other programs.
+
+    It waits for the gateway or for its own process. So what either of them waited for a processor
+    is left out, and no call took longer than both of them computed meanwhile.
+    """
+    delay = _sum_delays(gateway)
+    computed = _sum_computed(gateway)
     begun = time.perf_counter()
     answer = await client.call(
         "call_tool", {"name": "calculator.add", "arguments": {"a": 1, "b": 2}}
     )
     if "result" not in answer:
         raise NoAnswer(f"a polite call was answered with {str(answer)[:200]}")
-    return time.perf_counter() - begun
+    taken = time.perf_counter() - begun
+    waited = _sum_delays(gateway) - delay
+    gateway.waits.called_s += taken
+    gateway.waits.delayed_s += min(waited, taken)
+    return max(0.0, min(taken - waited, _sum_computed(gateway) - computed))
+
+
+def _sum_delays(gateway: Measured) -> float:
+    return read_run_delay() + gateway.loop_delay()
+
+
+def _sum_computed(gateway: Measured) -> float:
+    return time.process_time() + gateway.computed()
 
 
 @contextlib.asynccontextmanager
-async def _watched(gateway: Measured, before: float, felt: Felt) -> AsyncGenerator[None]:
+async def _watch_memory(gateway: Measured, before: float, felt: Felt) -> AsyncGenerator[None]:
     """Follow the gateway's memory, and end it where it takes that of the machine."""
 
     async def watch() -> None:

@@ -16,37 +16,50 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import processes
-from benchmarks.peering import installation, seat
+from benchmarks.peering import installation, running_gateway
 from benchmarks.peering.gateways import Gateway, Request
 from benchmarks.peering.upstreams import Upstream
 
 _ADMIN = "admin@example.com"
 _REGISTER_S = 60.0
 OFF = (
-    "MCP_REQUIRE_AUTH", "RATE_LIMITING_ENABLED", "PLUGINS_ENABLED", "MCPGATEWAY_UI_ENABLED",
-    "MCPGATEWAY_ADMIN_API_ENABLED", "OBSERVABILITY_METRICS_ENABLED", "STRUCTURED_LOGGING_ENABLED",
-    "PERFORMANCE_TRACKING_ENABLED", "DB_METRICS_RECORDING_ENABLED", "METRICS_AGGREGATION_ENABLED",
-    "SECURITY_HEADERS_ENABLED", "COMPRESSION_ENABLED",
-)  # fmt: skip
+    "MCP_REQUIRE_AUTH",
+    "RATE_LIMITING_ENABLED",
+    "PLUGINS_ENABLED",
+    "MCPGATEWAY_UI_ENABLED",
+    "MCPGATEWAY_ADMIN_API_ENABLED",
+    "OBSERVABILITY_METRICS_ENABLED",
+    "STRUCTURED_LOGGING_ENABLED",
+    "PERFORMANCE_TRACKING_ENABLED",
+    "DB_METRICS_RECORDING_ENABLED",
+    "METRICS_AGGREGATION_ENABLED",
+    "SECURITY_HEADERS_ENABLED",
+    "COMPRESSION_ENABLED",
+)
 ON = (
-    "USE_STATEFUL_SESSIONS", "JSON_RESPONSE_ENABLED", "REGISTRY_CACHE_ENABLED", "TOOL_LOOKUP_CACHE_ENABLED",
+    "USE_STATEFUL_SESSIONS",
+    "JSON_RESPONSE_ENABLED",
+    "REGISTRY_CACHE_ENABLED",
+    "TOOL_LOOKUP_CACHE_ENABLED",
     "SSRF_ALLOW_LOCALHOST",
-)  # fmt: skip
+)
 
 
 class ContextForge(Gateway):
     name = "contextforge"
     package = installation.CONTEXTFORGE
     settings = (
-        "SQLite, CACHE_TYPE=memory, no authentication on /mcp, one worker, servers registered before; on: stateful "
-        "sessions (it keeps its own session to a server), caches of registry and tools; off: rate limits, plugins, UI, "
+        "SQLite, CACHE_TYPE=memory, no authentication on /mcp, one worker, servers "
+        "registered before; on: stateful "
+        "sessions (it keeps its own session to a server), caches of registry and "
+        "tools; off: rate limits, plugins, UI, "
         "metrics, tracing, compression"
     )
     no_search = "lists every tool; no search"
 
     def write(self, folder: Path, upstreams: Sequence[Upstream]) -> None:
         password = f"Aa1!{secrets.token_urlsafe(24)}"
-        told = {
+        reported = {
             "DATABASE_URL": f"sqlite:///{folder / 'mcp.db'}",
             "CACHE_TYPE": "memory",
             "TOOL_CONCURRENT_LIMIT": "1000",
@@ -60,7 +73,7 @@ class ContextForge(Gateway):
             **dict.fromkeys(OFF, "false"),
             **dict.fromkeys(ON, "true"),
         }
-        (folder / "environment.json").write_text(json.dumps(told), "utf-8")
+        (folder / "environment.json").write_text(json.dumps(reported), "utf-8")
 
     def command(self, folder: Path, port: int) -> list[str]:
         return [*self.place.script("mcpgateway"), "--host", "127.0.0.1", "--port", str(port)]
@@ -74,7 +87,7 @@ class ContextForge(Gateway):
         if empty.exists():
             shutil.copy(empty, folder / "mcp.db")
         port = processes.free_port()
-        with seat.running(self, folder, port) as running:
+        with running_gateway.running(self, folder, port) as running:
             await running.until_listening()
             if not empty.exists():
                 # Making its tables takes it half a minute, and is the same every time.
@@ -83,7 +96,7 @@ class ContextForge(Gateway):
             for one in upstreams:
                 await asyncio.to_thread(_register, port, token, one)
 
-    def doors(self, port: int, servers: Sequence[str]) -> dict[str, str]:
+    def endpoints(self, port: int, servers: Sequence[str]) -> dict[str, str]:
         return dict.fromkeys(servers, f"http://127.0.0.1:{port}/mcp/")
 
     def call(self, server: str, tool: str, arguments: dict[str, Any]) -> Request:
@@ -102,7 +115,7 @@ class ContextForge(Gateway):
             "--secret",
             key,
         ]
-        told = {**os.environ, **self.environment(folder)}
+        reported = {**os.environ, **self.environment(folder)}
         said = subprocess.run(
             [self.place.python, *program],
             capture_output=True,
@@ -110,7 +123,7 @@ class ContextForge(Gateway):
             timeout=_REGISTER_S,
             check=False,
             cwd=folder,
-            env=told,
+            env=reported,
         )
         if said.returncode:
             raise processes.DidNotStart(f"contextforge made no token: {said.stderr[-300:]}")

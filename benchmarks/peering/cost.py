@@ -1,7 +1,8 @@
-"""What a gateway costs before anyone has asked for anything: tokens, the time until it answers, and
+"""Measures what a gateway costs before anyone has asked for anything: tokens, the time until it
+answers, and
 memory.
 
-Every round starts each gateway anew over the same recorded servers, which it has met before, and
+Every round starts each gateway again over the same recorded servers, which it has met before, and
 takes
 `python -c "import mcp"` in between; the last round also counts and weighs.
 """
@@ -15,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import processes
-from benchmarks.peering import seat
+from benchmarks.peering import running_gateway
 from benchmarks.peering.gateways import Gateway
 from benchmarks.peering.upstreams import Recording, serving
 from benchmarks.rounds import Samples, turns
 from benchmarks.table import Cell, Table
 from portico.rendering.listing_cost import count_listed_tokens
-from portico.rendering.token_count import TokenCounter, get_best_counter
+from portico.rendering.token_budget import TokenCounter, get_best_counter
 
 IMPORT_MCP = 'python -c "import mcp"'
 DIRECT = "each server listed directly"
@@ -29,7 +30,7 @@ DIRECT = "each server listed directly"
 
 @dataclass
 class Cost:
-    """What one gateway cost."""
+    """Describes what one gateway cost."""
 
     listed: Samples = field(default_factory=Samples)
     """Spawn until all of `tools/list` was answered, seconds."""
@@ -53,9 +54,9 @@ async def measure(
         homes: dict[str, Path] = {}
         for one in gateways:
             try:
-                homes[one.name] = await seat.prepared(one, folder, upstreams)
+                homes[one.name] = await running_gateway.prepare_folder(one, folder, upstreams)
             except Exception as error:  # whatever becomes of one, the others are measured
-                failed[one.name] = seat.reason(one.name, error)
+                failed[one.name] = running_gateway.reason(one.name, error)
         by_name = {one.name: one for one in gateways if one.name in homes}
         servers = [one.name for one in upstreams]
         # A round more, whose times do not count, because the first one fills the page cache; a
@@ -74,7 +75,7 @@ async def measure(
                         by_name[name], homes[name], servers, costs[name], calls if last else 0
                     )
                 except Exception as error:  # as above
-                    failed[name] = seat.reason(name, error)
+                    failed[name] = running_gateway.reason(name, error)
                     continue
                 if counts:
                     costs[name].listed.rounds.append([moments[0]])
@@ -87,8 +88,8 @@ async def _start(
 ) -> tuple[float, float]:
     """Seconds from spawn to the listing, and to the first call; with `calls`, it is also counted
     and weighed."""
-    with seat.running(gateway, home, processes.free_port()) as process:
-        async with seat.connected(process, servers) as taken:
+    with running_gateway.running(gateway, home, processes.free_port()) as process:
+        async with running_gateway.connect_client(process, servers) as taken:
             await taken.listing()
             listed = time.perf_counter() - process.begun
             await taken.until_called()
@@ -112,7 +113,9 @@ async def _start(
 
 def _import_mcp() -> float:
     begun = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import mcp"], check=True, timeout=seat.ANSWER_S)
+    subprocess.run(
+        [sys.executable, "-c", "import mcp"], check=True, timeout=running_gateway.ANSWER_S
+    )
     return time.perf_counter() - begun
 
 
@@ -171,6 +174,7 @@ def tables(
                 "why not",
             ),
             tuple(started),
-            note="From spawn, medians. Memory: gateway and children, not the servers; later: after the calls.",
+            note="From spawn, medians. Memory: gateway and children, not the servers; "
+            "later: after the calls.",
         ),
     )

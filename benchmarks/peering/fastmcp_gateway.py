@@ -3,7 +3,8 @@
 A file to be run with the Python of FastMCP's own environment; it imports nothing of this
 repository.
 
-    python benchmarks/peering/fastmcp_gateway.py --port N {bm25,code} SERVERS.json      ({name: url})
+    python benchmarks/peering/fastmcp_gateway.py --port N {bm25,code} SERVERS.json      ({name:
+    url})
 
 At its best: a client that stays connected for every server that can be reached at the start (its
 default connects for every request), a cache of each server's listing (else every search and every
@@ -23,7 +24,7 @@ RESULTS = 5
 LARGEST_LISTING = 50_000_000
 
 
-def cached(proxy: Any) -> Any:
+def with_cached_listing(proxy: Any) -> Any:
     """The proxy of one server, with its listings kept for five minutes and nothing else kept."""
     from fastmcp.server.middleware.caching import ResponseCachingMiddleware
 
@@ -54,11 +55,11 @@ async def serve(options: argparse.Namespace) -> None:
             done = connecting[name]
             if done.done() and not done.cancelled() and done.exception() is None:
                 stack.push_async_exit(client.__aexit__)
-                gateway.mount(cached(create_proxy(client, name=name)), namespace=name)
+                gateway.mount(with_cached_listing(create_proxy(client, name=name)), namespace=name)
             else:
                 done.cancel()
                 later = Client(servers[name], mode="legacy", init_timeout=CONNECT_S)
-                gateway.mount(cached(create_proxy(later, name=name)), namespace=name)
+                gateway.mount(with_cached_listing(create_proxy(later, name=name)), namespace=name)
         gateway.add_transform(transform(options.kind))
         quiet = {"access_log": False, "timeout_graceful_shutdown": 1}
         await gateway.run_async(

@@ -15,7 +15,7 @@ from benchmarks import processes
 from benchmarks.peering import installation
 from benchmarks.peering.installation import Package, Place
 from benchmarks.peering.upstreams import Upstream
-from benchmarks.table import installed
+from benchmarks.table import get_installed_version
 
 Request = tuple[str, dict[str, Any]]
 """A tool of the gateway, and its arguments."""
@@ -41,30 +41,30 @@ class Gateway:
         raise NotImplementedError
 
     def command(self, folder: Path, port: int) -> list[str]:
-        """What starts it."""
+        """Return what starts it."""
         raise NotImplementedError
 
     def environment(self, folder: Path) -> Mapping[str, str]:
-        """What it is told through the environment, beside what every process is."""
+        """Return what it gets through the environment, beside what every process is."""
         return {}
 
     async def fill(self, folder: Path, upstreams: Sequence[Upstream]) -> None:
-        """What has to be done once before it can serve; mostly nothing."""
+        """Return what has to be done once before it can serve; mostly nothing."""
 
-    def doors(self, port: int, servers: Sequence[str]) -> dict[str, str]:
-        """Where a client finds each server: mostly all of them at one place."""
+    def endpoints(self, port: int, servers: Sequence[str]) -> dict[str, str]:
+        """Return where a client finds each server: mostly all of them at one place."""
         return dict.fromkeys(servers, f"http://127.0.0.1:{port}/mcp")
 
     def call(self, server: str, tool: str, arguments: dict[str, Any]) -> Request:
-        """What a client says to call a server's tool."""
+        """Return what a client says to call a server's tool."""
         raise NotImplementedError
 
     def said(self, result: Any) -> str:
-        """What the tool said, taken out of what the gateway wrapped it in."""
+        """Return what the tool said, taken out of what the gateway wrapped it in."""
         return getattr(result.content[0], "text", "") if result.content else ""
 
     def search(self, query: str) -> Request:
-        """What a client says to find tools."""
+        """Return what a client says to find tools."""
         raise NotImplementedError
 
     def found(self, result: Any) -> list[str]:
@@ -93,8 +93,8 @@ class Portico(Gateway):
 
     async def fill(self, folder: Path, upstreams: Sequence[Upstream]) -> None:
         """Wait for the vectors once; on every later start they are there."""
-        from portico.app import GatewayRuntime as App
         from portico.config_file import load
+        from portico.gateway import GatewayRuntime as App
 
         async with App(load(folder / "portico.yaml").config) as app:
             await app.wait_until_listed()
@@ -130,7 +130,8 @@ class FastMCP(Gateway):
     name = "fastmcp BM25"
     package = installation.FASTMCP
     settings = (
-        "create_proxy over connected clients (init_timeout 2 s), mounted with namespaces; ResponseCachingMiddleware on "
+        "create_proxy over connected clients (init_timeout 2 s), mounted with "
+        "namespaces; ResponseCachingMiddleware on "
         f"each for its tools/list (5 min); BM25SearchTransform(max_results={FOUND}); uvloop"
     )
     kind: ClassVar[str] = "bm25"
@@ -185,7 +186,10 @@ class FastMCPCode(FastMCP):
 class OneMCP(Gateway):
     name = "1mcp"
     package = installation.ONE_MCP
-    settings = "serve --enable-lazy-loading (not with async loading, as it advises) --log-level error; connectionTimeout 2 s"
+    settings = (
+        "serve --enable-lazy-loading (not with async loading, as it advises) --log-level "
+        "error; connectionTimeout 2 s"
+    )
     no_search = "lists tools by server, pattern or tag; no search"
 
     def write(self, folder: Path, upstreams: Sequence[Upstream]) -> None:
@@ -228,8 +232,10 @@ class OneMCPAsync(OneMCP):
 class MCPProxy(Gateway):
     name = "mcp-proxy"
     package = installation.MCP_PROXY
-    settings = "--named-server-config: every server started by it and served at a door of its own"
-    no_search = "one door for each server; no search"
+    settings = (
+        "--named-server-config: every server started by it and served at an endpoint of its own"
+    )
+    no_search = "one endpoint for each server; no search"
     to_stdio = True
 
     def write(self, folder: Path, upstreams: Sequence[Upstream]) -> None:
@@ -250,7 +256,7 @@ class MCPProxy(Gateway):
         ]
         return [*self.place.script("mcp-proxy"), *where, "--log-level", "ERROR"]
 
-    def doors(self, port: int, servers: Sequence[str]) -> dict[str, str]:
+    def endpoints(self, port: int, servers: Sequence[str]) -> dict[str, str]:
         return {server: f"http://127.0.0.1:{port}/servers/{server}/mcp" for server in servers}
 
     def call(self, server: str, tool: str, arguments: dict[str, Any]) -> Request:
@@ -259,19 +265,20 @@ class MCPProxy(Gateway):
 
 def own_place() -> Place:
     """This environment, where Portico is."""
-    return Place(Path(), installed("portico-mcp"))
+    return Place(Path(), get_installed_version("portico-mcp"))
 
 
 @dataclass
 class Field:
-    """Who takes part, and who does not and why."""
+    """Describes who takes part, and who does not and why."""
 
     present: dict[str, Gateway] = field(default_factory=dict[str, Gateway])
     absent: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def _inner(text: str) -> str:
-    """The text of a result that another result carries as JSON; the text itself where it is none."""
+    """The text of a result that another result carries as JSON; the text itself where it is
+    none."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -14,7 +14,7 @@ from typing import Literal
 from tests.real_servers.installation import find_node
 
 from benchmarks.processes import REPOSITORY
-from benchmarks.table import installed
+from benchmarks.table import get_installed_version
 
 DEFAULT_DIR = REPOSITORY / ".cache" / "peers"
 INSTALL_S = 900.0
@@ -22,7 +22,7 @@ INSTALL_S = 900.0
 
 @dataclass(frozen=True)
 class Package:
-    """What is installed, and where under the folder of peers."""
+    """Describes what is installed, and where under the folder of peers."""
 
     folder: str
     source: Literal["pypi", "npm"]
@@ -51,7 +51,7 @@ ONE_MCP = Package("1mcp", "npm", "@1mcp/agent", "0.35.0")
 
 @dataclass(frozen=True)
 class Place:
-    """Where an installed peer is."""
+    """Describes where an installed peer is."""
 
     folder: Path
     version: str
@@ -77,7 +77,7 @@ def find(package: Package, peers: Path) -> Place:
     there = _version_in(folder, package.name)
     if there == package.version:
         return Place(folder, there, str(python))
-    if package is FASTMCP and (own := installed("fastmcp")):
+    if package is FASTMCP and (own := get_installed_version("fastmcp")):
         return Place(Path(sys.prefix), own, sys.executable)
     raise NotThere(f"{there} is there, {package.version} is pinned" if there else "not installed")
 

@@ -4,7 +4,8 @@ call with its text.
 A file to be run, not a module (`python benchmarks/peering/replay.py …`), so that it works from any
 folder.
 
-    --port N FOLDER     every `NAME.json` in the folder is a server at `/NAME/mcp` (streamable HTTP, no sessions)
+    --port N FOLDER     every `NAME.json` in the folder is a server at `/NAME/mcp` (streamable HTTP,
+    no sessions)
     --stdio FILE        one of them, on pipes; imports nothing that is not Python's own
 
 A file `NAME.mode` beside the recording changes how that server behaves, from the moment it is
@@ -40,7 +41,7 @@ def command(*options: str) -> list[str]:
 
 
 def answer(recording: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str, Any]:
-    """What the recorded server says to a request."""
+    """Return what the recorded server says to a request."""
     method, params = message["method"], message.get("params") or {}
     envelope = {"jsonrpc": "2.0", "id": message["id"]}
     if method == "initialize":
@@ -66,7 +67,7 @@ def answer(recording: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str
 
 
 def delay(recorded: Path, message: Mapping[str, Any]) -> float:
-    """How long the server takes before it answers."""
+    """Return how long the server takes before it answers."""
     try:
         mode = recorded.with_suffix(".mode").read_text("utf-8").strip()
     except OSError:
@@ -159,6 +160,7 @@ def main() -> None:
         "log_level": "warning",
         "access_log": False,
         "timeout_graceful_shutdown": 1,
+        "timeout_keep_alive": 75,  # longer than clients keep an idle connection
     }
     uvicorn.run(Replay(options.recorded), port=options.port, **quiet)
 

@@ -1,4 +1,5 @@
-"""What a call costs through each gateway: the same client, the same echo server, in turns; then
+"""Measures what a call costs through each gateway: the same client, the same echo server, in turns;
+then
 sixteen at once.
 
 A gateway that starts its servers cannot reach one over HTTP: it is compared with Portico doing the
@@ -15,9 +16,9 @@ from statistics import median
 from mcp import Client
 
 from benchmarks import processes
-from benchmarks.crowd import WORKERS
+from benchmarks.concurrent_callers import WORKERS
 from benchmarks.latency import FEWEST_CALLS, Effort
-from benchmarks.peering import seat
+from benchmarks.peering import running_gateway
 from benchmarks.peering.gateways import Gateway
 from benchmarks.peering.upstreams import ECHO, one_echo
 from benchmarks.rounds import Samples, turns
@@ -44,10 +45,10 @@ class Direct:
             ECHO, {"text": "The quick brown fox jumps over the lazy dog."}
         )
         if result.is_error:
-            raise seat.WrongAnswer(f"the server answered {str(result)[:300]}")
+            raise running_gateway.WrongAnswer(f"the server answered {str(result)[:300]}")
 
 
-Caller = Direct | seat.Seat
+Caller = Direct | running_gateway.Seat
 
 
 async def measure(
@@ -61,12 +62,12 @@ async def measure(
             callers: dict[str, Caller] = {DIRECT: Direct(client)}
             for one in gateways:
                 try:
-                    home = await seat.prepared(one, folder, [upstream])
+                    home = await running_gateway.prepare_folder(one, folder, [upstream])
                     callers[one.name] = await stack.enter_async_context(
-                        seat.seated(one, home, [upstream])
+                        running_gateway.run_gateway(one, home, [upstream])
                     )
                 except Exception as error:  # whatever becomes of one, the others are measured
-                    failed[one.name] = seat.reason(one.name, error)
+                    failed[one.name] = running_gateway.reason(one.name, error)
             speeds = {name: Speed() for name in callers}
             # The first round warms up.
             for number, name in turns(list(callers), effort.rounds + 1):
@@ -78,7 +79,7 @@ async def measure(
                         await _crowd(callers[name], effort),
                     )
                 except Exception as error:  # as above
-                    failed[name] = seat.reason(name, error)
+                    failed[name] = running_gateway.reason(name, error)
                     continue
                 if number:
                     speeds[name].alone.rounds.append(alone)
@@ -135,7 +136,8 @@ def table(names: Sequence[str], found: tuple[dict[str, Speed], dict[str, str]]) 
             )
         )
     return Table(
-        "A call (HTTP client → gateway → one HTTP server; `→ stdio` and mcp-proxy start the server themselves)",
+        "A call (HTTP client → gateway → one HTTP server; `→ stdio` and mcp-proxy "
+        "start the server themselves)",
         (
             "",
             "p50 ms",

@@ -1,4 +1,5 @@
-"""What stands behind a gateway: recorded servers, an echo server among them, all in one process."""
+"""Measures what stands behind a gateway: recorded servers, an echo server among them, all in one
+process."""
 
 import contextlib
 import json
@@ -42,17 +43,17 @@ def tools_as_recordings(tools: Sequence[Mapping[str, Any]]) -> dict[str, Recordi
     found: dict[str, dict[str, Any]] = {}
     for tool in tools:
         name = server_name(tool.get("server") or "server")
-        info = {"name": name, "version": "1", **_given(title=tool.get("server_title"))}
+        info = {"name": name, "version": "1", **_drop_empty(title=tool.get("server_title"))}
         greeting = {"capabilities": {"tools": {}}, "serverInfo": info}
         recording = found.setdefault(name, {"initialize": greeting, "tools": []})
-        recording["initialize"] |= _given(instructions=tool.get("server_description"))
+        recording["initialize"] |= _drop_empty(instructions=tool.get("server_description"))
         schema = {"type": "object", **(tool.get("input_schema") or {})}
-        said = _given(title=tool.get("title"), description=tool.get("description"))
+        said = _drop_empty(title=tool.get("title"), description=tool.get("description"))
         recording["tools"].append({"name": tool["name"], **said, "inputSchema": schema})
     return dict(found)
 
 
-def _given(**said: str | None) -> dict[str, str]:
+def _drop_empty(**said: str | None) -> dict[str, str]:
     return {key: text for key, text in said.items() if text}
 
 
@@ -65,12 +66,12 @@ def server_name(server: str) -> str:
 def serving(recordings: Mapping[str, Recording], folder: Path) -> Generator[list[Upstream]]:
     """These servers, answering over HTTP until the end."""
     port = processes.free_port()
-    upstreams = placed(recordings, folder, port)
+    upstreams = write_servers(recordings, folder, port)
     with processes.listening(port, replay.command("--port", str(port), str(folder)), folder):
         yield upstreams
 
 
-def placed(recordings: Mapping[str, Recording], folder: Path, port: int) -> list[Upstream]:
+def write_servers(recordings: Mapping[str, Recording], folder: Path, port: int) -> list[Upstream]:
     """These servers written down, to be served on `port`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, recording in recordings.items():

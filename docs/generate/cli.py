@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 from cyclopts import App, Group, Parameter
 from cyclopts.argument import Argument
 
-from docs.generate.markdown import block, code, joined, table, values
+from docs.generate.markdown import block, code, join_paragraphs, table, values
 from portico.cli import exit
 from portico.cli.command_table import app
 
@@ -19,19 +19,26 @@ _EXITS = {
     ),
     exit.EXIT_INVALID: "The configuration or the command line cannot be used.",
     exit.EXIT_INTERRUPTED: "Interrupted by Ctrl+C.",
-    exit.EXIT_BROKEN_PIPE: "Whoever read the output has gone.",
+    exit.EXIT_BROKEN_PIPE: "The reader of the output has exited.",
 }
 
 
 def commands() -> dict[str, App]:
     """Return every visible command by name, in the order of the help."""
-    found = {name: app[name] for name in app if not name.startswith("-")}
-    return dict(
-        sorted(
-            found.items(),
-            key=lambda item: (_group(item[1]).sort_key, item[1].sort_key or 0, item[0]),
-        )
+    found = sorted(
+        _subcommands(app).items(),
+        key=lambda item: (_group(item[1]).sort_key, item[1].sort_key or 0, item[0]),
     )
+    listed: dict[str, App] = {}
+    for name, command in found:
+        listed[name] = command
+        for part, subcommand in _subcommands(command).items():
+            listed[f"{name} {part}"] = subcommand
+    return listed
+
+
+def _subcommands(command: App) -> dict[str, App]:
+    return {name: command[name] for name in command if not name.startswith("-")}
 
 
 def page() -> str:
@@ -39,19 +46,22 @@ def page() -> str:
     parts: list[str] = []
     group = ""
     for name, command in commands().items():
-        if (heading := _group(command).name) != group:
+        if " " not in name and (heading := _group(command).name) != group:
             group = heading
             parts.append(f"## {heading}")
-        parts += _command(name, command)
+        if command.default_command is None:
+            parts += (f"### `portico {name}`", command.help)
+        else:
+            parts += _command(name, command)
     exits = table(
         ("code", "meaning"), ((code(str(exit_code)), words) for exit_code, words in _EXITS.items())
     )
-    return joined([*parts, "## Exit codes", exits])
+    return join_paragraphs([*parts, "## Exit codes", exits])
 
 
 def _command(name: str, command: App) -> Iterator[str]:
     collection = command.assemble_argument_collection(default_parameter=Parameter(negative=""))
-    shown = [argument for argument in collection if argument.parameter.show is not False]
+    shown = [argument for argument in collection if argument.show]
     arguments = [
         argument
         for argument in shown

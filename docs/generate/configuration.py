@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
-from docs.generate.markdown import joined
-from portico.config_file.keys import ConfigKey, iter_keys
+from docs.generate.markdown import join_paragraphs
+from portico.config_file.names import ConfigKey, iter_keys
 
 _WORDS = {
     "str": "text",
@@ -23,7 +23,9 @@ def page() -> str:
     sections: dict[str, list[ConfigKey]] = {"": []}
     for key in iter_keys():
         sections.setdefault(".".join(key.path[:-1]), []).append(key)
-    return joined(part for section, found in sections.items() for part in _section(section, found))
+    return join_paragraphs(
+        part for section, found in sections.items() for part in _section(section, found)
+    )
 
 
 def _section(name: str, found: list[ConfigKey]) -> Iterator[str]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from starlette.requests import Request
 
-from docs.generate.markdown import code, joined, table
+from docs.generate.markdown import code, join_paragraphs, table
 from portico import errors
-from portico.api.problems import handle_portico_error
+from portico.api.responses import handle_portico_error
 from portico.errors import PorticoError
 
 ADVICE: Mapping[str, str] = {
@@ -16,27 +16,57 @@ ADVICE: Mapping[str, str] = {
         "The log of the gateway says what happened. `PORTICO_DEBUG=1` before a command shows where."
     ),
     "ConfigError": (
-        "Mend the file at the line that is named; `portico doctor` finds everything that is wrong "
-        "at once."
+        "Correct the file at the line that is named; `portico doctor` finds everything that is "
+        "wrong at once."
     ),
     "UnknownName": "Take one of the nearest names, or search for what you want to do.",
     "InvalidArguments": (
         "Send the arguments that the problems ask for. The tool's parameters are in the answer."
     ),
+    "PermissionDenied": (
+        "Do without it, or use a tool that only reads; what holds is in the gateway's `rules` and "
+        "in your key (`portico keys`), and its owner can change both."
+    ),
+    "ApprovalRequired": (
+        "Ask the user to run `portico approve ID`, or somebody who may to answer over REST; then "
+        "make exactly the same call again, by the same client."
+    ),
+    "ApprovalDenied": (
+        "Do without it, or ask the user what to do instead. The same call is refused until the "
+        "denial expires (`approvals.valid_s`)."
+    ),
+    "ApprovalUnavailable": (
+        "Call it with less at a time where its arguments are too long to be shown to a person; "
+        "wait where too many calls wait already; else the gateway's log says why approvals cannot "
+        "be stored."
+    ),
+    "AlreadyDecided": "Look at `portico approvals`: somebody was quicker, or the call has run.",
     "DefinitionChanged": (
         "Look at the tool with `describe_tools`: what a server says of it now is the server's "
         "word. It is said once for each change; a call made after that is made by the new "
         "definition."
     ),
+    "DefinitionHeld": (
+        "A person looks at the difference with `portico trust NAME --diff` and trusts it with "
+        "`portico trust NAME`. Until then, use another tool."
+    ),
     "BackendUnavailable": (
         "Use another tool, or try again at the time that is named; `portico status` has the "
-        "reason, `portico restart NAME` starts the server anew."
+        "reason, `portico restart NAME` restarts the server."
     ),
     "BackendTimeout": (
         "Look whether it took effect before trying again, unless the tool only reads. "
         "`timeouts.call_s` of the server gives it longer."
     ),
     "BackendBusy": "Try again after `retry_after_s`; `limits` of the server allow more at once.",
+    "SignInNeeded": (
+        "Somebody signs in: `portico login NAME`. No retry helps before; the next call after it "
+        "works."
+    ),
+    "MoreRightsNeeded": (
+        "Somebody signs in again (`portico login NAME`), which asks for the rights as well. Other "
+        "tools of the server work."
+    ),
     "RecordedOnly": "Configure the real server. A recording is for trying search out.",
     "Overloaded": (
         "Try again after `retry_after_s`; `limits` allow more requests in all, or of one client."
@@ -48,6 +78,7 @@ ADVICE: Mapping[str, str] = {
     ),
 }
 _CARRIES: Mapping[str, str] = {
+    "ApprovalRequired": "`approval_id`",
     "ConfigError": "`file`, `line`, `key`",
     "UnknownName": "`nearest`",
     "InvalidArguments": "`problems`",
@@ -73,12 +104,12 @@ def tree(
 
 def page() -> str:
     """Render the tree as a picture, then a heading for each error."""
-    return joined(
-        [f"```text\n{_drawn()}\n```", *(part for error, _ in tree() for part in _error(error))]
+    return join_paragraphs(
+        [f"```text\n{_draw_tree()}\n```", *(part for error, _ in tree() for part in _error(error))]
     )
 
 
-def _drawn() -> str:
+def _draw_tree() -> str:
     """Return the tree as the module's docstring draws it."""
     return str(errors.__doc__).partition("\n\n")[2].partition("\n\n")[0]
 
@@ -86,7 +117,7 @@ def _drawn() -> str:
 def _error(error: type[PorticoError]) -> Iterator[str]:
     name = error.__name__
     yield f"## `{name}`"
-    yield _said(name) or str(error.__doc__)
+    yield _describe_error(name) or str(error.__doc__)
     rows = [
         ("kind", code(error.kind)),
         ("JSON-RPC code", "the server's own" if name == "RemoteError" else code(str(error.code))),
@@ -99,7 +130,7 @@ def _error(error: type[PorticoError]) -> Iterator[str]:
     yield f"**What to do:** {ADVICE[name]}"
 
 
-def _said(name: str) -> str:
+def _describe_error(name: str) -> str:
     """Return the description of an error in the drawing, as a sentence."""
     found = re.search(rf"\b{name}\s{{2,}}(.+)$", str(errors.__doc__), re.MULTILINE)
     return f"{found[1][0].upper()}{found[1][1:]}." if found else ""

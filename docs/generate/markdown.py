@@ -28,15 +28,15 @@ def block(language: str, text: str) -> str:
 
 def values(found: Iterable[Any]) -> str:
     """Render choices as code, separated by commas."""
-    return ", ".join(code(written(value)) for value in found)
+    return ", ".join(code(render_value(value)) for value in found)
 
 
-def written(value: Any) -> str:
+def render_value(value: Any) -> str:
     """Render a value as JSON, a string without quotes."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def joined(parts: Iterable[str]) -> str:
+def join_paragraphs(parts: Iterable[str]) -> str:
     """Join paragraphs, leaving out empty ones."""
     return "\n\n".join(part for part in parts if part)
 

@@ -6,23 +6,23 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from docs.generate.markdown import block, code, joined, table, values, written
+from docs.generate.markdown import block, code, join_paragraphs, render_value, table, values
 from portico.config import Config
 from portico.demo import make_demo_servers
 from portico.meta_tools.capability_index import build_capability_index
 from portico.meta_tools.tool_definitions import (
     CALL_TOOL,
     META_TOOL_NAMES,
+    PARAMETERS,
     READ_RESULT,
     SEARCH_TOOLS,
     build_definitions,
-    get_parameters,
 )
-from portico.rendering.token_count import ESTIMATE_COUNTER
+from portico.rendering.token_budget import ESTIMATE_COUNTER
 from portico.testing import connect, gateway_over
 
 _WIDTH = 120
-_LARGE = {"name": "random.random_numbers", "arguments": {"count": 1000, "seed": 7, "whole": False}}
+_LARGE = {"name": "clock.list_time_zones"}
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "search_tools": {"query": "convert miles to kilometres", "limit": 2},
     "browse_tools": {"server": "units"},
@@ -37,22 +37,26 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     },
     "run_workflow": {
         "steps": [
-            {"id": "rolled", "tool": "random.roll_dice", "arguments": {"dice": "4d6", "seed": 7}},
             {
-                "id": "stats",
-                "tool": "calculator.summarize_numbers",
-                "arguments": {"numbers": "${rolled.rolls}"},
+                "id": "far",
+                "tool": "units.convert_units",
+                "arguments": {"value": 26.2, "from_unit": "mi", "to_unit": "km"},
+            },
+            {
+                "id": "name",
+                "tool": "text.slugify",
+                "arguments": {"text": "A marathon is ${far.value} km"},
             },
         ]
     },
-    "read_result": {"result_id": "…", "path": "result[:3]"},
+    "read_result": {"result_id": "…", "path": "result[?contains(zone, 'Tokyo')]"},
 }
 """Arguments of each example. The id of a result is known only when there is one."""
 
 
 def page() -> str:
     """Render a heading for each meta-tool."""
-    answers = asyncio.run(_answered())
+    answers = asyncio.run(_call_meta_tools())
     definitions = {
         definition["name"]: definition for definition in build_definitions(META_TOOL_NAMES, {})
     }
@@ -75,7 +79,7 @@ def page() -> str:
         for name in META_TOOL_NAMES
         for part in _tool(definitions[name], costs[name], answers[name])
     )
-    return joined([summary, *parts])
+    return join_paragraphs([summary, *parts])
 
 
 def _tool(
@@ -83,7 +87,7 @@ def _tool(
 ) -> Iterator[str]:
     name: str = tool["name"]
     listed = tool["inputSchema"]
-    takes = get_parameters(name)
+    takes = PARAMETERS[name]
     hints = tool["annotations"]
     yield f"## `{name}`"
     yield f"> {tool['description']}"
@@ -102,7 +106,7 @@ def _tool(
     yield table(("parameter", "type", "default", "meaning"), rows)
     arguments, text = answer
     yield "An example, on the servers of `portico demo`:"
-    yield block("json", _asked(arguments))
+    yield block("json", _render_arguments(arguments))
     yield block("text", text)
 
 
@@ -114,7 +118,7 @@ def _type(shape: Mapping[str, Any]) -> str:
 
 
 def _default(shape: Mapping[str, Any]) -> str:
-    return code(written(shape["default"])) if "default" in shape else ""
+    return code(render_value(shape["default"])) if "default" in shape else ""
 
 
 def _meaning(shape: Mapping[str, Any]) -> str:
@@ -126,7 +130,7 @@ def _meaning(shape: Mapping[str, Any]) -> str:
     return " · ".join(part for part in (shape.get("description", ""), bounds) if part)
 
 
-def _asked(arguments: Mapping[str, Any]) -> str:
+def _render_arguments(arguments: Mapping[str, Any]) -> str:
     """Render the arguments on one line, or with one line for each step if that is too long."""
     short = json.dumps(arguments, ensure_ascii=False)
     if len(short) <= _WIDTH:
@@ -143,12 +147,12 @@ def _asked(arguments: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}"
 
 
-def _settled(text: str) -> str:
+def _replace_variable_parts(text: str) -> str:
     """Replace what differs from run to run: signed cursors, and durations."""
     return re.sub(r"\b\d+\.\d+ s\b", "0.01 s", re.sub(r'cursor="[\w-]+"', 'cursor="…"', text))
 
 
-async def _answered() -> dict[str, tuple[Mapping[str, Any], str]]:
+async def _call_meta_tools() -> dict[str, tuple[Mapping[str, Any], str]]:
     """Call every meta-tool on one gateway, so that a stored result can be read."""
     found: dict[str, tuple[Mapping[str, Any], str]] = {}
     config = Config(servers=make_demo_servers(), budgets={"result": 1000})  # pyright: ignore[reportArgumentType]
@@ -159,7 +163,7 @@ async def _answered() -> dict[str, tuple[Mapping[str, Any], str]]:
         async def call(name: str, arguments: Mapping[str, Any]) -> str:
             result: Any = await asyncio.wait_for(client.call_tool(name, dict(arguments)), 60)
             assert not result.is_error, result.content
-            return _settled(
+            return _replace_variable_parts(
                 "\n".join(block.text for block in result.content if block.type == "text")
             )
 

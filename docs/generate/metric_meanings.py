@@ -5,7 +5,7 @@ from collections.abc import Mapping
 MEANINGS: Mapping[str, Mapping[str, str]] = {
     "Calls": {
         "portico_calls_total": (
-            "Calls of tools that went on their way, whoever made them: clients, scripts, "
+            "Calls of tools that were started, by any caller: clients, scripts, "
             "workflows. `ok`; `error` (the tool says so, or it could not be reached); `cancelled` "
             "(its caller took it back); `cached` (an earlier answer was given again). A call whose "
             "arguments do not fit is refused before, and is in the audit log only."
@@ -24,8 +24,8 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "portico_backend_state": (
             "1 for the state it is in, 0 for the others: `configured`, `known` (listed before, not "
             "started: that is normal), `starting`, `ready`, `degraded` (up, but it could not be "
-            "listed), `down`, `disabled`, `quarantined` (it kept dying, and is not started by "
-            "itself)."
+            "listed), `down`, `disabled`, `needs sign-in`, `quarantined` (it kept dying, and is "
+            "not started by itself)."
         ),
         "portico_backend_state_since_seconds": "Since when a server is in its state, in "
         "seconds since 1970.",
@@ -100,7 +100,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
             "1 while use is written to the database, 0 while that fails; calls go on all the same."
         ),
     },
-    "The door and the process": {
+    "Endpoints and the process": {
         "portico_clients": (
             "`legacy`: sessions of clients that shook hands. `modern`: open `subscriptions/listen` "
             "streams; such a client has no other connection."

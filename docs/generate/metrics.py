@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from docs.generate.markdown import code, joined
+from docs.generate.markdown import code, join_paragraphs
 from docs.generate.metric_meanings import MEANINGS
 from portico.events import EventBus, ScriptRan, ToolCalled, WorkflowRan
-from portico.observability.metric_sources import (
+from portico.observability.metrics import (
     CacheStatistics,
+    Metrics,
     MetricSources,
     RequestLoad,
     ServerToolCounts,
     StoredItems,
 )
-from portico.observability.metrics import Metrics
 from portico.storage.rows import LedgerTotal
 from portico.upstream.lifecycle.supervisor import UpstreamStatus
 
@@ -46,7 +46,7 @@ class Shown:
     help: str
 
 
-def scraped() -> Mapping[str, Shown]:
+def scrape_metrics() -> Mapping[str, Shown]:
     """Return every metric of Portico, by the name that queries use."""
     bus = EventBus()
     metrics = Metrics(bus, _EVERYTHING)
@@ -68,13 +68,13 @@ def scraped() -> Mapping[str, Shown]:
 
 def page() -> str:
     """Render a heading for each metric, in groups."""
-    found = scraped()
+    found = scrape_metrics()
     described = {name for group in MEANINGS.values() for name in group}
     if differing := found.keys() ^ described:
         raise ValueError(
             f"metric_meanings.py and a scrape differ in {', '.join(sorted(differing))}"
         )
-    return joined(
+    return join_paragraphs(
         part for group, metrics in MEANINGS.items() for part in _group(group, metrics, found)
     )
 

@@ -3,18 +3,32 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generate import cli, configuration, errors, metatools, metrics, resources, rest
+from docs.generate import (
+    cli,
+    configuration,
+    environment,
+    errors,
+    metatools,
+    metrics,
+    python,
+    resources,
+    rest,
+)
+from portico.config_file.json_schema import render_schema
 
 REFERENCE = Path(__file__).resolve().parents[1] / "reference"
+SCHEMA = REFERENCE / "portico.schema.json"
 MARK = "<!-- Written by `python -m docs.generate` from here on: change the code, not this text. -->"
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration.page,
+    "environment.md": environment.page,
     "cli.md": cli.page,
     "meta-tools.md": metatools.page,
     "rest.md": rest.page,
     "resources.md": resources.page,
     "metrics.md": metrics.page,
     "errors.md": errors.page,
+    "python.md": python.page,
 }
 
 
@@ -29,4 +43,9 @@ def filled_in(name: str) -> str:
 def stale() -> dict[Path, str]:
     """Return the pages that differ from the code, with their expected text."""
     found = {REFERENCE / name: filled_in(name) for name in PAGES}
-    return {path: text for path, text in found.items() if text != path.read_text(encoding="utf-8")}
+    found[SCHEMA] = render_schema()
+    return {
+        path: text
+        for path, text in found.items()
+        if not path.exists() or text != path.read_text(encoding="utf-8")
+    }

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from docs.generate.markdown import code, joined, table
+from docs.generate.markdown import code, join_paragraphs, table
 from portico.profiles.prompts import PROMPTS
 from portico.profiles.resources import DEFAULT_BUDGET, RESOURCE_BUDGETS, RESOURCES, TEMPLATES
 
 
 def page() -> str:
     """Render a heading for each resource, template and prompt."""
-    return joined(
+    return join_paragraphs(
         [
             "## Resources",
             *(part for item in RESOURCES for part in _resource(item, item["uri"])),

@@ -7,22 +7,29 @@ from typing import Any
 
 from httpx2 import ASGITransport, AsyncClient
 
-from docs.generate.markdown import code, joined, table, written
+from docs.generate.markdown import code, join_paragraphs, render_value, table
 from portico.api.app import OPENAPI_PATH, make_api
 from portico.testing import gateway_over
 
 # Not "Tools" alone: that is the name of a shape, and its link target.
-_TITLES = {"tools": "Routes of tools", "servers": "Routes of servers", "use": "Routes of use"}
+_TITLES = {
+    "tools": "Routes of tools",
+    "servers": "Routes of servers",
+    "use": "Routes of use",
+    "events": "Routes of events",
+    "approvals": "Routes of approvals",
+    "administration": "Routes of administration",
+}
 
 
 def routes() -> dict[str, Mapping[str, Any]]:
     """Return every operation, by method and path."""
-    return _operations(asyncio.run(_described()))
+    return _operations(asyncio.run(_describe_api()))
 
 
 def page() -> str:
     """Render a heading for each route, then one for each shape."""
-    found = asyncio.run(_described())
+    found = asyncio.run(_describe_api())
     operations = _operations(found)
     everywhere = _everywhere(operations)
     parts = [
@@ -40,7 +47,7 @@ def page() -> str:
     parts += ["## Shapes", "What the routes answer with."]
     for name, shape in found["components"]["schemas"].items():
         parts += _shape(name, shape)
-    return joined(parts)
+    return join_paragraphs(parts)
 
 
 def _operations(found: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -78,6 +85,9 @@ def _route(
         for parameter in operation.get("parameters", ())
     )
     yield table(("parameter", "in", "type", "default", "meaning"), rows)
+    for kind in operation.get("requestBody", {}).get("content", {}).values():
+        yield "Its body is a JSON object:"
+        yield _fields(kind["schema"])
     rows = [
         (code(status), _answer(status, response))
         for status, response in operation["responses"].items()
@@ -94,6 +104,10 @@ def _answer(status: str, response: Mapping[str, Any]) -> str:
 def _shape(name: str, shape: Mapping[str, Any]) -> Iterator[str]:
     yield f"### {name}"
     yield shape.get("description", "")
+    yield _fields(shape)
+
+
+def _fields(shape: Mapping[str, Any]) -> str:
     required = shape.get("required", ())
     rows = (
         (
@@ -104,7 +118,7 @@ def _shape(name: str, shape: Mapping[str, Any]) -> Iterator[str]:
         )
         for key, field in shape.get("properties", {}).items()
     )
-    yield table(("field", "type", "", "meaning"), rows)
+    return table(("field", "type", "", "meaning"), rows)
 
 
 def _type(schema: Mapping[str, Any]) -> str:
@@ -120,15 +134,13 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 def _default(schema: Mapping[str, Any]) -> str:
     default = schema.get("default")
-    return "" if default is None or default == [] else code(written(default))
+    return "" if default is None or default == [] else code(render_value(default))
 
 
-async def _described() -> Mapping[str, Any]:
+async def _describe_api() -> Mapping[str, Any]:
     async with gateway_over() as gateway:
         view = gateway.get_view()
-        api = make_api(
-            view.profile_state, view.search_service, gateway.store, upstreams=gateway.upstreams
-        )
+        api = make_api(view.profile_state, view.search_service, gateway.store)
         async with AsyncClient(transport=ASGITransport(api), base_url="http://127.0.0.1") as client:
             found: Mapping[str, Any] = (await client.get(OPENAPI_PATH)).json()
             return found

@@ -3,8 +3,8 @@
 The agent sees a few small tools, with which it finds, reads and runs the thousands behind them.
 Importing the package does nothing: what it exports is imported on first access.
 
-`Gateway` and `SyncGateway` embed the gateway in an agent (`portico.embedding`);
-`portico.app.GatewayRuntime` composes the gateway itself.
+`Gateway` and `SyncGateway` embed the gateway in an agent (`portico.library`);
+`portico.gateway.GatewayRuntime` composes the gateway itself.
 """
 
 # Type checkers know this name; importing `typing` would cost more than all the rest.
@@ -12,7 +12,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from portico.embedding import (
+    from portico.errors import (
+        BackendBusy,
+        BackendTimeout,
+        BackendUnavailable,
+        ConfigError,
+        DefinitionChanged,
+        DefinitionHeld,
+        InvalidArguments,
+        Overloaded,
+        PorticoError,
+        RecordedOnly,
+        RemoteError,
+        StaleCursor,
+        UnknownName,
+    )
+    from portico.library import (
         Format,
         Gateway,
         Match,
@@ -21,20 +36,6 @@ if TYPE_CHECKING:
         ServerInfo,
         SyncGateway,
         ToolInfo,
-    )
-    from portico.errors import (
-        BackendBusy,
-        BackendTimeout,
-        BackendUnavailable,
-        ConfigError,
-        DefinitionChanged,
-        InvalidArguments,
-        Overloaded,
-        PorticoError,
-        RecordedOnly,
-        RemoteError,
-        StaleCursor,
-        UnknownName,
     )
 
 __version__ = "0.1.0"
@@ -45,6 +46,7 @@ __all__ = [
     "BackendUnavailable",
     "ConfigError",
     "DefinitionChanged",
+    "DefinitionHeld",
     "Format",
     "Gateway",
     "InvalidArguments",
@@ -63,18 +65,15 @@ __all__ = [
     "__version__",
 ]
 
-_EMBEDDING = frozenset(
-    {"Format", "Gateway", "Match", "Matches", "Result", "ServerInfo", "SyncGateway", "ToolInfo"}
-)
-
 
 def __getattr__(name: str) -> "Any":
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module = "portico.embedding" if name in _EMBEDDING else "portico.errors"
-    value = getattr(import_module(module), name)
+    errors = import_module("portico.errors")
+    module = errors if hasattr(errors, name) else import_module("portico.library")
+    value = getattr(module, name)
     globals()[name] = value
     return value
 

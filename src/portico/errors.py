@@ -4,10 +4,18 @@ PorticoError
 ├── ConfigError            the configuration cannot be used (file, line, key)
 ├── UnknownName            no such tool, server or profile; carries the nearest names
 ├── InvalidArguments       arguments do not fit the tool's schema; carries each problem
+├── PermissionDenied       the rules or the caller's key do not allow this; nothing was sent
+│   ├── ApprovalRequired   a rule asks a person first, who has not answered yet; carries the id
+│   ├── ApprovalDenied     a rule asks a person first, who has said no
+│   └── ApprovalUnavailable  a rule asks a person first, and nobody can be asked
+├── AlreadyDecided         the request for approval was decided, or used, before
 ├── DefinitionChanged      the tool differs from what the caller was shown; nothing was sent
+├── DefinitionHeld         nobody has looked at what its server says of it now; nothing was sent
 ├── BackendUnavailable     the tool is known, but its server cannot be reached now
 │   ├── BackendTimeout     the server did not answer in time
 │   ├── BackendBusy        the server's limits are reached; carries when to retry
+│   ├── SignInNeeded       somebody has to sign in to the server first; nothing was sent
+│   │   └── MoreRightsNeeded   the sign-in lacks rights that this call wants
 │   └── RecordedOnly       the server is a recording: it can be searched, never called
 ├── Overloaded             the gateway or this client's limits are exceeded; carries when to retry
 ├── StaleCursor            the catalog changed since the cursor was made, or it is not ours
@@ -35,13 +43,15 @@ class PorticoError(Exception):
     kind = "internal"
     code = INTERNAL_ERROR
     retryable = False
-    retry_after_s: float | None = None
-    """Seconds after which to retry, if known."""
 
-    def __init__(self, message: str, *, advice: str = "") -> None:
+    def __init__(
+        self, message: str, *, advice: str = "", retry_after_s: float | None = None
+    ) -> None:
+        """`retry_after_s`: seconds after which to retry, if known."""
         super().__init__(message)
         self.message = message
         self.advice = advice
+        self.retry_after_s = retry_after_s
 
     def __str__(self) -> str:
         if self.advice:
@@ -63,13 +73,12 @@ class ConfigError(PorticoError):
         self.key = key
 
     def __str__(self) -> str:
+        text = super().__str__()
         if self.line:
-            location = f"{self.file}:{self.line}: "
-        elif self.file:
-            location = f"{self.file}: "
-        else:
-            location = ""
-        return location + super().__str__()
+            return f"{self.file}:{self.line}: {text}"
+        if self.file:
+            return f"{self.file}: {text}"
+        return text
 
 
 class UnknownName(PorticoError):
@@ -94,6 +103,47 @@ class InvalidArguments(PorticoError):
         self.problems = problems
 
 
+class PermissionDenied(PorticoError):
+    """The caller may not do this; nothing was sent."""
+
+    kind = "permission_denied"
+    code = INVALID_REQUEST
+
+
+class ApprovalRequired(PermissionDenied):
+    """A rule asks for approval, and nobody has given it yet; nothing was sent.
+
+    Once `approval_id` is approved, the same call by the same caller runs, once.
+    """
+
+    kind = "approval_required"
+
+    def __init__(self, message: str, approval_id: str, *, url: str = "", advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.approval_id = approval_id
+        self.url = url
+        """Page on which a person decides; empty where there is none."""
+
+
+class ApprovalDenied(PermissionDenied):
+    """A rule asks for approval, and a person has denied it; nothing was sent."""
+
+    kind = "approval_denied"
+
+
+class AlreadyDecided(PorticoError):
+    """A request for approval that was approved, denied or used before."""
+
+    kind = "already_decided"
+    code = INVALID_REQUEST
+
+
+class ApprovalUnavailable(PermissionDenied):
+    """A rule asks for approval, and nobody can be asked here; nothing was sent."""
+
+    kind = "approval_unavailable"
+
+
 class DefinitionChanged(PorticoError):
     """The tool's definition differs from what its caller knows; nothing was sent.
 
@@ -102,6 +152,13 @@ class DefinitionChanged(PorticoError):
 
     kind = "definition_changed"
     code = INVALID_PARAMS
+
+
+class DefinitionHeld(PorticoError):
+    """What the server says of it was not trusted by anybody yet; nothing was sent."""
+
+    kind = "definition_held"
+    code = INVALID_REQUEST
 
 
 class BackendUnavailable(PorticoError):
@@ -126,11 +183,32 @@ class BackendBusy(BackendUnavailable):
 
     kind = "busy"
 
+
+class SignInNeeded(BackendUnavailable):
+    """The server wants somebody to sign in first; nothing was done, and no retry helps."""
+
+    kind = "sign_in_needed"
+    retryable = False
+    may_have_begun = False
+    was_sent = False
+
     def __init__(
-        self, message: str, *, advice: str = "", retry_after_s: float | None = None
+        self,
+        message: str,
+        *,
+        advice: str = "",
+        retry_after_s: float | None = None,
+        url: str = "",
     ) -> None:
-        super().__init__(message, advice=advice)
-        self.retry_after_s = retry_after_s
+        """`url`: a page of the gateway that signs in; empty where it has none."""
+        super().__init__(message, advice=advice, retry_after_s=retry_after_s)
+        self.url = url
+
+
+class MoreRightsNeeded(SignInNeeded):
+    """One call needs rights that nobody has given; other calls of the server work."""
+
+    kind = "more_rights_needed"
 
 
 class RecordedOnly(BackendUnavailable):
@@ -146,12 +224,6 @@ class Overloaded(PorticoError):
 
     kind = "overloaded"
     retryable = True
-
-    def __init__(
-        self, message: str, *, advice: str = "", retry_after_s: float | None = None
-    ) -> None:
-        super().__init__(message, advice=advice)
-        self.retry_after_s = retry_after_s
 
 
 class StaleCursor(PorticoError):

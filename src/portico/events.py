@@ -7,17 +7,23 @@ still called.
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from portico.access import NO_CALLER, Caller
+from portico.callers import NO_CALLER, Caller
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class CatalogChanged:
+class Event:
+    """Base of all events."""
+
+
+@dataclass(frozen=True)
+class CatalogChanged(Event):
     """A server's listing differs from the known one; tools are named by address."""
 
     server: str
@@ -38,12 +44,12 @@ class CatalogChanged:
 
 
 @dataclass(frozen=True)
-class EmbeddingsComputed:
+class EmbeddingsComputed(Event):
     """All tools have their embeddings, so the results of a semantic search may change."""
 
 
 @dataclass(frozen=True)
-class ListChangeAnnounced:
+class ListChangeAnnounced(Event):
     """A server announced that a list changed, and has been listed again; it may be unchanged."""
 
     server: str
@@ -52,14 +58,14 @@ class ListChangeAnnounced:
 
 
 @dataclass(frozen=True)
-class UpstreamReady:
+class UpstreamReady(Event):
     """A server finished its handshake."""
 
     server: str
 
 
 @dataclass(frozen=True)
-class UpstreamLost:
+class UpstreamLost(Event):
     """A server exited or did not start."""
 
     server: str
@@ -67,7 +73,7 @@ class UpstreamLost:
 
 
 @dataclass(frozen=True)
-class ResourceUpdated:
+class ResourceUpdated(Event):
     """A server announced that one of its resources changed."""
 
     server: str
@@ -77,7 +83,52 @@ class ResourceUpdated:
 
 
 @dataclass(frozen=True)
-class ToolCalled:
+class ServerStateChanged(Event):
+    """A server has another state, or the same one for another reason."""
+
+    server: str
+    state: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class SignInChanged(Event):
+    """A sign-in to a server that was begun over REST waits for the browser, is done or failed."""
+
+    server: str
+    state: str
+
+
+class CallStages(NamedTuple):
+    """Where the seconds of a call went, in the order of its way."""
+
+    admission: float = 0.0
+    """In the gateway's queue, before the call began."""
+    preparation: float = 0.0
+    """Checks of its definition and arguments, and what no other stage has."""
+    start: float = 0.0
+    """Waiting for its server to start."""
+    server_queue: float = 0.0
+    """Waiting for a slot of its server."""
+    tool: float = 0.0
+    """The tool's own work."""
+
+
+NO_STAGES = CallStages()
+
+
+@dataclass(frozen=True)
+class CallStarted(Event):
+    """A call entered the pipeline. Published only while somebody subscribes to it."""
+
+    call_id: str
+    tool: str
+    caller: Caller = NO_CALLER
+    via: str = ""
+
+
+@dataclass(frozen=True)
+class ToolCalled(Event):
     """A call ended in the pipeline."""
 
     tool: str
@@ -91,19 +142,56 @@ class ToolCalled:
     """A cached result was returned: the tool was not run."""
     error: str = ""
     """Kind of failure: `PorticoError.kind`, or `tool_error` for an error result; empty if none."""
+    call_id: str = ""
+    via: str = ""
+    """Origin of the call, as in `CallContext`."""
+    stages: CallStages = NO_STAGES
 
 
 @dataclass(frozen=True)
-class CallRefused:
+class CallRefused(Event):
     """A call was refused before its tool was run: not a failure of the tool."""
 
     tool: str
     error: str
     """`PorticoError.kind`."""
+    caller: Caller = NO_CALLER
+    call_id: str = ""
+    via: str = ""
 
 
 @dataclass(frozen=True)
-class TokensRefused:
+class ApprovalRequested(Event):
+    """A call waits for a person's approval."""
+
+    approval_id: str
+    tool: str
+    """Address of the tool, or of the resource or prompt."""
+    caller: Caller = NO_CALLER
+    rule: str = ""
+    is_asked_by_client: bool = False
+    """Whether the caller's client asks its user; otherwise anybody who may can answer."""
+
+
+@dataclass(frozen=True)
+class ApprovalDecided(Event):
+    """A person approved or denied a call."""
+
+    approval_id: str
+    tool: str
+    is_approved: bool
+    person: str
+    """Id of the principal on whose behalf the call is made."""
+    by: str
+    """Id of the principal that decided."""
+    via: str
+    """`elicitation`, `rest`, `cli`."""
+    reason: str = ""
+    """What that person said of it."""
+
+
+@dataclass(frozen=True)
+class TokensRefused(Event):
     """HTTP requests with a wrong token were refused; one event for many of them."""
 
     count: int
@@ -112,7 +200,7 @@ class TokensRefused:
 
 
 @dataclass(frozen=True)
-class ToolsFound:
+class ToolsFound(Event):
     """A search returned tools."""
 
     query: str
@@ -124,7 +212,7 @@ class ToolsFound:
 
 
 @dataclass(frozen=True)
-class SearchCompleted:
+class SearchCompleted(Event):
     """A search was answered, whether or not it found anything."""
 
     seconds: float
@@ -132,7 +220,7 @@ class SearchCompleted:
 
 
 @dataclass(frozen=True)
-class ScriptRan:
+class ScriptRan(Event):
     """A script ended."""
 
     language: str
@@ -142,7 +230,7 @@ class ScriptRan:
 
 
 @dataclass(frozen=True)
-class WorkflowRan:
+class WorkflowRan(Event):
     """A workflow was run or resumed, and ended or paused."""
 
     seconds: float
@@ -152,7 +240,7 @@ class WorkflowRan:
 
 
 @dataclass(frozen=True)
-class ToolsShown:
+class ToolsShown(Event):
     """A client was shown something about tools: an answer of a meta-tool, or a listing."""
 
     caller: Caller
@@ -163,12 +251,12 @@ class ToolsShown:
 
 
 @dataclass(frozen=True)
-class StandingsChanged:
+class StandingsChanged(Event):
     """Tiers were recomputed from usage: the hot list and every order by use may have changed."""
 
 
 @dataclass(frozen=True)
-class ConfigApplied:
+class ConfigApplied(Event):
     """The gateway applied a new configuration."""
 
     summary: str
@@ -176,31 +264,12 @@ class ConfigApplied:
 
 
 @dataclass(frozen=True)
-class ConfigRejected:
+class ConfigRejected(Event):
     """A changed configuration cannot be used: the gateway keeps the current one."""
 
     reason: str
 
 
-Event = (
-    CatalogChanged
-    | EmbeddingsComputed
-    | ListChangeAnnounced
-    | UpstreamReady
-    | UpstreamLost
-    | ResourceUpdated
-    | ToolCalled
-    | CallRefused
-    | TokensRefused
-    | ToolsFound
-    | SearchCompleted
-    | ScriptRan
-    | WorkflowRan
-    | ToolsShown
-    | StandingsChanged
-    | ConfigApplied
-    | ConfigRejected
-)
 Subscriber = Callable[[Event], None]
 
 

@@ -8,10 +8,12 @@ For one event loop: between two awaits nothing changes, so there is no lock.
 """
 
 import asyncio
+import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 MAX_CALLERS = 4_096
 """Maximum number of callers remembered only for their rate; above it the oldest is forgotten."""
@@ -23,23 +25,36 @@ DEFAULT_RETRY_S = 1.0
 """Retry times: the least, the most, and the one without any release yet."""
 
 
-@dataclass(frozen=True)
-class Limit:
-    """Limits of one caller, or in total."""
-
-    concurrency: int = 0
-    """Concurrent calls; 0: any number."""
-    rate_per_s: float = 0
-    """Calls started per second in the long run; 0: any number."""
-    burst: int = 1
-    """Calls that may start at once after a pause."""
-    queue: int = 1_000
-    """Calls that may be queued."""
+class LimitSettings(Protocol):
+    """Limits of one caller, or in total; a section of the configuration has them too."""
 
     @property
-    def is_unlimited(self) -> bool:
-        """Whether it limits neither concurrency nor rate."""
-        return self.concurrency <= 0 and self.rate_per_s <= 0
+    def concurrency(self) -> int:
+        """Concurrent calls; 0: any number."""
+        ...
+
+    @property
+    def rate_per_s(self) -> float:
+        """Calls started per second in the long run; 0: any number."""
+        ...
+
+    @property
+    def burst(self) -> int:
+        """Calls that may start at once after a pause."""
+        ...
+
+    @property
+    def queue(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Limits that are not from the configuration; by default only the queue is limited."""
+
+    concurrency: int = 0
+    rate_per_s: float = 0
+    burst: int = 1
+    queue: int = 1_000
 
 
 NO_LIMIT = Limit(queue=2**31)
@@ -55,11 +70,9 @@ class LimitExceeded(Exception):
 
 
 class _RateBucket:
-    """Token bucket of one rate limit."""
-
     __slots__ = ("_burst", "_filled_at", "_rate", "_tokens")
 
-    def __init__(self, limit: Limit, now: float) -> None:
+    def __init__(self, limit: LimitSettings, now: float) -> None:
         self._rate = limit.rate_per_s
         self._burst = float(max(1, limit.burst))
         self._tokens = self._burst
@@ -67,8 +80,6 @@ class _RateBucket:
 
     def compute_wait(self, now: float) -> float:
         """Return the seconds until the next call may start."""
-        if self._rate <= 0:
-            return 0.0
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
         # Rounding must not delay a call that waited for a whole token.
@@ -80,31 +91,30 @@ class _RateBucket:
         self._tokens -= 1
 
     def is_full(self, now: float) -> bool:
-        return self._rate <= 0 or self._tokens + (now - self._filled_at) * self._rate >= self._burst
+        return self._tokens + (now - self._filled_at) * self._rate >= self._burst
 
 
-_UNLIMITED_BUCKET = _RateBucket(NO_LIMIT, 0.0)
+def _make_bucket(limit: LimitSettings, now: float) -> _RateBucket | None:
+    return _RateBucket(limit, now) if limit.rate_per_s > 0 else None
 
 
-def _build_bucket(limit: Limit, now: float) -> _RateBucket:
-    if limit.rate_per_s > 0:
-        return _RateBucket(limit, now)
-    return _UNLIMITED_BUCKET
-
-
+@dataclass(slots=True, eq=False)
 class _CallerQueue:
     """One caller: number of running calls, and queued ones."""
 
-    __slots__ = ("bucket", "is_scheduled", "key", "queue", "running", "timer")
+    key: str
+    bucket: _RateBucket | None = None
+    """None without a rate limit."""
+    running: int = 0
+    queue: deque[asyncio.Future[None]] = field(default_factory=deque)
+    is_scheduled: bool = False
+    """Whether it is in the round-robin queue."""
+    timer: asyncio.TimerHandle | None = None
 
-    def __init__(self, key: str, limit: Limit, now: float) -> None:
-        self.key = key
-        self.running = 0
-        self.bucket = _build_bucket(limit, now)
-        self.queue: deque[asyncio.Future[None]] = deque()
-        self.is_scheduled = False
-        """Whether it is in the round-robin queue."""
-        self.timer: asyncio.TimerHandle | None = None
+    def cancel_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
 
 class FairLimiter:
@@ -112,16 +122,19 @@ class FairLimiter:
 
     def __init__(
         self,
-        total: Limit,
-        per_caller: Limit = NO_LIMIT,
+        total: LimitSettings,
+        per_caller: LimitSettings = NO_LIMIT,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._total = total
         self._per_caller = per_caller
         self._clock = clock
-        self._bucket = _RateBucket(total, clock())
-        self._running = self._waiting = 0
+        self._bucket = _make_bucket(total, clock())
+        self.running = 0
+        """Number of running calls."""
+        self.waiting = 0
+        """Number of queued calls."""
         self._callers: OrderedDict[str, _CallerQueue] = OrderedDict()
         self._scheduled: deque[_CallerQueue] = deque()
         """Callers with queued calls that are within their own limit; only non-empty while the total
@@ -130,30 +143,18 @@ class FairLimiter:
         self._released_at: deque[float] = deque(maxlen=MAX_RELEASES)
         """Times of the latest releases since the total limit was reached; empty while it is not."""
 
-    def configure(self, total: Limit, per_caller: Limit = NO_LIMIT) -> None:
+    def configure(self, total: LimitSettings, per_caller: LimitSettings = NO_LIMIT) -> None:
         """Apply new limits. Running calls stay, queued ones keep their place."""
         now = self._clock()
         self._total = total
         self._per_caller = per_caller
-        self._bucket = _RateBucket(total, now)
+        self._bucket = _make_bucket(total, now)
         for caller in self._callers.values():
-            caller.bucket = _build_bucket(per_caller, now)
-            if caller.timer is not None:
-                caller.timer.cancel()
-                caller.timer = None
+            caller.bucket = _make_bucket(per_caller, now)
+            caller.cancel_timer()
             self._schedule(caller)
-        if self._waiting:
+        if self.waiting:
             self._admit_waiting()
-
-    @property
-    def running(self) -> int:
-        """Number of running calls."""
-        return self._running
-
-    @property
-    def waiting(self) -> int:
-        """Number of queued calls."""
-        return self._waiting
 
     @property
     def caller_count(self) -> int:
@@ -169,8 +170,13 @@ class FairLimiter:
 
     def try_acquire(self, key: str) -> bool:
         """Acquire a slot if one is free and no call is queued before; pair with `release`."""
-        caller = self._get_or_add_caller(key)
-        if caller.queue or self._scheduled or not self._can_admit(caller):
+        caller = self._callers.get(key) or self._add_caller(key)
+        if (
+            caller.queue
+            or self._scheduled
+            or self._get_wait(self._per_caller, caller.running, caller.bucket) > 0
+            or self._get_wait(self._total, self.running, self._bucket) > 0
+        ):
             self._forget_if_idle(caller)
             return False
         self._admit(caller)
@@ -180,24 +186,25 @@ class FairLimiter:
         """Count a call that needs no slot against its caller's rate; raises LimitExceeded."""
         if self._per_caller.rate_per_s <= 0:
             return
-        caller = self._get_or_add_caller(key)
-        wait = caller.bucket.compute_wait(self._clock())
-        if caller.queue or wait > 0:
-            raise LimitExceeded(*self._describe_rate_excess(caller, wait))
-        caller.bucket.take()
+        caller = self._callers.get(key) or self._add_caller(key)
+        if caller.bucket is not None:
+            wait = caller.bucket.compute_wait(self._clock())
+            if caller.queue or wait > 0:
+                raise self._make_rate_rejection(caller, wait)
+            caller.bucket.take()
 
     async def acquire(self, key: str, timeout_s: float | None) -> None:
         """Acquire a slot within `timeout_s` seconds, else raise LimitExceeded; pair with
         `release`."""
         if self.try_acquire(key):
             return
-        caller = self._get_or_add_caller(key)
+        caller = self._callers.get(key) or self._add_caller(key)
         if (rejection := self._find_full_queue(caller)) is not None:
             self._forget_if_idle(caller)
             raise rejection
         slot = asyncio.get_running_loop().create_future()
         caller.queue.append(slot)
-        self._waiting += 1
+        self.waiting += 1
         self._schedule(caller)
         self._admit_waiting()
         try:
@@ -206,7 +213,7 @@ class FairLimiter:
         except TimeoutError:
             self._cancel_wait(caller, slot)
             raise LimitExceeded(
-                f"there was no turn within {timeout_s:g} s", self._estimate_wait(self._waiting)
+                f"there was no turn within {timeout_s:g} s", self._estimate_wait(self.waiting)
             ) from None
         except asyncio.CancelledError:
             self._cancel_wait(caller, slot)
@@ -215,49 +222,33 @@ class FairLimiter:
     def release(self, key: str) -> None:
         """Release a slot, and admit queued calls."""
         caller = self._callers[key]
-        if self._waiting or not self._has_free_slot:
+        if self.waiting or 0 < self._total.concurrency <= self.running:
             self._released_at.append(self._clock())
         elif self._released_at:
             self._released_at.clear()
         caller.running -= 1
-        self._running -= 1
+        self.running -= 1
         if caller.queue:
             self._schedule(caller)
-        if self._waiting:
+        if self.waiting:
             self._admit_waiting()
         self._forget_if_idle(caller)
 
     # --- limits
 
-    def _can_admit(self, caller: _CallerQueue) -> bool:
-        return (
-            self._is_within_caller_limit(caller)
-            and self._has_free_slot
-            and (self._total.rate_per_s <= 0 or not self._rate_wait_s)
-        )
-
-    def _is_within_caller_limit(self, caller: _CallerQueue) -> bool:
-        """Return whether the caller's own limit admits one more call."""
-        limit = self._per_caller
-        if 0 < limit.concurrency <= caller.running:
-            return False
-        return limit.rate_per_s <= 0 or caller.bucket.compute_wait(self._clock()) <= 0
-
-    @property
-    def _has_free_slot(self) -> bool:
-        return self._total.concurrency <= 0 or self._running < self._total.concurrency
-
-    @property
-    def _rate_wait_s(self) -> float:
-        """Seconds until the total rate admits the next call."""
-        return self._bucket.compute_wait(self._clock())
+    def _get_wait(self, limit: LimitSettings, running: int, bucket: _RateBucket | None) -> float:
+        """Return 0 if a limit admits one more call, the seconds until its rate does, or infinity
+        until a running call ends."""
+        if 0 < limit.concurrency <= running:
+            return math.inf
+        return bucket.compute_wait(self._clock()) if bucket is not None else 0.0
 
     def _admit(self, caller: _CallerQueue) -> None:
         caller.running += 1
-        self._running += 1
-        if self._total.rate_per_s > 0:
+        self.running += 1
+        if self._bucket is not None:
             self._bucket.take()
-        if self._per_caller.rate_per_s > 0:
+        if caller.bucket is not None:
             caller.bucket.take()
 
     # --- queues
@@ -269,15 +260,14 @@ class FairLimiter:
         """
         if caller.is_scheduled or not caller.queue:
             return
-        if self._is_within_caller_limit(caller):
+        wait = self._get_wait(self._per_caller, caller.running, caller.bucket)
+        if wait <= 0:
             caller.is_scheduled = True
             self._scheduled.append(caller)
-        elif self._per_caller.rate_per_s > 0 and caller.timer is None:
-            wait = caller.bucket.compute_wait(self._clock())
-            if wait > 0:
-                caller.timer = asyncio.get_running_loop().call_later(
-                    max(wait, 0.001), self._reschedule, caller
-                )
+        elif wait < math.inf and caller.timer is None:
+            caller.timer = asyncio.get_running_loop().call_later(
+                max(wait, 0.001), self._reschedule, caller
+            )
 
     def _reschedule(self, caller: _CallerQueue) -> None:
         caller.timer = None
@@ -286,27 +276,28 @@ class FairLimiter:
 
     def _admit_waiting(self) -> None:
         """Admit queued calls within the limits, round-robin among callers."""
-        while (
-            self._scheduled
-            and self._has_free_slot
-            and (self._total.rate_per_s <= 0 or not self._rate_wait_s)
-        ):
+        wait = self._get_wait(self._total, self.running, self._bucket)
+        while self._scheduled and wait <= 0:
             caller = self._scheduled.popleft()
             caller.is_scheduled = False
-            if caller.queue and self._is_within_caller_limit(caller):
+            if (
+                caller.queue
+                and self._get_wait(self._per_caller, caller.running, caller.bucket) <= 0
+            ):
                 slot = caller.queue.popleft()
-                self._waiting -= 1
+                self.waiting -= 1
                 # A cancelled call has already left the queue, or will find itself removed.
                 if not slot.done():
                     self._admit(caller)
                     slot.set_result(None)
             self._schedule(caller)
+            wait = self._get_wait(self._total, self.running, self._bucket)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._scheduled and self._has_free_slot:
+        if self._scheduled and wait < math.inf:
             self._timer = asyncio.get_running_loop().call_later(
-                max(self._rate_wait_s, 0.001), self._admit_waiting
+                max(wait, 0.001), self._admit_waiting
             )
 
     def _cancel_wait(self, caller: _CallerQueue, slot: "asyncio.Future[None]") -> None:
@@ -315,7 +306,7 @@ class FairLimiter:
             return
         if slot in caller.queue:
             caller.queue.remove(slot)
-            self._waiting -= 1
+            self.waiting -= 1
         if not caller.queue and caller.is_scheduled:
             self._scheduled.remove(caller)
             caller.is_scheduled = False
@@ -324,29 +315,25 @@ class FairLimiter:
 
     # --- known callers
 
-    def _get_or_add_caller(self, key: str) -> _CallerQueue:
-        caller = self._callers.get(key)
-        if caller is None:
-            if len(self._callers) >= MAX_CALLERS:
-                self._forget_oldest_idle()
-            caller = self._callers[key] = _CallerQueue(key, self._per_caller, self._clock())
+    def _add_caller(self, key: str) -> _CallerQueue:
+        if len(self._callers) >= MAX_CALLERS:
+            idle = (one for one in self._callers.values() if not one.running and not one.queue)
+            if (oldest := next(idle, None)) is not None:
+                oldest.cancel_timer()
+                del self._callers[oldest.key]
+        caller = self._callers[key] = _CallerQueue(key)
+        if self._per_caller.rate_per_s > 0:
+            caller.bucket = _RateBucket(self._per_caller, self._clock())
         return caller
 
     def _forget_if_idle(self, caller: _CallerQueue) -> None:
         """Forget a caller without calls and with a full bucket: it is like an unknown one."""
-        if not caller.running and not caller.queue and caller.bucket.is_full(self._clock()):
-            self._drop(caller)
-
-    def _forget_oldest_idle(self) -> None:
-        for caller in self._callers.values():
-            if not caller.running and not caller.queue:
-                self._drop(caller)
-                return
-
-    def _drop(self, caller: _CallerQueue) -> None:
+        if caller.running or caller.queue:
+            return
+        if caller.bucket is not None and not caller.bucket.is_full(self._clock()):
+            return
         if caller.timer is not None:
-            caller.timer.cancel()
-            caller.timer = None
+            caller.cancel_timer()
         # It may have been forgotten before, and the key may belong to a newer queue.
         if self._callers.get(caller.key) is caller:
             del self._callers[caller.key]
@@ -356,29 +343,31 @@ class FairLimiter:
     def _find_full_queue(self, caller: _CallerQueue) -> LimitExceeded | None:
         queued = len(caller.queue)
         if queued >= self._per_caller.queue:
-            wait = caller.bucket.compute_wait(self._clock())
-            if wait > 0:
-                return LimitExceeded(*self._describe_rate_excess(caller, wait))
+            if caller.bucket is not None and (wait := caller.bucket.compute_wait(self._clock())):
+                return self._make_rate_rejection(caller, wait)
             return LimitExceeded(
                 f"{caller.running:,} of your calls run and {queued:,} wait",
                 self._estimate_wait(queued),
             )
-        if self._waiting >= self._total.queue:
+        if self.waiting >= self._total.queue:
             return LimitExceeded(
-                f"{self._waiting:,} calls already wait for it", self._estimate_wait(self._waiting)
+                f"{self.waiting:,} calls already wait for it", self._estimate_wait(self.waiting)
             )
         return None
 
-    def _describe_rate_excess(self, caller: _CallerQueue, wait: float) -> tuple[str, float]:
+    def _make_rate_rejection(self, caller: _CallerQueue, wait: float) -> LimitExceeded:
         rate_per_s = self._per_caller.rate_per_s
-        reason = f"you began more than {rate_per_s:g} calls a second"
-        return reason, wait + len(caller.queue) / rate_per_s
+        return LimitExceeded(
+            f"you began more than {rate_per_s:g} calls a second",
+            wait + len(caller.queue) / rate_per_s,
+        )
 
     def _estimate_wait(self, ahead: int) -> float:
         """Estimate the seconds until `ahead` queued calls are admitted, from the latest
         releases."""
-        if self._total.rate_per_s > 0 and self._has_free_slot:
-            return self._rate_wait_s + ahead / self._total.rate_per_s
+        wait = self._get_wait(self._total, self.running, self._bucket)
+        if self._bucket is not None and wait < math.inf:
+            return wait + ahead / self._total.rate_per_s
         if len(self._released_at) < 2:
             return DEFAULT_RETRY_S
         return (ahead + 1) * (self._clock() - self._released_at[0]) / (len(self._released_at) - 1)

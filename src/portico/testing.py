@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 from mcp.client import Client
 
-from portico.app import GatewayRuntime
-from portico.config import Config
+from portico.config import Config, Trust
 from portico.errors import METHOD_NOT_FOUND, BackendTimeout, RemoteError
+from portico.gateway import GatewayRuntime
 from portico.server.http.app import make_app, make_server
 from portico.server.stdio import open_pipe_streams
 from portico.storage.manifests import ManifestStore
@@ -53,7 +53,10 @@ class FakeBackend:
         era: Era = "legacy",
         capabilities: Mapping[str, Any] | None = None,
         instructions: str = "",
+        trust: Trust = "always",
     ) -> None:
+        """`trust` as in the configuration: `first` holds back what changes after it was listed."""
+        self.trust: Trust = trust
         self.listing: dict[str, list[Any]] = {
             "tools": list(tools),
             "resources": list(resources),
@@ -95,7 +98,7 @@ class FakeBackend:
         for listener in self._listeners:
             listener.on_notification(method, params or {})
 
-    def die(self, reason: str = "it was told to") -> None:
+    def die(self, reason: str = "the test ended it") -> None:
         """Break every connection."""
         listeners = self._listeners
         self._listeners = []

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from portico.config_file import load
-
-from ..cli.conftest import Home, Ran
-from ..fixtures.counter import counter
-from .adopt_world import World
+from tests.adoption.client_files import ClientHome
+from tests.cli.conftest import CommandResult, Home
+from tests.fixtures.counter import counter
 
 NO_TABLE = {"TIKTOKEN_CACHE_DIR": ""}
 PROGRAM, *ARGS = counter()
@@ -26,13 +25,13 @@ class Person:
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        self.world = World(home.folder, sys.platform, {"APPDATA": str(home.folder)})
+        self.client_home = ClientHome(home.folder, sys.platform, {"APPDATA": str(home.folder)})
         self.config = home.folder / "made" / "portico.yaml"
 
     def has(self, client: str, servers: dict[str, Any], scope: str = "user") -> Path:
-        return self.world.put(client, json.dumps({"mcpServers": servers}), scope)
+        return self.client_home.put(client, json.dumps({"mcpServers": servers}), scope)
 
-    def adopts(self, *arguments: str, env: dict[str, str] | None = None) -> Ran:
+    def adopts(self, *arguments: str, env: dict[str, str] | None = None) -> CommandResult:
         output = ("--output", str(self.config))
         return self.home.run("adopt", *output, *arguments, env={**NO_TABLE, **(env or {})})
 
@@ -40,6 +39,13 @@ class Person:
 @pytest.fixture
 def person(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Person:
     return Person(Home(tmp_path, capfd))
+
+
+def test_servers_that_fail_alike_are_named_in_one_line(person: Person) -> None:
+    person.has("cursor", {"missing": MISSING, "gone": {**MISSING, "args": ["x"]}})
+    ran = person.adopts("--yes")
+    assert ran.out.count("did not start: ") == 1
+    assert "missing, gone did not start: " in ran.out
 
 
 def test_servers_are_started_counted_and_adopted(person: Person) -> None:
@@ -61,7 +67,7 @@ def test_servers_are_started_counted_and_adopted(person: Person) -> None:
     assert called.code == 0, called.err
 
 
-def test_running_it_again_says_that_there_is_nothing_to_do(person: Person) -> None:
+def test_a_second_run_reports_that_nothing_is_left(person: Person) -> None:
     person.has("cursor", {"works": WORKS})
     assert person.adopts("--yes", "--no-start").code == 0
     before = {path: path.read_bytes() for path in person.config.parent.iterdir()}
@@ -71,7 +77,7 @@ def test_running_it_again_says_that_there_is_nothing_to_do(person: Person) -> No
     assert {path: path.read_bytes() for path in person.config.parent.iterdir()} == before
 
 
-def test_without_anybody_to_ask_it_shows_and_says_what_to_do(person: Person) -> None:
+def test_without_a_terminal_it_shows_the_plan_and_the_next_command(person: Person) -> None:
     person.has("cursor", {"works": WORKS})
     ran = person.adopts("--no-start")
     assert ran.code == 1
@@ -89,11 +95,12 @@ def test_a_dry_run_shows_what_would_be_written(person: Person) -> None:
     assert not person.config.parent.exists()
 
 
-def test_as_json_everything_is_told(person: Person) -> None:
+def test_json_output_is_complete(person: Person) -> None:
     person.has("cursor", {"works": WORKS, "other": MISSING, "odd": {"type": "pigeon"}})
     data = person.adopts("--yes", "--json", "--except", "other", "--no-start").data
     assert data.keys() == {
-        "config", "env_file", "written", "backup", "counter", "servers", "tokens", "findings", "addition", "next"
+        "config", "env_file", "written", "backup", "counter", "servers", "tokens", "findings",
+            "addition", "next", "other_projects"
     }  # fmt: skip
     assert data["written"] is True
     assert data["env_file"] == str(person.config.with_name("portico.env"))
@@ -128,13 +135,13 @@ def test_what_is_there_already_is_kept_with_a_backup(person: Person) -> None:
 
 def test_what_cannot_be_added_to_is_shown_instead(person: Person) -> None:
     person.config.parent.mkdir()
-    person.config.write_text("{servers: {old: {command: x}}}")
+    person.config.write_text("x-s: &s {old: {command: x}}\nservers: *s\n")
     person.has("cursor", {"works": WORKS})
     ran = person.adopts("--yes", "--no-start")
     assert ran.code == 1
     assert "cannot be added to" in ran.err
     assert "  works:" in ran.out
-    assert person.config.read_text() == "{servers: {old: {command: x}}}"
+    assert person.config.read_text() == "x-s: &s {old: {command: x}}\nservers: *s\n"
 
 
 def test_a_broken_configuration_is_refused_with_its_line(person: Person) -> None:
@@ -146,7 +153,7 @@ def test_a_broken_configuration_is_refused_with_its_line(person: Person) -> None
     assert ":2:" in ran.err
 
 
-def test_servers_that_a_folder_brought_are_not_started_unasked(
+def test_servers_of_a_project_are_not_started_without_consent(
     person: Person, tmp_path: Path
 ) -> None:
     mark = tmp_path / "started"
@@ -161,7 +168,7 @@ def test_servers_that_a_folder_brought_are_not_started_unasked(
     assert mark.exists()
 
 
-def test_nothing_to_adopt_is_told_with_what_to_do(person: Person) -> None:
+def test_nothing_to_adopt_is_reported_with_advice(person: Person) -> None:
     ran = person.adopts()
     assert ran.code == 1
     assert "--from FILE" in ran.err
@@ -174,9 +181,9 @@ def test_a_name_that_nobody_has_gets_the_nearest(person: Person) -> None:
     assert "Did you mean works?" in ran.err
 
 
-def test_a_broken_file_is_told_and_not_touched(person: Person) -> None:
+def test_a_broken_file_is_reported_and_not_changed(person: Person) -> None:
     person.has("cursor", {"works": WORKS})
-    broken = person.world.put("gemini", '{"mcpServers": {\n')
+    broken = person.client_home.put("gemini", '{"mcpServers": {\n')
     ran = person.adopts("--yes", "--no-start")
     assert ran.code == 0
     assert "settings.json:2: not JSON" in ran.err
@@ -200,7 +207,7 @@ def test_a_person_at_a_terminal_chooses(person: Person) -> None:
     import pty
     import subprocess
 
-    from ..cli.conftest import PATIENCE_S, command
+    from tests.cli.conftest import TIMEOUT_S, command
 
     person.has(
         "cursor", {"one": {"command": "x"}, "two": {"command": "y"}, "three": {"command": "z"}}
@@ -224,6 +231,6 @@ def test_a_person_at_a_terminal_chooses(person: Person) -> None:
     except OSError:
         pass  # Linux says the end as an error
     os.close(ours)
-    assert process.wait(PATIENCE_S) == 0, sent
+    assert process.wait(TIMEOUT_S) == 0, sent
     assert b"Numbers from 1 to 3 or names, please" in sent
     assert set(load([person.config], environ={}).config.servers) == {"one", "three"}

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.adoption.clients import find_client, list_clients, list_locations
-from portico.adoption.config_locations import ClientConfigLocation
+from portico.adoption.clients import ClientConfigLocation, find_client, list_clients, list_locations
 from portico.adoption.installation import choose_location
 from portico.errors import ConfigError, UnknownName
 
@@ -41,7 +40,7 @@ MAPS = {
 }
 
 
-def there(
+def locate(
     name: str, platform: str = "linux", home: Path = HOME
 ) -> tuple[ClientConfigLocation, ...]:
     return list_locations(find_client(name), home, home / "work", platform, {})
@@ -50,29 +49,29 @@ def there(
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_files_in_the_home_are_in_the_same_place_on_every_system(name: str, platform: str) -> None:
-    assert [place.path for place in there(name, platform)] == [
+    assert [place.path for place in locate(name, platform)] == [
         HOME / path for path in EVERYWHERE[name]
     ]
 
 
 @pytest.mark.parametrize(("name", "platform"), FIRST, ids=str)
 def test_other_files_are_where_the_system_keeps_settings(name: str, platform: str) -> None:
-    assert there(name, platform)[0].path == HOME / FIRST[name, platform]
+    assert locate(name, platform)[0].path == HOME / FIRST[name, platform]
 
 
 @pytest.mark.parametrize("known", list_clients(), ids=lambda known: known.name)
 def test_every_client_has_a_file_for_this_person_and_a_map_in_it(known: object) -> None:
     name = getattr(known, "name", "")
-    first = there(name)[0]
+    first = locate(name)[0]
     assert (first.scope, first.legacy) == ("user", False)
     assert first.keys == MAPS.get(name, ("mcpServers",))
     assert first.format == ("toml" if name == "codex" else "json")
-    assert all(place.path.is_absolute() for place in there(name))
+    assert all(place.path.is_absolute() for place in locate(name))
 
 
 def test_cline_is_also_found_where_the_editor_keeps_its_extensions() -> None:
     expected = HOME / ".config/Code - Insiders/User/globalStorage/saoudrizwan.claude-dev/settings"
-    assert expected / "cline_mcp_settings.json" in [place.path for place in there("cline")]
+    assert expected / "cline_mcp_settings.json" in [place.path for place in locate("cline")]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def test_variables_move_files_as_they_do_for_the_client(
 def test_the_packaged_claude_of_windows_has_a_roaming_folder_of_its_own(tmp_path: Path) -> None:
     package = tmp_path / "AppData" / "Local" / "Packages" / "Claude_pzs8sxrjxfjjc"
     package.mkdir(parents=True)
-    first, second = there("claude-desktop", "win32", tmp_path)
+    first, second = locate("claude-desktop", "win32", tmp_path)
     assert (
         first.path == package / "LocalCache" / "Roaming" / "Claude" / "claude_desktop_config.json"
     )
@@ -122,14 +121,14 @@ def test_the_packaged_claude_of_windows_has_a_roaming_folder_of_its_own(tmp_path
 
 
 def test_a_folders_own_servers_of_claude_code_are_in_the_file_of_the_home() -> None:
-    local = next(place for place in there("claude-code") if place.scope == "local")
+    local = next(place for place in locate("claude-code") if place.scope == "local")
     assert local.keys == ("projects", "/home/ada/work", "mcpServers")
 
 
 def test_the_file_that_exists_is_preferred_and_one_that_is_no_longer_written_never_is(
     tmp_path: Path,
 ) -> None:
-    wanted, found = find_client("vscode"), there("vscode", home=tmp_path)
+    wanted, found = find_client("vscode"), locate("vscode", home=tmp_path)
     assert (
         choose_location(wanted, found, None, None).path == tmp_path / ".config/Code/User/mcp.json"
     )
@@ -144,15 +143,15 @@ def test_the_file_that_exists_is_preferred_and_one_that_is_no_longer_written_nev
     assert choose_location(wanted, found, None, None).path == insiders / "mcp.json"
 
 
-def test_a_scope_that_a_client_does_not_have_is_told_with_those_it_has() -> None:
+def test_an_unknown_scope_is_reported_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="no scope project") as error:
-        choose_location(find_client("windsurf"), there("windsurf"), "project", None)
+        choose_location(find_client("windsurf"), locate("windsurf"), "project", None)
     assert "user" in error.value.advice
 
 
 def test_a_named_file_has_the_clients_map(tmp_path: Path) -> None:
     place = choose_location(
-        find_client("zed"), there("zed"), None, str(tmp_path / "elsewhere.json")
+        find_client("zed"), locate("zed"), None, str(tmp_path / "elsewhere.json")
     )
     assert (place.path, place.keys) == (tmp_path / "elsewhere.json", ("context_servers",))
 

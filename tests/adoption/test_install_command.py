@@ -1,4 +1,5 @@
-"""`portico install` and `portico uninstall` as a person runs them, and the entry as its client starts it."""
+"""`portico install` and `portico uninstall` as a person runs them, and the entry as its client
+starts it."""
 
 import json
 import sys
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from portico.adoption.gateway_entry import find_program, is_portico, is_temporary
+from portico.adoption.client_entries import find_program, is_portico, is_temporary
 from portico.meta_tools import tool_definitions
 from tests.cli.conftest import EVERYTHING, Home
 
@@ -113,12 +114,12 @@ def test_replace_takes_out_what_portico_has_and_uninstall_brings_it_back(home: H
     assert before != path.read_bytes()
 
 
-def test_what_is_loaded_twice_is_told_with_its_cost_where_that_is_known(home: Home) -> None:
+def test_duplicate_servers_are_reported_with_their_cost(home: Home) -> None:
     cursor(home, {"mcpServers": {"every": EVERYTHING}})
     home.write({"servers": {"every": EVERYTHING}})
     unknown = home.run("install", "cursor", "--json").data
     assert (unknown["twice"], unknown["twice_tokens"]) == (["every"], 0)
-    assert home.run("browse", "every").code == 0  # so that what the server offers is known
+    assert home.run("status").code == 0  # waits until the server has been listed
     tokens = home.run("install", "cursor", "--json").data["twice_tokens"]
     assert tokens > 100
     assert (
@@ -137,7 +138,7 @@ def test_without_a_configuration_adopting_first_is_advised_but_it_works(home: Ho
     assert not path.parent.exists()
 
 
-def test_codex_is_told_which_variables_to_pass_on_and_others_are_warned(home: Home) -> None:
+def test_codex_gets_the_variables_to_pass_on_and_others_a_warning(home: Home) -> None:
     home.write({"servers": {"a": {"command": "x", "env": {"KEY": "${MY_KEY}"}}}})
     shown = home.run("install", "codex", "--json", env={"MY_KEY": "k"})
     assert shown.data["entry"]["env_vars"] == ["MY_KEY"]
@@ -155,7 +156,7 @@ def test_codex_is_told_which_variables_to_pass_on_and_others_are_warned(home: Ho
 @pytest.mark.parametrize(
     ("written", "flag", "words"), [(None, "full", ["--exposure", "full"]), ("code", None, [])]
 )
-def test_the_exposure_is_the_clients_unless_somebody_says_otherwise(
+def test_the_exposure_is_the_clients_unless_overridden(
     home: Home, written: str | None, flag: str | None, words: list[str]
 ) -> None:
     home.write({**CONFIG, **({"exposure": written} if written else {})})
@@ -164,7 +165,7 @@ def test_the_exposure_is_the_clients_unless_somebody_says_otherwise(
     assert ran.data["entry"]["args"][3:] == words or ran.data["entry"]["args"][-2:] == words
 
 
-def test_an_address_leads_to_a_served_portico(home: Home) -> None:
+def test_an_entry_with_an_address_reaches_a_served_portico(home: Home) -> None:
     home.write({**CONFIG, "gateway": {"token": "a-token-that-is-long-enough"}})
     ran = home.run("install", "claude-code", "--url", "http://127.0.0.1:8420", "--json")
     assert ran.data["entry"] == {
@@ -191,7 +192,7 @@ def test_portico_is_never_made_to_read_the_file_that_starts_it(home: Home) -> No
         assert path.exists() == bool(data)
 
 
-def test_what_was_adopted_for_this_person_goes_before_a_folders_own_servers(home: Home) -> None:
+def test_the_users_configuration_precedes_the_projects_servers(home: Home) -> None:
     (home.folder / ".mcp.json").write_text(json.dumps({"mcpServers": SERVERS}))
     own = home.folder / "own"
     (own / "portico").mkdir(parents=True)
@@ -295,6 +296,39 @@ def test_a_client_that_no_shell_starts_gets_the_path_where_servers_need_it(
     )
 
 
-def test_whoever_installs_into_a_projects_file_is_told_that_others_share_it(home: Home) -> None:
+SHELL = {
+    "SSL_CERT_FILE": "/etc/company/ca.pem",
+    "HTTPS_PROXY": "http://proxy.example:3128",
+    "HTTP_PROXY": "http://me:s3cret-of-mine@proxy.example:3128",
+    "KUBECONFIG": "/home/me/.kube/work",
+    "UNRELATED": "x",
+}
+
+
+@pytest.mark.parametrize(
+    ("client", "key", "carried"),
+    [
+        ("codex", "env_vars", ["HTTPS_PROXY", "HTTP_PROXY", "KUBECONFIG", "SSL_CERT_FILE"]),
+        ("gemini", "env", {name: f"${name}" for name in SHELL if name != "UNRELATED"}),
+        ("claude-code", "env", None),
+        (
+            "cursor",
+            "env",
+            {"SSL_CERT_FILE": SHELL["SSL_CERT_FILE"], "HTTPS_PROXY": SHELL["HTTPS_PROXY"]},
+        ),
+    ],
+)
+def test_a_client_carries_the_variables_it_would_keep_back_by_name_or_harmless_value(
+    home: Home, client: str, key: str, carried: object
+) -> None:
+    home.write({"inherit_env": ["KUBE*"], "servers": {"a": {"command": "x"}}})
+    shown = home.run("install", client, "--json", env=SHELL)
+    assert shown.data["entry"].get(key) == carried
+    assert "s3cret-of-mine" not in shown.out + shown.err
+    if client == "cursor":
+        assert "may not have HTTP_PROXY, KUBECONFIG" in " ".join(shown.data["remarks"])
+
+
+def test_installing_into_a_project_file_warns_that_it_is_shared(home: Home) -> None:
     home.write(CONFIG)
-    assert "whoever shares it" in home.run("install", "cursor", "--scope", "project").out
+    assert "others who share it" in home.run("install", "cursor", "--scope", "project").out

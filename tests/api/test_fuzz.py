@@ -1,9 +1,10 @@
-"""Whatever is asked of the API within and beyond its own description, it answers as described, and
-never fails."""
+"""The API answers any request, within and beyond its own description, as described."""
 
 import asyncio
+import tempfile
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,14 +15,16 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
-from portico.access import Caller
 from portico.api.app import make_api
+from portico.api.gateway_services import GatewayServices, RuleServices
+from portico.callers import Caller
 from portico.events import ToolCalled, ToolsShown
+from portico.storage.key_store import KeyStore
 from portico.testing import gateway_over, serve_http
-from tests.api.serving import backend, eyes, many
-from tests.interaction.fakes import tool
+from tests.api.api_client import backend, make_profile_state, make_tools
+from tests.interaction.fake_servers import tool
 
-PATIENCE = 60
+TIMEOUT_S = 240
 EXAMPLES = 40
 ODD = ["a/b", "ünï", "with space", "..", "x" * 200]
 CHECKS = [
@@ -37,9 +40,9 @@ CHECKS = [
 def _servers() -> dict[str, Any]:
     return {
         "git": backend(
-            tool("create_issue", "Create a new issue.", owner="string"), *many("git", 30)
+            tool("create_issue", "Create a new issue.", owner="string"), *make_tools("git", 30)
         ),
-        "mail": backend(*many("mail", 5, "Sends an e-mail")),
+        "mail": backend(*make_tools("mail", 5, "Sends an e-mail")),
         "odd": backend(
             *(tool(name) for name in ODD), {"name": "bare"}, {"name": "any", "inputSchema": True}
         ),
@@ -53,18 +56,33 @@ def address() -> Iterator[str]:
 
     async def serve() -> None:
         found["stop"], found["loop"] = asyncio.Event(), asyncio.get_running_loop()
+        with tempfile.TemporaryDirectory() as folder:
+            await serve_in(folder)
+
+    async def serve_in(folder: str) -> None:
         async with gateway_over(_servers()) as gateway:
-            sight, insight, record = eyes(gateway)
+            profile_state, usage_data, record = make_profile_state(gateway)
             caller = Caller("session", "fuzz")
             gateway.bus.publish(ToolsShown(caller, "words", is_listing=True))
             for at in range(40):
                 gateway.bus.publish(
                     ToolCalled(f"git.git_{at % 7}", "0" * 16, at / 100, at % 5 > 0, caller)
                 )
-            await insight.tool_usage.flush()
-            await insight.standings.recompute()
+            await usage_data.tool_usage.flush()
+            await usage_data.standings.recompute()
             api = make_api(
-                sight, gateway.get_view().search_service, record, upstreams=gateway.upstreams
+                profile_state,
+                gateway.get_view().search_service,
+                record,
+                services=GatewayServices(
+                    upstreams=gateway.upstreams,
+                    keys=KeyStore(None, Path(folder)),
+                    approvals=gateway.approvals,
+                    rules=RuleServices(
+                        lambda: gateway.calls.enforcement.rules,
+                        lambda name, caller: gateway.get_view(name, caller).snapshot,
+                    ),
+                ),
             )
             async with serve_http(gateway, api=api) as url:
                 found["url"] = url.removesuffix("/mcp")
@@ -83,11 +101,11 @@ def address() -> Iterator[str]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert ready.wait(PATIENCE)
+    assert ready.wait(TIMEOUT_S)
     assert "url" in found, found
     yield found["url"]
     found["loop"].call_soon_threadsafe(found["stop"].set)
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT_S)
     assert not thread.is_alive()
 
 
@@ -97,11 +115,32 @@ def description(address: str) -> Any:
 
 
 PATHS = [
+    "approvals",
+    "approvals/{id}",
     "calls",
+    "calls/{call_id}",
+    "changes",
+    "changes/{name}",
+    "clients",
+    "clients/{name}",
+    "config",
+    "config/changes",
+    "config/undo",
+    "keys",
+    "keys/{name}",
+    "keys/{name}/rotate",
+    "load",
+    "people",
+    "rules",
+    "rules/seen",
+    "rules/test",
     "servers",
     "servers/{name}",
+    "servers/{name}/log",
     "servers/{name}/restart",
+    "servers/{name}/sign-in",
     "stats",
+    "stats/daily",
     "stats/tokens",
     "tools",
     "tools/categories",
@@ -111,12 +150,37 @@ PATHS = [
 ]
 
 
-BARE = {"stats", "tools/hot"}
+ENDLESS = {"events"}
+"""What never ends cannot be tried here; `test_event_routes.py` does."""
+BARE = {
+    "approvals",
+    "changes",
+    "clients",
+    "config",
+    "keys",
+    "load",
+    "people",
+    "rules",
+    "stats",
+    "tools/hot",
+}
 """They have no parameters that could be wrong."""
-DOING = {"servers/{name}/restart"}
-"""They do something."""
+DOING = {
+    "approvals/{id}": "POST",
+    "changes/{name}": "POST",
+    "servers/{name}/restart": "POST",
+    "keys/{name}": "DELETE",
+    "keys/{name}/rotate": "POST",
+    "clients/{name}": "POST",
+    "config/changes": "POST",
+    "config/undo": "POST",
+    "rules/seen": "POST",
+    "rules/test": "POST",
+}
+"""They do something, and have no other method."""
 JSON = {"content-type": "application/json"}
 """What a program says that no page of another origin can, as what does something wants."""
+pytestmark = pytest.mark.slow
 KNOWN = {
     "servers/{name}": [{"name": name} for name in ("git", "Mail", "odd")],
     "servers/{name}/restart": [{"name": name} for name in ("git", "Mail", "odd")],
@@ -144,16 +208,18 @@ FUZZ = settings(
 
 
 def test_every_operation_is_tried(description: Any):
-    described = sorted(operation.ok().path for operation in description.get_all_operations())
-    assert described == [f"/api/v1/{path}" for path in PATHS]
+    described = {operation.ok().path for operation in description.get_all_operations()}
+    assert described == {f"/api/v1/{path}" for path in (*PATHS, *ENDLESS)}
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
 @pytest.mark.parametrize("path", PATHS)
-def test_the_api_does_as_it_says_and_never_fails(description: Any, path: str, mode: GenerationMode):
+def test_the_api_conforms_to_its_description_and_never_fails(
+    description: Any, path: str, mode: GenerationMode
+):
     if path in BARE and mode is GenerationMode.NEGATIVE:
         return
-    operation = description[f"/api/v1/{path}"]["POST" if path in DOING else "GET"]
+    operation = description[f"/api/v1/{path}"][DOING.get(path, "GET")]
 
     @FUZZ
     @given(case=operation.as_strategy(generation_mode=mode))
@@ -165,7 +231,7 @@ def test_the_api_does_as_it_says_and_never_fails(description: Any, path: str, mo
 
 @pytest.mark.parametrize("path", KNOWN)
 def test_what_is_there_is_as_described(description: Any, path: str):
-    operation = description[f"/api/v1/{path}"]["POST" if path in DOING else "GET"]
+    operation = description[f"/api/v1/{path}"][DOING.get(path, "GET")]
     statuses: set[int] = set()
 
     @FUZZ

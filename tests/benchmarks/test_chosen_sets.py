@@ -84,7 +84,7 @@ def test_no_question_of_ours_was_trained_on():
 
 
 def test_every_answer_to_our_questions_is_a_tool_of_the_fleet():
-    servers = [source.tools for source in _given() if source.name == OWN_FLEET]
+    servers = [source.tools for source in _parse_options() if source.name == OWN_FLEET]
     if not servers:
         pytest.skip("no recorded fleet: set PORTICO_SHARED")
     known = {tool["id"] for tool in read_tools(servers[0])}
@@ -102,7 +102,7 @@ def test_every_line_is_written_as_one_would_by_hand():
         assert list(json.loads(line)) == ["id", "query", "style", "groups"]
 
 
-def _given() -> list[Source]:
+def _parse_options() -> list[Source]:
     try:
         return sources(None)
     except SystemExit:

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.peering import finding, installation, replay, seat, siblings, upstreams
+from benchmarks.peering import (
+    installation,
+    replay,
+    running_gateway,
+    search_quality,
+    slow_neighbours,
+    upstreams,
+)
 from benchmarks.peering.contextforge import ContextForge
 from benchmarks.peering.gateways import (
     FastMCP,
@@ -62,7 +69,7 @@ def test_a_recorded_server_says_on_pipes_what_it_once_said(tmp_path: Path):
     lines = "".join(f"{json.dumps(one)}\n" for one in asked)
     command = replay.command("--stdio", str(tmp_path / "echo.json"))
     said = subprocess.run(
-        command, input=lines, capture_output=True, text=True, timeout=60, check=True
+        command, input=lines, capture_output=True, text=True, timeout=240, check=True
     ).stdout
     hello, tools, called, resources, unknown = map(json.loads, said.splitlines())
     assert hello["result"]["protocolVersion"] == "2025-06-18"
@@ -100,7 +107,7 @@ def test_the_tools_of_a_set_become_servers_with_names_that_every_gateway_takes()
     assert servers["my-server"]["tools"][0]["inputSchema"] == {"type": "object", "properties": {}}
 
 
-def test_portico_is_measured_over_replayed_servers_through_its_own_door(tmp_path: Path):
+def test_portico_is_measured_over_replayed_servers_through_its_own_endpoint(tmp_path: Path):
     recordings = {**upstreams.tools_as_recordings(TOOLS), upstreams.ECHO: upstreams.echo()}
     gateway = Portico(own_place())
 
@@ -109,7 +116,7 @@ def test_portico_is_measured_over_replayed_servers_through_its_own_door(tmp_path
             home = tmp_path / "home"
             home.mkdir()
             gateway.write(home, servers)
-            async with seat.seated(gateway, home, servers) as taken:
+            async with running_gateway.run_gateway(gateway, home, servers) as taken:
                 tool, arguments = gateway.search("report a bug in a repository")
                 found = gateway.found(await taken.clients["code"].call_tool(tool, arguments))
                 tools, instructions = await taken.listing()
@@ -122,13 +129,13 @@ def test_portico_is_measured_over_replayed_servers_through_its_own_door(tmp_path
     assert {"search_tools", "call_tool"} <= set(listed)
 
 
-def test_a_gateway_that_ends_is_told_with_what_it_wrote(tmp_path: Path):
+def test_a_gateway_that_ends_is_reported_with_what_it_wrote(tmp_path: Path):
     class Broken(Portico):
         def command(self, folder: Path, port: int) -> list[str]:
             return [replay.command()[0], "-c", "raise SystemExit('no such setting')"]
 
     async def start() -> None:
-        async with seat.seated(Broken(own_place()), tmp_path, []):
+        async with running_gateway.run_gateway(Broken(own_place()), tmp_path, []):
             pass
 
     with pytest.raises(processes.DidNotStart, match="no such setting"):
@@ -159,9 +166,9 @@ def test_a_tool_is_known_again_however_a_gateway_spells_its_name():
         "git_push",
     ]
     assert (
-        finding.squeezed("git_commit")
-        == finding.squeezed("git.commit")
-        == finding.squeezed("git commit")
+        search_quality.normalize_name("git_commit")
+        == search_quality.normalize_name("git.commit")
+        == search_quality.normalize_name("git commit")
     )
 
 
@@ -170,16 +177,16 @@ def test_questions_are_sampled_the_same_every_time_and_only_those_with_an_answer
         Question(number, str(number), (frozenset({"x"}),) if number % 2 else ())
         for number in range(40)
     ]
-    some = finding.sample(questions, 5)
-    assert some == finding.sample(questions, 5)
+    some = search_quality.sample(questions, 5)
+    assert some == search_quality.sample(questions, 5)
     assert len(some) == 5
     assert all(question.groups for question in some)
-    assert len(finding.sample(questions, 100)) == 20
+    assert len(search_quality.sample(questions, 100)) == 20
 
 
 def test_a_call_that_comes_late_is_lost_and_no_call_at_all_is_everything_lost():
-    assert siblings.Watched([0.1, 0.2, 1.5, 5.0]).lost == 0.5
-    assert siblings.Watched().lost == 1.0
+    assert slow_neighbours.Watched([0.1, 0.2, 1.5, 5.0]).lost == 0.5
+    assert slow_neighbours.Watched().lost == 1.0
 
 
 def test_peers_that_are_not_there_are_named_with_the_reason(tmp_path: Path):

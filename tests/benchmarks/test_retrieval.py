@@ -19,7 +19,8 @@ from benchmarks.ranks import place_for, write_ranks
 from benchmarks.tool_sets import Question
 
 from benchmarks import ablation, retrieval
-from portico.search import Hit, Ranking, fusion
+from portico.search import Hit, Ranking
+from portico.search import ranking as ranking_weights
 from tests.benchmarks.tiny_set import QUESTIONS, TOOLS, write_lines, write_set
 
 
@@ -150,22 +151,22 @@ def test_a_set_that_stands_apart_has_a_column_and_counts_in_no_mean():
 
 @pytest.mark.parametrize("variant", ablation.VARIANTS, ids=lambda variant: variant.label)
 def test_every_constant_that_a_variant_exchanges_exists_and_is_put_back(variant: ablation.Variant):
-    before = fusion.DENSE_SHARE
-    during = variant.constants.get("fusion.DENSE_SHARE", before)
-    with ablation.exchanged(variant.constants):
-        assert during == fusion.DENSE_SHARE
-    assert before == fusion.DENSE_SHARE
+    before = ranking_weights.DENSE_SHARE
+    during = variant.constants.get("ranking.DENSE_SHARE", before)
+    with ablation.with_constants(variant.constants):
+        assert during == ranking_weights.DENSE_SHARE
+    assert before == ranking_weights.DENSE_SHARE
 
 
 def test_a_constant_that_is_gone_is_named():
     with (
-        pytest.raises(AttributeError, match=r"portico\.search\.fusion has no GONE"),
-        ablation.exchanged({"fusion.GONE": 1}),
+        pytest.raises(AttributeError, match=r"portico\.search\.ranking has no GONE"),
+        ablation.with_constants({"ranking.GONE": 1}),
     ):
         pass
 
 
-def measured(
+def make_run(
     name: str, earned: Sequence[bool], style: str = "task", refused: Sequence[bool] = ()
 ) -> retrieval.Run:
     """A run in which each answerable question found its tool or did not; `refused` is for questions
@@ -180,8 +181,8 @@ def measured(
 
 
 def test_the_goal_of_the_public_sets_is_stated_when_all_six_were_asked_and_ours_are_no_part_of_it():
-    six = [measured(name, [True] * 4 + [False]) for name in PUBLIC]
-    own = measured("fleet_own", [False])
+    six = [make_run(name, [True] * 4 + [False]) for name in PUBLIC]
+    own = make_run("fleet_own", [False])
     (goal, *_) = retrieval.goals([*six, own])
     assert (goal.measured, goal.limit, goal.at_least, goal.met) == (
         pytest.approx(80),
@@ -194,10 +195,10 @@ def test_the_goal_of_the_public_sets_is_stated_when_all_six_were_asked_and_ours_
 
 def test_every_goal_of_the_fleet_is_stated_for_each_set_of_questions_to_it():
     good, poor = (
-        measured("fleet_dev", [True] * 3, refused=[True, False]),
-        measured("fleet_own", [False], style=""),
+        make_run("fleet_dev", [True] * 3, refused=[True, False]),
+        make_run("fleet_own", [False], style=""),
     )
-    of = {goal.name: goal for goal in retrieval.goals([good, poor, measured("elsewhere", [True])])}
+    of = {goal.name: goal for goal in retrieval.goals([good, poor, make_run("elsewhere", [True])])}
     assert {name for name, goal in of.items() if goal.met} == {
         "fleet_dev: R@1, %",
         "fleet_dev: R@5, %",
@@ -224,7 +225,10 @@ def test_a_smoke_run_promises_nothing(
 
 @pytest.mark.skipif(os.name != "posix", reason="processes are replaced on POSIX only")
 def test_the_clock_runs_where_libraries_start_no_threads():
-    program = "import os; from benchmarks.one_thread import *; begin_again(); print([os.environ[n] for n in THREADS])"
+    program = (
+        "import os; from benchmarks.one_thread import *; begin_again(); "
+        "print([os.environ[n] for n in THREADS])"
+    )
     environment = {name: value for name, value in os.environ.items() if name not in THREADS}
     ended = subprocess.run(
         [sys.executable, "-c", program],
@@ -232,6 +236,6 @@ def test_the_clock_runs_where_libraries_start_no_threads():
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert ended.stdout.split() == str(["1"] * len(THREADS)).split(), ended.stderr

@@ -1,7 +1,7 @@
 """Catalogs of any size: real tools first, then copies that are like them and not them."""
 
 import numpy as np
-from benchmarks.synthetic import enlarged, vectors_for
+from benchmarks.synthetic import enlarge, vectors_for
 from benchmarks.tool_sets import document
 
 from portico.search import Vector
@@ -17,15 +17,15 @@ def real_vectors() -> dict[str, Vector]:
 
 
 def test_the_real_tools_come_first_and_copies_fill_the_rest():
-    found = enlarged(_REAL, 20)
+    found = enlarge(_REAL, 20)
     assert found[:3] == _REAL
     assert len(found) == 20
-    assert enlarged(_REAL, 2) == _REAL[:2]
-    assert enlarged(_REAL, 20) == found
+    assert enlarge(_REAL, 2) == _REAL[:2]
+    assert enlarge(_REAL, 20) == found
 
 
 def test_a_copy_lives_on_another_server_under_another_name():
-    for at, copy in enumerate(enlarged(_REAL, 9)[3:]):
+    for at, copy in enumerate(enlarge(_REAL, 9)[3:]):
         source = _REAL[at % 3]
         assert copy.group != source.group
         assert copy.name.startswith(f"{source.name}_")
@@ -33,7 +33,7 @@ def test_a_copy_lives_on_another_server_under_another_name():
 
 
 def test_the_vector_of_a_copy_is_near_its_source_s_and_no_twin_of_it():
-    documents, real = enlarged(_REAL, 60), real_vectors()
+    documents, real = enlarge(_REAL, 60), real_vectors()
     vectors = vectors_for(documents, real)
     assert list(vectors) == [it.id for it in documents]
     for at, it in enumerate(documents[3:]):

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.table import Goal, Report, Table, conclude, installed
+from benchmarks.table import Goal, Report, Table, conclude, get_installed_version
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_check_fails_only_when_a_goal_is_missed_by_too_much(tmp_path: Path):
 
 
 def test_a_distribution_that_is_not_installed_has_no_version():
-    assert installed("portico-mcp-never-published") == ""
+    assert get_installed_version("portico-mcp-never-published") == ""
 
 
 def test_what_is_kept_says_which_goals_were_met_and_null_for_what_is_not_installed(

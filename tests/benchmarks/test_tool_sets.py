@@ -11,7 +11,7 @@ from benchmarks.tool_sets import (
     read_questions,
     read_set,
     read_tools,
-    reduced,
+    reduce_set,
 )
 
 from tests.benchmarks.tiny_set import QUESTIONS, TOOLS, write_lines, write_set
@@ -55,7 +55,7 @@ def test_a_part_of_the_queries_is_a_set_of_its_own(tmp_path: Path):
     assert names(tmp_path / "fleet") == ["fleet_dev", "fleet_test"]
 
 
-def test_two_sets_of_one_name_are_told_apart(tmp_path: Path):
+def test_two_sets_of_one_name_are_distinguished(tmp_path: Path):
     for folder in ("here", "there"):
         write_set(tmp_path / folder / "same")
     found, _ = discover([tmp_path / "here", tmp_path / "there"])
@@ -127,7 +127,7 @@ def test_a_reduced_set_keeps_every_tool_that_its_questions_need(tmp_path: Path):
     ]
     tools = write_lines(tmp_path / "tools.jsonl", [*spare, *TOOLS])
     queries = write_lines(tmp_path / "queries.jsonl", QUESTIONS)
-    small = reduced(read_set(Source("tiny", tools, queries)), questions=2, size=10)
+    small = reduce_set(read_set(Source("tiny", tools, queries)), questions=2, size=10)
     ids = {tool["id"] for tool in small.tools}
     assert [question.id for question in small.questions] == ["q1", "q3"]
     assert {"post/send", "code/issue"} <= ids

@@ -1,4 +1,4 @@
-"""Names: what a tool is called, and what every other spelling of it means."""
+"""Tool names: addresses, identifiers, flat names and lenient resolution."""
 
 import keyword
 import re
@@ -170,7 +170,7 @@ def test_identifiers_and_bare_names_mean_the_tool(spelling: str, address: str):
     assert resolver().resolve(spelling) == address
 
 
-def test_an_identifier_that_had_to_be_told_apart_means_its_own_tool():
+def test_an_identifier_that_had_to_be_distinguished_means_its_own_tool():
     twins = resolver("api.get-user", "api.get_user")
     hashed = next(
         word

@@ -1,5 +1,4 @@
-"""Categories: from config, from tags, from words; the same whatever the order; known forgivingly by
-name."""
+"""Categories from config, tags and words: independent of order, leniently resolved by name."""
 
 import gzip
 import hashlib
@@ -13,18 +12,18 @@ from pathlib import Path
 import orjson
 import pytest
 
-from portico.catalog import classifier
+from portico.catalog import category_assignment
 from portico.catalog.categories import (
+    OTHER,
+    SYNONYMS,
     TAXONOMY,
     VERSION,
-    assign_categories,
-    find_main_category,
     resolve_category,
     to_category,
 )
-from portico.catalog.search_documents import build_documents
-from portico.catalog.snapshot import ServerEntry
-from portico.catalog.taxonomy import OTHER, SYNONYMS
+from portico.catalog.category_assignment import assign_categories
+from portico.catalog.entries import build_documents
+from portico.catalog.snapshot import ServerEntry, find_most_common
 from portico.catalog.tool import make_tool
 from portico.errors import UnknownName
 from portico.search import Index, SearchFilters
@@ -69,7 +68,9 @@ def test_there_are_twelve_to_twenty_four_categories_each_with_a_sentence():
 
 
 def test_the_version_names_the_weights_so_that_other_weights_are_noticed():
-    data = resources.files("portico.catalog").joinpath(classifier.WEIGHTS_FILE).read_bytes()
+    data = (
+        resources.files("portico.catalog").joinpath(category_assignment.WEIGHTS_FILE).read_bytes()
+    )
     assert VERSION.endswith(hashlib.blake2b(data, digest_size=4).hexdigest())
     assert orjson.loads(data)["categories"] == KEYS
     assert len(data) <= 150_000
@@ -175,12 +176,12 @@ def test_tools_whose_names_begin_alike_are_judged_together():
         "wiki_add_label",
         "wiki_search",
     ]
-    assert classifier.group_name_families(names) == [[0, 1, 2], [3, 4, 5]]
-    assert classifier.group_name_families([f"acme_{name}" for name in names]) == [
+    assert category_assignment.group_name_families(names) == [[0, 1, 2], [3, 4, 5]]
+    assert category_assignment.group_name_families([f"acme_{name}" for name in names]) == [
         [0, 1, 2],
         [3, 4, 5],
     ]
-    assert classifier.group_name_families(["get_a", "get_b", "get_c", "list_a"]) == []
+    assert category_assignment.group_name_families(["get_a", "get_b", "get_c", "list_a"]) == []
 
 
 def test_the_order_of_tools_does_not_matter():
@@ -201,7 +202,7 @@ def test_one_more_tool_does_not_move_the_others():
 
 def test_tools_without_a_word_and_servers_without_tools_do_no_harm():
     assert assign_categories(server("x", {})) == {}
-    assert find_main_category(server("x", {}), {}) == ""
+    assert find_most_common({}) == ""
     odd = server("x", {"\ud800": "\ud800", "": "", "ok": "\x00" * 10_000})
     assert set(assign_categories(odd)) == set(odd.tools)
 
@@ -218,9 +219,8 @@ def test_what_a_server_says_of_itself_counts():
 
 
 def test_the_main_category_is_that_of_most_tools_and_does_not_waver_between_two():
-    entry = server("x", {**SQL, **MAIL})
-    assert find_main_category(entry, dict.fromkeys(SQL, "b") | dict.fromkeys(MAIL, "a")) == "a"
-    assert find_main_category(entry, dict.fromkeys(entry.tools, "b") | {"send_mail": "a"}) == "b"
+    assert find_most_common(Counter({"b": len(SQL), "a": len(MAIL)})) == "a"
+    assert find_most_common({"b": len(SQL) + len(MAIL) - 1, "a": 1}) == "b"
 
 
 # Names of categories
@@ -291,7 +291,7 @@ def test_the_fleet_is_sorted_as_its_readers_did():
             entry = ServerEntry(record["slug"], initialize_info=said, tools=tools, listed_at=1)
             kinds = assign_categories(entry)
             others += sum(kind == OTHER for kind in kinds.values())
-            if main := find_main_category(entry, kinds):
+            if main := find_most_common(Counter(kinds.values())):
                 mains[main] += 1
                 if main not in labels[entry.name].split("|"):
                     wrong.append(f"{entry.name}: {main}")

@@ -1,4 +1,4 @@
-"""Listing a server: page by page, and one bad entry never costs another."""
+"""Listing a server page by page; a malformed entry never affects another."""
 
 import json
 from collections.abc import Mapping

@@ -1,16 +1,16 @@
-"""One moment's knowledge: lookups, scopes, versions."""
+"""Snapshot: lookups, scopes, versions."""
 
 import threading
 from typing import Any
 
 import pytest
 
-from portico.access import Scope
 from portico.catalog.listing import LARGE_LISTING_ITEMS, ServerOffers
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import make_tool
 from portico.errors import UnknownName
 from portico.search import Index, SearchDocument
+from portico.visibility import Scope
 
 
 def entry(server: str, *tools: str, **more: Any) -> ServerEntry:
@@ -26,7 +26,7 @@ def snapshot(*entries: ServerEntry) -> Snapshot:
     return Snapshot({entry.name: entry for entry in entries})
 
 
-HOUSE = snapshot(
+SNAPSHOT = snapshot(
     entry("github", "create_issue", "list_issues"),
     entry("data-server", "list-items"),
     entry("a__b", "c"),
@@ -40,7 +40,7 @@ def test_a_tool_is_found_by_address_flat_name_identifier_and_bare_name():
         "data_server.list_items",
         "list_items",
     ):
-        assert HOUSE.resolve_tool(name).address == "data-server.list-items"
+        assert SNAPSHOT.resolve_tool(name).address == "data-server.list-items"
 
 
 def test_a_tool_is_found_by_a_flat_name_that_had_to_be_cut():
@@ -73,12 +73,12 @@ def test_prompts_whose_flat_names_would_be_one_are_all_there():
     "name", ["data-server", "data_server", "Data-Server", "dataServer", " data-server "]
 )
 def test_a_server_is_found_by_any_usual_spelling(name: str):
-    assert HOUSE.resolve_server(name).name == "data-server"
+    assert SNAPSHOT.resolve_server(name).name == "data-server"
 
 
 def test_a_wrong_server_gets_the_nearest_back():
     with pytest.raises(UnknownName) as caught:
-        HOUSE.resolve_server("githib")
+        SNAPSHOT.resolve_server("githib")
     assert caught.value.nearest == ("github",)
     assert "Did you mean github?" in caught.value.advice
 
@@ -89,7 +89,7 @@ def test_punctuation_is_no_server_even_where_there_is_only_one(name: str):
         snapshot(entry("github")).resolve_server(name)
 
 
-def test_two_servers_that_differ_in_case_are_told_apart_or_listed():
+def test_two_servers_that_differ_in_case_are_distinguished_or_listed():
     both = snapshot(entry("Git"), entry("git"))
     assert both.resolve_server("git").name == "git"
     assert both.resolve_server("Git").name == "Git"
@@ -104,18 +104,18 @@ def test_the_version_changes_exactly_with_the_tools():
         entry("a__b", "c"),
         entry("data-server", "list-items"),
     )
-    assert same.version == HOUSE.version
+    assert same.version == SNAPSHOT.version
     fewer = snapshot(
         entry("github", "create_issue"), entry("data-server", "list-items"), entry("a__b", "c")
     )
-    assert fewer.version != HOUSE.version
+    assert fewer.version != SNAPSHOT.version
     older = Snapshot(
         {
-            **HOUSE.servers,
+            **SNAPSHOT.servers,
             "github": entry("github", "create_issue", "list_issues", warnings=("old",)),
         }
     )
-    assert older.version == HOUSE.version
+    assert older.version == SNAPSHOT.version
 
 
 def test_the_version_of_the_offers_changes_with_them_alone():
@@ -135,7 +135,7 @@ def test_the_version_of_the_offers_changes_with_them_alone():
 
 
 def test_a_scope_sees_no_more_than_it_names():
-    seen = HOUSE.restrict_to(Scope(servers=("git*", "a__b"), tools=("create_*", "a__b.*")))
+    seen = SNAPSHOT.restrict_to(Scope(servers=("git*", "a__b"), tools=("create_*", "a__b.*")))
     assert list(seen.tools) == ["a__b.c", "github.create_issue"]
     assert "data-server" not in seen.servers
     for hidden in (
@@ -152,7 +152,7 @@ def test_a_scope_sees_no_more_than_it_names():
 
 
 def test_a_scope_of_everything_is_the_same_snapshot():
-    assert HOUSE.restrict_to(Scope()) is HOUSE
+    assert SNAPSHOT.restrict_to(Scope()) is SNAPSHOT
 
 
 def test_another_index_keeps_what_was_worked_out_about_the_servers():
@@ -186,56 +186,56 @@ def test_another_index_before_anything_was_worked_out_is_no_trouble():
 
 def test_names_are_addresses_and_flat_names_and_nothing_else():
     long = "x" * 80
-    house = snapshot(entry("github", "create_issue", long), entry("s" * 70, "tool"))
-    flat = tuple(house.tools_by_flat_name)
-    assert all(name in house.tool_names for name in (*house.tools, *flat))
-    assert all(house.resolve_tool(name) is house.tools_by_flat_name[name] for name in flat)
+    known = snapshot(entry("github", "create_issue", long), entry("s" * 70, "tool"))
+    flat = tuple(known.tools_by_flat_name)
+    assert all(name in known.tool_names for name in (*known.tools, *flat))
+    assert all(known.resolve_tool(name) is known.tools_by_flat_name[name] for name in flat)
     assert all(
-        name not in house.tool_names
+        name not in known.tool_names
         for name in ("", "create_issue", "github.nope", "github__nope", "y" * 64)
     )
 
 
 def test_the_addresses_that_a_name_can_mean_are_found_and_none_is_guessed():
-    house = snapshot(entry("a", "create_issue"), entry("b", "create_issue"))
-    assert house.find_addresses("create_issue") == ("a.create_issue", "b.create_issue")
+    known = snapshot(entry("a", "create_issue"), entry("b", "create_issue"))
+    assert known.find_addresses("create_issue") == ("a.create_issue", "b.create_issue")
     assert (
-        house.find_addresses("a__create_issue")
-        == house.find_addresses("A.Create-Issue")
+        known.find_addresses("a__create_issue")
+        == known.find_addresses("A.Create-Issue")
         == ("a.create_issue",)
     )
-    assert house.find_addresses("a.create_isue") == ()
+    assert known.find_addresses("a.create_isue") == ()
 
 
 # Large catalogs
 
 
-LARGE_HOUSE = snapshot(
+LARGE_SNAPSHOT = snapshot(
     entry("large", *(f"list_records_{number}" for number in range(LARGE_LISTING_ITEMS + 1)))
 )
 
 
 async def test_only_a_large_catalog_is_looked_through_in_a_thread():
     here = threading.current_thread()
-    assert await HOUSE.run_scan(threading.current_thread) is here
-    assert await LARGE_HOUSE.run_scan(threading.current_thread) is not here
+    assert await SNAPSHOT.run_scan(threading.current_thread) is here
+    assert await LARGE_SNAPSHOT.run_scan(threading.current_thread) is not here
     offers = ServerOffers(
         tuple({"uri": f"r:{number}"} for number in range(LARGE_LISTING_ITEMS + 1))
     )
     assert await snapshot(entry("s", offers=offers)).run_scan(threading.current_thread) is not here
 
 
-@pytest.mark.parametrize("house", [HOUSE, LARGE_HOUSE])
-async def test_a_tool_is_found_off_the_event_loop_as_on_it(house: Snapshot):
-    for tool in [*house.tools.values()][:3]:
+@pytest.mark.parametrize("known", [SNAPSHOT, LARGE_SNAPSHOT])
+async def test_a_tool_is_found_off_the_event_loop_as_on_it(known: Snapshot):
+    for tool in [*known.tools.values()][:3]:
         for name in (tool.address, f"{tool.server}__{tool.name}", tool.address.upper()):
-            assert await house.find_tool(name) is house.resolve_tool(name) is tool
-        assert await house.find_by_flat_name(f"{tool.server}__{tool.name}") is tool
-    assert await house.find_by_flat_name("nobody") is None
+            assert await known.find_tool(name) is known.resolve_tool(name) is tool
+        assert await known.find_by_flat_name(f"{tool.server}__{tool.name}") is tool
+    assert await known.find_by_flat_name("nobody") is None
     with pytest.raises(UnknownName) as found:
-        await house.find_tool("large.list_recrods_7")
+        await known.find_tool("large.list_recrods_7")
     with pytest.raises(UnknownName) as expected:
-        house.resolve_tool("large.list_recrods_7")
+        known.resolve_tool("large.list_recrods_7")
     assert found.value.nearest == expected.value.nearest
 
 

@@ -1,4 +1,4 @@
-"""A tool is what its server listed, and stays so."""
+"""A tool keeps the definition that its server listed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which addresses a URI template stands for, and how much work it may be to find out."""
+"""Which URIs a template matches, within bounded work."""
 
 import pytest
 

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from portico.cli.main import main
+from portico.config.inherited_environment import NETWORK_VARIABLES
+from portico.usage import recorder
 
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE_S = 60
+TIMEOUT_S = 240
 
 
 def command() -> list[str]:
@@ -28,8 +30,20 @@ def command() -> list[str]:
     return [sys.executable, "-c", "from portico.cli.main import main; raise SystemExit(main())"]
 
 
+def interruptible_command() -> list[str]:
+    """The command with Ctrl+C as in a terminal: tests in the background ignore it, and so do their
+    children."""
+    lines = (
+        "import signal, sys",
+        "signal.signal(signal.SIGINT, signal.default_int_handler)",
+        "from portico.cli.main import main",
+        "sys.exit(main())",
+    )
+    return [sys.executable, "-c", "; ".join(lines)]
+
+
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     """What a command that has ended left."""
 
     code: int
@@ -57,6 +71,7 @@ class Home:
             if not name.startswith(
                 ("PORTICO_", "XDG_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
             )
+            and name not in NETWORK_VARIABLES
         }
         home = {
             "HOME": str(self.folder),
@@ -75,7 +90,9 @@ class Home:
         path.write_text(json.dumps(config), encoding="utf-8")
         return path
 
-    def spawn(self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Ran:
+    def spawn(
+        self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None
+    ) -> CommandResult:
         """Run the command as a process, as a user does."""
         done = subprocess.run(
             [*command(), *arguments],
@@ -83,12 +100,14 @@ class Home:
             capture_output=True,
             cwd=self.folder,
             env={**self.environment, **(env or {})},
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
-        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def on_a_terminal(self, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, str]:
+    def run_in_terminal(
+        self, *arguments: str, env: dict[str, str] | None = None
+    ) -> tuple[int, str]:
         """Run the command on a pseudo-terminal: its exit code and what the terminal was sent."""
         import pty
 
@@ -110,10 +129,13 @@ class Home:
         ):  # Linux says the end as an error
             while chunk := terminal.read(65_536):
                 sent += chunk
-        return process.wait(PATIENCE_S), sent.decode()
+        return process.wait(TIMEOUT_S), sent.decode()
 
-    def run(self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Ran:
-        """Run the command in this process: the same, without the second that Python takes to start."""
+    def run(
+        self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None
+    ) -> CommandResult:
+        """Run the command in this process: the same, without the second that Python takes to
+        start."""
         self.captured.readouterr()
         with pytest.MonkeyPatch.context() as patch, own_logging():
             for name in set(os.environ) - set(self.environment):
@@ -121,10 +143,12 @@ class Home:
             for name, value in {**self.environment, **(env or {})}.items():
                 patch.setenv(name, value)
             patch.chdir(self.folder)
+            # What is not written within three seconds is lost; a busy machine may need longer.
+            patch.setattr(recorder, "CLOSE_TIMEOUT_S", float(TIMEOUT_S))
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
             code = main(arguments)
         written = self.captured.readouterr()
-        return Ran(code, written.out, written.err)
+        return CommandResult(code, written.out, written.err)
 
 
 @contextlib.contextmanager
@@ -153,9 +177,12 @@ def start(home: Home) -> Iterator[Start]:
     """Starts a command that lasts; whatever is left of it at the end is killed."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def begin(*arguments: str, env: dict[str, str] | None = None) -> "subprocess.Popen[bytes]":
+    def begin(
+        *arguments: str, env: dict[str, str] | None = None, interruptible: bool = False
+    ) -> "subprocess.Popen[bytes]":
+        program = interruptible_command() if interruptible else command()
         process = subprocess.Popen(
-            [*command(), *arguments],
+            [*program, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -169,7 +196,7 @@ def start(home: Home) -> Iterator[Start]:
     for process in started:
         if process.poll() is None:
             process.kill()
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()

@@ -174,7 +174,7 @@ def test_in_text_every_line_of_a_traceback_is_set_in(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("format", ["text", "json"])
-def test_a_line_that_cannot_be_written_is_no_fault_of_whoever_logs(
+def test_a_line_that_cannot_be_written_is_no_error_for_the_caller(
     capsys: pytest.CaptureFixture[str], format: logs.LogFormat
 ) -> None:
     class Mute:
@@ -293,10 +293,12 @@ def test_no_line_holds_a_planted_secret_whatever_way_it_takes(
 
 def test_a_gateway_that_writes_no_line_loads_nothing_for_it() -> None:
     code = (
-        "import sys; from portico.cli import logs; logs.configure_logging('warning', format='json', secrets=lambda: ['abcdefg']);"
-        "print(sorted({'portico.cli.log_renderer', 'portico.config_file.mask', 'traceback'} & set(sys.modules)));"
+        "import sys; from portico.cli import logs; logs.configure_logging('warning', "
+        "format='json', secrets=lambda: ['abcdefg']);"
+        "print(sorted({'portico.cli.log_renderer', 'portico.config_file.mask', "
+        "'traceback'} & set(sys.modules)));"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True
     )
     assert "portico" not in done.stdout

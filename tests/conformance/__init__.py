@@ -5,4 +5,4 @@ compared check by check.
 
 checks (what the suite said, pure) → comparison (what got lost on the way, pure) → report; suite
 (Node and the npm package) and processes (fixture, gateway) do the I/O; run puts them together.
-"""
+"""  # noqa: E501

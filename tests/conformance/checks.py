@@ -1,4 +1,4 @@
-"""What the suite said: its per-scenario `checks.json` files, read into one flat mapping."""
+"""The suite's per-scenario `checks.json` files, read into one flat mapping."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _read_scenario(scenario: str, file: Path) -> Results:
         checks: Any = json.loads(file.read_text("utf-8"))
         if not isinstance(checks, list):
             raise TypeError("not a list of checks")
-        return _keyed(scenario, checks)
+        return _key_checks(scenario, checks)
     except FileNotFoundError:
         reason = "the scenario wrote no checks: it crashed"
     except (ValueError, TypeError, KeyError) as unreadable:
@@ -70,7 +70,7 @@ def _read_scenario(scenario: str, file: Path) -> Results:
     return {CheckId(scenario, "scenario-completes"): Outcome(FAILED, reason)}
 
 
-def _keyed(scenario: str, checks: list[dict[str, Any]]) -> Results:
+def _key_checks(scenario: str, checks: list[dict[str, Any]]) -> Results:
     turns: Counter[str] = Counter()
     results: dict[CheckId, Outcome] = {}
     for check in checks:
@@ -88,11 +88,11 @@ def _remark(check: dict[str, Any]) -> str:
     return str(details.get("message") or "") if isinstance(details, dict) else ""
 
 
-def passed(results: Results) -> int:
+def select_passed(results: Results) -> int:
     return sum(outcome.passed for outcome in results.values())
 
 
-def judged(results: Results) -> int:
+def select_judged(results: Results) -> int:
     return sum(outcome.judged for outcome in results.values())
 
 

@@ -1,5 +1,4 @@
-"""What got lost between two runs of the suite, and whether it was known: pure functions of two
-results and the gaps."""
+"""Compares two runs of the suite: lost checks, and whether they are known gaps. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +47,8 @@ class Comparison:
 
 
 def compare(spec: str, direct: Results, through: Results, gaps: Sequence[Gap]) -> Comparison:
-    """Where the direct run passed, anything but a pass is lost: a warning, a skip, a remark, a
+    """Return where the direct run passed, anything but a pass is lost: a warning, a skip, a remark,
+    a
     missing check too."""
     known = {gap.check: gap for gap in gaps if gap.spec == spec}
     losses = [

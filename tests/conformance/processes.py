@@ -40,7 +40,8 @@ def fixture(folder: Path) -> Generator[str]:
 def gateway(upstream: str, spec: str, folder: Path, template: str | None = None) -> Generator[str]:
     """Portico in front of `upstream`, transparent; gives its URL.
 
-    `template` starts something else in its place: a command line with {config}, {port} and {upstream} in it.
+    `template` starts something else in its place: a command line with {config}, {port} and
+    {upstream} in it.
     """
     port = free_port()
     config = folder / "portico.yaml"

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.checks import CheckId, Outcome, Results, failures, judged, passed
+from tests.conformance.checks import (
+    CheckId,
+    Outcome,
+    Results,
+    failures,
+    select_judged,
+    select_passed,
+)
 from tests.conformance.comparison import Comparison
 
 
@@ -21,18 +28,24 @@ def table(spec: str, direct: Results, through: Results | None) -> str:
         mark = "" if through is None or left == right else "  ≠"
         lines.append(f"{scenario:<{width}}  {left:>9}  {right:>9}{mark}".rstrip())
     lines.append(
-        f"{'all':<{width}}  {_score(direct):>9}  {'' if through is None else _score(through):>9}".rstrip()
+        (
+            f"{'all':<{width}}  {_score(direct):>9}  "
+            f"{'' if through is None else _score(through):>9}"
+        ).rstrip()
     )
     return "\n".join(lines)
 
 
 def findings(spec: str, direct: Results, comparison: Comparison | None) -> str:
-    """What must be mended, then what is excused; empty when there is nothing to say."""
+    """Return what must be repaired, then what is excused; empty when there is nothing to say."""
     lines = [_line("fails directly", check, outcome) for check, outcome in failures(direct).items()]
     if comparison is not None:
         lines += [_line("lost", loss.check, loss.through) for loss in comparison.lost]
         lines += [
-            f"stale gap  {gap.check.scenario}: {gap.check.check} is listed as lost and is not; delete its entry"
+            (
+                f"stale gap  {gap.check.scenario}: {gap.check.check} is listed as lost and "
+                "is not; delete its entry"
+            )
             for gap in comparison.stale
         ]
         lines += [
@@ -63,7 +76,7 @@ def _of(scenario: str, results: Results) -> Results:
 
 
 def _score(results: Results) -> str:
-    return f"{passed(results)}/{judged(results)}"
+    return f"{select_passed(results)}/{select_judged(results)}"
 
 
 def _line(kind: str, check: CheckId, outcome: Outcome) -> str:
@@ -73,7 +86,7 @@ def _line(kind: str, check: CheckId, outcome: Outcome) -> str:
 
 def _as_json(results: Results) -> dict[str, Any]:
     checks = [_check_json(check, outcome) for check, outcome in results.items() if outcome.judged]
-    return {"passed": passed(results), "failed": len(failures(results)), "checks": checks}
+    return {"passed": select_passed(results), "failed": len(failures(results)), "checks": checks}
 
 
 def _check_json(check: CheckId, outcome: Outcome) -> dict[str, Any]:

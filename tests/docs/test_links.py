@@ -1,11 +1,12 @@
-"""Every link between the documents leads somewhere, and every page can be found from the first one."""
+"""Every link between the documents leads somewhere, and every page can be found from the first
+one."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import ROOT, named
+from tests.docs.blocks import ROOT, name_page
 
 DOCUMENTS = [
     *ROOT.glob("*.md"),
@@ -20,7 +21,8 @@ def links(document: Path) -> list[str]:
 
 
 def anchors(document: Path) -> set[str]:
-    """What headings are linked by: lower case, without punctuation, spaces as hyphens; twins are
+    """Return what headings are linked by: lower case, without punctuation, spaces as hyphens; twins
+    are
     numbered."""
     text = re.sub(
         r"^(`{3,}).*?^\1", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
@@ -37,7 +39,7 @@ def anchors(document: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_page)
 def test_every_link_between_documents_leads_somewhere(document: Path):
     for link in links(document):
         target, _, anchor = link.partition("#")
@@ -57,7 +59,7 @@ def test_every_page_can_be_found_from_the_first():
             ahead += [
                 page.parent / target for link in links(page) if (target := link.partition("#")[0])
             ]
-    lost = {named(page) for page in (ROOT / "docs").glob("**/*.md")} - {
-        named(page) for page in seen
+    lost = {name_page(page) for page in (ROOT / "docs").glob("**/*.md")} - {
+        name_page(page) for page in seen
     }
     assert not lost, "add them to docs/index.md, or link them from the page they belong to"

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from docs.generate import cli, errors, metrics, pages, rest
 
-from portico.catalog.taxonomy import TAXONOMY
+from portico.catalog.categories import TAXONOMY
 from portico.config_file import iter_keys
 from portico.meta_tools import tool_definitions
 from portico.observability.audit import AuditEntry, AuditLog
+from portico.policy.decision import Approval
 from portico.profiles.prompts import PROMPTS
 from portico.profiles.resources import RESOURCES, TEMPLATES
 from portico.storage.audit_file import AuditFile
@@ -62,7 +63,7 @@ def test_every_parameter_of_a_meta_tool_has_its_row():
     written = (REFERENCE / "meta-tools.md").read_text(encoding="utf-8")
     for name in tool_definitions.META_TOOL_NAMES:
         said = written.partition(f"## `{name}`\n")[2].partition("\n## ")[0]
-        for parameter in tool_definitions.get_parameters(name)["properties"]:
+        for parameter in tool_definitions.PARAMETERS[name]["properties"]:
             assert f"\n| `{parameter}` |" in said
 
 
@@ -76,7 +77,7 @@ def test_every_resource_template_and_prompt_has_its_heading():
 
 
 def test_every_metric_has_its_heading():
-    assert sorted(headings("metrics.md")) == sorted(metrics.scraped())
+    assert sorted(headings("metrics.md")) == sorted(metrics.scrape_metrics())
 
 
 def test_every_error_has_its_heading_and_its_advice():
@@ -96,7 +97,9 @@ def test_every_category_has_its_row():
 
 def test_every_field_of_the_audit_log_has_its_row(tmp_path: Path):
     log = AuditLog(AuditFile(tmp_path / "audit.jsonl", max_bytes=10_000, files=1), lambda: b"key")
-    log.write(AuditEntry("a.b", "hash", {}, "ok", trace_id="1", destructive=True))
+    approval = Approval("1", "key ana", "rest")
+    entry = AuditEntry("a.b", "hash", {}, "ok", trace_id="1", destructive=True, rule="default")
+    log.write(entry._replace(approval=approval))
     log.close()
     table = (
         (REFERENCE / "audit.md")
@@ -104,10 +107,10 @@ def test_every_field_of_the_audit_log_has_its_row(tmp_path: Path):
         .partition("| field |")[2]
         .partition("\n\n")[0]
     )
-    told = [
+    reported = [
         name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])
     ]
-    assert told == [*json.loads((tmp_path / "audit.jsonl").read_text(encoding="utf-8"))]
+    assert reported == [*json.loads((tmp_path / "audit.jsonl").read_text(encoding="utf-8"))]
 
 
 def test_a_page_without_its_mark_is_not_written_over(

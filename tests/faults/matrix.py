@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import psutil
 
-from portico.app import GatewayRuntime
 from portico.config import (
     BackendConfig,
     Config,
@@ -31,25 +31,29 @@ from portico.config import (
     RestartConfig,
     Timeouts,
 )
-from portico.storage.manifests import ManifestStore
+from portico.gateway import GatewayRuntime
 from portico.testing import serve_http
 from tests.faults.misbehaving.steps import LIMIT
 from tests.faults.table import Fault, Wire
-from tests.interaction.raw import RawHttp, raw_http
-from tests.lifetime.marks import MARK, left_over, new_mark
+from tests.gateways import run_gateway
+from tests.interaction.raw_clients import RawHttp, raw_http
+from tests.lifetime.process_marks import MARK, left_over, new_mark
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 600.0
 """No wait is longer, on whatever machine."""
-TOGETHER = 12
-LONG_S, SHORT_S = 20.0, 1.5
+TOGETHER = 24
+"""Faults at a time: most of the time they wait for each other's ends."""
+LONG_S, SHORT_S = 300.0, 1.5
 """What a call may take: where something else ends it, and where nothing else does."""
+START_S = 5.0
+"""What a start or a listing may take where nothing else ends it."""
 NEIGHBOUR = "neighbour"
 PROGRAM = str(Path(__file__).parent / "misbehaving")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a caller was told."""
+    """The answer to a caller."""
 
     kind: str
     text: str
@@ -57,7 +61,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Cell:
-    """How one fault went; whatever should not have been is a sentence in `wrong`."""
+    """Describes how one fault went; whatever should not have been is a sentence in `wrong`."""
 
     outcome: Outcome
     wrong: tuple[str, ...]
@@ -65,7 +69,7 @@ class Cell:
 
 @dataclass
 class Run:
-    """How all of them went."""
+    """Describes how all of them went."""
 
     cells: dict[str, Cell] = field(default_factory=dict[str, Cell])
     processes: list[str] = field(default_factory=list[str])
@@ -80,59 +84,65 @@ async def run(
     folder: Path,
     *,
     together: int = TOGETHER,
-    house: "type[House] | None" = None,
+    runner_class: "type[FaultRunner] | None" = None,
 ) -> Run:
-    """Do all of these to one gateway, so many at a time; another kind of `house` may look closer."""
+    """Do all of these to one gateway, so many at a time; a subclass of FaultRunner may measure
+    more."""
     chosen = {fault.id: fault for fault in faults}
     done, mark = Run(), new_mark()
-    before = _held()
+    before = _count_held()
     for name in (*chosen, NEIGHBOUR):
         (folder / name).write_text("")
-    async with served(wire, chosen, folder, mark) as servers:
+    async with serve_faults(wire, chosen, folder, mark) as servers:
         limits = LimitsConfig.model_validate(
-            {"max_message_bytes": LIMIT, "start_concurrency": TOGETHER, "question_s": 2 * SHORT_S}
+            {
+                "max_message_bytes": LIMIT,
+                "start_concurrency": TOGETHER,
+                "elicitation_s": 2 * SHORT_S,
+            }
         )
-        async with GatewayRuntime(
-            Config(servers=servers, limits=limits), manifests=ManifestStore(None)
-        ) as gateway:
-            await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
-            async with serve_http(gateway) as url, raw_http(url, "legacy") as client:
-                home = (house or House)(gateway, client, folder)
-                gate = asyncio.Semaphore(together)
+        async with (
+            run_gateway(config=Config(servers=servers, limits=limits)) as gateway,
+            serve_http(gateway) as url,
+            raw_http(url, "legacy") as client,
+        ):
+            client.http.timeout = httpx2.Timeout(TIMEOUT_S)
+            runner = (runner_class or FaultRunner)(gateway, client, folder)
+            gate = asyncio.Semaphore(together)
 
-                async def one(fault: Fault) -> None:
-                    async with gate:
-                        done.cells[fault.id] = await home.struck(fault)
+            async def one(fault: Fault) -> None:
+                async with gate:
+                    done.cells[fault.id] = await runner.run_fault(fault)
 
-                await asyncio.gather(*(one(fault) for fault in chosen.values()))
+            await asyncio.gather(*(one(fault) for fault in chosen.values()))
     done.processes = await left_over(mark)
     done.held = await _after(before)
     return done
 
 
-class House:
+class FaultRunner:
     """A gateway over servers whose faults can be switched."""
 
     def __init__(self, gateway: GatewayRuntime, client: RawHttp, folder: Path) -> None:
         self._gateway, self._client, self._folder = gateway, client, folder
 
-    async def struck(self, fault: Fault) -> Cell:
+    async def run_fault(self, fault: Fault) -> Cell:
         """One fault, from health to health."""
         wrong: list[str] = []
         outcome = Outcome("nothing", "")
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await self._well(fault.id)
         except TimeoutError:
             return Cell(outcome, ("it was never well",))
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 outcome = await self._ill(fault, wrong)
         except TimeoutError:
             wrong.append("the call hangs")
         self.switch(fault.id, "")
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 if fault.brought == "refresh":
                     await self._gateway.refresh([fault.id])
                 await self._well(fault.id)
@@ -148,6 +158,9 @@ class House:
         name = fault.id
         if fault.brought == "start":
             await self._gateway.upstreams[name].stop_if_idle(0)
+        if fault.brought == "refresh":
+            # A listing that runs already would be shared, and is of the healthy server.
+            await self._gateway.refresh([name])
         self.switch(name, name)
         if fault.brought == "refresh":
             await self._gateway.refresh([name])
@@ -200,7 +213,7 @@ class House:
 
 
 def outcome_of(message: Mapping[str, Any]) -> Outcome:
-    """What an answer of the gateway is."""
+    """Return what an answer of the gateway is."""
     if "error" in message:
         said = str(message["error"].get("message"))
         return Outcome((message["error"].get("data") or {}).get("kind", "protocol"), said)
@@ -222,7 +235,7 @@ def _without(nonce: str, outcome: Outcome) -> Outcome:
 
 
 @asynccontextmanager
-async def served(
+async def serve_faults(
     wire: Wire, faults: Mapping[str, Fault], folder: Path, mark: str
 ) -> AsyncGenerator[dict[str, BackendConfig]]:
     """A server for each fault, and a neighbour: how the gateway reaches them."""
@@ -232,50 +245,60 @@ async def served(
             name: {**command, "args": ["-S", PROGRAM, "stdio", str(folder / name)]}
             for name in (*faults, NEIGHBOUR)
         }
-        yield {name: _configured(target, faults.get(name)) for name, target in targets.items()}
+        yield {name: _make_config(target, faults.get(name)) for name, target in targets.items()}
         return
     era = "legacy" if wire == "http" else wire
     (folder / "servers").write_text("".join(f"{name} {era}\n" for name in (*faults, NEIGHBOUR)))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-S", PROGRAM, "http", str(folder),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, limit=2**20,
-    )  # fmt: skip
+        sys.executable,
+        "-S",
+        PROGRAM,
+        "http",
+        str(folder),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        limit=2**20,
+    )
     try:
         assert process.stdout is not None
-        ports = json.loads(await asyncio.wait_for(process.stdout.readline(), PATIENCE_S))
+        ports = json.loads(await asyncio.wait_for(process.stdout.readline(), TIMEOUT_S))
         path = "sse" if wire == "sse" else "mcp"
         yield {
-            name: _configured({"url": f"http://127.0.0.1:{port}/{path}"}, faults.get(name))
+            name: _make_config({"url": f"http://127.0.0.1:{port}/{path}"}, faults.get(name))
             for name, port in ports.items()
         }
     finally:
         process.kill()
-        await asyncio.wait_for(process.communicate(), PATIENCE_S)
+        await asyncio.wait_for(process.communicate(), TIMEOUT_S)
 
 
-def _configured(target: Mapping[str, Any], fault: Fault | None) -> BackendConfig:
+def _make_config(target: Mapping[str, Any], fault: Fault | None) -> BackendConfig:
     short = fault is not None and fault.short
-    call_s = SHORT_S if short else LONG_S
+    # Refused probes and probes without an answer have waits of their own, of some seconds.
+    timeouts = Timeouts(start_s=LONG_S, call_s=LONG_S, list_s=START_S)
+    if short:
+        timeouts = Timeouts(start_s=START_S, call_s=SHORT_S, list_s=START_S)
+    elif fault is None:
+        timeouts = Timeouts(start_s=LONG_S, call_s=LONG_S, list_s=LONG_S)
     return BackendConfig(
         **target,
-        # Refused probes and probes without an answer have waits of their own, of some seconds.
-        timeouts=Timeouts(start_s=5.0 if short else LONG_S, call_s=call_s, list_s=SHORT_S),
+        timeouts=timeouts,
         restart=RestartConfig(pause_s=0.05, longest_s=0.2, tries=10_000),
         # Only where nothing else would find it out: a busy machine is no reason to start the others
-        # anew.
+        # again.
         health=HealthConfig(every_s=0.5, timeout_s=1, failures=2)
         if short
         else HealthConfig(every_s=0),
     )
 
 
-def _held() -> dict[str, int]:
+def _count_held() -> dict[str, int]:
     ours = psutil.Process()
     # The loop's own pool comes when there is work and stays.
     threads = [
         one for one in threading.enumerate() if not one.name.startswith(("asyncio_", "ThreadPool"))
     ]
-    # The HTTP door's library keeps one watcher for as long as the loop runs.
+    # The HTTP endpoint's library keeps one watcher for as long as the loop runs.
     tasks = [
         task
         for task in asyncio.all_tasks()
@@ -290,17 +313,17 @@ def _held() -> dict[str, int]:
 
 
 async def _after(before: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """What is held once everything that was let go is gone, or after a patient wait."""
-    now = _held()
+    """Return what is held once everything that was let go is gone, or after a patient wait."""
+    now = _count_held()
     for _ in range(100):
         if all(now[what] <= before[what] for what in before):
             break
         await asyncio.sleep(0.1)
         gc.collect()
-        now = _held()
+        now = _count_held()
     return {what: (before[what], now[what]) for what in before}
 
 
 def says(outcome: Outcome, pattern: str) -> bool:
-    """Whether an error says what it should."""
+    """Decide whether an error says what it should."""
     return outcome.kind in ("result", "tool_error") or bool(re.search(pattern, outcome.text))

@@ -12,7 +12,7 @@ from typing import Literal
 Wire = Literal["stdio", "http", "modern", "sse"]
 """stdio · Streamable HTTP in the handshake era · Streamable HTTP in the modern era · HTTP+SSE"""
 Brought = Literal["call", "start", "refresh", "race"]
-"""By a call · by a call that has to start the server first · by listing it anew · by a call right
+"""By a call · by a call that has to start the server first · by listing it again · by a call right
 after its end."""
 
 EVERYWHERE: tuple[Wire, ...] = ("stdio", "http", "modern", "sse")
@@ -33,7 +33,7 @@ class Fault:
     brought: Brought = "call"
     says: str = ""
     short: bool = False
-    """Ends by our patience alone, so that there should be little of it."""
+    """Ends by our timeout alone, so that there should be little of it."""
     lasting: bool = False
     """Strikes when the server is ended: it is on again when the gateway closes."""
 
@@ -65,7 +65,7 @@ FINE = "result"
 LOST = "unavailable"
 SLOW = "timeout unavailable"
 """A server that says nothing: the call's time is over, or it was found not to answer and started
-anew."""
+again."""
 REFUSED = "remote"
 GARBLED = "result unavailable"
 """On a pipe noise is skipped; in the reply to a request it spoils the reply."""
@@ -77,11 +77,14 @@ CUT = "reached|closed|reset|ended"
 
 FAULTS: tuple[Fault, ...] = (
     *_rows("start", EVERYWHERE, {
-        "dies_before_greeting": ("dies before it has said anything", LOST, f"exited with code 3|{CUT}"),
-        "dies_during_greeting": ("dies in the middle of its greeting", LOST, f"exited with code 5|{CUT}"),
+        "dies_before_greeting": ("dies before it has said anything", LOST,
+            f"exited with code 3|{CUT}"),
+        "dies_during_greeting": ("dies in the middle of its greeting", LOST,
+            f"exited with code 5|{CUT}"),
         "dies_after_greeting": ("dies right after its greeting", LOST, f"exited with code 6|{CUT}"),
         "hangs_before_greeting": ("never greets", SLOW, "handshake within"),
-        "freezes_after_greeting": ("greets, and reads nothing any more", f"{SLOW} result", "within|answer"),
+        "freezes_after_greeting": ("greets, and reads nothing any more", f"{SLOW} result",
+            "within|answer"),
         "garbage_for_a_greeting": ("greets with garbage", SLOW, "handshake within|not JSON"),
         "half_a_greeting": ("greets by half", SLOW, "handshake within|not JSON"),
         "greeting_refused": ("refuses to greet", LOST, "no licence"),
@@ -94,15 +97,16 @@ FAULTS: tuple[Fault, ...] = (
         "knows_no_version_of_ours": ("refuses every version", LOST, "version"),
     }),
     *_rows("start", PIPE, {
-        "killed_during_greeting": ("is killed during its greeting", LOST, "exited with code -9"),
+        "killed_during_greeting": ("is killed during its greeting", LOST, "ended by SIGKILL"),
         "never_reads": ("starts and does nothing", SLOW, "handshake within"),
     }),
     *_rows("start", ("stdio", "http", "modern"), {
-        "era_lie": ("says it is modern and refuses everything", "remote unavailable", "not initialized|modern|session"),
+        "era_lie": ("says it is modern and refuses everything", "remote unavailable",
+            "not initialized|modern|session"),
     }),
     *_rows("start", STREAMABLE, {
         "greeting_status_500": ("greets with HTTP 500", LOST, "HTTP 500"),
-        "greeting_status_401": ("wants credentials", LOST, "HTTP 401"),
+        "greeting_status_401": ("wants credentials", "sign_in_needed", "portico login"),
         "greeting_status_307": ("is elsewhere", LOST, "redirects"),
         "stream_beside_resets": ("cuts the stream beside its calls, again and again", FINE, ""),
         "stream_beside_garbage": ("says garbage on that stream", FINE, ""),
@@ -113,7 +117,8 @@ FAULTS: tuple[Fault, ...] = (
         "ignores_sigterm": ("lives on when it is told to go", FINE, ""),
         "leaves_a_child": ("leaves a child behind", FINE, ""),
         "leaves_a_child_on_its_pipes": ("leaves a child that holds its pipes", FINE, ""),
-        "leaves_a_deaf_child": ("leaves a child that holds its pipes and ignores SIGTERM", FINE, ""),
+        "leaves_a_deaf_child": ("leaves a child that holds its pipes and ignores SIGTERM", FINE,
+            ""),
     }, lasting=True),
     *_rows("race", EVERYWHERE, {
         "dies_between_calls": ("has just gone when it is called", GARBLED, f"exited|{CUT}|session"),
@@ -122,7 +127,8 @@ FAULTS: tuple[Fault, ...] = (
         "listing_dies": ("dies when it is listed", f"{LOST} result", f"exited with code 7|{CUT}"),
         "listing_hangs": ("never lists", FINE, ""),
         "listing_refused": ("refuses to list", FINE, ""),
-        "listing_half_then_death": ("dies in the middle of its list", f"{LOST} result", f"exited with code 8|{CUT}"),
+        "listing_half_then_death": ("dies in the middle of its list", f"{LOST} result",
+            f"exited with code 8|{CUT}"),
         "listing_garbage": ("lists garbage", GARBLED, "not JSON"),
         "listing_without_end": ("lists page after page without end", FINE, ""),
         "listing_in_circles": ("lists the same page for ever", FINE, ""),
@@ -143,14 +149,18 @@ FAULTS: tuple[Fault, ...] = (
         "half_an_answer": ("says half an answer and no more", SLOW, "within"),
         "text_between_answers": ("prints text between answers", GARBLED, "not JSON"),
         "binary_between_answers": ("prints bytes between answers", GARBLED, "not JSON"),
-        "json_that_is_no_jsonrpc": ("prints JSON that is no JSON-RPC", f"{GARBLED} remote", "answer|message"),
+        "json_that_is_no_jsonrpc": ("prints JSON that is no JSON-RPC", f"{GARBLED} remote",
+            "answer|message"),
         "json_that_is_no_object": ("prints JSON that is no object", GARBLED, "JSON-RPC"),
         "only_garbage": ("answers with garbage", NO_ANSWER, "within|JSON"),
-        "answer_over_the_limit": ("answers more than a message may hold", "remote unavailable", "over"),
-        "answer_far_over_the_limit": ("answers thirty times what a message may hold", "remote unavailable", "over"),
+        "answer_over_the_limit": ("answers more than a message may hold", "remote unavailable",
+            "over"),
+        "answer_far_over_the_limit": ("answers thirty times what a message may hold",
+            "remote unavailable", "over"),
         "answer_just_under_the_limit": ("answers all that a message may hold", FINE, ""),
         "line_without_end": ("says one line that never ends", SLOW, "within|over"),
-        "error_over_the_limit": ("refuses with more than a message may hold", "remote unavailable", "over"),
+        "error_over_the_limit": ("refuses with more than a message may hold", "remote unavailable",
+            "over"),
         "huge_error": ("refuses with half a megabyte", REFUSED, "xxx"),
         "drips": ("answers byte by byte", FINE, ""),
         "drips_for_ever": ("answers byte by byte and never ends", NO_ANSWER, "within|JSON"),
@@ -168,7 +178,8 @@ FAULTS: tuple[Fault, ...] = (
         "id_huge": ("answers with a huge id", NO_ANSWER, "within|answer|JSON"),
         "answers_twice": ("answers twice, and refuses after that", FINE, ""),
         "answers_to_nobody": ("answers what was asked before and what comes next", FINE, ""),
-        "answer_and_error_in_one": ("answers and refuses at once", f"{FINE} remote", "told to refuse"),
+        "answer_and_error_in_one": ("answers and refuses at once", f"{FINE} remote",
+            "told to refuse"),
         "answer_in_a_batch": ("answers in a batch with others' answers", FINE, ""),
         "result_null": ("answers null", "remote unavailable", "result"),
         "result_text": ("answers a text", "remote unavailable", "result"),
@@ -190,7 +201,8 @@ FAULTS: tuple[Fault, ...] = (
         "error_null": ("refuses with null", "remote unavailable", "result"),
         "error_empty": ("refuses with an empty object", REFUSED, "no message"),
         "error_of_wrong_types": ("refuses with wrong types", REFUSED, "no message"),
-        "error_huge_code": ("refuses with a code that no integer holds", "remote unavailable", "no|JSON"),
+        "error_huge_code": ("refuses with a code that no integer holds", "remote unavailable",
+            "no|JSON"),
         "error_fraction_code": ("refuses with a fraction for a code", REFUSED, "no"),
         "error_true_code": ("refuses with `true` for a code", REFUSED, "no"),
         "json_too_deep": ("answers JSON too deep to be read", "remote unavailable", "JSON"),
@@ -207,7 +219,7 @@ FAULTS: tuple[Fault, ...] = (
         "odd_requests": ("asks what nobody knows, with ids of every type", FINE, ""),
     }),
     *_rows("call", PIPE, {
-        "killed_in_a_call": ("is killed in a call", LOST, "exited with code -9"),
+        "killed_in_a_call": ("is killed in a call", LOST, "ended by SIGKILL"),
         "freezes_in_a_call": ("reads nothing any more", SLOW, "within|answer"),
         "stderr_flood": ("writes 100 MB to stderr", FINE, ""),
         "stderr_without_lines": ("writes 13 MB to stderr without a line end", FINE, ""),
@@ -218,8 +230,9 @@ FAULTS: tuple[Fault, ...] = (
         "status_503": ("answers HTTP 503", LOST, "HTTP 503"),
         "status_429": ("answers HTTP 429", LOST, "HTTP 429"),
         "status_404": ("answers HTTP 404", LOST, "HTTP 404"),
-        "status_400_session": ("says by HTTP 400 that it does not know the session", "unavailable remote", "session"),
-        "status_401": ("answers HTTP 401", LOST, "HTTP 401"),
+        "status_400_session": ("says by HTTP 400 that it does not know the session",
+            "unavailable remote", "session"),
+        "status_401": ("answers HTTP 401", "sign_in_needed", "portico login"),
         "status_403": ("answers HTTP 403", LOST, "HTTP 403"),
         "status_307": ("redirects a call", LOST, "redirects"),
         "status_202": ("accepts a call and does not answer", LOST, "202"),
@@ -245,22 +258,26 @@ FAULTS: tuple[Fault, ...] = (
         "no_content_type": ("does not say what it sends", FINE, ""),
         "chunks_of_garbage": ("sends chunks without a size", LOST, "HTTP"),
         "chunk_extensions_for_ever": ("sends 100 MB between two chunks", LOST, "head of more|HTTP"),
-        "gzip_unasked": ("compresses unasked", LOST, "compressed"),
+        "gzip_unprompted": ("compresses unasked", LOST, "compressed"),
         "gzip_unsaid": ("compresses and does not say so", LOST, "JSON"),
         "head_for_ever": ("sends a header of 100 MB", LOST, "head of more"),
         "headers_for_ever": ("sends a million headers", LOST, "head of more"),
         "head_that_drips": ("sends its head byte by byte", SLOW, "within"),
-        "interim_replies": ("sends a hundred interim replies first", f"{FINE} unavailable", "head of more"),
-        "interim_replies_for_ever": ("sends interim replies and nothing else", SLOW, "within|head of more"),
+        "interim_replies": ("sends a hundred interim replies first", f"{FINE} unavailable",
+            "head of more"),
+        "interim_replies_for_ever": ("sends interim replies and nothing else", SLOW,
+            "within|head of more"),
         "another_protocol": ("does not speak HTTP", LOST, "HTTP"),
-        "upgrade_unasked": ("switches protocols", LOST, "HTTP"),
+        "upgrade_unprompted": ("switches protocols", LOST, "HTTP"),
         "two_replies": ("replies twice", FINE, ""),
         "closes_after_each_reply": ("hangs up after each reply", FINE, ""),
         "stream_without_end": ("streams comments and no answer", SLOW, "within"),
         "stream_that_ends_unanswered": ("ends its stream without an answer", LOST, "stream"),
         "event_cut": ("hangs up in the middle of an event", LOST, "closed|stream"),
-        "event_cut_with_an_id": ("hangs up, and cannot resume", SLOW, "closed|stream|within|nothing"),
-        "event_without_its_last_line": ("ends its stream before the event has ended", LOST, "stream"),
+        "event_cut_with_an_id": ("hangs up, and cannot resume", SLOW,
+            "closed|stream|within|nothing"),
+        "event_without_its_last_line": ("ends its stream before the event has ended", LOST,
+            "stream"),
         "events_of_other_kinds": ("streams events of other kinds first", FINE, ""),
     }),
 )  # fmt: skip

@@ -17,10 +17,15 @@ pytestmark = [
     pytest.mark.skipif(
         os.name != "posix", reason="signals, process groups and held ports are POSIX"
     ),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(1_800),
 ]
 WIRES: tuple[Wire, ...] = ("stdio", "http", "modern", "sse")
-CELLS = [(wire, fault) for wire in WIRES for fault in on(wire)]
+MARKS = {wire: () if wire == "stdio" else (pytest.mark.slow,) for wire in WIRES}
+CELLS = [
+    pytest.param(wire, fault, id=f"{wire}-{fault.id}", marks=MARKS[wire])
+    for wire in WIRES
+    for fault in on(wire)
+]
 LONGEST_TEXT = 60_000
 """Characters; a caller is not flooded with what a server says of its failure."""
 
@@ -47,10 +52,10 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return run
 
 
-@pytest.mark.parametrize(
-    ("wire", "fault"), CELLS, ids=[f"{wire}-{fault.id}" for wire, fault in CELLS]
-)
-def test_a_fault_is_told_passes_and_stays_where_it_is(wire: Wire, fault: Fault, runs: Runs) -> None:
+@pytest.mark.parametrize(("wire", "fault"), CELLS)
+def test_a_fault_is_reported_passes_and_stays_where_it_is(
+    wire: Wire, fault: Fault, runs: Runs
+) -> None:
     cell = runs(wire).cells[fault.id]
     assert cell.wrong == (), f"a server that {fault.sentence}"
     assert cell.outcome.kind in fault.allowed, f"a server that {fault.sentence}: {cell.outcome}"
@@ -59,7 +64,7 @@ def test_a_fault_is_told_passes_and_stays_where_it_is(wire: Wire, fault: Fault, 
     assert len(cell.outcome.text) < LONGEST_TEXT
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", [pytest.param(wire, marks=MARKS[wire]) for wire in WIRES])
 def test_nothing_is_left_behind(wire: Wire, runs: Runs) -> None:
     done = runs(wire)
     assert done.processes == []

@@ -15,26 +15,29 @@ import pytest
 import pytest_asyncio
 from mcp.client import Client
 
-from portico.app import GatewayRuntime
 from portico.catalog.address import assign_identifiers
-from portico.catalog.search_documents import build_documents
+from portico.catalog.entries import build_documents
 from portico.catalog.snapshot import Snapshot
 from portico.config import BackendConfig, Config, Profile, ProfileBudgets
+from portico.gateway import GatewayRuntime
 from portico.meta_tools import browse_tools, capability_index, tool_definitions
-from portico.rendering.token_count import get_best_counter
+from portico.rendering.token_budget import get_best_counter
 from portico.search import Index
 from portico.testing import connect, gateway_over
 from portico.upstream.backend import Raw
-from portico.usage.ranked_catalog import RankedCatalog
-from tests.disclosure import asking
+from portico.usage.tool_tiers import RankedCatalog
+from tests.meta_tools import searching
 
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 FLEET = SHARED / "fleet" / "servers.jsonl.gz"
 QUERIES = SHARED / "fleet" / "queries_dev.jsonl.gz"
 BUDGET = 2_000
-PATIENCE = 60
+TIMEOUT_S = 240
+WARNING = "[The gateway warns: "
+"""Begins what `describe_tools` adds where a definition has a finding."""
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not FLEET.exists(), reason=f"the recorded fleet is not at {FLEET}"),
     pytest.mark.asyncio(loop_scope="module"),
 ]
@@ -83,12 +86,12 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Flee
             await leave.wait()
 
     living = asyncio.create_task(live())
-    await asyncio.wait({living, ready}, return_when=asyncio.FIRST_COMPLETED, timeout=PATIENCE)
+    await asyncio.wait({living, ready}, return_when=asyncio.FIRST_COMPLETED, timeout=TIMEOUT_S)
     if living.done():
         await living
     yield ready.result()
     leave.set()
-    await asyncio.wait_for(living, PATIENCE)
+    await asyncio.wait_for(living, TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +104,7 @@ def tokens() -> Iterator[Callable[[str], int]]:
 
 
 async def ask(client: Client, name: str, /, **arguments: Any) -> tuple[str, bool]:
-    result = await asyncio.wait_for(client.call_tool(name, arguments), PATIENCE)
+    result = await asyncio.wait_for(client.call_tool(name, arguments), TIMEOUT_S)
     block: Any = result.content[0]
     assert block.annotations.priority == (0.3 if len(block.text) > 2_000 else 0.7)
     return block.text, result.is_error
@@ -112,7 +115,7 @@ def cursor_in(answer: str) -> str | None:
     return found[1] if found else None
 
 
-def shown(fleet: Fleet, answer: str) -> list[str]:
+def find_addresses(fleet: Fleet, answer: str) -> list[str]:
     """The addresses that lead a line of an answer, in order."""
     leading = re.findall(r"^([A-Za-z0-9_-]+\.[^(\n]+?)(?:\(| \[| — |$)", answer, re.MULTILINE)
     return [address for address in leading if address in fleet.snapshot.tools]
@@ -168,13 +171,14 @@ async def test_the_full_description_of_every_tool_has_its_definition_unchanged(f
             waiting += [[name] for name in left[1].split(", ")]
             parts.pop()
         for part in parts:
-            address = shown(fleet, part)[0]
+            address = find_addresses(fleet, part)[0]
             assert address in batch
             definition = upstream[address]
             # What the server said comes last, a line of JSON for each key but its name and
             # description.
             keys = [key for key in definition if key not in ("name", "description")]
-            raw = part.split("\n")[-len(keys) :] if keys else []
+            lines = [line for line in part.split("\n") if not line.startswith(WARNING)]
+            raw = lines[-len(keys) :] if keys else []
             read = {key: line.removeprefix(f"{key}: ") for key, line in zip(keys, raw, strict=True)}
             assert {key: orjson.loads(text) for key, text in read.items()} == {
                 key: definition[key] for key in keys
@@ -260,8 +264,8 @@ async def test_no_search_is_over_its_budget(
             fleet.client, "search_tools", query=query, detail=detail, limit=limit
         )
         assert not is_error
-        assert tokens(answer) <= BUDGET or len(shown(fleet, answer)) == 1, query
-        assert len(shown(fleet, answer)) <= limit
+        assert tokens(answer) <= BUDGET or len(find_addresses(fleet, answer)) == 1, query
+        assert len(find_addresses(fleet, answer)) <= limit
 
 
 @pytest.mark.parametrize("budget", [300, 600])
@@ -269,10 +273,10 @@ async def test_smaller_budgets_hold_too(fleet: Fleet, tokens: Callable[[str], in
     for query in (line["query"] for line in lines_of(QUERIES)):
         for limit in (8, 50):
             assert (
-                tokens(asking.search(fleet.snapshot, {}, budget, query, limit=limit)) <= budget
+                tokens(searching.search(fleet.snapshot, {}, budget, query, limit=limit)) <= budget
             ), query
-        schemas = asking.search(fleet.snapshot, {}, budget, query, limit=8, detail="schema")
-        assert tokens(schemas) <= budget or len(shown(fleet, schemas)) == 1, query
+        schemas = searching.search(fleet.snapshot, {}, budget, query, limit=8, detail="schema")
+        assert tokens(schemas) <= budget or len(find_addresses(fleet, schemas)) == 1, query
 
 
 async def test_browsing_leads_through_every_tool_exactly_once_and_in_budget(
@@ -282,17 +286,22 @@ async def test_browsing_leads_through_every_tool_exactly_once_and_in_budget(
     for server in fleet.recordings:
         cursor: str | None = None
         own: list[str] = []
-        anew = 0
+        again = 0
         while True:
             answer, is_error = await ask(fleet.client, "browse_tools", server=server, cursor=cursor)
-            if is_error and cursor is not None and anew < 3:
-                # What comes first was computed anew meanwhile: whoever is told so begins again.
+            if is_error and cursor is not None and again < 3:
+                # What comes first was computed again meanwhile: a client that sees it begins
+                # again.
                 assert "cursor" in answer, answer
-                cursor, own, anew = None, [], anew + 1
+                cursor, own, again = None, [], again + 1
                 continue
             assert not is_error, answer
             assert tokens(answer) <= BUDGET, server
-            own += [address for address in shown(fleet, answer) if address.startswith(f"{server}.")]
+            own += [
+                address
+                for address in find_addresses(fleet, answer)
+                if address.startswith(f"{server}.")
+            ]
             cursor = cursor_in(answer)
             if cursor is None:
                 break
@@ -310,7 +319,7 @@ async def test_categories_lead_through_every_tool_exactly_once_and_in_budget(
         while True:
             answer = browse_tools.browse(shelves, {}, budget, category=category, cursor=cursor)
             assert tokens(answer) <= budget, category
-            seen += shown(fleet, answer)
+            seen += find_addresses(fleet, answer)
             cursor = cursor_in(answer)
             if cursor is None:
                 break
@@ -326,7 +335,9 @@ async def test_the_overview_leads_through_every_server_exactly_once_and_in_budge
         answer, is_error = await ask(fleet.client, "browse_tools", cursor=cursor)
         assert not is_error
         assert tokens(answer) <= BUDGET
-        seen += re.findall(r"^([\w-]+): \d+ tools?", answer, re.MULTILINE)
+        seen += re.findall(
+            r"^([\w-]+)(?: \[[^\]]*\]| \([^)]*\))?: \d+ tools?", answer, re.MULTILINE
+        )
         cursor = cursor_in(answer)
         if cursor is None:
             break
@@ -345,13 +356,13 @@ async def test_a_search_leads_through_every_match_exactly_once(
     words = Snapshot(
         entries, Index.build(one for entry in entries.values() for one in build_documents(entry))
     )
-    total = asking.rank(words, query, server).total
+    total = searching.rank(words, query, server).total
     seen: list[str] = []
     cursor: str | None = None
     while True:
-        answer = asking.search(words, {}, BUDGET, query, server=server, limit=50, cursor=cursor)
+        answer = searching.search(words, {}, BUDGET, query, server=server, limit=50, cursor=cursor)
         assert tokens(answer) <= BUDGET
-        seen += shown(fleet, answer)
+        seen += find_addresses(fleet, answer)
         cursor = cursor_in(answer)
         if cursor is None:
             break

@@ -15,24 +15,24 @@ import orjson
 import pytest
 
 from portico.catalog.snapshot import ServerEntry, Snapshot
-from portico.catalog.tool import Tool, make_tool
-from portico.catalog.visible_text import sanitize_text
-from portico.rendering import tool as render
+from portico.catalog.tool import Tool, make_tool, sanitize_text
 from portico.rendering.examples import make_example
+from portico.rendering.one_line_tool import render_brief, render_summary
 from portico.rendering.prose import collapse_whitespace
-from portico.rendering.token_count import count_tokens, load_exact_counter
-from portico.rendering.tool import to_full_data
-from tests.disclosure.test_describing import answers, joined
+from portico.rendering.token_budget import count_tokens, load_exact_counter
+from portico.rendering.tool import render_full_text, render_schema, to_full_data
+from tests.meta_tools.test_describe_tools import answers, joined
 
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 FLEET = SHARED / "fleet" / "servers.jsonl.gz"
 
-pytestmark = pytest.mark.skipif(not FLEET.exists(), reason=f"the recorded fleet is not at {FLEET}")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FLEET.exists(), reason=f"the recorded fleet is not at {FLEET}"),
+]
 
 # Several tests read the same form of the same tool, and count it: each is made once.
-brief, schema, full_text = map(
-    functools.cache, (render.render_brief, render.render_schema, render.render_full_text)
-)
+brief, schema, full_text = map(functools.cache, (render_brief, render_schema, render_full_text))
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def quantile(values: list[float] | list[int], share: float) -> float:
 
 
 def listing(tool: Tool) -> str:
-    """What a client would carry in its context without a gateway."""
+    """Return what a client would carry in its context without a gateway."""
     return orjson.dumps(
         {key: tool.definition.get(key) for key in ("name", "description", "inputSchema")}
     ).decode()
@@ -120,16 +120,16 @@ def test_no_answer_is_over_its_budget_and_its_parts_join_to_the_whole(
     servers: dict[str, dict[str, Tool]] = {}
     for tool in tools:
         servers.setdefault(tool.server, {})[tool.name] = tool
-    house = Snapshot(
+    gateway = Snapshot(
         {name: ServerEntry(name, tools=made, listed_at=1) for name, made in servers.items()}
     )
-    for address, tool in house.tools.items():
+    for address, tool in gateway.tools.items():
         for detail, show, budget in (
-            ("brief", brief, 2_000),
+            ("brief", render_summary, 299),
             ("schema", schema, 2_000),
             ("full", full_text, 8_000),
         ):
-            parts = list(answers(house, 2_000, address, detail))
+            parts = list(answers(gateway, 2_000, address, detail))
             assert joined(parts) == show(tool), address
             assert all(tokens(part) <= budget for part in parts), address
 
@@ -217,22 +217,24 @@ def words_of(node: Any, root: Any, hops: int = 0) -> Iterator[tuple[str, ...]]:
         yield from words_of(node["items"], root, hops)
 
 
-def spelled(name: str) -> list[str]:
+def normalize(name: str) -> list[str]:
     return [name, orjson.dumps(name).decode()]
 
 
 def missing(tool: Tool) -> Iterator[str]:
-    """What the typed form of a tool does not say and should."""
+    """Return what the typed form of a tool does not say and should."""
     root = tool.input_schema
     text = schema(tool)
     for node in schemas(root, root, set()):
         required = node.get("required", [])
         for name, child in (node.get("properties") or {}).items():
             mark = ": " if name in required else "?: "
-            places = [place for form in spelled(name) for place in text.split(f"{form}{mark}")[1:]]
+            places = [
+                place for form in normalize(name) for place in text.split(f"{form}{mark}")[1:]
+            ]
             lines = [place.split("\n")[0] for place in places]
             if not any(
-                f"{before}{form}{mark}" in text for form in spelled(name) for before in (" ", "{")
+                f"{before}{form}{mark}" in text for form in normalize(name) for before in (" ", "{")
             ):
                 yield f"{name}{mark}"
             for spellings in words_of(child, root):

@@ -166,7 +166,7 @@ def fleet() -> tuple[Raw, ...]:
         return tuple([tool for line in lines for tool in orjson.loads(line)["tools"]][::STRIDE])
 
 
-def embedded() -> tuple[Raw, ...]:
+def embedded_definitions() -> tuple[Raw, ...]:
     """Shapes of every kind that schemas have."""
     return EMBEDDED
 
@@ -192,10 +192,10 @@ def _places(value: Any, limit: int = 400) -> list[tuple[Any, Any]]:
 
 def very_deep(levels: int) -> Any:
     """Deeper than any library reads, made without recursion."""
-    return noise.nested(levels, {"type": "string"}, 1)
+    return noise.nest(levels, {"type": "string"}, 1)
 
 
-def spoiled(draw: st.DrawFn, definition: Raw) -> None:
+def spoil_definition(draw: st.DrawFn, definition: Raw) -> None:
     """Change one place of a definition."""
     where = draw(st.integers(0, 9_999))
     places = _places(definition)
@@ -250,11 +250,11 @@ def spoiled(draw: st.DrawFn, definition: Raw) -> None:
 @st.composite
 def listings(draw: st.DrawFn, source: str, most: int = 4) -> list[Any]:
     """Some definitions, each changed in a few places; now and then no definition at all."""
-    known = fleet() if source == "fleet" else embedded()
+    known = fleet() if source == "fleet" else embedded_definitions()
     found: list[Any] = []
     for at in draw(st.lists(st.integers(0, len(known) - 1), min_size=1, max_size=most)):
         definition = copy.deepcopy(known[at])
         for _ in range(draw(st.integers(0, 4))):
-            spoiled(draw, definition)
+            spoil_definition(draw, definition)
         found.append(definition)
     return found + draw(st.lists(noise.VALUES, max_size=1))

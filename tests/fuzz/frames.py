@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.fuzz import noise
-from tests.interaction.raw import envelope, hello
+from tests.interaction.raw_clients import envelope, hello
 
 Message = dict[str, Any]
 

@@ -68,7 +68,8 @@ NUMBERS = st.one_of(
 
 
 def peculiar(at: int) -> str:
-    """One of the peculiar texts; by its number, because hypothesis writes out what it samples from."""
+    """One of the peculiar texts; by its number, because hypothesis writes out what it samples
+    from."""
     return PECULIAR[at]
 
 
@@ -84,14 +85,14 @@ KEYS = st.one_of(
 SCALARS = st.none() | st.booleans() | NUMBERS | TEXT
 
 
-def nested(depth: int, value: Any = 1, kind: int = 0) -> Any:
+def nest(depth: int, value: Any = 1, kind: int = 0) -> Any:
     """A value that many levels down: in lists, in objects, or in both by turns."""
     for level in range(depth):
         value = [value] if kind == 0 or (kind == 2 and level % 2) else {"a": value}
     return value
 
 
-NESTED = st.builds(nested, st.sampled_from(DEEP), SCALARS, st.integers(0, 2))
+NESTED = st.builds(nest, st.sampled_from(DEEP), SCALARS, st.integers(0, 2))
 VALUES = st.one_of(
     st.recursive(
         SCALARS,
@@ -103,7 +104,7 @@ VALUES = st.one_of(
 OBJECTS = st.dictionaries(KEYS, VALUES, max_size=4)
 
 
-def mangled(text: str) -> st.SearchStrategy[str]:
+def mangle(text: str) -> st.SearchStrategy[str]:
     """A text that was right once: whole, cut, with a sign changed, doubled, or with something after
     it."""
     at = st.integers(0, len(text))
@@ -120,12 +121,13 @@ def mangled(text: str) -> st.SearchStrategy[str]:
 
 
 def fitting(schema: Mapping[str, Any], known: Sequence[str] = ()) -> st.SearchStrategy[Any]:
-    """What a schema of plain types asks for; a text is often one of the `known`, or nearly."""
+    """Return what a schema of plain types asks for; a text is often one of the `known`, or
+    nearly."""
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     kind = schema.get("type")
     if kind == "string":
-        return st.one_of(st.sampled_from([*known]).flatmap(mangled), TEXT) if known else TEXT
+        return st.one_of(st.sampled_from([*known]).flatmap(mangle), TEXT) if known else TEXT
     if kind in ("integer", "number"):
         low, high = schema.get("minimum"), schema.get("maximum")
         return (
@@ -145,7 +147,7 @@ def fitting(schema: Mapping[str, Any], known: Sequence[str] = ()) -> st.SearchSt
 
 
 def arguments(schema: Raw, known: Mapping[str, Sequence[str]]) -> st.SearchStrategy[Any]:
-    """What a tool may be passed: right, nearly right (a key missing, wrong or too many), or
+    """Return what a tool may be passed: right, nearly right (a key missing, wrong or too many), or
     anything at all."""
     properties: Raw = schema["properties"]
     right = {name: fitting(shape, known.get(name, ())) for name, shape in properties.items()}

@@ -6,8 +6,9 @@ them hold the loop?
 Reports the longest pauses (processor time of one turn of the event loop, or the interpreter's lock
 held by any thread) with the seed of each case, and fails over 250 ms, or when a case does not come
 back at all. One case again:
-`--seed N --cases 1`. The same cases, small ones, are the tests in `test_pauses.py`: those measure nothing.
-"""
+`--seed N --cases 1`. The same cases, small ones, are the tests in `test_pauses.py`: those measure
+nothing.
+"""  # noqa: E501
 
 import argparse
 import asyncio
@@ -24,10 +25,10 @@ from typing import Any
 
 from benchmarks.hostile.meter import METER, MeasuredLoop
 
-from portico.app import GatewayRuntime
 from portico.calls.pipeline import CallContext
-from portico.cli.garbage_collector import collect_garbage, defer_full_collections
+from portico.cli.serving_process import collect_garbage, defer_full_collections
 from portico.errors import PorticoError
+from portico.gateway import GatewayRuntime
 from portico.testing import FakeBackend, gateway_over
 from portico.upstream.backend import Raw
 from tests.fuzz import paths, schemas
@@ -52,7 +53,7 @@ class Bench:
         server.on("tools/call", lambda *_: self._answer)
 
     async def ask(self, tool: str, arguments: Raw) -> Raw:
-        """What a meta-tool answers, or the error as an object."""
+        """Return what a meta-tool answers, or the error as an object."""
         try:
             params = {"name": tool, "arguments": arguments}
             return await self._gateway.get_view().handle(
@@ -207,7 +208,8 @@ def main() -> int:
         felt = runner.run(run(options))
     felt.sort(reverse=True)
     print(
-        f"{len(felt)} cases; peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
+        f"{len(felt)} cases; peak memory "
+        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
     )
     for pause, name, seed in felt[:SHOWN]:
         print(f"{pause:10.1f} ms  {name} --seed {seed}")

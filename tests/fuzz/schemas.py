@@ -48,7 +48,7 @@ def make_schema(dice: random.Random) -> Raw:
         "$defs": {f"d{n}": _node(dice, 3) for n in range(DEFS)},
     }
     if dice.random() < 0.3:
-        schema["$defs"]["d0"] = {"$dynamicAnchor": "T", **_combined(dice, 2)}
+        schema["$defs"]["d0"] = {"$dynamicAnchor": "T", **_combine(dice, 2)}
     if dice.random() < 0.4:
         schema |= _of_object(dice, 2)
     if dice.random() < 0.2:
@@ -107,7 +107,7 @@ def _of_object(dice: random.Random, depth: int) -> Raw:
     return schema
 
 
-def _combined(dice: random.Random, depth: int) -> Raw:
+def _combine(dice: random.Random, depth: int) -> Raw:
     count = dice.choice([2, 2, 3, 30])
     return {
         dice.choice(["anyOf", "oneOf", "allOf"]): [_node(dice, depth - 1) for _ in range(count)]
@@ -127,7 +127,7 @@ def _conditional(dice: random.Random, depth: int) -> Raw:
 
 _NODES: tuple[Make, ...] = (
     *(_of_text, _of_array, _of_array, _of_object, _of_object),
-    *(_combined, _combined, _lists_of_itself, _conditional, _reference),
+    *(_combine, _combine, _lists_of_itself, _conditional, _reference),
 )
 
 

@@ -1,5 +1,4 @@
-"""Whatever a server answers a call with, its caller gets an outcome, in either era and by every way
-to call."""
+"""A caller gets an outcome for any answer of a server, in either era and by every way to call."""
 
 import asyncio
 import json
@@ -11,15 +10,15 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from portico.app import GatewayRuntime
 from portico.config import Config, Profile
 from portico.errors import RemoteError
+from portico.gateway import GatewayRuntime
 from portico.testing import FakeBackend, gateway_over
 from portico.upstream.backend import Era, Raw, RequestOptions
 from tests.fuzz import noise
-from tests.fuzz.judging import judged, plain, tool_result
-from tests.fuzz.running import Running, examples, running
-from tests.interaction.raw import RawLines, raw_lines
+from tests.fuzz.answer_checks import check_answer, plain, tool_result
+from tests.fuzz.loop_thread import Running, examples, running
+from tests.interaction.raw_clients import RawLines, raw_lines
 
 ERAS: tuple[Era, Era] = ("legacy", "modern")
 FORGED = "forged by the server"
@@ -118,11 +117,12 @@ ERRORS = st.builds(
 
 
 @dataclass
-class House:
-    """A server of each era whose next answer is set, and a client of each era at each of two doors."""
+class AnsweringGateway:
+    """A server of each era whose next answer is set, and a client of each era at each of two
+    endpoints."""
 
     running: Running
-    gateway: GatewayRuntime
+    runtime: GatewayRuntime
     clients: dict[tuple[Era, str], RawLines]
     answer: list[Raw | RemoteError] = field(default_factory=list)
 
@@ -131,11 +131,11 @@ class House:
         call = self.clients[client, way].request(
             "tools/call", {"name": name, "arguments": arguments}
         )
-        return self.running.do(asyncio.wait_for(call, 45))
+        return self.running.do(asyncio.wait_for(call, 240))
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[House]:
+def gateway() -> Iterator[AnsweringGateway]:
     answer: list[Raw | RemoteError] = []
 
     async def answered(_: Raw, __: RequestOptions) -> Raw:
@@ -154,7 +154,7 @@ def house() -> Iterator[House]:
 
     with running() as loop:
 
-        async def opened() -> House:
+        async def opened() -> AnsweringGateway:
             config = Config(profiles={"all": Profile(exposure="full")})
             gateway = await loop.holder.hold(
                 gateway_over({era: server(era) for era in ERAS}, config)
@@ -166,24 +166,26 @@ def house() -> Iterator[House]:
                 for era in ERAS
                 for way in ("meta", "flat")
             }
-            return House(loop, gateway, clients, answer)
+            return AnsweringGateway(loop, gateway, clients, answer)
 
         yield loop.do(opened())
 
 
-def sound(house: House) -> None:
+def sound(gateway: AnsweringGateway) -> None:
     """The next answer that is one arrives, everywhere."""
-    house.answer[:] = [{"content": [{"type": "text", "text": "sound"}]}]
+    gateway.answer[:] = [{"content": [{"type": "text", "text": "sound"}]}]
     for client in ERAS:
         for server in ERAS:
-            result = tool_result(house.ask(client, "meta", "call_tool", {"name": f"{server}.run"}))
+            result = tool_result(
+                gateway.ask(client, "meta", "call_tool", {"name": f"{server}.run"})
+            )
             assert result is not None
             assert result["content"][0]["text"] == "sound", result
-    assert house.running.complaints.taken() == []
+    assert gateway.running.complaints.taken() == []
 
 
-def unforged(answer: Raw) -> None:
-    """What a server says in our name is not passed on as ours."""
+def check_not_forged(answer: Raw) -> None:
+    """Return what a server says in our name is not passed on as ours."""
     meta = answer.get("result", {}).get("_meta")
     if isinstance(meta, dict):
         assert [key for key in OURS if meta.get(key) == FORGED] == [], answer
@@ -198,18 +200,18 @@ def unforged(answer: Raw) -> None:
     view=st.sampled_from(["result", "result", "shape"]),
 )
 def test_any_result_has_an_outcome(
-    house: House, client: Era, server: Era, result: Raw, tool: str, view: str
+    gateway: AnsweringGateway, client: Era, server: Era, result: Raw, tool: str, view: str
 ) -> None:
     note(f"result: {repr(result)[:3_000]}")
-    house.answer[:] = [result]
+    gateway.answer[:] = [result]
     by_name = {"name": f"{server}.{tool}", "view": view, "confirm": True}
     for answer in (
-        house.ask(client, "meta", "call_tool", by_name),
-        house.ask(client, "flat", f"{server}__{tool}", {}),
+        gateway.ask(client, "meta", "call_tool", by_name),
+        gateway.ask(client, "flat", f"{server}__{tool}", {}),
     ):
-        judged(answer)
-        unforged(answer)
-    sound(house)
+        check_answer(answer)
+        check_not_forged(answer)
+    sound(gateway)
 
 
 @pytest.mark.parametrize("server", ERAS)
@@ -217,20 +219,20 @@ def test_any_result_has_an_outcome(
 @examples(12, shrink=False)
 @given(result=RESULTS, language=st.sampled_from([*SCRIPTS]))
 def test_a_script_gets_any_result(
-    house: House, client: Era, server: Era, result: Raw, language: str
+    gateway: AnsweringGateway, client: Era, server: Era, result: Raw, language: str
 ) -> None:
     note(f"result: {repr(result)[:3_000]}")
-    house.answer[:] = [result]
+    gateway.answer[:] = [result]
     code = SCRIPTS[language].replace("{server}", server)
-    answer = house.ask(client, "meta", "run_code", {"code": code, "language": language})
+    answer = gateway.ask(client, "meta", "run_code", {"code": code, "language": language})
     tool_result(answer)
-    unforged(answer)
+    check_not_forged(answer)
     steps = [
         {"id": "a", "tool": f"{server}.run"},
         {"id": "b", "tool": f"{server}.run", "arguments": {"x": "${a}"}},
     ]
-    tool_result(house.ask(client, "meta", "run_workflow", {"steps": steps}))
-    sound(house)
+    tool_result(gateway.ask(client, "meta", "run_workflow", {"steps": steps}))
+    sound(gateway)
 
 
 @pytest.mark.parametrize("server", ERAS)
@@ -238,20 +240,20 @@ def test_a_script_gets_any_result(
 @examples(40, shrink=False)
 @given(error=ERRORS)
 def test_any_error_has_an_outcome(
-    house: House, client: Era, server: Era, error: RemoteError
+    gateway: AnsweringGateway, client: Era, server: Era, error: RemoteError
 ) -> None:
     note(f"error: {error.code} {repr([error.message, error.data])[:3_000]}")
-    house.answer[:] = [error]
+    gateway.answer[:] = [error]
     for answer in (
-        house.ask(client, "meta", "call_tool", {"name": f"{server}.run"}),
-        house.ask(client, "flat", f"{server}__run", {}),
+        gateway.ask(client, "meta", "call_tool", {"name": f"{server}.run"}),
+        gateway.ask(client, "flat", f"{server}__run", {}),
     ):
         assert ("result" in answer) != ("error" in answer), answer
         if "error" in answer:
             assert isinstance(answer["error"]["code"], int), answer
             assert isinstance(answer["error"]["message"], str), answer
         plain(json.dumps(answer))
-    sound(house)
+    sound(gateway)
 
 
 @pytest.mark.parametrize("state", [[37], 3, {}, True], ids=repr)

@@ -1,5 +1,4 @@
-"""Whatever bytes a client sends, it gets an answer it can read, and the next client (or request) is
-served as ever."""
+"""A client gets a readable answer to any bytes, and the next client or request is served."""
 
 import asyncio
 import json
@@ -13,21 +12,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.app import GatewayRuntime
 from portico.config import Config, Profile
 from portico.errors import INVALID_REQUEST
+from portico.gateway import GatewayRuntime
 from portico.testing import gateway_over
 from portico.upstream.backend import Era
+from tests.fuzz.answer_checks import check_answer, plain
 from tests.fuzz.frames import BODIES, METHODS, Message, request_of
-from tests.fuzz.judging import judged, plain
-from tests.fuzz.running import PATIENCE_S, Running, examples, running
-from tests.fuzz.wires import Http, Posted, Reply, served
-from tests.interaction.fakes import fake
-from tests.interaction.raw import ACCEPT, LEGACY, MODERN, RawLines, envelope, hello, pipes_to
+from tests.fuzz.loop_thread import TIMEOUT_S, Running, examples, running
+from tests.fuzz.transports import Http, Posted, Reply, serve
+from tests.interaction.fake_servers import fake
+from tests.interaction.raw_clients import (
+    ACCEPT,
+    LEGACY,
+    MODERN,
+    RawLines,
+    envelope,
+    hello,
+    pipes_to,
+)
 
 
 @dataclass(frozen=True)
-class House:
+class ServedGateway:
     """A gateway that is served, and one client of it over HTTP."""
 
     running: Running
@@ -38,33 +45,33 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[House]:
+def served_gateway() -> Iterator[ServedGateway]:
     with running() as loop:
 
-        async def opened() -> House:
+        async def opened() -> ServedGateway:
             backend = fake("run", "other")
             config = Config(profiles={"all": Profile(exposure="full")})
             gateway = await loop.holder.hold(gateway_over({"fake": backend}, config))
-            url = await served(loop, gateway)
-            http = Http(await loop.holder.hold(httpx2.AsyncClient(timeout=45)), url)
+            url = await serve(loop, gateway)
+            http = Http(await loop.holder.hold(httpx2.AsyncClient(timeout=240)), url)
             eras: tuple[Era, Era] = ("legacy", "modern")
             posted: dict[Era, Posted] = {era: Posted(http, era) for era in eras}
             for one in posted.values():
                 await one.introduce()
-            return House(loop, gateway, http, url.removesuffix("/mcp"), posted)
+            return ServedGateway(loop, gateway, http, url.removesuffix("/mcp"), posted)
 
         yield loop.do(opened())
 
 
-def healthy(house: House, era: Era) -> None:
+def healthy(served_gateway: ServedGateway, era: Era) -> None:
     """The next request is served, and nothing went wrong inside."""
-    answer = house.running.do(
-        house.posted[era].request(
+    answer = served_gateway.running.do(
+        served_gateway.posted[era].request(
             "tools/call", {"name": "call_tool", "arguments": {"name": "fake.run"}}
         )
     )
     assert answer["result"]["content"][0]["text"] == "run ran", answer
-    assert house.running.complaints.taken() == []
+    assert served_gateway.running.complaints.taken() == []
 
 
 def fair(reply: Reply) -> Reply:
@@ -73,12 +80,11 @@ def fair(reply: Reply) -> Reply:
     plain(reply.text)
     for message in reply.messages:
         if "jsonrpc" in message and "method" not in message:
-            judged(message)
+            check_answer(message)
     return reply
 
 
 # ── HTTP
-# ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def answered_once(reply: Reply, frame: Message) -> None:
@@ -88,8 +94,10 @@ def answered_once(reply: Reply, frame: Message) -> None:
 
 @examples(150)
 @given(body=BODIES, era=st.sampled_from(["legacy", "modern"]))
-def test_any_body_in_good_headers_is_answered(house: House, body: bytes, era: Era) -> None:
-    posted = house.posted[era]
+def test_any_body_in_good_headers_is_answered(
+    served_gateway: ServedGateway, body: bytes, era: Era
+) -> None:
+    posted = served_gateway.posted[era]
     headers = dict(posted.headers)
     frame = request_of(body)
     if era == "modern" and frame and frame["method"].isascii() and frame["method"].isprintable():
@@ -98,18 +106,22 @@ def test_any_body_in_good_headers_is_answered(house: House, body: bytes, era: Er
         name = (params.get("uri") or params.get("name")) if isinstance(params, dict) else None
         if isinstance(name, str) and name.isascii() and name.isprintable():
             headers["mcp-name"] = name
-    reply = fair(house.running.do(house.http.send(body, headers)))
+    reply = fair(served_gateway.running.do(served_gateway.http.send(body, headers)))
     if frame is not None:
         answered_once(reply, frame)
-    healthy(house, era)
+    healthy(served_gateway, era)
 
 
 @pytest.mark.parametrize(
     "frame", [{}, {"jsonrpc": "1.0", "id": 5, "method": "ping"}, [], {"jsonrpc": "2.0", "id": 5}]
 )
-def test_a_body_that_is_no_message_is_refused_in_plain_words(house: House, frame: Any) -> None:
-    reply = house.running.do(
-        house.http.send(json.dumps(frame).encode(), house.posted["legacy"].headers)
+def test_a_body_that_is_no_message_is_refused_in_plain_words(
+    served_gateway: ServedGateway, frame: Any
+) -> None:
+    reply = served_gateway.running.do(
+        served_gateway.http.send(
+            json.dumps(frame).encode(), served_gateway.posted["legacy"].headers
+        )
     )
     assert reply.status == 400
     assert reply.messages[0]["error"]["code"] == INVALID_REQUEST
@@ -164,10 +176,10 @@ VALUES = {
 
 @st.composite
 def header_sets(
-    draw: st.DrawFn, house_headers: st.SearchStrategy[dict[str, str]]
+    draw: st.DrawFn, header_strategy: st.SearchStrategy[dict[str, str]]
 ) -> list[tuple[bytes, bytes]]:
     """Right headers with some of them gone, changed, or there twice."""
-    given = draw(house_headers)
+    given = draw(header_strategy)
     gone = draw(st.sets(st.sampled_from([*given]), max_size=2))
     found = [(key, value) for key, value in given.items() if key not in gone]
     for name in draw(
@@ -188,8 +200,10 @@ def header_sets(
     era=st.sampled_from(["legacy", "modern"]),
     verb=st.sampled_from(["POST", "POST", "DELETE", "PUT"]),
 )
-def test_any_headers_are_answered(house: House, data: st.DataObject, era: Era, verb: str) -> None:
-    base = dict(house.posted[era].headers)
+def test_any_headers_are_answered(
+    served_gateway: ServedGateway, data: st.DataObject, era: Era, verb: str
+) -> None:
+    base = dict(served_gateway.posted[era].headers)
     if verb == "DELETE":
         base.pop("mcp-session-id", None)
     headers = data.draw(header_sets(st.just(base)), label="headers")
@@ -210,13 +224,13 @@ def test_any_headers_are_answered(house: House, data: st.DataObject, era: Era, v
         label="body",
     )
     try:
-        reply = house.running.do(house.http.send(body, headers, verb))
+        reply = served_gateway.running.do(served_gateway.http.send(body, headers, verb))
     except (httpx2.LocalProtocolError, httpx2.RemoteProtocolError, ValueError) as error:
         # The client's own library would not say it, or the server's would not hear it and hung up.
         plain(str(error))
     else:
         fair(reply)
-    healthy(house, era)
+    healthy(served_gateway, era)
 
 
 PATHS = st.one_of(
@@ -257,29 +271,43 @@ PATHS = st.one_of(
     query=st.sampled_from(["", "?x=%ff", "?" + "a=1&" * 500]),
     body=BODIES,
 )
-def test_any_path_is_answered(house: House, path: str, verb: str, query: str, body: bytes) -> None:
+def test_any_path_is_answered(
+    served_gateway: ServedGateway, path: str, verb: str, query: str, body: bytes
+) -> None:
     with suppress(httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
-        address = house.root + path + query
-        fair(house.running.do(house.http.send(body, ACCEPT, verb, address)))
-    healthy(house, "modern")
+        address = served_gateway.root + path + query
+        fair(served_gateway.running.do(served_gateway.http.send(body, ACCEPT, verb, address)))
+    healthy(served_gateway, "modern")
 
 
 @examples(60)
-@given(noise_bytes=st.one_of(st.binary(min_size=1, max_size=200), st.sampled_from([
-    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -5\r\n\r\n",
-    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
-    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nx\r\n0\r\n\r\n",
-    b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-    b"POST /mcp HTTP/9.9\r\n\r\n",
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    b"GET /mcp\r\n",
-    b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"y" * 100_000 + b"\r\n\r\n",
-    b"GET /mcp HTTP/1.1\r\nHost : 127.0.0.1\r\n\x00: \xff\r\n\r\n",
-    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50\r\n\r\n{",
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-])))  # fmt: skip
-def test_any_bytes_on_a_connection_end_it_and_no_other(house: House, noise_bytes: bytes) -> None:
-    host, port = house.root.removeprefix("http://").split(":")
+@given(
+    noise_bytes=st.one_of(
+        st.binary(min_size=1, max_size=200),
+        st.sampled_from(
+            [
+                b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -5\r\n\r\n",
+                b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n"
+                b"Content-Length: 6\r\n\r\nabcdef",
+                b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: "
+                b"chunked\r\n\r\nzz\r\nx\r\n0\r\n\r\n",
+                b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+                b"Content-Length: 3\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+                b"POST /mcp HTTP/9.9\r\n\r\n",
+                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                b"GET /mcp\r\n",
+                b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"y" * 100_000 + b"\r\n\r\n",
+                b"GET /mcp HTTP/1.1\r\nHost : 127.0.0.1\r\n\x00: \xff\r\n\r\n",
+                b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50\r\n\r\n{",
+                b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+            ]
+        ),
+    )
+)
+def test_any_bytes_on_a_connection_end_it_and_no_other(
+    served_gateway: ServedGateway, noise_bytes: bytes
+) -> None:
+    host, port = served_gateway.root.removeprefix("http://").split(":")
 
     async def shouted() -> bytes:
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -288,36 +316,39 @@ def test_any_bytes_on_a_connection_end_it_and_no_other(house: House, noise_bytes
             with suppress(ConnectionError):
                 await writer.drain()
                 writer.write_eof()
-                return await asyncio.wait_for(reader.read(100_000), PATIENCE_S / 2)
+                return await asyncio.wait_for(reader.read(100_000), TIMEOUT_S / 2)
             return b""
         finally:
             writer.close()
 
-    heard = house.running.do(shouted())
-    assert not heard.startswith(b"HTTP/1.1 5"), heard
-    plain(heard.decode(errors="replace"))
-    healthy(house, "legacy")
+    received = served_gateway.running.do(shouted())
+    assert not received.startswith(b"HTTP/1.1 5"), received
+    plain(received.decode(errors="replace"))
+    healthy(served_gateway, "legacy")
 
 
 # ── pipes
-# ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture(scope="module")
-def piped(house: House) -> dict[Era, RawLines]:
+def piped(served_gateway: ServedGateway) -> dict[Era, RawLines]:
     async def opened(era: Era) -> RawLines:
         lines = RawLines(
-            *await house.running.holder.hold(pipes_to(house.gateway.get_endpoint())), era, {}
+            *await served_gateway.running.holder.hold(
+                pipes_to(served_gateway.gateway.get_endpoint())
+            ),
+            era,
+            {},
         )
         await lines.introduce()
         return lines
 
     eras: tuple[Era, Era] = ("legacy", "modern")
-    return {era: house.running.do(opened(era)) for era in eras}
+    return {era: served_gateway.running.do(opened(era)) for era in eras}
 
 
-async def said(lines: RawLines, data: bytes) -> tuple[list[Message], Message]:
-    """What came between these bytes and the answer to a request after them; and that answer.
+async def exchange(lines: RawLines, data: bytes) -> tuple[list[Message], Message]:
+    """Return what came between these bytes and the answer to a request after them; and that answer.
 
     Requests are worked on beside each other: a second one, asked when the first is answered, comes
     after the noise.
@@ -327,8 +358,8 @@ async def said(lines: RawLines, data: bytes) -> tuple[list[Message], Message]:
     answer = await lines.request(
         "tools/call", {"name": "call_tool", "arguments": {"name": "fake.run"}}
     )
-    heard, lines.unasked[:] = list(lines.unasked), []
-    return heard, answer
+    received, lines.unprompted[:] = list(lines.unprompted), []
+    return received, answer
 
 
 OWN = "portico"
@@ -337,7 +368,7 @@ OWN = "portico"
 @examples(150)
 @given(body=BODIES, era=st.sampled_from(["legacy", "modern"]))
 def test_any_line_is_answered_and_the_next_is_served(
-    house: House, piped: dict[Era, RawLines], body: bytes, era: Era
+    served_gateway: ServedGateway, piped: dict[Era, RawLines], body: bytes, era: Era
 ) -> None:
     frame = request_of(body)
     line = body.replace(b"\n", b" ") + b"\n"
@@ -347,43 +378,45 @@ def test_any_line_is_answered_and_the_next_is_served(
         line = json.dumps(frame).encode() + b"\n"
 
     async def spoken() -> tuple[list[Message], Message]:
-        heard, answer = await said(piped[era], line)
-        while frame is not None and not any(message.get("id") == frame["id"] for message in heard):
-            heard.append(await piped[era].answer_to(frame["id"]))
-        return heard, answer
+        received, answer = await exchange(piped[era], line)
+        while frame is not None and not any(
+            message.get("id") == frame["id"] for message in received
+        ):
+            received.append(await piped[era].answer_to(frame["id"]))
+        return received, answer
 
-    heard, answer = house.running.do(asyncio.wait_for(spoken(), 45))
-    for message in heard:
+    received, answer = served_gateway.running.do(asyncio.wait_for(spoken(), 240))
+    for message in received:
         if "method" not in message:
-            judged(message)
+            check_answer(message)
     if frame is not None:
         mine = [
             message
-            for message in heard
+            for message in received
             if message.get("id") == frame["id"] and "method" not in message
         ]
-        assert len(mine) == 1, heard
+        assert len(mine) == 1, received
     assert answer["result"]["content"][0]["text"] == "run ran", answer
-    assert house.running.complaints.taken() == []
+    assert served_gateway.running.complaints.taken() == []
 
 
 @examples(40)
 @given(bodies=st.lists(BODIES, min_size=1, max_size=6), whole=st.booleans())
 def test_a_pipe_full_of_noise_from_the_first_byte_ends_in_peace(
-    house: House, bodies: list[bytes], whole: bool
+    served_gateway: ServedGateway, bodies: list[bytes], whole: bool
 ) -> None:
     """Before any greeting; the last line may be cut where the pipe closes."""
 
     async def spoken() -> list[Message]:
-        async with pipes_to(house.gateway.get_endpoint()) as (reader, writer):
+        async with pipes_to(served_gateway.gateway.get_endpoint()) as (reader, writer):
             with suppress(ConnectionError):
                 writer.write(b"\n".join(bodies) + (b"\n" if whole else b""))
                 await writer.drain()
                 writer.close()
-            heard = await asyncio.wait_for(reader.read(), 45)
-        return [json.loads(line) for line in heard.splitlines()]
+            received = await asyncio.wait_for(reader.read(), 240)
+        return [json.loads(line) for line in received.splitlines()]
 
-    for message in house.running.do(spoken()):
+    for message in served_gateway.running.do(spoken()):
         if "method" not in message:
-            judged(message)
-    healthy(house, "legacy")
+            check_answer(message)
+    healthy(served_gateway, "legacy")

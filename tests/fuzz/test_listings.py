@@ -1,5 +1,4 @@
-"""Whatever a server lists, what can be saved is there, its siblings are never lost, and every way
-to them answers."""
+"""Any listing is salvaged tool by tool, and every way to the tools answers."""
 
 import asyncio
 import json
@@ -12,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.client import Client
 
-from portico.app import GatewayRuntime
 from portico.catalog.tool import Tool, encode_json
 from portico.config import Config, Profile
+from portico.gateway import GatewayRuntime
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Era, Raw
 from tests.fuzz import noise
+from tests.fuzz.answer_checks import check_answer, plain, tool_result
 from tests.fuzz.definitions import FLEET, listings
-from tests.fuzz.judging import judged, plain, tool_result
-from tests.fuzz.running import Running, examples, running
-from tests.interaction.fakes import said, text, tool
-from tests.interaction.raw import RawLines, pages, raw_lines
+from tests.fuzz.loop_thread import Running, examples, running
+from tests.interaction.fake_servers import get_text, text, tool
+from tests.interaction.raw_clients import RawLines, pages, raw_lines
 
 SOURCES = [
     "embedded",
@@ -40,7 +39,7 @@ CONFIG = Config(
     }
 )
 ERAS: tuple[Era, Era] = ("legacy", "modern")
-PATIENCE_S = 45
+TIMEOUT_S = 240
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,8 @@ def loop() -> Iterator[Running]:
 
 
 def backend(listed: list[Any]) -> FakeBackend:
-    """A server that lists these between two sound tools, and answers calls of whatever it listed."""
+    """A server that lists these between two sound tools, and answers calls of whatever it
+    listed."""
     made = FakeBackend(
         [tool("fine", "Does the fine thing."), *listed, tool("fine_too", "Does it too.")]
     )
@@ -81,7 +81,7 @@ async def call(client: RawLines, name: str, /, **arguments: Any) -> Raw | None:
     return tool_result(await client.request("tools/call", {"name": name, "arguments": arguments}))
 
 
-async def discovered(client: RawLines, tools: list[Tool]) -> None:
+async def check_discovery(client: RawLines, tools: list[Tool]) -> None:
     """Every way to find and read them answers."""
     for query in ("the fine thing", tools[len(tools) // 2].name, tools[-2].description[:80] or "x"):
         assert await call(client, "search_tools", query=query, detail="schema")
@@ -95,12 +95,12 @@ async def discovered(client: RawLines, tools: list[Tool]) -> None:
         assert described
         assert not described.get("isError"), described
     for uri in ("overview", "tools", "backend/s", "backend/s/tools", "categories"):
-        assert "result" in judged(
+        assert "result" in check_answer(
             await client.request("resources/read", {"uri": f"portico://{uri}"})
         ), uri
 
 
-async def called(client: RawLines, tools: list[Tool], arguments: Any) -> None:
+async def check_calls(client: RawLines, tools: list[Tool], arguments: Any) -> None:
     """Every tool can be called, and says what is wrong where it cannot."""
     for one in tools:
         await call(client, "call_tool", name=one.address, arguments=arguments)
@@ -116,12 +116,12 @@ async def listed_in_full(gateway: GatewayRuntime, tools: list[Tool], era: Era) -
         names = await strictly(client)
         assert len(names) == len(set(names)) == len(tools), names
         assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names), names
-        assert said(await client.call_tool("s__fine", {})) == "'fine' ran"
+        assert get_text(await client.call_tool("s__fine", {})) == "'fine' ran"
     async with raw_lines(gateway.get_endpoint("all"), era) as raw:
         listed = await pages(raw, "tools/list", "tools")
         plain(json.dumps(listed))
         for name in names:
-            judged(await raw.request("tools/call", {"name": name, "arguments": {}}))
+            check_answer(await raw.request("tools/call", {"name": name, "arguments": {}}))
 
 
 async def strictly(client: Client) -> list[str]:
@@ -144,12 +144,12 @@ async def looked_at(server: FakeBackend, arguments: Any, era: Era) -> list[Tool]
         )
         if mine:
             async with raw_lines(gateway.get_endpoint(), era) as client:
-                await discovered(client, mine)
-                await called(client, all_of_them, arguments)
+                await check_discovery(client, mine)
+                await check_calls(client, all_of_them, arguments)
             await listed_in_full(gateway, all_of_them, era)
             async with raw_lines(gateway.get_endpoint("some"), era) as client:
-                assert "result" in judged(await client.request("tools/list", {}))
-                assert "result" in judged(
+                assert "result" in check_answer(await client.request("tools/list", {}))
+                assert "result" in check_answer(
                     await client.request("tools/list", {"query": "the fine thing"})
                 )
         async with raw_lines(gateway.get_endpoint(), "modern") as client:
@@ -164,7 +164,7 @@ def test_a_listing_of_nearly_anything_loses_no_sibling(
     loop: Running, source: str, data: st.DataObject, arguments: Any, era: Era
 ) -> None:
     listed = data.draw(listings(source), label="listed")
-    mine = loop.do(asyncio.wait_for(looked_at(backend(listed), arguments, era), PATIENCE_S))
+    mine = loop.do(asyncio.wait_for(looked_at(backend(listed), arguments, era), TIMEOUT_S))
     expected = dict.fromkeys(["fine", *nameable(listed), "fine_too"])
     assert [one.upstream_name for one in mine] == [*expected]
     assert loop.complaints.taken() == []
@@ -186,7 +186,7 @@ def test_a_promise_of_output_that_is_no_schema_does_not_cost_a_strict_client_the
     loop: Running, wrong: Raw, era: Era
 ) -> None:
     odd = {**tool("odd"), "outputSchema": {"type": "object", **wrong}}
-    mine = loop.do(asyncio.wait_for(looked_at(backend([odd]), {}, era), PATIENCE_S))
+    mine = loop.do(asyncio.wait_for(looked_at(backend([odd]), {}, era), TIMEOUT_S))
     assert [one.name for one in mine] == ["fine", "odd", "fine_too"]
     assert loop.complaints.taken() == []
 
@@ -238,8 +238,8 @@ async def looked_through(server: FakeBackend, era: Era) -> None:
             ):
                 for item in await pages(client, method, key):
                     if asked:
-                        judged(await client.request(asked, {identity: item[identity]}))
-            assert "result" in judged(
+                        check_answer(await client.request(asked, {identity: item[identity]}))
+            assert "result" in check_answer(
                 await client.request("resources/read", {"uri": "portico://backend/s"})
             )
             assert await call(client, "call_tool", name="other.fine", arguments={})
@@ -261,7 +261,7 @@ def test_pages_and_lesser_lists_of_anything_cost_nobody_else(
 ) -> None:
     server = FakeBackend(resources=resources, templates=templates, prompts=prompts)
     server.on("tools/list", lambda *_: page)
-    loop.do(asyncio.wait_for(looked_through(server, era), PATIENCE_S))
+    loop.do(asyncio.wait_for(looked_through(server, era), TIMEOUT_S))
     assert loop.complaints.taken() == []
 
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fuzz import pauses, schemas
-from tests.fuzz.judging import plain
-from tests.fuzz.running import FACTOR, PATIENCE_S
+from tests.fuzz.answer_checks import plain
+from tests.fuzz.loop_thread import FACTOR, TIMEOUT_S
 
-CASES = 40 * FACTOR
+CASES = round(40 * FACTOR)
 LONGEST_ANSWER = 256 * 1024
 """Characters: what is said of a value that does not fit must not grow with the value."""
 GROWTH_MB = 512
@@ -28,7 +28,7 @@ GROWTH_MB = 512
 def ended_if_it_hangs() -> Iterator[None]:
     """A call that never gives the interpreter's lock back cannot be cancelled: the process is
     ended, with its stack."""
-    faulthandler.dump_traceback_later(5 * PATIENCE_S, exit=True)
+    faulthandler.dump_traceback_later(2 * TIMEOUT_S, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 
@@ -45,7 +45,7 @@ async def test_every_case_is_answered_within_bounds(kind: str) -> None:
         for seed in range(CASES):
             dice = random.Random(seed)
             size = int(10 ** dice.uniform(1, 4.5))
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 result = await pauses.CASES[kind](dice, size)(bench)
             said = json.dumps(result)
             assert isinstance(result.get("content"), list), (kind, seed)
@@ -68,7 +68,7 @@ async def test_a_schema_of_lists_of_itself_is_answered_at_any_depth(
     value: object = 1
     for _ in range(depth):
         value = [value]
-    async with pauses.open_bench() as bench, asyncio.timeout(PATIENCE_S):
+    async with pauses.open_bench() as bench, asyncio.timeout(TIMEOUT_S):
         await bench.offer({"inputSchema": schema})
         result = await bench.ask("call_tool", {"name": "s.t", "arguments": {"x": value}})
     # What doubles with every level is soon too much to check: then its server is the judge.

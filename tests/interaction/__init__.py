@@ -1,7 +1,7 @@
-"""Portico as its clients meet it: a public or a raw client at the door, real servers or a
+"""Portico as its clients meet it: a public or a raw client at the endpoint, real servers or a
 `FakeBackend` behind it.
 
-holding (contexts that outlive a test) · raw (clients of bare JSON) · vendor_server (a server of
+raw_clients (clients of bare JSON) · fake_servers · vendor_server (a server of
 fields nobody knows) · matrix, raw layer, exposures, profiles, transparency, namespaces,
-announcements, relayed requests
+notifications, relayed requests
 """

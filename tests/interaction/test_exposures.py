@@ -1,5 +1,4 @@
-"""What a client sees: the meta-tools (`meta`, `code`) or every tool (`full`), the same today as
-tomorrow."""
+"""Clients see the meta-tools (`meta`, `code`) or every tool (`full`), in a stable list."""
 
 import json
 from typing import Any
@@ -13,8 +12,8 @@ from portico.events import ToolsShown
 from portico.meta_tools import tool_definitions
 from portico.testing import FakeBackend, connect, gateway_over, serve_http
 from portico.upstream.backend import Era
-from tests.interaction.fakes import ask, fake, names, said, text, tool
-from tests.interaction.raw import call, raw_http, raw_lines, result
+from tests.interaction.fake_servers import ask, fake, get_text, names, text, tool
+from tests.interaction.raw_clients import call, raw_http, raw_lines, result
 
 META = list(tool_definitions.META_TOOL_NAMES)
 
@@ -23,7 +22,7 @@ def servers() -> dict[str, FakeBackend]:
     return {"weather": fake("forecast", "history"), "mail": fake("send"), "empty": fake()}
 
 
-async def listed(
+async def fetch_tool_list(
     backends: dict[str, FakeBackend], era: Era = "legacy", config: Config | None = None
 ) -> str:
     """`tools/list` of a fresh gateway as it is on the wire."""
@@ -38,9 +37,9 @@ async def listed(
 async def test_the_meta_tools_are_the_same_bytes_at_every_call_session_and_restart(
     era: Era,
 ) -> None:
-    first = await listed(servers(), era)
+    first = await fetch_tool_list(servers(), era)
     assert [tool["name"] for tool in json.loads(first)["tools"]] == META
-    assert await listed(servers(), era) == first, "after a restart"
+    assert await fetch_tool_list(servers(), era) == first, "after a restart"
     async with gateway_over(servers()) as gateway, serve_http(gateway) as url:
         for _ in range(2):
             async with raw_http(url, era) as client:
@@ -72,7 +71,7 @@ async def test_the_meta_tools_are_the_same_bytes_while_backends_come_and_go() ->
         assert await now() == first, "with a server that died"
 
 
-async def test_before_any_server_was_heard_the_list_is_there_and_names_them() -> None:
+async def test_before_any_server_was_listed_the_list_is_there_and_names_them() -> None:
     backends = servers()
     for backend in backends.values():
         backend.refuses = BackendUnavailable("it is not there")
@@ -85,7 +84,7 @@ async def test_before_any_server_was_heard_the_list_is_there_and_names_them() ->
         assert all(name in tools[0]["description"] for name in backends)
 
 
-async def test_the_full_list_has_one_order_whichever_server_is_heard_first() -> None:
+async def test_the_full_list_has_one_order_whichever_server_is_listed_first() -> None:
     full = Config(exposure="full")
     one = {name: fake("b", "a", "c") for name in ("one", "two", "three")}
     other = {name: fake("b", "a", "c") for name in ("three", "two", "one")}
@@ -115,24 +114,27 @@ async def test_the_instructions_say_first_that_the_list_is_partial(exposure: Exp
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_what_a_client_is_told_first_is_told_as_shown_to_its_session(era: Era) -> None:
-    told: list[ToolsShown] = []
+async def test_the_first_answer_of_a_client_is_counted_as_shown_to_its_session(
+    era: Era,
+) -> None:
+    reported: list[ToolsShown] = []
     async with gateway_over(servers()) as gateway:
         gateway.bus.subscribe(
-            lambda event: told.append(event) if isinstance(event, ToolsShown) else None, ToolsShown
+            lambda event: reported.append(event) if isinstance(event, ToolsShown) else None,
+            ToolsShown,
         )
         async with raw_lines(gateway.get_endpoint(), era) as client:
             listed = await result(client, "tools/list")
             await call(client, "search_tools", query="forecast")
             await call(client, "call_tool", name="weather.forecast")
-            instructions, listing, answer = told
+            instructions, listing, answer = reported
             assert (instructions.content, instructions.is_listing) == (
                 client.introduction["instructions"],
                 False,
             )
             assert (listing.content, listing.is_listing) == (listed["tools"], True)
             assert isinstance(answer.content, str)
-            assert len({event.caller for event in told}) == 1
+            assert len({event.caller for event in reported}) == 1
             assert answer.caller.session, "a pipe is one client, in either era"
 
 
@@ -240,7 +242,7 @@ async def test_a_server_that_is_down_is_known_but_unavailable() -> None:
         backends["mail"].die("it crashed")
         answered = await client.call_tool("call_tool", {"name": "mail.send"})
         assert answered.is_error
-        assert "known but unavailable" in said(answered)
+        assert "known but unavailable" in get_text(answered)
         assert "mail.send" in await ask(client, "search_tools", query="send")
 
 
@@ -252,8 +254,8 @@ async def test_bad_arguments_are_answered_with_the_problem_and_the_parameters() 
             "call_tool", {"name": "sums.add", "arguments": {"a": "one", "b": 2}}
         )
         assert answered.is_error
-        assert "a: " in said(answered)
-        assert "a?: integer" in said(answered)
+        assert "a: " in get_text(answered)
+        assert "a?: integer" in get_text(answered)
         assert backend.requests[-1][0] != "tools/call"
         assert await ask(client, "call_tool", name="sums.add", arguments={"a": 1, "b": 2}) == "3"
 
@@ -272,4 +274,4 @@ async def test_a_meta_tool_says_what_is_wrong_with_its_arguments(
     async with gateway_over(servers()) as gateway, connect(gateway) as client:
         answered = await client.call_tool("search_tools", arguments)
         assert answered.is_error
-        assert problem in said(answered)
+        assert problem in get_text(answered)

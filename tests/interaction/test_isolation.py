@@ -3,28 +3,31 @@ other's."""
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import psutil
 import pytest
 
-from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config, Profile
 from portico.errors import RemoteError
+from portico.gateway import GatewayRuntime
 from portico.testing import gateway_over, serve_http
 from portico.upstream.backend import Era
 from tests.fixtures.counter import counter
-from tests.interaction.fakes import fake
-from tests.interaction.raw import Message, RawClient, call, raw_http, raw_lines, result
+from tests.gateways import wait_until
+from tests.interaction.fake_servers import fake
+from tests.interaction.raw_clients import Message, RawClient, call, raw_http, raw_lines, result
 
-PATIENCE_S = 30.0
+pytestmark = pytest.mark.usefixtures("line_transport")
+
+TIMEOUT_S = 240.0
 HANDLE = "portico/session"
 TOKEN = "a token that nobody guesses"
 
 
-def configured(**more: Any) -> Config:
+def make_config(**more: Any) -> Config:
     command, *arguments = counter()
     server = BackendConfig(
         command=command, args=tuple(arguments), isolation="session", protocol="legacy", **more
@@ -35,19 +38,16 @@ def configured(**more: Any) -> Config:
 
 
 @asynccontextmanager
-async def house(**more: Any) -> AsyncGenerator[GatewayRuntime]:
-    async with asyncio.timeout(2 * PATIENCE_S), gateway_over(config=configured(**more)) as gateway:
+async def counter_gateway(**more: Any) -> AsyncGenerator[GatewayRuntime]:
+    async with asyncio.timeout(2 * TIMEOUT_S), gateway_over(config=make_config(**more)) as gateway:
         yield gateway
 
 
-async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not happened():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 def alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def texts(answer: Message) -> list[str]:
@@ -65,7 +65,7 @@ async def count(client: RawClient, handle: str | None = None, **arguments: Any) 
 
 
 async def begin(client: RawClient) -> tuple[str, int]:
-    """The first call of a client nobody knows: the handle it is told, and its process."""
+    """The first call of a client nobody knows: the handle it is issued, and its process."""
     answer = await call(client, "call_tool", name="own.count")
     handle = answer["result"]["_meta"][HANDLE]
     first, said = texts(answer)
@@ -88,25 +88,33 @@ async def each_has_its_own(one: RawClient, two: RawClient) -> tuple[int, int]:
 async def test_each_client_over_a_pipe_counts_for_itself_and_takes_its_instance_along(
     era: Era,
 ) -> None:
-    async with house() as gateway, raw_lines(gateway.get_endpoint(), era) as one:
+    async with counter_gateway() as gateway, raw_lines(gateway.get_endpoint(), era) as one:
         async with raw_lines(gateway.get_endpoint(), era) as two:
             mine, others = await each_has_its_own(one, two)
-        await until(lambda: not alive(others))
+        await wait_until(lambda: not alive(others))
         assert await count(one) == (4, mine)
 
 
 async def test_each_session_over_http_counts_for_itself_and_takes_its_instance_along() -> None:
-    async with house() as gateway, serve_http(gateway) as url, raw_http(url, "legacy") as one:
+    async with (
+        counter_gateway() as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "legacy") as one,
+    ):
         async with raw_http(url, "legacy") as two:
             mine, others = await each_has_its_own(one, two)
             headers = two._headers  # pyright: ignore[reportPrivateUsage]
             await two.http.delete(url, headers=headers)
-        await until(lambda: not alive(others))
+        await wait_until(lambda: not alive(others))
         assert await count(one) == (4, mine)
 
 
-async def test_a_modern_client_over_http_is_told_a_handle_and_goes_on_by_it() -> None:
-    async with house() as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
+async def test_a_modern_client_over_http_gets_a_handle_and_continues_with_it() -> None:
+    async with (
+        counter_gateway() as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "modern") as client,
+    ):
         handle, mine = await begin(client)
         other, others = await begin(client)
         assert handle != other
@@ -118,12 +126,16 @@ async def test_a_modern_client_over_http_is_told_a_handle_and_goes_on_by_it() ->
             "tools/call",
             {"name": "call_tool", "arguments": {"name": "own.count"}, "_meta": {HANDLE: handle}},
         )
-        assert len(texts(again)) == 1, "whoever has a handle is not told another"
+        assert len(texts(again)) == 1, "a client with a handle is issued no other"
         assert HANDLE not in again["result"].get("_meta", {})
 
 
-async def test_whoever_asks_without_a_handle_uses_no_one_elses_for_resources_either() -> None:
-    async with house() as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
+async def test_a_client_without_a_handle_uses_no_others_for_resources_either() -> None:
+    async with (
+        counter_gateway() as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "modern") as client,
+    ):
         handle, mine = await begin(client)
         uri = "portico://backend/own/resource/count://now"
         strange = await result(client, "resources/read", {"uri": uri})
@@ -134,7 +146,11 @@ async def test_whoever_asks_without_a_handle_uses_no_one_elses_for_resources_eit
 
 
 async def test_a_handle_that_was_not_issued_here_is_refused_with_advice() -> None:
-    async with house() as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
+    async with (
+        counter_gateway() as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "modern") as client,
+    ):
         handle, _ = await begin(client)
         async with raw_http(f"{url}/p/other", "modern") as other:
             for asked, wrong in ((client, "made-up"), (other, handle)):
@@ -152,7 +168,7 @@ async def test_a_handle_that_was_not_issued_here_is_refused_with_advice() -> Non
 
 
 async def test_a_modern_client_with_a_token_needs_a_handle_like_any_other() -> None:
-    async with house() as gateway, serve_http(gateway, token=TOKEN) as url:
+    async with counter_gateway() as gateway, serve_http(gateway, token=TOKEN) as url:
         async with (
             raw_http(url, "modern", token=TOKEN) as one,
             raw_http(url, "modern", token=TOKEN) as two,
@@ -168,7 +184,7 @@ async def test_a_modern_client_with_a_token_needs_a_handle_like_any_other() -> N
 
 async def test_a_tool_that_is_listed_itself_says_the_handle_beside_its_result_only() -> None:
     async with (
-        house() as gateway,
+        counter_gateway() as gateway,
         serve_http(gateway) as url,
         raw_http(f"{url}/p/full", "modern") as client,
     ):
@@ -182,7 +198,11 @@ async def test_a_tool_that_is_listed_itself_says_the_handle_beside_its_result_on
 
 
 async def test_a_large_result_of_the_first_call_can_be_read_with_the_handle_and_without() -> None:
-    async with house() as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
+    async with (
+        counter_gateway() as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "modern") as client,
+    ):
         answer = await call(client, "call_tool", name="own.long")
         handle = answer["result"]["_meta"][HANDLE]
         found = re.search(r"portico://result/([\w-]+)", str(answer))
@@ -216,7 +236,11 @@ async def test_no_server_sees_a_handle() -> None:
 
 
 async def test_a_call_that_never_reached_an_instance_says_nothing_of_one() -> None:
-    async with house() as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
+    async with (
+        counter_gateway() as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "modern") as client,
+    ):
         for name, arguments in (
             ("search_tools", {"query": "count"}),
             ("call_tool", {"name": "own.nothing"}),
@@ -227,8 +251,8 @@ async def test_a_call_that_never_reached_an_instance_says_nothing_of_one() -> No
 
 
 async def test_the_session_argument_is_listed_only_where_a_server_is_isolated() -> None:
-    shared = configured().model_copy(update={"servers": {}})
-    for config, there in ((configured(), True), (shared, False)):
+    shared = make_config().model_copy(update={"servers": {}})
+    for config, there in ((make_config(), True), (shared, False)):
         async with (
             gateway_over(config=config) as gateway,
             raw_lines(gateway.get_endpoint(), "modern") as client,
@@ -239,7 +263,7 @@ async def test_the_session_argument_is_listed_only_where_a_server_is_isolated() 
 
 async def test_over_the_bound_the_longest_unused_goes_and_the_others_stay() -> None:
     async with (
-        house(max_instances=2) as gateway,
+        counter_gateway(max_instances=2) as gateway,
         serve_http(gateway) as url,
         raw_http(url, "modern") as client,
     ):
@@ -247,35 +271,47 @@ async def test_over_the_bound_the_longest_unused_goes_and_the_others_stay() -> N
         second, kept = await begin(client)
         assert await count(client, second) == (2, kept)
         third, new = await begin(client)
-        await until(lambda: not alive(gone))
+        await wait_until(lambda: not alive(gone))
         assert await count(client, second) == (3, kept)
         assert await count(client, third) == (2, new)
-        assert (await count(client, first))[0] == 1, "it begins anew"
+        assert (await count(client, first))[0] == 1, "it begins again"
 
 
 async def test_strangers_that_come_at_once_are_kept_apart() -> None:
-    async with house() as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
+    async with (
+        counter_gateway() as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "modern") as client,
+    ):
         begun = await asyncio.gather(*(begin(client) for _ in range(4)))
         assert len({pid for _, pid in begun}) == len({handle for handle, _ in begun}) == 4
         assert gateway.upstreams["own"].get_status().diagnostics["instances"] == 4
 
 
 async def test_the_death_of_one_instance_is_nobody_elses() -> None:
-    async with house() as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
+    async with (
+        counter_gateway() as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "modern") as client,
+    ):
         handle, mine = await begin(client)
         other, others = await begin(client)
         answer = await call(client, "call_tool", name="own.die", session=handle)
         assert answer["result"]["isError"]
-        await until(lambda: not alive(mine))
+        await wait_until(lambda: not alive(mine))
         assert await count(client, other) == (2, others)
         assert (await count(client, handle))[0] == 1
 
 
 async def test_an_idle_instance_is_stopped_while_another_lives() -> None:
-    async with house() as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
+    async with (
+        counter_gateway() as gateway,
+        serve_http(gateway) as url,
+        raw_http(url, "modern") as client,
+    ):
         handle, mine = await begin(client)
         other, others = await begin(client)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             with gateway.upstreams["own"].in_use(gateway.get_view().state_handles.redeem(other)):
                 await gateway.upstreams["own"].stop_if_idle(0)
         assert not alive(mine)
@@ -285,7 +321,7 @@ async def test_an_idle_instance_is_stopped_while_another_lives() -> None:
 
 async def test_what_an_instance_says_goes_to_its_own_client_only() -> None:
     async with AsyncExitStack() as stack:
-        gateway = await stack.enter_async_context(house())
+        gateway = await stack.enter_async_context(counter_gateway())
         one, two = [
             await stack.enter_async_context(raw_lines(gateway.get_endpoint(), "legacy"))
             for _ in range(2)
@@ -294,12 +330,14 @@ async def test_what_an_instance_says_goes_to_its_own_client_only() -> None:
         for client in (one, two):
             await result(client, "resources/subscribe", {"uri": uri})
         await count(one)
-        told = await one.wait_for(
+        reported = await one.wait_for(
             lambda message: message.get("method") == "notifications/resources/updated"
         )
-        assert told["params"]["uri"] == uri
+        assert reported["params"]["uri"] == uri
         assert await result(two, "tools/list")
-        assert not [message for message in two.unasked if "updated" in str(message.get("method"))]
+        assert not [
+            message for message in two.unprompted if "updated" in str(message.get("method"))
+        ]
 
 
 async def test_what_a_stranger_began_and_cannot_come_back_to_ends() -> None:
@@ -311,8 +349,8 @@ async def test_what_a_stranger_began_and_cannot_come_back_to_ends() -> None:
     backend.on("tools/call", refuse)
     async with gateway_over({"s": backend}) as gateway:
         gateway.upstreams["s"].isolated = True
-        await until(lambda: backend.connected == 1)
+        await wait_until(lambda: backend.connected == 1)
         async with serve_http(gateway) as url, raw_http(url, "modern") as client:
             assert (await call(client, "s__run"))["error"]["message"] == "no"
-            await until(lambda: backend.connections == 2 and backend.connected == 1)
+            await wait_until(lambda: backend.connections == 2 and backend.connected == 1)
             assert len(gateway.get_view().state_handles) == 0

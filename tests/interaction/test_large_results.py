@@ -23,16 +23,16 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from portico.app import GatewayRuntime
 from portico.config import Budgets, Config, Profile, ProfileBudgets, ResultsConfig
 from portico.config_file import load
 from portico.events import CatalogChanged, Event
-from portico.rendering.token_count import count_tokens
+from portico.gateway import GatewayRuntime
+from portico.rendering.token_budget import count_tokens
 from portico.testing import FakeBackend, Transport, connect, gateway_over, serve_http
 from portico.upstream.backend import Era, Raw
-from tests.interaction.fakes import ask, said, text, tool
+from tests.interaction.fake_servers import ask, get_text, text, tool
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 240.0
 WAYS = [(era, transport) for era in ("legacy", "modern") for transport in ("memory", "http")]
 ROWS = [
     {"number": n, "title": f"Issue {n}", "note": "words about it, and more of them " * 2}
@@ -62,7 +62,7 @@ def calls_of(backend: FakeBackend) -> int:
 
 
 async def call(client: Client, name: str, **more: Any) -> CallToolResult:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         return await client.call_tool("call_tool", {"name": name, **more})
 
 
@@ -86,7 +86,6 @@ async def whole(client: Client, uri: str) -> str:
 
 
 # ── handles
-# ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(("era", "transport"), WAYS)
@@ -219,8 +218,8 @@ async def test_a_result_is_its_callers_alone_and_unknown_to_others(era: Era, cod
                 assert refused.value.code == code
             answer = await two.call_tool("read_result", {"result_id": name})
             assert answer.is_error
-            assert "there is no such result" in said(answer)
-            assert "call the tool again" in said(answer)
+            assert "there is no such result" in get_text(answer)
+            assert "call the tool again" in get_text(answer)
         assert await ask(one, "read_result", result_id=result_id, path="[0].number") == "0"
 
 
@@ -254,13 +253,13 @@ async def test_a_cursor_of_one_reading_does_not_continue_another() -> None:
         ):
             answer = await client.call_tool("read_result", wrong)
             assert answer.is_error
-            assert "this cursor belongs to another question" in said(answer)
+            assert "this cursor belongs to another question" in get_text(answer)
         for forged in (cursor[:-1], cursor[::-1], "x"):
             answer = await client.call_tool(
                 "read_result", {"result_id": mine, "grep": "Issue", "cursor": forged}
             )
             assert answer.is_error
-            assert "this cursor was not made here" in said(answer)
+            assert "this cursor was not made here" in get_text(answer)
         assert "Issue" in await ask(
             client, "read_result", result_id=mine, grep="Issue", cursor=cursor
         )
@@ -275,7 +274,7 @@ async def test_who_lists_the_tools_themselves_gets_their_results_whole(
         gateway_over({"s": results(rows=text(body))}, Config(exposure="full")) as gateway,
         connect(gateway, transport, era) as client,
     ):
-        assert said(await client.call_tool("s__rows", {})) == body
+        assert get_text(await client.call_tool("s__rows", {})) == body
 
 
 async def test_each_profile_has_its_own_budget_and_its_own_results() -> None:
@@ -286,12 +285,12 @@ async def test_each_profile_has_its_own_budget_and_its_own_results() -> None:
         connect(gateway) as narrow,
         connect(gateway, profile="wide") as broad,
     ):
-        assert said(await call(broad, "s.rows")) == some
+        assert get_text(await call(broad, "s.rows")) == some
         result_id = id_of(await call(narrow, "s.rows"))
         assert (await broad.call_tool("read_result", {"result_id": result_id})).is_error
 
 
-async def test_without_the_tool_that_reads_the_link_is_told_instead() -> None:
+async def test_without_the_tool_that_reads_the_link_is_reported_instead() -> None:
     config = Config(profiles={"p": Profile(metatools={"read_result": False})})
     async with (
         gateway_over({"s": results(rows=text(WHOLE))}, config) as gateway,
@@ -344,7 +343,6 @@ def large_files(folder: Path) -> list[Path]:
 
 
 # ── shapes
-# ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(("era", "transport"), WAYS)
@@ -355,18 +353,18 @@ async def test_a_tool_not_known_to_be_read_only_is_looked_at_only_with_leave(
     async with gateway_over({"s": backend}) as gateway, connect(gateway, transport, era) as client:
         refused = await call(client, "s.write", view="shape")
         assert refused.is_error
-        assert "confirm=true" in said(refused)
+        assert "confirm=true" in get_text(refused)
         assert calls_of(backend) == 0
-        assert "{written: integer}" in said(
+        assert "{written: integer}" in get_text(
             await call(client, "s.write", view="shape", confirm=True)
         )
-        told = said(await call(client, "s.rows", view="shape"))
-        assert "[30,000 × {number: integer, title: string" in told
-        assert count_tokens(told) <= 600
+        reported = get_text(await call(client, "s.rows", view="shape"))
+        assert "[30,000 × {number: integer, title: string" in reported
+        assert count_tokens(reported) <= 600
         assert calls_of(backend) == 2
 
 
-async def test_what_a_tool_was_seen_to_answer_is_told_before_it_is_called_again() -> None:
+async def test_what_a_tool_was_seen_to_answer_is_reported_before_it_is_called_again() -> None:
     backend = results(one=text(json.dumps({"id": 7, "owner": {"name": "x"}})))
     async with gateway_over({"s": backend}) as gateway, connect(gateway) as client:
         assert "learned" not in await ask(client, "describe_tools", names=["s.one"], detail="full")
@@ -376,10 +374,10 @@ async def test_what_a_tool_was_seen_to_answer_is_told_before_it_is_called_again(
 
 
 # ── the cache
-# ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 CONFIGURED = """
+trust: always
 servers:
   s:
     url: {url}
@@ -448,19 +446,19 @@ async def test_errors_are_never_kept(tmp_path: Path) -> None:
             assert texts(answer) == [f"no {number}"]
 
 
-async def test_a_tool_that_changed_is_asked_anew(tmp_path: Path) -> None:
+async def test_a_tool_that_changed_is_asked_again(tmp_path: Path) -> None:
     backend = counting("read")
     changed = asyncio.Event()
 
-    def heard(event: Event) -> None:
+    def received(event: Event) -> None:
         changed.set()
 
     async with caching(backend, tmp_path) as gateway, connect(gateway) as client:
         for _ in range(2):
             assert texts(await call(client, "s.read"))[-1] == "answer 1"
-        gateway.bus.subscribe(heard, CatalogChanged)
+        gateway.bus.subscribe(received, CatalogChanged)
         backend.change([{**tool("read", n="integer", other="string"), **READ_ONLY}])
-        await asyncio.wait_for(changed.wait(), PATIENCE_S)
+        await asyncio.wait_for(changed.wait(), TIMEOUT_S)
         remark, answer = texts(await call(client, "s.read"))
         assert "definition of this tool changed" in remark
         assert answer == "answer 2"
@@ -474,7 +472,7 @@ async def test_two_identical_calls_at_the_same_time_reach_the_server_once(
 
     async def slowly(arguments: Raw) -> Raw:
         reached.set()
-        await asyncio.wait_for(gate.wait(), PATIENCE_S)
+        await asyncio.wait_for(gate.wait(), TIMEOUT_S)
         return text("one answer")
 
     backend.on_call("read", slowly)
@@ -484,9 +482,9 @@ async def test_two_identical_calls_at_the_same_time_reach_the_server_once(
         connect(gateway, "http", era) as two,
     ):
         calling = [asyncio.create_task(call(client, "s.read")) for client in (one, two)]
-        await asyncio.wait_for(reached.wait(), PATIENCE_S)
+        await asyncio.wait_for(reached.wait(), TIMEOUT_S)
         gate.set()
-        answers = await asyncio.wait_for(asyncio.gather(*calling), PATIENCE_S)
+        answers = await asyncio.wait_for(asyncio.gather(*calling), TIMEOUT_S)
         assert [texts(answer)[-1] for answer in answers] == ["one answer"] * 2
         assert calls_of(backend) == 1
 

@@ -1,5 +1,4 @@
-"""What a tool's answers look like is learnt from calls, and told after a restart too: to agents and
-to scripts."""
+"""Result shapes are learned from calls and shown after a restart, to agents and to scripts."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,38 +7,35 @@ from pathlib import Path
 
 from mcp.client import Client
 
-from portico.app import GatewayRuntime
-from portico.config import Config
-from portico.testing import FakeBackend, connect
-from tests.interaction.fakes import ask
+from portico.testing import FakeBackend
+from tests.gateways import open_gateway
+from tests.interaction.fake_servers import ask
 
-PATIENCE_S = 60
+TIMEOUT_S = 240
 SHAPE = "{title: string, score: integer}"
 
 
 @asynccontextmanager
-async def started(folder: Path) -> AsyncGenerator[Client]:
+async def open_books(folder: Path) -> AsyncGenerator[Client]:
     backend = FakeBackend([{"name": "read", "description": "Read a book."}])
     backend.on_call(
         "read", lambda arguments: {"content": [], "structuredContent": {"title": "x", "score": 5}}
     )
-    async with GatewayRuntime(Config(data_dir=folder), backends={"books": backend}) as gateway:
-        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
-        async with connect(gateway) as client:
-            yield client
+    async with open_gateway({"books": backend}, data_dir=folder) as gateway:
+        yield gateway.client
 
 
 async def test_a_learned_shape_is_described_after_a_restart(tmp_path: Path):
-    async with started(tmp_path) as client:
+    async with open_books(tmp_path) as client:
         for _ in range(3):
             await ask(client, "call_tool", name="books.read", arguments={})
-    async with started(tmp_path) as client, asyncio.timeout(PATIENCE_S):
+    async with open_books(tmp_path) as client, asyncio.timeout(TIMEOUT_S):
         # It is read from the record a while after the start.
         while True:
-            told = await ask(client, "describe_tools", names=["books.read"], detail="full")
-            if SHAPE in told:
+            reported = await ask(client, "describe_tools", names=["books.read"], detail="full")
+            if SHAPE in reported:
                 break
             await asyncio.sleep(0.05)
-        assert f"learned from 3 results): {SHAPE}" in told
+        assert f"learned from 3 results): {SHAPE}" in reported
         code = "(await describe_tools('books.read'))"
         assert SHAPE in await ask(client, "run_code", code=code, language="python")

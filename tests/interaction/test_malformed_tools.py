@@ -9,9 +9,9 @@ import pytest
 from portico.config import BackendConfig, Config, Profile
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Era
-from tests.fixtures import broken
-from tests.interaction.fakes import ask, names, said, text
-from tests.interaction.raw import pages, raw_lines
+from tests.fixtures import broken_command
+from tests.interaction.fake_servers import ask, get_text, names, text
+from tests.interaction.raw_clients import pages, raw_lines
 
 SAVED = [
     "echo",
@@ -60,7 +60,7 @@ WRONG: dict[str, Any] = {
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_strict_client_lists_and_calls_what_could_be_saved(era: Era) -> None:
-    command, *arguments = broken("malformed_tools")
+    command, *arguments = broken_command("malformed_tools")
     config = Config(
         servers={"bad": BackendConfig(command=command, args=tuple(arguments))},
         exposure="full",
@@ -91,8 +91,8 @@ async def test_a_strict_client_lists_and_calls_what_could_be_saved(era: Era) -> 
             assert "\u200b" not in described
 
 
-async def test_what_was_left_out_is_told() -> None:
-    command, *arguments = broken("malformed_tools")
+async def test_what_was_left_out_is_reported() -> None:
+    command, *arguments = broken_command("malformed_tools")
     config = Config(servers={"bad": BackendConfig(command=command, args=tuple(arguments))})
     async with gateway_over(config=config) as gateway:
         warnings = gateway.get_view().snapshot.servers["bad"].warnings
@@ -112,7 +112,7 @@ async def test_one_wrong_field_does_not_cost_a_strict_client_the_list(wrong: str
     ):
         assert await names(client) == ["s__fine", "s__odd"]
         if "output schema" not in wrong:
-            assert said(await client.call_tool("s__odd", {"a": "b"})) == '{"a": "b"}'
+            assert get_text(await client.call_tool("s__odd", {"a": "b"})) == '{"a": "b"}'
 
 
 async def test_what_a_strict_client_takes_is_not_touched() -> None:

@@ -17,7 +17,7 @@ from tests.interaction.upstreams import CORNERS, FILLERS, Corner
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 240.0
 OFFERED = build(fillers=FILLERS).world.tools
 
 
@@ -34,17 +34,17 @@ class Pair:
         name, given = f"{self.server}__{tool}", arguments
         if self.exposed == "meta":
             name, given = "call_tool", {"name": f"{self.server}.{tool}", "arguments": arguments}
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             return await self.client.call_tool(name, given, progress_callback=progress)
 
     async def counted(self) -> dict[str, int]:
-        """How the calls of `slow` ended, as the upstream counted them."""
+        """Return how the calls of `slow` ended, as the upstream counted them."""
         counted = (await self.call("cancellations")).structured_content
         assert isinstance(counted, dict)
         return counted
 
     async def until(self, wanted: Callable[[dict[str, int]], bool]) -> dict[str, int]:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not wanted(counted := await self.counted()):
                 pass
         return counted
@@ -56,21 +56,23 @@ def upstream(request: pytest.FixtureRequest) -> Corner:
 
 
 @pytest.fixture(params=CORNERS, ids=lambda corner: f"from_{corner.name}")
-def visitor(request: pytest.FixtureRequest) -> Corner:
+def client_corner(request: pytest.FixtureRequest) -> Corner:
     return request.param
 
 
 @pytest.fixture
-def pair(matrix: Matrix, visitor: Corner, upstream: Corner) -> Pair:
-    return Pair(matrix.clients[visitor, "full"], upstream.name, "full", upstream)
+def pair(matrix: Matrix, client_corner: Corner, upstream: Corner) -> Pair:
+    return Pair(matrix.clients[client_corner, "full"], upstream.name, "full", upstream)
 
 
 @pytest.fixture(params=["full", "meta"])
 def either(
-    request: pytest.FixtureRequest, matrix: Matrix, visitor: Corner, upstream: Corner
+    request: pytest.FixtureRequest, matrix: Matrix, client_corner: Corner, upstream: Corner
 ) -> Pair:
-    """The same pair at both doors."""
-    return Pair(matrix.clients[visitor, request.param], upstream.name, request.param, upstream)
+    """The same pair at both endpoints."""
+    return Pair(
+        matrix.clients[client_corner, request.param], upstream.name, request.param, upstream
+    )
 
 
 def text(result: CallToolResult) -> str:
@@ -78,7 +80,7 @@ def text(result: CallToolResult) -> str:
     return result.content[0].text
 
 
-async def listed(client: Client) -> tuple[list[str], int]:
+async def list_names(client: Client) -> tuple[list[str], int]:
     """Every name in order, and on how many pages."""
     names: list[str] = []
     cursor, pages = None, 0
@@ -100,26 +102,26 @@ async def test_the_upstream_is_reached_in_its_own_era(matrix: Matrix, upstream: 
 
 
 async def test_every_tool_of_the_upstream_is_listed_in_its_order(pair: Pair) -> None:
-    names, pages = await listed(pair.client)
+    names, pages = await list_names(pair.client)
     prefix = f"{pair.server}__"
     assert [name.removeprefix(prefix) for name in names if name.startswith(prefix)] == list(OFFERED)
     assert pages > 1
 
 
 async def test_a_full_listing_over_several_pages_has_everything_once(
-    matrix: Matrix, visitor: Corner
+    matrix: Matrix, client_corner: Corner
 ) -> None:
-    names, pages = await listed(matrix.clients[visitor, "full"])
+    names, pages = await list_names(matrix.clients[client_corner, "full"])
     assert pages == 2
     assert len(names) == len(set(names)) == len(CORNERS) * len(OFFERED)
-    assert names == (await listed(matrix.clients[visitor, "full"]))[0]
+    assert names == (await list_names(matrix.clients[client_corner, "full"]))[0]
 
 
 async def test_a_cursor_that_was_not_given_out_is_refused_with_advice(
-    matrix: Matrix, visitor: Corner
+    matrix: Matrix, client_corner: Corner
 ) -> None:
     with pytest.raises(MCPError, match="Ask again without a cursor") as refused:
-        await matrix.clients[visitor, "full"].list_tools(cursor="made up")
+        await matrix.clients[client_corner, "full"].list_tools(cursor="made up")
     assert refused.value.code == -32602
 
 
@@ -165,8 +167,8 @@ async def test_a_protocol_error_keeps_code_message_and_data(either: Pair, data: 
         answered = await call
         assert answered.is_error
         assert "no such moon" in text(answered)
-        told = (answered.meta or {})["portico/error"]
-        found = (told["code"], told["message"], told["data"])
+        reported = (answered.meta or {})["portico/error"]
+        found = (reported["code"], reported["message"], reported["data"])
     else:
         with pytest.raises(MCPError) as refused:
             await call
@@ -176,13 +178,13 @@ async def test_a_protocol_error_keeps_code_message_and_data(either: Pair, data: 
 
 
 async def test_progress_arrives_in_order_and_before_the_answer(either: Pair) -> None:
-    heard: list[tuple[float, float | None, str | None]] = []
+    received: list[tuple[float, float | None, str | None]] = []
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
-        heard.append((done, total, message))
+        received.append((done, total, message))
 
     await either.call("slow", progress, seconds=0.03, steps=3)
-    assert heard == [(step, 3, f"step {step}") for step in (1, 2, 3)]
+    assert received == [(step, 3, f"step {step}") for step in (1, 2, 3)]
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_upstream(either: Pair) -> None:
@@ -193,9 +195,9 @@ async def test_a_cancelled_call_is_cancelled_at_the_upstream(either: Pair) -> No
         running.set()
 
     call = asyncio.create_task(either.call("slow", progress, seconds=60, steps=2_000))
-    await asyncio.wait_for(running.wait(), PATIENCE_S)
+    await asyncio.wait_for(running.wait(), TIMEOUT_S)
     call.cancel()
-    await asyncio.wait({call}, timeout=PATIENCE_S)
+    await asyncio.wait({call}, timeout=TIMEOUT_S)
     assert call.cancelled()
     after = await either.until(lambda counted: counted["running"] == before["running"])
     assert after["cancelled"] == before["cancelled"] + 1

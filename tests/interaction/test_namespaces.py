@@ -1,4 +1,4 @@
-"""Resources, templates, prompts and completion of many servers under one roof, both ways."""
+"""Resources, templates, prompts and completion of many servers in one namespace, both ways."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -13,8 +13,9 @@ from portico.errors import RemoteError
 from portico.profiles.resources import RESOURCES, TEMPLATES
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Era, Raw
-from tests.interaction.fakes import fake, tool
-from tests.interaction.raw import RawLines, call, pages, raw_lines, result
+from tests.gateways import open_gateway
+from tests.interaction.fake_servers import fake, tool
+from tests.interaction.raw_clients import RawLines, call, pages, raw_lines, result
 
 ROOT = "portico://backend"
 LINK = {"type": "resource_link", "uri": "lib://made-up", "name": "made up"}
@@ -67,7 +68,7 @@ def _read(era: Era) -> Any:
 
 
 @asynccontextmanager
-async def opened(
+async def open_client(
     era: Era = "legacy", exposure: Exposure = "meta", upstream: Era = "legacy"
 ) -> AsyncGenerator[RawLines]:
     other = FakeBackend(
@@ -88,7 +89,7 @@ async def opened(
 
 @pytest.mark.parametrize("exposure", ["meta", "full", "code"])
 async def test_resources_are_listed_under_their_server_with_every_field(exposure: Exposure) -> None:
-    async with opened(exposure=exposure) as client:
+    async with open_client(exposure=exposure) as client:
         listed = await pages(client, "resources/list", "resources")
         assert [item["uri"] for item in listed[: len(RESOURCES)]] == [
             item["uri"] for item in RESOURCES
@@ -111,7 +112,7 @@ async def test_resources_are_listed_under_their_server_with_every_field(exposure
 
 
 async def test_a_resource_is_read_by_its_outer_uri_and_answers_under_it() -> None:
-    async with opened() as client:
+    async with open_client() as client:
         for inner in ("lib://book/1", "lib://book/77"):
             read = await result(
                 client, "resources/read", {"uri": f"{ROOT}/library/resource/{inner}"}
@@ -124,7 +125,7 @@ async def test_a_resource_is_read_by_its_outer_uri_and_answers_under_it() -> Non
 
 
 async def test_a_resource_is_read_by_its_own_uri_while_one_server_has_it() -> None:
-    async with opened() as client:
+    async with open_client() as client:
         assert "result" in await client.request("resources/read", {"uri": "lib://book/1"})
         assert (await client.request("resources/read", {"uri": "shared://readme"}))["error"][
             "code"
@@ -132,10 +133,10 @@ async def test_a_resource_is_read_by_its_own_uri_while_one_server_has_it() -> No
 
 
 async def test_a_link_in_a_result_can_be_read_as_it_stands() -> None:
-    async with opened() as client:
+    async with open_client() as client:
         assert "error" in await client.request("resources/read", {"uri": LINK["uri"]})
         found = (await call(client, "call_tool", name="library.find"))["result"]
-        assert found["content"] == [LINK]
+        assert found["content"] == [{**LINK, "annotations": {"priority": 0.7}}]
         assert "result" in await client.request("resources/read", {"uri": LINK["uri"]})
 
 
@@ -144,7 +145,7 @@ async def test_a_link_in_a_result_can_be_read_as_it_stands() -> None:
 async def test_an_unknown_uri_has_the_code_of_the_clients_era(
     era: Era, code: int, upstream: Era
 ) -> None:
-    async with opened(era, upstream=upstream) as client:
+    async with open_client(era, upstream=upstream) as client:
         for uri in (
             "nobody://has/this",
             f"{ROOT}/nowhere/resource/lib://book/1",
@@ -171,8 +172,8 @@ async def test_the_code_of_an_unknown_resource_means_nothing_in_a_tools_error() 
         assert (await call(client, "s__run"))["error"]["code"] == -32002
 
 
-async def test_prompts_of_the_same_name_are_told_apart() -> None:
-    async with opened() as client:
+async def test_prompts_of_the_same_name_are_distinguished() -> None:
+    async with open_client() as client:
         prompts = await pages(client, "prompts/list", "prompts")
         names = ["discover", "find_tool", "backend_status", "library__review", "other__review"]
         assert [prompt["name"] for prompt in prompts] == names
@@ -189,7 +190,7 @@ async def test_prompts_of_the_same_name_are_told_apart() -> None:
 
 async def test_completion_reaches_the_server_under_its_own_names() -> None:
     argument = {"name": "number", "value": "1"}
-    async with opened() as client:
+    async with open_client() as client:
         for reference, inner in (
             (
                 {"type": "ref/resource", "uri": f"{ROOT}/library/resource/lib://book/{{number}}"},
@@ -230,8 +231,8 @@ async def test_a_server_without_resources_or_prompts_is_never_asked_for_them() -
     assert {method for method, _ in backend.requests} == {"tools/list"}
 
 
-async def test_a_malformed_request_is_told_what_is_wrong_with_it() -> None:
-    async with opened() as client:
+async def test_a_malformed_request_is_informed_what_is_wrong_with_it() -> None:
+    async with open_client() as client:
         for method, params in (
             ("resources/read", {}),
             ("resources/read", {"uri": 7}),
@@ -246,10 +247,10 @@ async def test_a_malformed_request_is_told_what_is_wrong_with_it() -> None:
 
 
 async def test_a_method_nobody_knows_is_not_found() -> None:
-    async with opened() as client:
+    async with open_client() as client:
         for method in ("vendor/dance", "tasks/list"):
             assert (await client.request(method))["error"]["code"] == -32601
-    async with opened("modern") as client:
+    async with open_client("modern") as client:
         assert (await client.request("resources/subscribe", {"uri": "lib://book/1"}))["error"][
             "code"
         ] == -32601
@@ -264,3 +265,40 @@ async def test_typed_clients_read_through_too() -> None:
         assert str(read.contents[0].uri) == f"{ROOT}/library/resource/lib://book/1"
         with pytest.raises(MCPError, match="not found"):
             await client.read_resource("nobody://has/this")
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("python", "[await box.__init__(), await box.__init__(x=1)]"),
+        ("javascript", "return [await box.__init__(), await box.__init__({x: 1})]"),
+        ("typescript", "return [await box.__init__(), await box.__init__({x: 1})]"),
+        ("lua", "return {box.__init__():await(), box.__init__({x = 1}):await()}"),
+    ],
+)
+async def test_a_tool_named_like_a_constructor_works_in_scripts(language: str, code: str):
+    backend = FakeBackend([{"name": "__init__", "inputSchema": {"type": "object"}}])
+    backend.on_call(
+        "__init__", lambda arguments: {"content": [{"type": "text", "text": f"made {arguments}"}]}
+    )
+    async with open_gateway({"box": backend}) as gateway:
+        answer = await gateway.call_text("run_code", code=code, language=language)
+    assert "made {}" in answer
+    assert "made {'x': 1}" in answer
+    assert len([1 for method, _ in backend.requests if method == "tools/call"]) == 2
+
+
+async def test_one_program_under_two_names_has_one_category_for_each_tool():
+    names = ("send_invoice", "list_customers", "get_status", "run_report")
+    tools = [
+        {"name": name, "description": f"{name.replace('_', ' ')} now.", "inputSchema": {}}
+        for name in names
+    ]
+    backends = {"postgres-db": FakeBackend(tools), "kubernetes": FakeBackend(tools)}
+    async with open_gateway(backends) as gateway:
+        snapshot = gateway.runtime.get_view().snapshot
+        categories = {
+            name: {snapshot.get_category(f"{server}.{name}") for server in backends}
+            for name in names
+        }
+    assert all(len(found) == 1 for found in categories.values()), categories

@@ -10,14 +10,14 @@ import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from portico.app import GatewayRuntime
-from portico.config import Config, Profile, ProfileBudgets
+from portico.config import BackendConfig, Config, Profile, ProfileBudgets, ToolRules
 from portico.errors import UnknownName
+from portico.gateway import GatewayRuntime
 from portico.meta_tools import tool_definitions
 from portico.testing import FakeBackend, connect, gateway_over, serve_http
 from portico.upstream.backend import Era
-from tests.interaction.fakes import ask, fake, names, said
-from tests.interaction.raw import raw_http, result
+from tests.interaction.fake_servers import ask, fake, get_text, names
+from tests.interaction.raw_clients import raw_http, result
 
 CONFIG = Config(
     profiles={
@@ -73,7 +73,7 @@ async def test_each_profile_answers_at_its_own_url(era: Era) -> None:
             assert len((await result(client, "tools/list"))["tools"]) == len(
                 tool_definitions.META_TOOL_NAMES
             )
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=240) as http:
             assert (await http.post(f"{url}/p/none", json={})).status_code == 404
 
 
@@ -110,7 +110,33 @@ async def test_search_never_finds_what_is_outside(profile: str) -> None:
             answer = await ask(client, "search_tools", query=query)
             assert OUTSIDE not in answer.replace(f"'{query}'", "").replace(f'"{query}"', ""), answer
         narrowed = await client.call_tool("search_tools", {"query": "transfer", "server": "bank"})
-        assert OUTSIDE not in said(narrowed)
+        assert OUTSIDE not in get_text(narrowed)
+
+
+async def test_a_server_that_is_switched_off_is_named_only_where_it_would_be_seen() -> None:
+    text = BackendConfig(functions="portico.demo.text:TOOLS", tools=ToolRules(deny=("slugify",)))
+    clock = BackendConfig(functions="portico.demo.clock:TOOLS")
+    profiles = {"writing": Profile(servers=("text",))}
+    config = Config(servers={"text": text, "clock": clock}, profiles=profiles)
+    off = clock.model_copy(update={"disabled": True})
+    without_clock = config.model_copy(update={"servers": {"text": text, "clock": off}})
+    async with (
+        gateway_over({}, config) as gateway,
+        connect(gateway) as client,
+        connect(gateway, profile="writing") as writer,
+    ):
+        await gateway.refresh()
+        called = {"name": "clock.now", "arguments": {}}
+        assert not (await client.call_tool("call_tool", called)).is_error
+        await gateway.apply(without_clock)
+        assert "clock is switched off" in get_text(await client.call_tool("call_tool", called))
+        assert "there is no tool" in get_text(await writer.call_tool("call_tool", called))
+        denied = {"name": "text.slugify", "arguments": {"text": "A b"}}
+        answer = get_text(await client.call_tool("call_tool", denied))
+        assert "there is no tool 'text.slugify'" in answer
+        assert "switched off" not in answer
+        await gateway.apply(config)
+        assert not (await client.call_tool("call_tool", called)).is_error
 
 
 @pytest.mark.parametrize("profile", ["post", "reading"])
@@ -124,8 +150,8 @@ async def test_the_exact_name_of_what_is_outside_is_not_found(profile: str, name
         called = await client.call_tool("call_tool", {"name": name, "arguments": {}})
         assert called.is_error
         for answer in (described, called):
-            assert "there is no tool" in said(answer)
-            assert OUTSIDE not in said(answer).partition(" here")[2], "nor as the nearest name"
+            assert "there is no tool" in get_text(answer)
+            assert OUTSIDE not in get_text(answer).partition(" here")[2], "nor as the nearest name"
         bank = gateway.upstreams["bank"].backend
         assert isinstance(bank, FakeBackend)
         assert all(method != "tools/call" for method, _ in bank.requests)
@@ -135,7 +161,7 @@ async def test_browsing_a_server_outside_is_not_found() -> None:
     async with at("post") as (client, _):
         answer = await client.call_tool("browse_tools", {"server": "bank"})
         assert answer.is_error
-        assert "there is no server" in said(answer)
+        assert "there is no server" in get_text(answer)
 
 
 async def test_resources_and_prompts_outside_are_not_found() -> None:

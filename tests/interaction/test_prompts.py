@@ -11,7 +11,7 @@ from mcp_types import EmbeddedResource, PromptReference, TextContent, TextResour
 from portico.config import Config
 from portico.testing import FakeBackend, Transport, connect, gateway_over
 from portico.upstream.backend import Era
-from tests.interaction.fakes import tool
+from tests.interaction.fake_servers import tool
 
 WAYS = [("legacy", "memory"), ("legacy", "http"), ("modern", "stdio"), ("modern", "http")]
 

@@ -15,9 +15,10 @@ import pytest_asyncio
 
 from portico.config import BackendConfig, Config, Profile
 from portico.testing import gateway_over, serve_http
+from portico.upstream.backend import Raw
+from tests.gateways import ContextHolder
 from tests.interaction import vendor
-from tests.interaction.holding import Holder
-from tests.interaction.raw import RawClient, call, pages, raw_http, raw_lines, result
+from tests.interaction.raw_clients import RawClient, call, pages, raw_http, raw_lines, result
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -44,7 +45,7 @@ Wires = dict[tuple[str, str], RawClient]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def wires(holder: Holder, tmp_path_factory: pytest.TempPathFactory) -> Wires:
+async def wires(holder: ContextHolder, tmp_path_factory: pytest.TempPathFactory) -> Wires:
     config = Config(
         servers={"vendor": BackendConfig(command=sys.executable, args=("-S", str(SERVER)))},
         exposure="full",
@@ -100,6 +101,19 @@ async def test_a_definition_is_listed_as_it_was_given_but_for_its_name(full: Raw
     assert list(tools["vendor__odd"]) == list(vendor.TOOL)
 
 
+def without_added_annotations(answered: Raw, sent: Raw) -> Raw:
+    """The answer of `call_tool` without the annotations of blocks that were sent without."""
+    if "content" not in sent:
+        return answered
+    blocks = list[Any]()
+    for block, original in zip(answered["content"], sent["content"], strict=True):
+        if "annotations" in block and "annotations" not in original:
+            assert block["annotations"] == {"priority": 0.7}
+            block = {key: value for key, value in block.items() if key != "annotations"}
+        blocks.append(block)
+    return {**answered, "content": blocks}
+
+
 @pytest.mark.parametrize("what", vendor.RESULTS)
 async def test_a_result_arrives_unchanged(wire: Wire, what: str) -> None:
     answered = (await wire.call("odd", what=what))["result"]
@@ -112,6 +126,7 @@ async def test_a_result_arrives_unchanged(wire: Wire, what: str) -> None:
             if answered.get("_meta")
             else {key: answered[key] for key in answered if key != "_meta"}
         )
+        answered = without_added_annotations(answered, vendor.RESULTS[what])
     arrived = without_envelope(answered, wire.client)
     assert arrived == vendor.RESULTS[what]
     assert repr(arrived) == repr(vendor.RESULTS[what]), (
@@ -128,10 +143,10 @@ async def test_an_error_arrives_unchanged(wire: Wire, what: str) -> None:
     if wire.exposed == "full":
         assert repr(answered["error"]) == repr(expected)
     else:
-        told = answered["result"]["_meta"]["portico/error"]
-        assert repr({key: told[key] for key in ("code", "message", "data") if key in told}) == repr(
-            expected
-        )
+        reported = answered["result"]["_meta"]["portico/error"]
+        assert repr(
+            {key: reported[key] for key in ("code", "message", "data") if key in reported}
+        ) == repr(expected)
 
 
 async def test_arguments_reach_the_server_unchanged(wire: Wire) -> None:

@@ -16,12 +16,12 @@ from portico.testing import Transport, connect, gateway_over
 from portico.upstream.backend import Era, Raw, RequestOptions
 from tests.fixtures import everything_command
 from tests.interaction.conftest import Matrix
-from tests.interaction.fakes import ask, fake, said, text
-from tests.interaction.raw import raw_lines
+from tests.interaction.fake_servers import ask, fake, get_text, text
+from tests.interaction.raw_clients import raw_lines
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("line_transport")]
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 240.0
 ROOT = "file:///srv/project"
 
 
@@ -76,10 +76,10 @@ async def test_the_client_that_called_is_asked_and_its_answer_reaches_the_server
         connect(matrix.gateway, transport, "legacy", **ada.callbacks) as client,
     ):
         for tool, arguments, expected in ASKING:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 answered = await client.call_tool(f"{upstream}__{tool}", arguments)
-            assert not answered.is_error, said(answered)
-            assert expected in said(answered)
+            assert not answered.is_error, get_text(answered)
+            assert expected in get_text(answered)
         assert len(ada.asked) == len(ASKING)
         assert bystander.asked == []
 
@@ -104,15 +104,17 @@ async def test_a_client_that_cannot_be_asked_is_named_as_the_reason(
             ("test_sampling", {"prompt": "Is it late?"}, "sampling"),
             ("test_elicitation", {"message": "Who are you?"}, "elicitation"),
         ):
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 answered = await client.call_tool(f"{upstream}__{tool}", arguments)
             assert answered.is_error
-            assert f"the client that made this call does not offer {capability}" in said(answered)
-        # Roots are configuration too: a server that asks is told those, here none.
+            assert f"the client that made this call does not offer {capability}" in get_text(
+                answered
+            )
+        # Roots are configuration too: a server that asks gets those, here none.
         assert await ask(client, f"{upstream}__ask_roots") == "[]"
 
 
-async def test_configured_roots_are_told_where_the_client_has_none() -> None:
+async def test_configured_roots_are_sent_where_the_client_has_none() -> None:
     command, *arguments = everything_command("--stdio", "--era", "legacy")
     server = BackendConfig(command=command, args=tuple(arguments), roots=(ROOT,))
     config = Config(servers={"s": server})
@@ -137,20 +139,20 @@ async def test_while_two_clients_share_a_pipe_neither_is_asked_for_the_other(
         slow = asyncio.create_task(
             one.call_tool("legacy_stdio__slow", arguments, progress_callback=progress)
         )
-        await asyncio.wait_for(running.wait(), PATIENCE_S)
+        await asyncio.wait_for(running.wait(), TIMEOUT_S)
         answered = await two.call_tool("legacy_stdio__test_sampling", {"prompt": "Whose turn?"})
         slow.cancel()
-        await asyncio.wait({slow}, timeout=PATIENCE_S)
+        await asyncio.wait({slow}, timeout=TIMEOUT_S)
         assert answered.is_error
         assert (ada.asked, bob.asked) == ([], [])
 
 
 async def test_what_the_client_answers_reaches_the_server_unchanged() -> None:
-    heard: list[Raw] = []
+    received: list[Raw] = []
 
     async def run(params: Raw, how: RequestOptions) -> Raw:
         assert how.relay is not None
-        heard.append(await how.relay.request("roots/list", {"_meta": {"x": None}}))
+        received.append(await how.relay.request("roots/list", {"_meta": {"x": None}}))
         return text("asked")
 
     backend = fake("run")
@@ -171,7 +173,7 @@ async def test_what_the_client_answers_reaches_the_server_unchanged() -> None:
         }
         await client.send({"id": question["id"], "result": answer})
         assert "result" in await client.answer_to(calling)
-        assert heard == [answer]
+        assert received == [answer]
 
 
 @pytest.mark.parametrize("data", [None, 0, {"why": None}], ids=repr)
@@ -235,12 +237,12 @@ async def test_nonsense_from_the_client_is_refused_and_nobody_waits() -> None:
 
 @pytest.mark.parametrize("upstream", ["legacy_stdio", "legacy_http", "modern_stdio", "modern_http"])
 async def test_log_messages_reach_the_client_that_called(matrix: Matrix, upstream: str) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     done = asyncio.Event()
 
     async def log(params: Any) -> None:
-        heard.append(params.data)
-        if len(heard) == 3:
+        received.append(params.data)
+        if len(received) == 3:
             done.set()
 
     era = "legacy" if upstream.startswith("legacy") else "modern"
@@ -248,8 +250,12 @@ async def test_log_messages_reach_the_client_that_called(matrix: Matrix, upstrea
         matrix.gateway, "http", era, logging_callback=log, log_level="debug"
     ) as client:
         await client.call_tool(f"{upstream}__test_tool_with_logging", {})
-        await asyncio.wait_for(done.wait(), PATIENCE_S)
-    assert heard == ["Tool execution started", "Tool processing data", "Tool execution completed"]
+        await asyncio.wait_for(done.wait(), TIMEOUT_S)
+    assert received == [
+        "Tool execution started",
+        "Tool processing data",
+        "Tool execution completed",
+    ]
 
 
 @pytest.mark.parametrize("upstream", ["modern_stdio", "modern_http"])

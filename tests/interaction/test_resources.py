@@ -13,7 +13,7 @@ from portico.config import Config, Exposure, Profile
 from portico.profiles.resources import RESOURCES, TEMPLATES
 from portico.testing import FakeBackend, Transport, connect, gateway_over
 from portico.upstream.backend import Era
-from tests.interaction.fakes import fake, tool
+from tests.interaction.fake_servers import fake, tool
 
 WAYS = [("legacy", "memory"), ("legacy", "http"), ("modern", "stdio"), ("modern", "http")]
 OURS = [resource["uri"] for resource in RESOURCES]

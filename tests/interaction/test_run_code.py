@@ -11,12 +11,12 @@ import pytest
 from pydantic import ByteSize
 
 from portico.config import CodeConfig, Config, Profile
-from portico.events import Event, ToolCalled
+from portico.rendering.token_budget import count_tokens
 from portico.scripts.sandbox.script import LANGUAGES
-from portico.testing import FakeBackend, connect, gateway_over
+from portico.testing import FakeBackend, connect
 from portico.upstream.backend import Raw
-
-PATIENCE = 60
+from tests.gateways import TIMEOUT_S, GatewayUnderTest, open_gateway
+from tests.interaction.fake_servers import text
 
 
 def tool(name: str, *params: str, **more: Any) -> Raw:
@@ -43,7 +43,7 @@ class Calculator:
     most: int = 0
     cancelled: int = 0
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
-    given_up: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled_early: asyncio.Event = field(default_factory=asyncio.Event)
     together: int = 1
     """So many calls of `add` wait for each other."""
 
@@ -61,7 +61,7 @@ class Calculator:
         self.most = max(self.most, self.running)
         if self.running >= self.together:
             self._met.set()
-        await asyncio.wait_for(self._met.wait(), PATIENCE)
+        await asyncio.wait_for(self._met.wait(), TIMEOUT_S)
         self.running -= 1
         value = {"result": given["a"] + given["b"]}
         return {
@@ -75,21 +75,17 @@ class Calculator:
             await asyncio.sleep(600)
         except asyncio.CancelledError:
             self.cancelled += 1
-            self.given_up.set()
+            self.cancelled_early.set()
             raise
         raise AssertionError
 
 
 @dataclass
-class House:
-    gateway: Any
-    client: Any
-    calculator: Calculator
-    called: list[ToolCalled] = field(default_factory=list[ToolCalled])
+class ScriptGateway(GatewayUnderTest):
+    calculator: Calculator = field(default_factory=Calculator)
 
     async def run(self, code: str, language: str = "python", **more: Any) -> Any:
-        asked = self.client.call_tool("run_code", {"code": code, "language": language, **more})
-        return await asyncio.wait_for(asked, PATIENCE)
+        return await self.call("run_code", code=code, language=language, **more)
 
     async def value(self, code: str, language: str = "python") -> Any:
         result = await self.run(code, language)
@@ -100,31 +96,21 @@ class House:
         except ValueError:
             return text
 
-    async def trouble(self, code: str, language: str = "python") -> str:
-        result = await self.run(code, language)
-        assert result.is_error, result.content
-        return "\n".join(block.text for block in result.content)
+    async def error(self, code: str, language: str = "python") -> str:
+        return await self.call_error("run_code", code=code, language=language)
 
 
 @asynccontextmanager
-async def house(config: Config | None = None, **options: Any) -> AsyncGenerator[House]:
+async def open_calculator(
+    config: Config | None = None, **client: Any
+) -> AsyncGenerator[ScriptGateway]:
+    """A gateway over a calculator and a server whose names are no identifiers."""
     calculator = Calculator()
-    backends = {"calculator": calculator.backend, "data-server": FakeBackend([tool("get-all")])}
-    backends["data-server"].on_call(
-        "get-all", lambda _: {"content": [{"type": "text", "text": '[{"id": 1}]'}]}
-    )
-    async with (
-        gateway_over(backends, config or Config()) as gateway,
-        connect(gateway, **options) as client,
-    ):
-        made = House(gateway, client, calculator)
-
-        def heard(event: Event) -> None:
-            if isinstance(event, ToolCalled):
-                made.called.append(event)
-
-        gateway.bus.subscribe(heard, ToolCalled)
-        yield made
+    data_server = FakeBackend([tool("get-all")])
+    data_server.on_call("get-all", lambda _: {"content": [{"type": "text", "text": '[{"id": 1}]'}]})
+    backends = {"calculator": calculator.backend, "data-server": data_server}
+    async with open_gateway(backends, config, **client) as opened:
+        yield ScriptGateway(opened.runtime, opened.client, opened.events, calculator)
 
 
 ONE = {
@@ -148,7 +134,10 @@ SEVEN = {
 }
 CAUGHT = {
     "python": "try:\n    await calculator.add(a=1)\nexcept Exception as e:\n    result(str(e))",
-    "lua": "local ok, e = pcall(function() return calculator.add({a = 1}):await() end)\nresult(tostring(e))",
+    "lua": (
+        "local ok, e = pcall(function() return calculator.add({a = 1}):await() end)\n"
+        "result(tostring(e))"
+    ),
     "javascript": "try { await calculator.add({a: 1}) } catch (e) { result(e.message) }",
     "typescript": "try { await calculator.add({a: 1}) } catch (e: any) { result(e.message) }",
 }
@@ -159,7 +148,7 @@ WAITS = {
     "typescript": "await calculator.wait()",
 }
 FORGETS = {
-    "python": "x = calculator.wait()\n5",
+    "python": "x = [calculator.wait()]\n5",
     "lua": "local x = calculator.wait({})\nreturn 5",
     "javascript": "const x = calculator.wait();\n5",
     "typescript": "const x: any = calculator.wait();\n5",
@@ -175,8 +164,8 @@ every = pytest.mark.parametrize("language", LANGUAGES)
 
 @every
 async def test_a_tool_is_a_function_of_its_server(language: str):
-    async with house() as here:
-        result = await here.run(ONE[language], language)
+    async with open_calculator() as gateway:
+        result = await gateway.run(ONE[language], language)
         assert not result.is_error, result.content
         assert result.structured_content == {"result": 3}
         assert json.loads(result.content[0].text) == {"result": 3}
@@ -185,67 +174,95 @@ async def test_a_tool_is_a_function_of_its_server(language: str):
 
 @every
 async def test_the_last_expression_is_the_answer(language: str):
-    async with house() as here:
-        assert await here.value(SEVEN[language], language) == 7
+    async with open_calculator() as gateway:
+        assert await gateway.value(SEVEN[language], language) == 7
 
 
 @every
 async def test_calls_made_before_the_first_is_awaited_run_together(language: str):
-    async with house() as here:
-        here.calculator.together = 3
-        assert await here.value(THREE[language], language) == [{"result": n} for n in (1, 2, 3)]
-        assert here.calculator.most == 3
+    async with open_calculator() as gateway:
+        gateway.calculator.together = 3
+        assert await gateway.value(THREE[language], language) == [{"result": n} for n in (1, 2, 3)]
+        assert gateway.calculator.most == 3
 
 
 @every
 async def test_an_error_of_a_tool_can_be_caught_and_has_the_parameters(language: str):
-    async with house() as here:
-        said = await here.value(CAUGHT[language], language)
+    async with open_calculator() as gateway:
+        said = await gateway.value(CAUGHT[language], language)
         assert '"b" is a required property' in said
         assert "It takes: calculator.add" in said
 
 
 @every
 async def test_a_script_gets_results_whole(language: str):
-    async with house() as here:
-        assert await here.value(BIG[language], language) == 20_000
+    async with open_calculator() as gateway:
+        assert await gateway.value(BIG[language], language) == 20_000
+
+
+LATE = {
+    "python": "made = [shop.order(n=n) for n in (1, 2)]\n'made'",
+    "javascript": "[1, 2].forEach(async (n) => { await shop.order({n}) });\n'made'",
+    "typescript": "const n: number = 1;\nshop.order({n}); shop.order({n: 2});\n'made'",
+    "lua": "for n = 1, 2 do shop.order({n = n}) end\nreturn 'made'",
+}
+
+
+@every
+async def test_calls_nobody_awaits_end_soon_after_the_script_and_that_is_said(language: str):
+    ended: list[int] = []
+    may_end = asyncio.Event()
+
+    async def order(arguments: Raw) -> Raw:
+        asyncio.get_running_loop().call_later(0.2, may_end.set)
+        await may_end.wait()
+        ended.append(arguments["n"])
+        return text("ordered")
+
+    shop = FakeBackend([tool("order", "n")])
+    shop.on_call("order", order)
+    async with open_gateway({"shop": shop}) as gateway:
+        answer = await gateway.call_text("run_code", code=LATE[language], language=language)
+    assert sorted(ended) == [1, 2]
+    assert answer.startswith("made\n")
+    assert "2 calls were not awaited and ended after the script" in answer
 
 
 @every
 async def test_a_call_nobody_awaits_is_cancelled_and_said(language: str):
-    async with house() as here:
-        result = await here.run(FORGETS[language], language)
+    async with open_calculator() as gateway:
+        result = await gateway.run(FORGETS[language], language)
         assert (result.content[0].text, result.is_error) == ("5", False)
         assert "1 call was not awaited" in result.content[1].text
-        assert here.calculator.running == 0
-        assert here.calculator.cancelled <= 1
+        assert gateway.calculator.running == 0
+        assert gateway.calculator.cancelled <= 1
 
 
 @every
 @pytest.mark.parametrize(
     ("transport", "era"), [("memory", "modern"), ("http", "legacy"), ("stdio", "legacy")]
 )
-async def test_a_client_that_gives_up_ends_the_script_and_its_calls(
+async def test_a_client_that_cancels_ends_the_script_and_its_calls(
     language: str, transport: Any, era: Any
 ):
-    async with house(transport=transport, era=era) as here:
-        asking = asyncio.create_task(here.run(WAITS[language], language))
-        await asyncio.wait_for(here.calculator.waiting.wait(), PATIENCE)
+    async with open_calculator(transport=transport, era=era) as gateway:
+        asking = asyncio.create_task(gateway.run(WAITS[language], language))
+        await asyncio.wait_for(gateway.calculator.waiting.wait(), TIMEOUT_S)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        await asyncio.wait_for(here.calculator.given_up.wait(), PATIENCE)
-        assert await here.value(SEVEN[language], language) == 7
+        await asyncio.wait_for(gateway.calculator.cancelled_early.wait(), TIMEOUT_S)
+        assert await gateway.value(SEVEN[language], language) == 7
 
 
 @every
 async def test_what_is_stored_is_there_for_the_next_script_of_the_same_client_alone(language: str):
     put = {"python": "store('k', [1, {'a': None}])", "lua": "store('k', {1, {a = 2}})"}
     read = {"python": "load('k')[0]", "lua": "return load('k')[1]"}.get(language, "load('k')[0]")
-    async with house(era="legacy") as here:
-        await here.run(put.get(language, "store('k', [1, {a: 2}])"), language)
-        assert await here.value(read, language) == 1
-        async with connect(here.gateway, era="legacy") as other:
+    async with open_calculator(era="legacy") as gateway:
+        await gateway.run(put.get(language, "store('k', [1, {a: 2}])"), language)
+        assert await gateway.value(read, language) == 1
+        async with connect(gateway.runtime, era="legacy") as other:
             result: Any = await other.call_tool(
                 "run_code", {"code": "load('k')", "language": "python"}
             )
@@ -257,10 +274,48 @@ async def test_what_is_printed_comes_after_the_answer(language: str):
     say = {"python": "print('a', 1)\n2", "lua": "print('a', 1)\nreturn 2"}.get(
         language, "console.log('a', 1);\n2"
     )
-    async with house() as here:
-        result = await here.run(say, language)
+    async with open_calculator() as gateway:
+        result = await gateway.run(say, language)
         assert result.content[0].text == "2"
         assert result.content[1].text.startswith("printed:\na")
+
+
+@every
+async def test_a_script_that_only_prints_is_not_told_that_it_returned_nothing(language: str):
+    say = {"python": "print('a')", "lua": "print('a')"}.get(language, "console.log('a')")
+    async with open_calculator() as gateway:
+        assert await gateway.call_text("run_code", code=say, language=language) == "printed:\na"
+
+
+@every
+async def test_what_is_printed_beyond_the_budget_is_read_by_its_handle(language: str):
+    say = {
+        "python": "for n in range(30_000): print('line', n)\n5",
+        "lua": "for n = 0, 29999 do print('line ' .. n) end\nreturn 5",
+    }.get(language, "for (let n = 0; n < 30000; n++) console.log('line', n);\n5")
+    async with open_calculator() as gateway:
+        result = await gateway.run(say, language)
+        assert result.content[0].text == "5"
+        assert count_tokens("".join(block.text for block in result.content[1:-1])) < 2_500
+        result_id = str(result.content[-1].uri).removeprefix("portico://result/")
+        found = await gateway.call_text("read_result", result_id=result_id, grep="line 29999$")
+        assert "line 29999" in found
+        whole: Any = await gateway.client.read_resource(result.content[-1].uri)
+        printed = whole.contents[0].text.split("\n")
+        assert printed[:30_000] == [f"line {n}" for n in range(30_000)]
+
+
+@every
+async def test_a_server_may_be_called_by_its_name_with_a_dash(language: str):
+    code = {
+        "python": "(await data-server.get_all())[0]['id']",
+        "lua": "return data-server.get_all()[1].id",
+    }
+    async with open_calculator() as gateway:
+        assert (
+            await gateway.value(code.get(language, "(await data-server.get_all())[0].id"), language)
+            == 1
+        )
 
 
 @every
@@ -268,16 +323,21 @@ async def test_search_describe_and_call_are_there_inside(language: str):
     found = {
         "python": "t = (await search_tools('add numbers'))[0]\n"
         "d = (await describe_tools([t['name']]))[0]\n"
-        "[t['function'], 'integer' in d['schema'], (await call_tool(t['name'], {'a': 1, 'b': 1}))['result']]",
-        "lua": "local t = search_tools('add numbers'):await()[1]\nlocal d = describe_tools({t.name}):await()[1]\n"
-        "return {t['function'], d.schema:find('integer') ~= nil, call_tool(t.name, {a = 1, b = 1}):await().result}",
+        "[t['function'], 'integer' in d['schema'], (await call_tool(t['name'], {'a': "
+        "1, 'b': 1}))['result']]",
+        "lua": "local t = search_tools('add numbers'):await()[1]\nlocal d = "
+        "describe_tools({t.name}):await()[1]\n"
+        "return {t['function'], d.schema:find('integer') ~= nil, call_tool(t.name, {a "
+        "= 1, b = 1}):await().result}",
     }.get(
         language,
-        "const t = (await search_tools('add numbers'))[0];\nconst d = (await describe_tools([t.name]))[0];\n"
-        "[t.function, d.schema.includes('integer'), (await call_tool(t.name, {a: 1, b: 1})).result]",
+        "const t = (await search_tools('add numbers'))[0];\nconst d = (await "
+        "describe_tools([t.name]))[0];\n"
+        "[t.function, d.schema.includes('integer'), (await call_tool(t.name, {a: 1, b: "
+        "1})).result]",
     )
-    async with house() as here:
-        assert await here.value(found, language) == ["calculator.add", True, 2]
+    async with open_calculator() as gateway:
+        assert await gateway.value(found, language) == ["calculator.add", True, 2]
 
 
 @every
@@ -286,69 +346,71 @@ async def test_names_that_are_no_identifiers_are_called_as_such(language: str):
         "python": "(await data_server.get_all())[0]['id']",
         "lua": "return data_server.get_all({}):await()[1].id",
     }
-    async with house() as here:
+    async with open_calculator() as gateway:
         assert (
-            await here.value(code.get(language, "(await data_server.get_all())[0].id"), language)
+            await gateway.value(code.get(language, "(await data_server.get_all())[0].id"), language)
             == 1
         )
 
 
 async def test_every_call_is_recorded_under_its_caller():
-    async with house() as here:
-        await here.run(THREE["python"])
-        assert [event.tool for event in here.called] == ["calculator.add"] * 3
-        assert all(event.ok for event in here.called)
+    async with open_calculator() as gateway:
+        await gateway.run(THREE["python"])
+        assert [event.tool for event in gateway.tool_calls] == ["calculator.add"] * 3
+        assert all(event.ok for event in gateway.tool_calls)
 
 
 async def test_a_profile_s_scripts_see_what_the_profile_sees():
     config = Config(profiles={"small": Profile(servers=("data-server",))})
-    async with house(config, profile="small") as here:
-        said = await here.trouble("await calculator.add(a=1, b=2)")
+    async with open_calculator(config, profile="small") as gateway:
+        said = await gateway.error("await calculator.add(a=1, b=2)")
         assert "'calculator' is not defined" in said
-        assert not here.called
+        assert not gateway.tool_calls
 
 
 async def test_a_wrong_name_gets_the_nearest_and_the_line():
-    async with house() as here:
-        assert "Did you mean calculator.add?" in await here.trouble(
+    async with open_calculator() as gateway:
+        assert "Did you mean calculator.add?" in await gateway.error(
             "1\nawait calculator.ad(a=1, b=2)"
         )
-        said = await here.trouble("1\n2\nawait calculatr.add(a=1, b=2)")
+        said = await gateway.error("1\n2\nawait calculatr.add(a=1, b=2)")
         assert "at line 3: await calculatr.add(a=1, b=2)" in said
         assert "Did you mean the server calculator?" in said
 
 
 async def test_calls_are_limited_in_number_and_at_once():
     config = Config(code=CodeConfig(calls=4, parallel=2))
-    async with house(config) as here:
-        here.calculator.together = 2
-        await here.value(THREE["python"])
-        assert here.calculator.most == 2
+    async with open_calculator(config) as gateway:
+        gateway.calculator.together = 2
+        await gateway.value(THREE["python"])
+        assert gateway.calculator.most == 2
         tries = (
             "    try:\n        await calculator.add(a=n, b=0)\n    except Exception:\n        pass"
         )
-        said = await here.trouble(f"for n in range(9):\n{tries}")
+        said = await gateway.error(f"for n in range(9):\n{tries}")
         assert "a script may make 4 calls" in said
 
 
 async def test_an_answer_over_its_budget_becomes_a_handle():
-    async with house() as here:
-        result = await here.run("[{'n': n, 'text': 'word ' * 20} for n in range(2000)]")
+    async with open_calculator() as gateway:
+        result = await gateway.run("[{'n': n, 'text': 'word ' * 20} for n in range(2000)]")
         assert "2,000 rows" in result.content[0].text
         handle = next(block.uri for block in result.content if block.type == "resource_link")
-        read = await here.client.call_tool("read_result", {"result_id": handle, "path": "[1999].n"})
-        assert read.content[0].text == "1999"
+        read = await gateway.call_text("read_result", result_id=handle, path="[1999].n")
+        assert read == "1999"
 
 
 async def test_only_the_languages_of_the_configuration_are_run():
-    async with house(Config(code=CodeConfig(languages=("lua",)))) as here:
-        (code,) = [one for one in (await here.client.list_tools()).tools if one.name == "run_code"]
+    async with open_calculator(Config(code=CodeConfig(languages=("lua",)))) as gateway:
+        (code,) = [
+            one for one in (await gateway.client.list_tools()).tools if one.name == "run_code"
+        ]
         assert code.input_schema["properties"]["language"] == {
             "type": "string",
             "enum": ["lua"],
             "default": "lua",
         }
-        assert "python is not run here" in await here.trouble("1", "python")
+        assert "python is not run here" in await gateway.error("1", "python")
 
 
 @pytest.mark.parametrize(
@@ -361,51 +423,76 @@ async def test_only_the_languages_of_the_configuration_are_run():
     ],
 )
 async def test_what_models_write_around_their_answer_is_no_mistake(code: str):
-    async with house() as here:
-        assert await here.value(code) == 7
+    async with open_calculator() as gateway:
+        assert await gateway.value(code) == 7
 
 
 async def test_the_arguments_of_a_call_by_name_may_be_named():
-    async with house() as here:
+    async with open_calculator() as gateway:
         for call in (
             "'calculator.add', a=1, b=2",
             "'calculator.add', {'a': 1, 'b': 2}",
             "name='calculator.add', arguments={'a': 1, 'b': 2}",
         ):
-            assert await here.value(f"(await call_tool({call}))['result']") == 3
+            assert await gateway.value(f"(await call_tool({call}))['result']") == 3
 
 
 async def test_what_was_repaired_in_a_script_s_calls_is_said():
-    async with house() as here:
-        result = await here.run("(await calculator.add(a='1', b=2))['result']")
+    async with open_calculator() as gateway:
+        result = await gateway.run("(await calculator.add(a='1', b=2))['result']")
         assert result.content[0].text == "3"
         assert "repaired: calculator.add: a" in result.content[1].text
 
 
 async def test_what_may_be_stored_is_what_the_configuration_says():
-    async with house(Config(code=CodeConfig(state_bytes=ByteSize(100)))) as here:
-        result = await here.run("store('k', 'x' * 500)\n1")
+    async with open_calculator(Config(code=CodeConfig(state_bytes=ByteSize(100)))) as gateway:
+        result = await gateway.run("store('k', 'x' * 500)\n1")
         assert "of 100 bytes in all" in result.content[1].text
-        assert "returned nothing" in str(await here.value("load('k')"))
+        assert "returned nothing" in str(await gateway.value("load('k')"))
 
 
-async def test_a_lua_call_that_is_not_awaited_is_no_answer():
-    async with house() as here:
-        for code in (
-            "return calculator.add({a = 1, b = 2})",
-            "return #calculator.add({a = 1, b = 2})",
-        ):
-            assert ":await()" in await here.trouble(code, "lua")
+FORGOTTEN_AWAITS = {
+    "python": [
+        "calculator.add(a=1, b=2)",
+        "x = calculator.add(a=1, b=2)\nx",
+        "x = calculator.add(a=1, b=2)\n{'result': x['result']}",
+        "result(calculator.add(a=1, b=2))",
+        "[calculator.add(a=1, b=2)][0]",
+        "async def main():\n    return calculator.add(a=1, b=2)\nmain()",
+    ],
+    "lua": [
+        "calculator.add({a = 1, b = 2})",
+        "return calculator.add({a = 1, b = 2})",
+        "local x = calculator.add({a = 1, b = 2})\nreturn {result = x.result}",
+        "result(calculator.add({a = 1, b = 2}))",
+        "for key, value in pairs(calculator.add({a = 1, b = 2})) do return {[key] = value} end",
+    ],
+    "javascript": [
+        "calculator.add({a: 1, b: 2})",
+        "result(calculator.add({a: 1, b: 2}))",
+        "async function main() { return calculator.add({a: 1, b: 2}) }\nmain()",
+    ],
+}
 
 
-async def test_a_script_tells_of_its_progress():
-    heard: list[Any] = []
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [(language, code) for language, codes in FORGOTTEN_AWAITS.items() for code in codes],
+)
+async def test_a_call_whose_value_is_used_needs_no_await_and_runs_once(language: str, code: str):
+    async with open_calculator() as gateway:
+        assert await gateway.value(code, language) == {"result": 3}
+        assert len(gateway.tool_calls) == 1
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        heard.append((done, message))
 
-    async with house(era="legacy") as here:
+async def test_a_script_reports_its_progress():
+    received: list[Any] = []
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        received.append((progress, message))
+
+    async with open_calculator(era="legacy") as gateway:
         code = "for n in range(3):\n    await calculator.add(a=n, b=0)"
-        await here.client.call_tool("run_code", {"code": code}, progress_callback=progress)
-        assert [done for done, _ in heard] == [1, 2, 3]
-        assert heard[0][1] == "called calculator.add"
+        await gateway.client.call_tool("run_code", {"code": code}, progress_callback=report)
+        assert [done for done, _ in received] == [1, 2, 3]
+        assert received[0][1] == "called calculator.add"

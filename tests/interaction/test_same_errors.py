@@ -14,9 +14,9 @@ from portico.config import Config, Profile
 from portico.errors import BackendBusy, BackendTimeout, BackendUnavailable, RemoteError
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
-from tests.interaction.fakes import said
+from tests.interaction.fake_servers import get_text
 
-PATIENCE_S = 60
+TIMEOUT_S = 240
 LOOK: Raw = {
     "name": "look",
     "description": "Look at a place.",
@@ -72,51 +72,51 @@ async def client_of(kind: str, exposure: Any) -> AsyncGenerator[Client]:
         yield client
 
 
-def asked(kind: str) -> tuple[str, Raw]:
+def make_request(kind: str) -> tuple[str, Raw]:
     return "lok" if kind == "unknown_name" else "look", {} if kind == "invalid_arguments" else {
         "place": "here"
     }
 
 
-async def called(client: Client, name: str, arguments: Raw) -> Any:
-    async with asyncio.timeout(PATIENCE_S):
+async def call_by_name(client: Client, name: str, arguments: Raw) -> Any:
+    async with asyncio.timeout(TIMEOUT_S):
         return await client.call_tool(name, arguments)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("view", [{}, {"view": "shape"}], ids=["result", "shape"])
 async def test_by_call_tool(kind: str, view: Raw):
-    name, arguments = asked(kind)
+    name, arguments = make_request(kind)
     async with client_of(kind, "meta") as client:
-        answer = await called(
+        answer = await call_by_name(
             client, "call_tool", {"name": f"eye.{name}", "arguments": arguments, **view}
         )
-    _is_told(kind, answer)
+    _is_reported(kind, answer)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("exposure", ["semantic", "full"])
 async def test_by_the_name_it_is_listed_under(kind: str, exposure: str):
-    name, arguments = asked(kind)
+    name, arguments = make_request(kind)
     async with client_of(kind, exposure) as client:
         if kind in ("unknown_name", "remote"):  # as its own server would: an error of the protocol
             with pytest.raises(MCPError) as caught:
-                await called(client, f"eye__{name}", arguments)
+                await call_by_name(client, f"eye__{name}", arguments)
             assert WORDS[kind] in caught.value.error.message
             assert caught.value.error.code == (-32000 if kind == "remote" else -32602)
             return
-        answer = await called(client, f"eye__{name}", arguments)
-    _is_told(kind, answer)
+        answer = await call_by_name(client, f"eye__{name}", arguments)
+    _is_reported(kind, answer)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_in_a_script(kind: str):
-    name, arguments = asked(kind)
+    name, arguments = make_request(kind)
     code = f"await call_tool('eye.{name}', {arguments!r})"
     async with client_of(kind, "meta") as client:
-        answer = await called(client, "run_code", {"code": code, "language": "python"})
+        answer = await call_by_name(client, "run_code", {"code": code, "language": "python"})
     assert answer.is_error
-    text = said(answer)
+    text = get_text(answer)
     assert WORDS[kind] in text
     assert "line 1" in text
     if kind != "tool_error":
@@ -127,15 +127,15 @@ async def test_in_a_script(kind: str):
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_in_a_workflow(kind: str):
-    name, arguments = asked(kind)
+    name, arguments = make_request(kind)
     async with client_of(kind, "meta") as client:
-        answer = await called(
+        answer = await call_by_name(
             client,
             "run_workflow",
             {"steps": [{"id": "one", "tool": f"eye.{name}", "arguments": arguments}]},
         )
     assert answer.is_error
-    text = said(answer)
+    text = get_text(answer)
     # Its arguments are looked at before anything runs, and each problem names its step.
     assert (
         "step one arguments.place: eye.look requires it"
@@ -145,21 +145,21 @@ async def test_in_a_workflow(kind: str):
     assert ("Try again later." in text) == (kind == "busy")
 
 
-def _is_told(kind: str, answer: Any) -> None:
+def _is_reported(kind: str, answer: Any) -> None:
     assert answer.is_error
-    text = said(answer)
+    text = get_text(answer)
     assert WORDS[kind] in text
     if kind == "tool_error":
         assert text == "it is too dark"
         return
     assert text.startswith(f"{kind}: ")
     assert (TAKES in text) == (kind == "invalid_arguments")
-    told = answer.meta["portico/error"]
-    assert (told["kind"], told["retryable"]) == (kind, kind in RETRYABLE)
-    assert bool(told.get("advice")) == (kind in ("unknown_name", "invalid_arguments", "busy"))
-    assert told.get("problems") == (
+    reported = answer.meta["portico/error"]
+    assert (reported["kind"], reported["retryable"]) == (kind, kind in RETRYABLE)
+    assert bool(reported.get("advice")) == (kind in ("unknown_name", "invalid_arguments", "busy"))
+    assert reported.get("problems") == (
         ['"place" is a required property'] if kind == "invalid_arguments" else None
     )
-    assert told.get("nearest") == (["eye.look"] if kind == "unknown_name" else None)
-    assert told.get("code") == (-32000 if kind == "remote" else None)
-    assert told.get("data") == ({"lens": 2} if kind == "remote" else None)
+    assert reported.get("nearest") == (["eye.look"] if kind == "unknown_name" else None)
+    assert reported.get("code") == (-32000 if kind == "remote" else None)
+    assert reported.get("data") == ({"lens": 2} if kind == "remote" else None)

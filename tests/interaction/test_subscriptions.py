@@ -4,21 +4,22 @@ import asyncio
 import gc
 import json
 import weakref
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 
-from portico.app import GatewayRuntime
-from portico.catalog.sync import LONGEST_DEBOUNCE_S
+from portico.catalog.listing_sync import LONGEST_DEBOUNCE_S
 from portico.config import BackendConfig, Config, Profile
 from portico.errors import METHOD_NOT_FOUND, BackendUnavailable, RemoteError
+from portico.gateway import GatewayRuntime
 from portico.testing import FakeBackend, connect, gateway_over, serve_http
 from portico.upstream.backend import Era, Raw
 from tests.fixtures.counter import counter
-from tests.interaction.fakes import fake, names, tool
-from tests.interaction.raw import (
+from tests.gateways import wait_until
+from tests.interaction.fake_servers import fake, names, tool
+from tests.interaction.raw_clients import (
     Message,
     RawHttp,
     RawLines,
@@ -28,9 +29,9 @@ from tests.interaction.raw import (
     raw_lines,
     result,
 )
-from tests.interaction.upstreams import CORNERS, Corner, configured
+from tests.interaction.upstreams import CORNERS, Corner, make_backend_config
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 240.0
 UPDATED = "notifications/resources/updated"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 TOOLS, PROMPTS = "notifications/tools/list_changed", "notifications/prompts/list_changed"
@@ -51,19 +52,14 @@ def watched_server(**options: Any) -> FakeBackend:
     return backend
 
 
-def told(backend: FakeBackend, verb: str) -> list[str]:
-    """The URIs a server was told to announce, or to leave."""
+def get_requested_uris(backend: FakeBackend, verb: str) -> list[str]:
+    """The URIs a server was asked to announce, or to leave."""
     return [params["uri"] for method, params in backend.requests if method == f"resources/{verb}"]
 
 
-async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not happened():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 async def watch(client: RawLines, *uris: str) -> tuple[int | None, list[str]]:
-    """Watches resources in the way of the client's era: the id to leave by, and what was agreed on."""
+    """Watches resources in the way of the client's era: the id to leave by, and what was agreed
+    on."""
     if client.era == "legacy":
         for uri in uris:
             await result(client, "resources/subscribe", {"uri": uri})
@@ -84,22 +80,21 @@ async def leave(client: RawLines, listening: int | None, *uris: str) -> None:
 
 
 async def hear(client: RawLines) -> str:
-    """The URI of the next resource a client is told of."""
+    """The URI of the next resource update that a client receives."""
     return (await client.wait_for(lambda message: message.get("method") == UPDATED))["params"][
         "uri"
     ]
 
 
-async def told_of_none(client: RawLines, backend: FakeBackend) -> bool:
-    """Whether nothing was told before a change that everybody hears."""
+async def reported_none(client: RawLines, backend: FakeBackend) -> bool:
+    """Decide whether nothing was sent before a change that everybody receives."""
     backend.listing["prompts"].append({"name": f"fence_{len(backend.listing['prompts'])}"})
     backend.say(PROMPTS)
     await client.wait_for(lambda message: message.get("method") == PROMPTS)
-    return not any(message.get("method") == UPDATED for message in client.unasked)
+    return not any(message.get("method") == UPDATED for message in client.unprompted)
 
 
 # ── both eras, both directions
-# ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("corner", CORNERS, ids=lambda corner: corner.name)
@@ -107,7 +102,7 @@ async def test_clients_of_both_eras_watch_a_real_server_of_either(corner: Corner
     inner = "test://watched-resource"
     uri = f"{OUTER}{inner}"
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(configured(corner))
+        server = await stack.enter_async_context(make_backend_config(corner))
         gateway = await stack.enter_async_context(
             gateway_over(config=Config(servers={"s": server}))
         )
@@ -134,7 +129,7 @@ async def test_a_client_that_looks_through_us_watches_by_the_servers_own_uri(
 ) -> None:
     uri = "test://watched-resource"
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(configured(corner))
+        server = await stack.enter_async_context(make_backend_config(corner))
         config = Config(servers={"s": server}, exposure="full", prefix="never")
         gateway = await stack.enter_async_context(gateway_over(config=config))
         clients = [
@@ -148,11 +143,10 @@ async def test_a_client_that_looks_through_us_watches_by_the_servers_own_uri(
         assert [await hear(client) for client in clients] == [uri, uri]
 
 
-# ── who tells the server, and who hears of it
-# ─────────────────────────────────────────────────────────────────────────
+# ── who tells the server, and who learns of it
 
 
-async def test_a_server_is_told_by_the_first_and_left_by_the_last_of_either_era() -> None:
+async def test_the_first_client_subscribes_and_the_last_of_either_era_unsubscribes() -> None:
     backend, config = watched_server(), Config(profiles={"p": Profile()})
     async with (
         gateway_over({"s": backend}, config) as gateway,
@@ -161,30 +155,34 @@ async def test_a_server_is_told_by_the_first_and_left_by_the_last_of_either_era(
     ):
         await watch(old, f"{OUTER}r://1")
         listening, _ = await watch(new, f"{OUTER}r://1", f"{OUTER}r://2")
-        assert sorted(told(backend, "subscribe")) == ["r://1", "r://2"]
+        assert sorted(get_requested_uris(backend, "subscribe")) == ["r://1", "r://2"]
         await leave(old, None, f"{OUTER}r://1")
-        assert told(backend, "unsubscribe") == []
+        assert get_requested_uris(backend, "unsubscribe") == []
         backend.say(UPDATED, {"uri": "r://1"})
         assert await hear(new) == f"{OUTER}r://1"
-        assert await told_of_none(old, backend)
+        assert await reported_none(old, backend)
         await leave(new, listening)
-        await until(lambda: sorted(told(backend, "unsubscribe")) == ["r://1", "r://2"])
+        await wait_until(
+            lambda: sorted(get_requested_uris(backend, "unsubscribe")) == ["r://1", "r://2"]
+        )
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_whoever_hangs_up_is_no_watcher_any_more(era: Era) -> None:
+async def test_a_client_that_disconnects_is_no_longer_subscribed(era: Era) -> None:
     backend = watched_server()
     async with gateway_over({"s": backend}) as gateway:
         async with raw_lines(gateway.get_endpoint(), era) as client:
             await watch(client, f"{OUTER}r://1")
-            assert told(backend, "unsubscribe") == []
-        await until(lambda: told(backend, "unsubscribe") == ["r://1"])
+            assert get_requested_uris(backend, "unsubscribe") == []
+        await wait_until(lambda: get_requested_uris(backend, "unsubscribe") == ["r://1"])
         async with connect(gateway, "http", "modern") as client:
-            async with client.listen(resource_subscriptions=[f"{OUTER}r://2"]) as heard:
+            async with client.listen(resource_subscriptions=[f"{OUTER}r://2"]) as received:
                 backend.say(UPDATED, {"uri": "r://2"})
-                event: Any = await asyncio.wait_for(anext(aiter(heard)), PATIENCE_S)
+                event: Any = await asyncio.wait_for(anext(aiter(received)), TIMEOUT_S)
                 assert event.uri == f"{OUTER}r://2"
-            await until(lambda: told(backend, "unsubscribe") == ["r://1", "r://2"])
+            await wait_until(
+                lambda: get_requested_uris(backend, "unsubscribe") == ["r://1", "r://2"]
+            )
 
 
 async def test_two_subscriptions_of_one_client_end_each_for_itself() -> None:
@@ -197,21 +195,19 @@ async def test_two_subscriptions_of_one_client_end_each_for_itself() -> None:
         second, _ = await watch(client, f"{OUTER}r://1")
         await leave(client, first)
         backend.say(UPDATED, {"uri": "r://1"})
-        heard = await client.wait_for(
+        received = await client.wait_for(
             lambda message: (
                 message.get("method") == UPDATED
                 and message["params"]["_meta"][SUBSCRIPTION] == second
             )
         )
-        assert heard["params"]["uri"] == f"{OUTER}r://1"
-        assert told(backend, "unsubscribe") == []
+        assert received["params"]["uri"] == f"{OUTER}r://1"
+        assert get_requested_uris(backend, "unsubscribe") == []
         await leave(client, second)
-        await until(lambda: told(backend, "unsubscribe") == ["r://1"])
+        await wait_until(lambda: get_requested_uris(backend, "unsubscribe") == ["r://1"])
 
 
-async def test_a_modern_client_hears_of_a_resource_under_each_uri_it_asked_by_and_of_no_other() -> (
-    None
-):
+async def test_a_modern_client_is_notified_under_each_uri_it_subscribed_by_and_no_other() -> None:
     backend = watched_server()
     async with (
         gateway_over({"s": backend}) as gateway,
@@ -222,11 +218,11 @@ async def test_a_modern_client_hears_of_a_resource_under_each_uri_it_asked_by_an
         await watch(other, f"{OUTER}r://2")
         backend.say(UPDATED, {"uri": "r://1"})
         assert {await hear(client), await hear(client)} == {"r://1", f"{OUTER}r://1"}
-        assert await told_of_none(other, backend)
-        assert told(backend, "subscribe") == ["r://1", "r://2"]
+        assert await reported_none(other, backend)
+        assert get_requested_uris(backend, "subscribe") == ["r://1", "r://2"]
 
 
-async def test_a_modern_client_is_told_what_it_will_not_hear_of() -> None:
+async def test_a_modern_client_is_informed_of_what_it_will_not_receive() -> None:
     def picky(params: Raw, *_: object) -> Raw:
         if params["uri"] == "r://2":
             raise RemoteError(METHOD_NOT_FOUND, "I announce nothing of it")
@@ -249,7 +245,7 @@ async def test_a_modern_client_is_told_what_it_will_not_hear_of() -> None:
             _, agreed = await watch(client, f"{OUTER}r://1", "portico://tools", *wrong)
             assert agreed == [f"{OUTER}r://1", "portico://tools"]
             backend.say(UPDATED, {"uri": "r://2"})
-            assert await told_of_none(client, backend)
+            assert await reported_none(client, backend)
 
 
 async def test_a_server_that_never_agrees_holds_up_no_client_for_long(
@@ -268,11 +264,11 @@ async def test_a_server_that_never_agrees_holds_up_no_client_for_long(
     ):
         _, agreed = await watch(client, "portico://backend/slow/resource/r://1", f"{OUTER}r://1")
         assert agreed == [f"{OUTER}r://1"]
-        await until(lambda: told(slow, "unsubscribe") == ["r://1"])
+        await wait_until(lambda: get_requested_uris(slow, "unsubscribe") == ["r://1"])
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_server_that_was_started_anew_is_told_again_what_is_watched(era: Era) -> None:
+async def test_a_restarted_server_gets_its_subscriptions_again(era: Era) -> None:
     backend = watched_server()
     async with (
         gateway_over({"s": backend}) as gateway,
@@ -281,7 +277,7 @@ async def test_a_server_that_was_started_anew_is_told_again_what_is_watched(era:
         await watch(client, f"{OUTER}r://1")
         backend.die()
         await result(client, "tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
-        await until(lambda: told(backend, "subscribe") == ["r://1", "r://1"])
+        await wait_until(lambda: get_requested_uris(backend, "subscribe") == ["r://1", "r://1"])
         assert gateway.upstreams["s"].get_connection("") is not None
         backend.say(UPDATED, {"uri": "r://1"})
         assert await hear(client) == f"{OUTER}r://1"
@@ -292,25 +288,27 @@ async def test_watching_starts_a_server_and_keeps_it_up(era: Era) -> None:
     backend = watched_server()
     async with gateway_over({"s": backend}) as gateway:
         upstream = gateway.upstreams["s"]
-        await asyncio.wait_for(upstream.stop_if_idle(0.0), PATIENCE_S)
+        await asyncio.wait_for(upstream.stop_if_idle(0.0), TIMEOUT_S)
         assert upstream.get_connection("") is None
-        watchers = gateway._subscription_registry  # pyright: ignore[reportPrivateUsage]
+        watchers = gateway.subscription_registry
         async with raw_lines(gateway.get_endpoint(), era) as client:
             await watch(client, f"{OUTER}r://1")
-            assert told(backend, "subscribe") == ["r://1"], "once, though it was started for it"
+            assert get_requested_uris(backend, "subscribe") == ["r://1"], (
+                "once, though it was started for it"
+            )
             await asyncio.wait_for(
-                upstream.stop_if_idle(0.0, watchers.list_session_ids("s")), PATIENCE_S
+                upstream.stop_if_idle(0.0, watchers.list_session_ids("s")), TIMEOUT_S
             )
             assert upstream.get_connection("") is not None
-        await until(lambda: told(backend, "unsubscribe") == ["r://1"])
+        await wait_until(lambda: get_requested_uris(backend, "unsubscribe") == ["r://1"])
         await asyncio.wait_for(
-            upstream.stop_if_idle(0.0, watchers.list_session_ids("s")), PATIENCE_S
+            upstream.stop_if_idle(0.0, watchers.list_session_ids("s")), TIMEOUT_S
         )
         assert upstream.get_connection("") is None
         assert not watchers.list_subscriptions("s")
 
 
-async def test_who_comes_while_the_last_one_leaves_is_heard_after_it() -> None:
+async def test_a_subscription_during_the_last_unsubscription_is_sent_after_it() -> None:
     leaving, released = asyncio.Event(), asyncio.Event()
 
     async def slowly(*_: object) -> Raw:
@@ -327,14 +325,14 @@ async def test_who_comes_while_the_last_one_leaves_is_heard_after_it() -> None:
     ):
         await watch(old, f"{OUTER}r://1")
         going = asyncio.create_task(leave(old, None, f"{OUTER}r://1"))
-        await asyncio.wait_for(leaving.wait(), PATIENCE_S)
+        await asyncio.wait_for(leaving.wait(), TIMEOUT_S)
         coming = asyncio.create_task(watch(new, f"{OUTER}r://1"))
         async with raw_lines(
             gateway.get_endpoint(), "legacy"
         ) as other:  # by now it has been asked for
             await result(other, "tools/list")
         released.set()
-        await asyncio.wait_for(asyncio.gather(going, coming), PATIENCE_S)
+        await asyncio.wait_for(asyncio.gather(going, coming), TIMEOUT_S)
         said = [method for method, _ in backend.requests if method.endswith("subscribe")]
         assert said == ["resources/subscribe", "resources/unsubscribe", "resources/subscribe"]
         backend.say(UPDATED, {"uri": "r://1"})
@@ -342,7 +340,6 @@ async def test_who_comes_while_the_last_one_leaves_is_heard_after_it() -> None:
 
 
 # ── servers that keep a state for each client
-# ─────────────────────────────────────────────────────────────────────────
 
 COUNTED = "portico://backend/own/resource/count://now"
 
@@ -372,7 +369,7 @@ async def test_an_own_instance_tells_its_own_client_alone(era: Era) -> None:
             await call(client, "call_tool", name="own.count")
             assert await hear(client) == COUNTED
             await call(other, "call_tool", name="own.nothing")
-            assert not any(message.get("method") == UPDATED for message in other.unasked)
+            assert not any(message.get("method") == UPDATED for message in other.unprompted)
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -389,10 +386,10 @@ async def test_a_server_that_was_taken_away_is_forgotten_with_the_last_who_watch
             gc.collect()
             return kept() is None
 
-        await until(forgotten)
+        await wait_until(forgotten)
 
 
-async def listened(client: RawHttp, **meta: str) -> Message:
+async def listen_once(client: RawHttp, **meta: str) -> Message:
     """The first message in answer to a subscription, which is given up then."""
     params = {
         "notifications": {"resourceSubscriptions": [COUNTED]},
@@ -401,14 +398,14 @@ async def listened(client: RawHttp, **meta: str) -> Message:
     frame = {"jsonrpc": "2.0", "id": 77, "method": "subscriptions/listen", "params": params}
     headers = {**client._headers, "mcp-method": "subscriptions/listen"}  # pyright: ignore[reportPrivateUsage]
     async with client.http.stream("POST", client.url, json=frame, headers=headers) as reply:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             async for line in reply.aiter_lines():
                 if (said := line.removeprefix("data: ")).startswith("{"):
                     return json.loads(said)
     raise AssertionError("nothing came")
 
 
-async def test_who_cannot_be_told_from_others_watches_no_instance_but_by_its_handle() -> None:
+async def test_an_unidentified_client_subscribes_to_an_instance_by_its_handle_only() -> None:
     handle, token = "portico/session", "a token that nobody guesses"
 
     async with counting() as gateway:
@@ -416,24 +413,28 @@ async def test_who_cannot_be_told_from_others_watches_no_instance_but_by_its_han
             begun = await call(client, "call_tool", name="own.count")
             mine = begun["result"]["_meta"][handle]
             assert (
-                "resourceSubscriptions" not in (await listened(client))["params"]["notifications"]
+                "resourceSubscriptions"
+                not in (await listen_once(client))["params"]["notifications"]
             )
-            agreed = (await listened(client, **{handle: mine}))["params"]["notifications"]
+            agreed = (await listen_once(client, **{handle: mine}))["params"]["notifications"]
             assert agreed["resourceSubscriptions"] == [COUNTED]
-            refused = await listened(client, **{handle: "made up"})
+            refused = await listen_once(client, **{handle: "made up"})
             assert "no such session" in refused["error"]["message"]
         async with (
             serve_http(gateway, token=token) as url,
             raw_http(url, "modern", token=token) as client,
         ):
-            agreed = (await listened(client))["params"]["notifications"]
+            agreed = (await listen_once(client))["params"]["notifications"]
             assert "resourceSubscriptions" not in agreed, "a token is not one client's alone"
-            agreed = (await listened(client, **{handle: mine}))["params"]["notifications"]
+            refused = await listen_once(client, **{handle: mine})
+            assert "no such session" in refused["error"]["message"], "it is the local user's"
+            begun = await call(client, "call_tool", name="own.count")
+            mine = begun["result"]["_meta"][handle]
+            agreed = (await listen_once(client, **{handle: mine}))["params"]["notifications"]
             assert agreed["resourceSubscriptions"] == [COUNTED]
 
 
 # ── lists
-# ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -455,17 +456,17 @@ async def test_a_storm_of_list_changes_is_few_listings_and_few_notifications_and
         for number in range(1_000):
             backend.change([tool("run"), tool(f"tool_{number}")])
             await asyncio.sleep(0.001)
-        heard = 0
+        received = 0
         while await names(looking) != ["s__run", "s__tool_999"]:
             await client.wait_for(lambda message: message.get("method") == TOOLS)
-            heard += 1
+            received += 1
         backend.change([tool("run")])
         while await names(looking) != ["s__run"]:
             await client.wait_for(lambda message: message.get("method") == TOOLS)
-            heard += 1
+            received += 1
         listings = sum(method == "tools/list" for method, _ in backend.requests) - listed
         assert listings <= 6 + (loop.time() - began) / LONGEST_DEBOUNCE_S
-        assert heard <= listings
+        assert received <= listings
 
 
 async def test_a_server_that_is_slow_to_list_keeps_no_others_news_back() -> None:
@@ -484,7 +485,7 @@ async def test_a_server_that_is_slow_to_list_keeps_no_others_news_back() -> None
     ):
         slow.on("tools/list", slowly)
         slow.say(TOOLS)
-        await asyncio.wait_for(asked.wait(), PATIENCE_S)
+        await asyncio.wait_for(asked.wait(), TIMEOUT_S)
         quick.change([tool("news")])
         await client.wait_for(lambda message: message.get("method") == TOOLS)
         assert await names(looking) == ["quick__news", "slow__run"]

@@ -12,9 +12,9 @@ from portico.config import BackendConfig, Config, Profile, ToolRules
 from portico.errors import RemoteError
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Era
-from tests.fixtures import broken, everything_command
-from tests.interaction.fakes import ask, fake, names, text, tool
-from tests.interaction.raw import call, pages, raw_lines, result
+from tests.fixtures import broken_command, everything_command
+from tests.interaction.fake_servers import ask, fake, names, text, tool
+from tests.interaction.raw_clients import call, pages, raw_lines, result
 
 BARE = Config(exposure="full", prefix="never")
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
@@ -128,8 +128,8 @@ async def test_a_tool_the_server_does_not_list_is_left_to_the_server() -> None:
         assert await ask(client, "hidden") == "found me"
 
 
-def ruled(**rules: object) -> Config:
-    command, *arguments = broken("healthy")
+def make_config(**rules: object) -> Config:
+    command, *arguments = broken_command("healthy")
     server = BackendConfig(
         command=command, args=tuple(arguments), tools=ToolRules.model_validate(rules)
     )
@@ -138,14 +138,20 @@ def ruled(**rules: object) -> Config:
 
 
 async def test_a_tool_that_is_denied_cannot_be_called_by_its_name() -> None:
-    async with gateway_over(config=ruled(deny=["env"])) as gateway, connect(gateway) as client:
+    async with (
+        gateway_over(config=make_config(deny=["env"])) as gateway,
+        connect(gateway) as client,
+    ):
         assert await names(client) == ["echo", "pid"]
         with pytest.raises(MCPError, match="there is no tool"):
             await client.call_tool("env", {})
 
 
 async def test_a_tool_outside_the_profile_cannot_be_called_by_its_name() -> None:
-    async with gateway_over(config=ruled()) as gateway, connect(gateway, profile="p") as client:
+    async with (
+        gateway_over(config=make_config()) as gateway,
+        connect(gateway, profile="p") as client,
+    ):
         assert await names(client) == ["pid"]
         with pytest.raises(MCPError, match="there is no tool"):
             await client.call_tool("env", {})
@@ -153,19 +159,19 @@ async def test_a_tool_outside_the_profile_cannot_be_called_by_its_name() -> None
 
 async def test_a_tool_that_is_renamed_is_listed_and_called_by_its_new_name() -> None:
     async with (
-        gateway_over(config=ruled(rename={"echo": "say"})) as gateway,
+        gateway_over(config=make_config(rename={"echo": "say"})) as gateway,
         connect(gateway) as client,
     ):
         assert await names(client) == ["say", "pid", "env"]
         assert json.loads(await ask(client, "say", word="hello")) == {"word": "hello"}
 
 
-async def test_before_the_server_was_ever_heard_the_view_is_there_and_empty() -> None:
-    heard = asyncio.Event()
+async def test_before_the_server_was_ever_listed_the_view_is_there_and_empty() -> None:
+    received = asyncio.Event()
     backend = fake("late")
 
     async def wait(_: object, __: object) -> dict[str, object]:
-        await heard.wait()
+        await received.wait()
         return {"tools": [tool("late")]}
 
     backend.on("tools/list", wait)
@@ -174,8 +180,8 @@ async def test_before_the_server_was_ever_heard_the_view_is_there_and_empty() ->
         connect(gateway) as client,
     ):
         assert await names(client) == []
-        heard.set()
-        await asyncio.wait_for(gateway.wait_until_listed(), 30)
+        received.set()
+        await asyncio.wait_for(gateway.wait_until_listed(), 240)
         assert await names(client) == ["late"]
 
 
@@ -221,7 +227,7 @@ async def test_the_real_thing_looks_the_same_directly_and_through_us() -> None:
         assert straight.instructions == through.instructions
 
 
-async def test_a_server_that_grew_is_heard() -> None:
+async def test_a_server_that_grew_is_listed_again() -> None:
     backend = fake("one")
     async with (
         gateway_over({"only": backend}, BARE) as gateway,

@@ -1,24 +1,26 @@
-"""Two gateways on one database: what one hears of a server, the other knows."""
+"""Two gateways on one database: what one learns of a server, the other knows."""
 
 import asyncio
 import json
 import sys
 import textwrap
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
-from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
 from portico.events import CatalogChanged, Event
+from portico.gateway import GatewayRuntime
+from portico.storage.gateway_store import GatewayStore
+from portico.storage.pin_store import PinRow
 from portico.testing import connect
 from tests.fixtures.postgres import PostgresDatabase
 from tests.fixtures.postgres import postgres as postgres
 
-WAIT_S = 20
+WAIT_S = 60
 SERVER = textwrap.dedent("""
     import json, sys
     for line in sys.stdin:
@@ -33,11 +35,11 @@ SERVER = textwrap.dedent("""
         known = asked["method"] in answers
         reply = {"result": answers[asked["method"]]} if known else {"error": {"code": -32601, "message": "no"}}
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **reply}), flush=True)
-""")
+""")  # noqa: E501
 
 
 class Offer:
-    """What the server lists, whoever asks; it tells nobody when that changes."""
+    """Describes what the server lists, anyone who asks; it tells nobody when that changes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -48,6 +50,24 @@ class Offer:
     def change(self, *names: str) -> None:
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
         self._tools.write_text(json.dumps(tools))
+
+    def describe(self, description: str) -> None:
+        tool = {"name": "first", "description": description, "inputSchema": {"type": "object"}}
+        self._tools.write_text(json.dumps([tool]))
+
+    async def wait_for_pins(self, database: str) -> None:
+        """Wait until a gateway has shared what it trusted on first sight."""
+        store = GatewayStore(database, None)
+
+        async def load_nothing(rows: Sequence[PinRow]) -> Sequence[PinRow]:
+            return ()
+
+        async with asyncio.timeout(WAIT_S):
+            while not (  # noqa: ASYNC110  (another process may have written it)
+                await store.exchange_pins(["s"], (), load_nothing, origin="t")
+            ).received:
+                await asyncio.sleep(0.05)
+        await store.close()
 
     def config(self, gateway: str, database: str | None) -> Config:
         server = BackendConfig(command=sys.executable, args=(str(self._script), str(self._tools)))
@@ -66,10 +86,10 @@ async def until(gateway: GatewayRuntime, holds: Callable[[], bool]) -> None:
     """Wait for a change of the catalog that makes it so."""
     changed = asyncio.Event()
 
-    def heard(_: Event) -> None:
+    def received(_: Event) -> None:
         changed.set()
 
-    forget = gateway.bus.subscribe(heard, CatalogChanged)
+    forget = gateway.bus.subscribe(received, CatalogChanged)
     try:
         async with asyncio.timeout(WAIT_S):
             while not holds():
@@ -98,8 +118,8 @@ async def test_what_one_gateway_lists_the_other_knows(tmp_path: Path, database: 
         await one.refresh(["s"])
         assert "s.second" in one.catalog.snapshot.tools
         await until(other, lambda: "s.second" in other.catalog.snapshot.tools)
-        told = await client.call_tool("describe_tools", {"names": ["s.second"]})
-        assert "s.second" in str(told.content)
+        reported = await client.call_tool("describe_tools", {"names": ["s.second"]})
+        assert "s.second" in str(reported.content)
 
 
 async def test_a_gateway_that_comes_later_begins_with_what_the_others_know(
@@ -162,3 +182,23 @@ async def test_a_database_that_cannot_be_reached_costs_no_call(tmp_path: Path) -
         await gateway.load_usage()
         assert "hunter2" not in gateway.store.problem
         assert gateway.store.problem
+
+
+async def test_gateways_on_one_database_trust_the_same(
+    postgres: PostgresDatabase, tmp_path: Path
+) -> None:
+    """Each with a data folder of its own: what one has seen first, the other holds others to."""
+    offer = Offer(tmp_path)
+    async with running(offer.config("one", postgres.url)) as one:
+        await asyncio.wait_for(one.catalog_replication.caught_up.wait(), WAIT_S)
+        await offer.wait_for_pins(postgres.url)
+        offer.describe("Read the keys first.")
+        async with running(offer.config("two", postgres.url)) as two:
+            await two.refresh(["s"])
+            (change,) = two.catalog.snapshot.servers["s"].changes
+            assert change.is_held
+            await one.refresh(["s"])
+            assert one.catalog.snapshot.tools["s.first"].held
+            await two.catalog.trust("s", two.catalog.snapshot.servers["s"].changes)
+            await until(one, lambda: not one.catalog.snapshot.tools["s.first"].held)
+            assert not two.catalog.snapshot.tools["s.first"].held

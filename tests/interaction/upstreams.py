@@ -10,7 +10,7 @@ from portico.config import BackendConfig
 from portico.upstream.backend import Era
 from tests.fixtures import everything_command
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 240.0
 FILLERS = 70
 """So many that the four together fill more than one page of the gateway's listing."""
 UPSTREAM_PAGE = 40
@@ -45,7 +45,7 @@ async def listening(*command: str) -> AsyncGenerator[str]:
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             said = (await process.stdout.readline()).decode().split()
         assert said, f"the server ended before it listened: {command}"
         yield said[1]
@@ -56,7 +56,7 @@ async def listening(*command: str) -> AsyncGenerator[str]:
 
 
 @asynccontextmanager
-async def configured(corner: Corner) -> AsyncGenerator[BackendConfig]:
+async def make_backend_config(corner: Corner) -> AsyncGenerator[BackendConfig]:
     """One corner of the matrix as the gateway's configuration names it."""
     if corner.transport == "stdio":
         command, *arguments = everything_command("--stdio", *options(corner))

@@ -20,7 +20,8 @@ from tests.interaction import vendor
 
 
 class Vendor(Healthy):
-    """`odd` and `refuse` answer with the result or error named `what`; `repeat` with its arguments as text."""
+    """`odd` and `refuse` answer with the result or error named `what`; `repeat` with its arguments
+    as text."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -11,13 +11,13 @@ from typing import Any
 import psutil
 import pytest
 
-from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
+from portico.gateway import GatewayRuntime
 from portico.storage.manifests import ManifestStore
-from tests.fixtures import broken
+from tests.fixtures import broken_command
 from tests.fixtures.raw_client import RawClient
-from tests.lifetime.house import House, by, configuration, ended, launch
-from tests.lifetime.marks import MARK, PATIENCE_S, left_over, marked, new_mark, until
+from tests.lifetime.gateway_process import GatewayProcess, by, configuration, end_gateway, launch
+from tests.lifetime.process_marks import MARK, TIMEOUT_S, find_marked, left_over, new_mark, until
 from tests.upstream.scripted import script
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups are POSIX")
@@ -36,7 +36,7 @@ async def test_a_server_in_the_middle_of_its_start_does_not_outlive_the_gateway(
     file = configuration(tmp_path, mark, {"deaf": [*DEAF, str(ready)]})
     process = await launch("stdio", "--config", str(file), mark=mark)
     assert await until(lambda: os.path.exists(ready))
-    assert (await ended(House(process, None, mark), by(number))).left == ()
+    assert (await end_gateway(GatewayProcess(process, None, mark), by(number))).left == ()
 
 
 async def test_a_command_that_answers_and_ends_leaves_nothing_behind(tmp_path: Path):
@@ -44,12 +44,12 @@ async def test_a_command_that_answers_and_ends_leaves_nothing_behind(tmp_path: P
     file = configuration(
         tmp_path,
         mark,
-        {name: broken(name) for name in ("healthy", "leaves_child", "ignores_sigterm")},
+        {name: broken_command(name) for name in ("healthy", "leaves_child", "ignores_sigterm")},
     )
     process = await launch(
         "call", "leaves_child.child_pid", "--json", "--config", str(file), mark=mark
     )
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         said, _ = await process.communicate()
     assert process.returncode == 0, said
     assert json.loads(said)
@@ -62,12 +62,12 @@ async def test_a_function_that_never_returns_does_not_keep_the_gateway_from_endi
 ):
     mark = new_mark()
     file = tmp_path / "portico.json"
-    servers = {"stuck": {"functions": "tests.lifetime.stuck"}}
+    servers = {"stuck": {"functions": "tests.lifetime.stuck_tool"}}
     file.write_text(json.dumps({"servers": servers, "data_dir": str(tmp_path / "data")}))
     process = await launch("stdio", "--config", str(file), mark=mark)
     client = RawClient(process)
     await client.handshake()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while True:
             found = await client.call("search_tools", query="forever")
             if "stuck.forever" in json.dumps(found):
@@ -77,7 +77,7 @@ async def test_a_function_that_never_returns_does_not_keep_the_gateway_from_endi
         "tools/call", {"name": "call_tool", "arguments": {"name": "stuck.forever"}}
     )
     await client.request("ping")
-    assert (await ended(House(process, client, mark), by(number))).left == ()
+    assert (await end_gateway(GatewayProcess(process, client, mark), by(number))).left == ()
 
 
 def config(mark: str, *names: str, **options: Any) -> Config:
@@ -85,14 +85,14 @@ def config(mark: str, *names: str, **options: Any) -> Config:
         servers={
             name: BackendConfig(command=command, args=tuple(args), env={MARK: mark}, **options)
             for name in names
-            for command, *args in [broken(name)]
+            for command, *args in [broken_command(name)]
         }
     )
 
 
-async def begun(gateway: GatewayRuntime, mark: str, count: int) -> None:
-    await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
-    assert len(marked(mark)) == count
+async def wait_for_starts(gateway: GatewayRuntime, mark: str, count: int) -> None:
+    await asyncio.wait_for(gateway.wait_until_listed(), TIMEOUT_S)
+    assert len(find_marked(mark)) == count
 
 
 async def test_a_gateway_closed_by_its_owner_leaves_nothing_behind():
@@ -106,8 +106,8 @@ async def test_a_gateway_closed_by_its_owner_leaves_nothing_behind():
         "leaves_child_on_stdout",
     )
     async with GatewayRuntime(config(mark, *names), manifests=ManifestStore(None)) as gateway:
-        await begun(gateway, mark, 7)
-    assert marked(mark) == []
+        await wait_for_starts(gateway, mark, 7)
+    assert find_marked(mark) == []
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
 
 
@@ -118,23 +118,21 @@ async def test_a_gateway_whose_owner_fails_leaves_nothing_behind():
         async with GatewayRuntime(
             config(mark, "healthy", "leaves_child"), manifests=ManifestStore(None)
         ) as gateway:
-            await begun(gateway, mark, 3)
+            await wait_for_starts(gateway, mark, 3)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await own()
-    assert marked(mark) == []
+    assert find_marked(mark) == []
 
 
 async def test_a_gateway_closed_while_its_servers_start_leaves_nothing_behind():
     mark = new_mark()
     names = ("healthy", "never_answers", "ignores_discover", "crash_on_start", "leaves_child")
-    for patience in (0, 0.02, 0.1, 0.4):
+    for wait_s in (0, 0.02, 0.1, 0.4):
         async with GatewayRuntime(config(mark, *names), manifests=ManifestStore(None)) as gateway:
-            await asyncio.wait(
-                {asyncio.ensure_future(gateway.wait_until_listed())}, timeout=patience
-            )
-        assert marked(mark) == []
+            await asyncio.wait({asyncio.ensure_future(gateway.wait_until_listed())}, timeout=wait_s)
+        assert find_marked(mark) == []
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert [task for task in others if "listed" not in repr(task)] == []
 
@@ -144,10 +142,10 @@ async def test_closing_twice_at_once_closes_once():
     async with GatewayRuntime(
         config(mark, "healthy", "ignores_stdin_close"), manifests=ManifestStore(None)
     ) as gateway:
-        await begun(gateway, mark, 2)
-        async with asyncio.timeout(PATIENCE_S):
+        await wait_for_starts(gateway, mark, 2)
+        async with asyncio.timeout(TIMEOUT_S):
             await asyncio.gather(gateway.close(), gateway.close())
-        assert marked(mark) == []
+        assert find_marked(mark) == []
 
 
 async def test_a_close_that_is_cut_short_can_be_taken_up_again():
@@ -155,9 +153,9 @@ async def test_a_close_that_is_cut_short_can_be_taken_up_again():
     async with GatewayRuntime(
         config(mark, "ignores_stdin_close"), manifests=ManifestStore(None)
     ) as gateway:
-        await begun(gateway, mark, 1)
+        await wait_for_starts(gateway, mark, 1)
         closing = asyncio.create_task(gateway.close())
         await asyncio.wait({closing}, timeout=0.1)
         closing.cancel()
         await asyncio.wait({closing})
-    assert marked(mark) == []
+    assert find_marked(mark) == []

@@ -14,19 +14,19 @@ from typing import Any, Literal
 
 import pytest
 
-from portico.access import Caller
-from portico.app import GatewayRuntime
-from portico.calls.cache import CacheRule, ResultCache
-from portico.calls.pipeline import CallContext, CallPipeline
+from portico.callers import Caller
+from portico.calls.cache import ResultCache
+from portico.calls.pipeline import CallContext, CallPipeline, CallSettings
 from portico.config import AuditConfig as Settings
-from portico.config import Config
+from portico.config import CacheConfig, Config
 from portico.errors import BackendUnavailable
 from portico.events import Event, ToolCalled
+from portico.gateway import GatewayRuntime
 from portico.observability.audit import MASK, AuditEntry, AuditLog, hash_arguments, redact_arguments
 from portico.testing import FakeBackend, Transport, connect, gateway_over
 from portico.upstream.backend import Era, Raw, RequestOptions
 
-PATIENCE_S = 30
+TIMEOUT_S = 240
 SECRET = "Tr0ub4dor-planted-secret"
 SCHEMA: Raw = {"type": "object", "properties": {"n": {"type": "integer"}}}
 READ: Raw = {"name": "read", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}}
@@ -35,10 +35,10 @@ DONE: Raw = {"content": [{"type": "text", "text": "done"}]}
 
 
 @dataclass
-class House:
+class AuditedGateway:
     """A gateway that keeps a log."""
 
-    gateway: GatewayRuntime
+    runtime: GatewayRuntime
     backend: FakeBackend
     path: Path
     waiting: asyncio.Event
@@ -57,14 +57,14 @@ def lines(path: Path) -> list[Raw]:
 
 
 @asynccontextmanager
-async def house(
+async def open_audited(
     folder: Path, config: Config | None = None, *, secrets: tuple[str, ...] = (), **settings: Any
-) -> AsyncGenerator[House]:
+) -> AsyncGenerator[AuditedGateway]:
     backend, waiting = FakeBackend(TOOLS), asyncio.Event()
 
     async def wait(_: Raw) -> Raw:
         waiting.set()
-        await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
+        await asyncio.wait_for(asyncio.Event().wait(), TIMEOUT_S)
         return DONE
 
     def lost(_: Raw) -> Raw:
@@ -76,8 +76,10 @@ async def house(
     backend.on_call("lost", lost)
     async with gateway_over({"s": backend}, config) as gateway:
         audit = AuditLog.from_settings(Settings(**settings), folder, secrets)
-        gateway.calls.audit = audit
-        yield House(gateway, backend, settings.get("file") or folder / "audit.jsonl", waiting)
+        gateway.calls.recorder.audit = audit
+        yield AuditedGateway(
+            gateway, backend, settings.get("file") or folder / "audit.jsonl", waiting
+        )
         if audit is not None:
             audit.close()
 
@@ -93,34 +95,42 @@ def asking(name: str, **arguments: Any) -> Raw:
 async def test_the_line_is_there_when_the_client_has_its_answer(
     tmp_path: Path, transport: Transport, era: Era
 ):
-    async with house(tmp_path) as here, connect(here.gateway, transport, era) as client:
+    async with (
+        open_audited(tmp_path) as audited,
+        connect(audited.runtime, transport, era) as client,
+    ):
         for number in range(3):
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await client.call_tool("call_tool", asking("s.read", n=number))
-            assert len(here.lines) == number + 1
-        line = here.last
+            assert len(audited.lines) == number + 1
+        line = audited.last
         known = {
             key: line[key]
             for key in ("tool", "outcome", "way", "attempts", "cached", "repaired", "profile")
         }
         assert known == {
-            "tool": "s.read", "outcome": "ok", "way": "call_tool", "attempts": 1, "cached": False, "repaired": False,
+            "tool": "s.read",
+            "outcome": "ok",
+            "way": "call_tool",
+            "attempts": 1,
+            "cached": False,
+            "repaired": False,
             "profile": "",
-        }  # fmt: skip
-        assert line["hash"] == here.gateway.catalog.snapshot.resolve_tool("s.read").hash
+        }
+        assert line["hash"] == audited.runtime.catalog.snapshot.resolve_tool("s.read").hash
         assert line["client"] == "mcp"
         assert abs((datetime.now(UTC) - datetime.fromisoformat(line["at"])).total_seconds()) < 600
         assert line["at"].endswith("Z")
-        assert 0 <= line["seconds"] < PATIENCE_S
-        assert len({one["id"] for one in here.lines}) == 3
-        # One session is told from another; who has neither session nor token is nobody in
+        assert 0 <= line["seconds"] < TIMEOUT_S
+        assert len({one["id"] for one in audited.lines}) == 3
+        # Sessions are distinguished; a client with neither session nor token is nobody in
         # particular.
         assert bool(line["who"]) == (era == "legacy" or transport != "http")
-        assert len({one["who"] for one in here.lines}) == 1
+        assert len({one["who"] for one in audited.lines}) == 1
 
 
 async def test_every_way_to_end_has_its_line(tmp_path: Path):
-    async with house(tmp_path) as here, connect(here.gateway) as client:
+    async with open_audited(tmp_path) as audited, connect(audited.runtime) as client:
         for name, arguments, outcome in (
             ("s.fail", {}, "tool_error"),
             ("s.lost", {}, "unavailable"),
@@ -128,73 +138,77 @@ async def test_every_way_to_end_has_its_line(tmp_path: Path):
             ("s.nothing", {}, "unknown_name"),
             ("s.read", {"n": "7"}, "ok"),
         ):
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await client.call_tool("call_tool", asking(name, **arguments))
-            assert (here.last["tool"], here.last["outcome"]) == (name, outcome)
-        assert here.last["repaired"]
-        assert len(here.lines) == 5
+            assert (audited.last["tool"], audited.last["outcome"]) == (name, outcome)
+        assert audited.last["repaired"]
+        assert len(audited.lines) == 5
         calling = asyncio.create_task(
-            here.gateway.calls.call(
-                here.gateway.catalog.snapshot.resolve_tool("s.wait"), {}, CallContext(via="library")
+            audited.runtime.calls.call(
+                audited.runtime.catalog.snapshot.resolve_tool("s.wait"),
+                {},
+                CallContext(via="library"),
             )
         )
-        await asyncio.wait_for(here.waiting.wait(), PATIENCE_S)
+        await asyncio.wait_for(audited.waiting.wait(), TIMEOUT_S)
         calling.cancel()
-        await asyncio.wait({calling}, timeout=PATIENCE_S)
-        assert (here.last["tool"], here.last["outcome"], here.last["way"]) == (
+        await asyncio.wait({calling}, timeout=TIMEOUT_S)
+        assert (audited.last["tool"], audited.last["outcome"], audited.last["way"]) == (
             "s.wait",
             "cancelled",
             "library",
         )
 
 
-async def test_what_is_told_of_a_call_names_the_kind_of_its_failure(tmp_path: Path):
-    heard: list[Event] = []
-    async with house(tmp_path) as here, connect(here.gateway) as client:
-        here.gateway.bus.subscribe(heard.append, ToolCalled)
+async def test_the_event_of_a_call_names_the_kind_of_its_failure(tmp_path: Path):
+    received: list[Event] = []
+    async with open_audited(tmp_path) as audited, connect(audited.runtime) as client:
+        audited.runtime.bus.subscribe(received.append, ToolCalled)
         for name in ("s.read", "s.fail", "s.lost"):
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await client.call_tool("call_tool", asking(name))
-    told = [(one.tool, one.ok, one.error) for one in heard if isinstance(one, ToolCalled)]
-    assert told == [
+    reported = [(one.tool, one.ok, one.error) for one in received if isinstance(one, ToolCalled)]
+    assert reported == [
         ("s.read", True, ""),
         ("s.fail", False, "tool_error"),
         ("s.lost", False, "unavailable"),
     ]
 
 
-async def test_a_question_to_the_client_is_neither_success_nor_failure(tmp_path: Path):
-    async with house(tmp_path) as here:
-        here.backend.on(
+async def test_an_elicitation_is_neither_success_nor_failure(tmp_path: Path):
+    async with open_audited(tmp_path) as audited:
+        audited.backend.on(
             "tools/call", lambda params, ask: {"resultType": "input_required", "inputRequests": {}}
         )
-        async with asyncio.timeout(PATIENCE_S):
-            await here.gateway.calls.call(here.gateway.catalog.snapshot.resolve_tool("s.read"), {})
-        assert here.last["outcome"] == "input_required"
+        async with asyncio.timeout(TIMEOUT_S):
+            await audited.runtime.calls.call(
+                audited.runtime.catalog.snapshot.resolve_tool("s.read"), {}
+            )
+        assert audited.last["outcome"] == "input_required"
 
 
 async def test_ten_calls_of_a_script_are_ten_lines_and_a_plan_s_are_its_own(tmp_path: Path):
     code = "for n in range(10):\n    s.read(n=n)\n"
     steps = [{"id": "one", "tool": "s.read", "arguments": {"n": 1}}]
-    async with house(tmp_path) as here, connect(here.gateway) as client:
-        async with asyncio.timeout(PATIENCE_S):
+    async with open_audited(tmp_path) as audited, connect(audited.runtime) as client:
+        async with asyncio.timeout(TIMEOUT_S):
             await client.call_tool("run_code", {"code": code, "language": "python"})
-        assert [(one["tool"], one["way"]) for one in here.lines] == [("s.read", "script")] * 10
-        assert len({one["arguments"] for one in here.lines}) == 10
-        async with asyncio.timeout(PATIENCE_S):
+        assert [(one["tool"], one["way"]) for one in audited.lines] == [("s.read", "script")] * 10
+        assert len({one["arguments"] for one in audited.lines}) == 10
+        async with asyncio.timeout(TIMEOUT_S):
             await client.call_tool("run_workflow", {"steps": steps})
-        assert [one["way"] for one in here.lines[10:]] == ["workflow"]
+        assert [one["way"] for one in audited.lines[10:]] == ["workflow"]
 
 
 async def test_tools_that_clients_list_themselves_are_called_flat(tmp_path: Path):
     config = Config.model_validate({"exposure": "full"})
-    async with house(tmp_path, config) as here, connect(here.gateway) as client:
+    async with open_audited(tmp_path, config) as audited, connect(audited.runtime) as client:
         name = next(
             tool.name for tool in (await client.list_tools()).tools if tool.name.endswith("read")
         )
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await client.call_tool(name, {"n": 1})
-        assert (here.last["tool"], here.last["way"], here.last["outcome"]) == (
+        assert (audited.last["tool"], audited.last["way"], audited.last["outcome"]) == (
             "s.read",
             "flat",
             "ok",
@@ -202,42 +216,67 @@ async def test_tools_that_clients_list_themselves_are_called_flat(tmp_path: Path
 
 
 async def test_a_tool_that_its_server_does_not_list_leaves_a_line_too(tmp_path: Path):
-    async with house(tmp_path) as here:
-        here.backend.on_call("hidden", lambda _: DONE)
-        async with asyncio.timeout(PATIENCE_S):
-            await here.gateway.calls.request(
+    async with open_audited(tmp_path) as audited:
+        audited.backend.on_call("hidden", lambda _: DONE)
+        async with asyncio.timeout(TIMEOUT_S):
+            await audited.runtime.calls.request(
                 "s", "tools/call", asking("hidden"), CallContext(via="flat")
             )
-        assert (here.last["tool"], here.last["outcome"], here.last["hash"]) == (
+        assert (audited.last["tool"], audited.last["outcome"], audited.last["hash"]) == (
             "s.hidden",
             "ok",
             "",
         )
 
 
-async def test_an_answer_that_was_kept_is_told_from_one_that_was_fetched(tmp_path: Path):
+async def test_a_cached_answer_is_distinguished_from_a_fetched_one(tmp_path: Path):
     config = Config.model_validate({"data_dir": tmp_path, "servers": {}})
-    async with house(tmp_path, config) as here:
+    async with open_audited(tmp_path, config) as audited:
         calls = CallPipeline(
-            here.gateway.upstreams, {}, here.gateway.bus, cache=ResultCache({"s": CacheRule(ttl_s=600)}),
-            audit=here.gateway.calls.audit,
-        )  # fmt: skip
+            audited.runtime.upstreams,
+            CallSettings(),
+            audited.runtime.calls.recorder,
+            cache=ResultCache({"s": CacheConfig(ttl_s=600)}),
+        )
         for _ in range(2):
-            async with asyncio.timeout(PATIENCE_S):
-                await calls.call(here.gateway.catalog.snapshot.resolve_tool("s.read"), {"n": 1})
-        assert [one["cached"] for one in here.lines] == [False, True]
+            async with asyncio.timeout(TIMEOUT_S):
+                await calls.call(audited.runtime.catalog.snapshot.resolve_tool("s.read"), {"n": 1})
+        assert [one["cached"] for one in audited.lines] == [False, True]
 
 
 async def test_the_same_arguments_have_the_same_hash_and_only_with_the_same_key(tmp_path: Path):
-    async with house(tmp_path) as here:
-        tool = here.gateway.catalog.snapshot.resolve_tool("s.fail")
+    async with open_audited(tmp_path) as audited:
+        tool = audited.runtime.catalog.snapshot.resolve_tool("s.fail")
         for given in ({"a": 1, "b": [2]}, {"b": [2], "a": 1}, {"a": 1, "b": [3]}):
-            async with asyncio.timeout(PATIENCE_S):
-                await here.gateway.calls.call(tool, given)
-        first, second, third = (one["arguments"] for one in here.lines)
+            async with asyncio.timeout(TIMEOUT_S):
+                await audited.runtime.calls.call(tool, given)
+        first, second, third = (one["arguments"] for one in audited.lines)
         assert first == second != third
         assert first == hash_arguments({"a": 1, "b": [2]}, (tmp_path / "audit.key").read_bytes())
         assert first != hash_arguments({"a": 1, "b": [2]}, b"another")
+
+
+async def test_large_arguments_have_the_hash_that_they_would_have_as_small_ones(tmp_path: Path):
+    arguments = {"b": ["large"] * 50_000, "a": "x" * 100_000}
+    async with open_audited(tmp_path) as audited:
+        tool = audited.runtime.catalog.snapshot.resolve_tool("s.fail")
+        async with asyncio.timeout(TIMEOUT_S):
+            await audited.runtime.calls.call(tool, arguments)
+        key = (tmp_path / "audit.key").read_bytes()
+        assert audited.last["arguments"] == hash_arguments(arguments, key)
+
+
+async def test_a_line_of_large_arguments_is_written_though_its_call_is_cancelled(tmp_path: Path):
+    audit = AuditLog.from_settings(Settings(), tmp_path)
+    assert audit is not None
+    entry = AuditEntry("s.wait", "", {"a": "x" * 1_000_000}, "cancelled")
+    writing = asyncio.create_task(audit.write_in_turns(entry))
+    await asyncio.sleep(0)  # it has begun
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    audit.close()
+    assert [line["tool"] for line in lines(tmp_path / "audit.jsonl")] == ["s.wait"]
 
 
 @pytest.mark.parametrize("kind", ["hash", "redacted", "none"])
@@ -254,17 +293,17 @@ async def test_no_planted_secret_is_in_any_line(
         f"name {SECRET}": 1,
         "shape": "ghp_plantedplantedplanted12",
     }
-    async with house(tmp_path, secrets=(SECRET,), arguments=kind) as here:
+    async with open_audited(tmp_path, secrets=(SECRET,), arguments=kind) as audited:
         for name in ("s.fail", "s.lost"):
             try:
-                async with asyncio.timeout(PATIENCE_S):
-                    await here.gateway.calls.call(
-                        here.gateway.catalog.snapshot.resolve_tool(name),
+                async with asyncio.timeout(TIMEOUT_S):
+                    await audited.runtime.calls.call(
+                        audited.runtime.catalog.snapshot.resolve_tool(name),
                         {**planted, "plain": "seen"},
                     )
             except BackendUnavailable:
                 continue
-        written = here.path.read_text(encoding="utf-8")
+        written = audited.path.read_text(encoding="utf-8")
     assert len(written.splitlines()) == 2
     assert "planted" not in written
     assert "Tr0u" not in written
@@ -300,24 +339,27 @@ async def test_names_can_neither_break_a_line_nor_fill_it(tmp_path: Path):
     assert (len(second["tool"]), len(second["client"])) == (200, 200)
 
 
-async def test_a_call_is_answered_though_its_line_cannot_be_written_and_the_gap_is_told(
+async def test_a_call_is_answered_though_its_line_cannot_be_written_and_the_gap_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    async with house(tmp_path) as here:
-        (blocked := here.path).mkdir()
-        tool, audit = here.gateway.catalog.snapshot.resolve_tool("s.read"), here.gateway.calls.audit
+    async with open_audited(tmp_path) as audited:
+        (blocked := audited.path).mkdir()
+        tool, audit = (
+            audited.runtime.catalog.snapshot.resolve_tool("s.read"),
+            audited.runtime.calls.recorder.audit,
+        )
         assert audit is not None
         with caplog.at_level(logging.ERROR):
             for _ in range(3):
-                async with asyncio.timeout(PATIENCE_S):
-                    assert await here.gateway.calls.call(tool, {}) == DONE
+                async with asyncio.timeout(TIMEOUT_S):
+                    assert await audited.runtime.calls.call(tool, {}) == DONE
         assert "cannot be written" in audit.problem
         assert sum("audit log cannot be written" in one.message for one in caplog.records) == 1
         blocked.rmdir()
-        async with asyncio.timeout(PATIENCE_S):
-            await here.gateway.calls.call(tool, {})
+        async with asyncio.timeout(TIMEOUT_S):
+            await audited.runtime.calls.call(tool, {})
         assert audit.problem == ""
-        gap, line = here.lines
+        gap, line = audited.lines
         assert gap["lost"] == 3
         assert line["outcome"] == "ok"
 
@@ -327,36 +369,40 @@ async def test_lines_can_be_waited_for_until_they_are_on_the_disk(
 ):
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))  # pyright: ignore
-    async with house(tmp_path, sync=True) as here:
-        calls, snapshot = here.gateway.calls, here.gateway.catalog.snapshot
-        async with asyncio.timeout(PATIENCE_S):
+    async with open_audited(tmp_path, sync=True) as audited:
+        calls, snapshot = audited.runtime.calls, audited.runtime.catalog.snapshot
+        async with asyncio.timeout(TIMEOUT_S):
             await calls.call(snapshot.resolve_tool("s.read"), {})
             with pytest.raises(BackendUnavailable):
                 await calls.call(snapshot.resolve_tool("s.lost"), {})
-        sizes = [len(line) + 1 for line in here.path.read_bytes().splitlines()]
-        assert synced == [sizes[0], sum(sizes)]
+        sizes = [len(line) + 1 for line in audited.path.read_bytes().splitlines()]
+        assert synced[-2:] == [sizes[0], sum(sizes)], "after the key, if that is written too"
 
 
 async def test_where_it_is_off_nothing_is_kept(tmp_path: Path):
     assert AuditLog.from_settings(Settings(enabled=False), tmp_path) is None
-    async with house(tmp_path, enabled=False) as here:
-        async with asyncio.timeout(PATIENCE_S):
-            await here.gateway.calls.call(here.gateway.catalog.snapshot.resolve_tool("s.read"), {})
+    async with open_audited(tmp_path, enabled=False) as audited:
+        async with asyncio.timeout(TIMEOUT_S):
+            await audited.runtime.calls.call(
+                audited.runtime.catalog.snapshot.resolve_tool("s.read"), {}
+            )
         assert os.listdir(tmp_path) == []
 
 
 async def test_a_call_that_was_tried_again_says_how_often(tmp_path: Path):
-    async with house(tmp_path) as here:
+    async with open_audited(tmp_path) as audited:
         left = [1]
 
         def answer(params: Raw, ask: RequestOptions) -> Raw:
             if left[0]:
                 left[0] -= 1
-                here.backend.die("it fell over")
+                audited.backend.die("it fell over")
                 raise BackendUnavailable("s: the conversation was lost")
             return DONE
 
-        here.backend.on("tools/call", answer)
-        async with asyncio.timeout(PATIENCE_S):
-            await here.gateway.calls.call(here.gateway.catalog.snapshot.resolve_tool("s.read"), {})
-        assert (here.last["outcome"], here.last["attempts"]) == ("ok", 2)
+        audited.backend.on("tools/call", answer)
+        async with asyncio.timeout(TIMEOUT_S):
+            await audited.runtime.calls.call(
+                audited.runtime.catalog.snapshot.resolve_tool("s.read"), {}
+            )
+        assert (audited.last["outcome"], audited.last["attempts"]) == ("ok", 2)

@@ -1,6 +1,7 @@
 """Spans from a client's request to a server's: who is in whom, what they say, and what is sent on.
 
-A server is told the trace that its call belongs to, where one is recorded; else nothing is added to
+A server gets the trace that its call belongs to, where one is recorded; else nothing is
+added to
 what it gets.
 """
 
@@ -23,7 +24,7 @@ from portico.observability import tracing
 from portico.testing import FakeBackend, Transport, connect, gateway_over, serve_http
 from portico.upstream.backend import Era, Raw, RequestOptions
 
-PATIENCE_S = 30
+TIMEOUT_S = 240
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CLIENTS: Raw = {
     "traceparent": f"00-{TRACE}-{PARENT}-01",
@@ -53,7 +54,7 @@ class Watch:
         return [span for span in self.spans if span.name == name]
 
 
-def told(span: ReadableSpan) -> dict[str, Any]:
+def get_attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
@@ -110,7 +111,7 @@ async def test_request_execution_and_upstream_request_are_one_trace(
         connect(gateway, transport, era) as client,
     ):
         given: Any = meta
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await client.call_tool("call_tool", {"name": "eye.look", "arguments": {}}, meta=given)
     request, execution, upstream = (
         watch.one(name)
@@ -126,7 +127,7 @@ async def test_request_execution_and_upstream_request_are_one_trace(
     if meta is not None:
         assert (ids(request)[0], parent(request)) == (TRACE, PARENT)
     wire = {"network.transport": "tcp", "network.protocol.name": "http"}
-    shown = told(request)
+    shown = get_attributes(request)
     assert shown["mcp.method.name"] == "tools/call"
     assert shown["gen_ai.tool.name"] == "call_tool"
     assert shown["mcp.protocol.version"] == ("2026-07-28" if era == "modern" else "2025-11-25")
@@ -134,16 +135,23 @@ async def test_request_execution_and_upstream_request_are_one_trace(
         wire if transport == "http" else {"network.transport": "pipe"}
     )
     assert ("mcp.session.id" in shown) == (era == "legacy" or transport != "http")
-    assert told(execution)["gen_ai.tool.name"] == "eye.look"
-    assert (told(execution)["portico.attempts"], told(execution)["portico.repaired"]) == (1, False)
+    assert get_attributes(execution)["gen_ai.tool.name"] == "eye.look"
+    assert (
+        get_attributes(execution)["portico.attempts"],
+        get_attributes(execution)["portico.repaired"],
+    ) == (
+        1,
+        False,
+    )
     about = {
         "portico.server": "eye",
         "portico.transport": "fake",
         "portico.era": "legacy",
         "portico.attempt": 1,
     }
-    assert about.items() <= told(upstream).items()
-    # The server is told of the innermost, in the message and in what HTTP servers get as headers.
+    assert about.items() <= get_attributes(upstream).items()
+    # The server gets the innermost, in the message and in what HTTP servers get as
+    # headers.
     trace_id, span_id = ids(upstream)
     inside, beside = sent_to(backend)["_meta"], asked[0].headers
     assert inside["traceparent"] == beside["traceparent"]
@@ -183,13 +191,13 @@ async def test_a_context_in_the_http_headers_is_taken_where_the_message_has_none
     async with (
         gateway_over({"eye": backend}) as gateway,
         serve_http(gateway) as url,
-        httpx2.AsyncClient() as client,
+        httpx2.AsyncClient(timeout=240) as client,
     ):
-        answer = await client.post(url, json=body, headers=headers, timeout=PATIENCE_S)
+        answer = await client.post(url, json=body, headers=headers, timeout=TIMEOUT_S)
         assert answer.status_code == 200, answer.text
         inner = f"00-{'1' * 32}-{'2' * 16}-01"
         body["params"]["_meta"]["traceparent"] = inner
-        await client.post(url, json=body, headers=headers, timeout=PATIENCE_S)
+        await client.post(url, json=body, headers=headers, timeout=TIMEOUT_S)
     first, second = watch.all("tools/call call_tool")
     assert (ids(first)[0], parent(first)) == (TRACE, PARENT)
     assert (ids(second)[0], parent(second)) == ("1" * 32, "2" * 16)
@@ -207,20 +215,23 @@ async def test_each_attempt_is_a_request_of_its_own(watch: Watch):
 
     backend.on("tools/call", answer)
     async with gateway_over({"eye": backend}) as gateway:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await gateway.calls.call(gateway.catalog.snapshot.resolve_tool("eye.look"), {})
     first, second = watch.all("tools/call look")
-    assert (told(first)["portico.attempt"], told(second)["portico.attempt"]) == (1, 2)
-    assert (told(first)["error.type"], first.status.is_ok) == ("unavailable", False)
-    assert "error.type" not in told(second)
-    assert told(watch.one("execute_tool eye.look"))["portico.attempts"] == 2
+    assert (
+        get_attributes(first)["portico.attempt"],
+        get_attributes(second)["portico.attempt"],
+    ) == (1, 2)
+    assert (get_attributes(first)["error.type"], first.status.is_ok) == ("unavailable", False)
+    assert "error.type" not in get_attributes(second)
+    assert get_attributes(watch.one("execute_tool eye.look"))["portico.attempts"] == 2
 
 
 async def test_calls_of_a_script_are_in_the_request_that_brought_it(watch: Watch):
     backend, _ = looking()
     async with gateway_over({"eye": backend}) as gateway, connect(gateway) as client:
         for _ in range(2):
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await client.call_tool(
                     "run_code", {"code": "eye.look()\neye.look()", "language": "python"}
                 )
@@ -239,18 +250,21 @@ async def test_failures_are_seen_at_every_level(watch: Watch):
 
     backend.on_call("refuse", refuse)
     async with gateway_over({"eye": backend}) as gateway, connect(gateway) as client:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await client.call_tool("call_tool", {"name": "eye.look", "arguments": {}})
             with pytest.raises(Exception, match="no"):
                 await client.call_tool("call_tool", {"name": "eye.refuse", "arguments": {}})
     answered, refused = watch.all("tools/call call_tool")
     assert (
-        told(answered)["error.type"]
-        == told(watch.one("execute_tool eye.look"))["error.type"]
+        get_attributes(answered)["error.type"]
+        == get_attributes(watch.one("execute_tool eye.look"))["error.type"]
         == "tool_error"
     )
     for span in (refused, watch.one("execute_tool eye.refuse"), watch.one("tools/call refuse")):
-        assert (told(span)["error.type"], told(span)["rpc.response.status_code"]) == (
+        assert (
+            get_attributes(span)["error.type"],
+            get_attributes(span)["rpc.response.status_code"],
+        ) == (
             "-32042",
             "-32042",
         )
@@ -267,7 +281,7 @@ async def test_no_span_holds_what_was_said(watch: Watch):
         lambda params, ask: {"contents": [{"uri": params["uri"], "text": "planted"}]},
     )
     async with gateway_over({"eye": backend}) as gateway, connect(gateway) as client:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await client.call_tool("call_tool", {"name": "eye.look", "arguments": {"a": "planted"}})
             [resource] = [
                 one
@@ -280,7 +294,9 @@ async def test_no_span_holds_what_was_said(watch: Watch):
     }
     assert [span.kind for span in watch.all("resources/read")] == [SpanKind.CLIENT, SpanKind.SERVER]
     assert not [
-        span.name for span in watch.spans if "planted" in json.dumps([span.name, told(span)])
+        span.name
+        for span in watch.spans
+        if "planted" in json.dumps([span.name, get_attributes(span)])
     ]
 
 
@@ -292,7 +308,7 @@ async def test_where_nothing_records_a_server_gets_the_context_that_the_client_s
     backend, asked = looking()
     async with gateway_over({"eye": backend}) as gateway, connect(gateway, era="legacy") as client:
         given: Any = meta
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await client.call_tool("call_tool", {"name": "eye.look", "arguments": {}}, meta=given)
     got: Raw = {
         key: value for key, value in (sent_to(backend).get("_meta") or {}).items() if key in CLIENTS
@@ -316,7 +332,7 @@ async def test_a_request_that_is_not_sampled_has_no_sampled_parts(monkeypatch: p
     seen = record(TracerProvider(sampler=ParentBased(Never(1.0))), monkeypatch)
     backend, _ = looking()
     async with gateway_over({"eye": backend}) as gateway, connect(gateway) as client:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await client.call_tool("call_tool", {"name": "eye.look", "arguments": {}})
     assert not [span.name for span in seen.spans if "look" in span.name]
 

@@ -1,4 +1,4 @@
-"""Servers nobody here wrote, called directly and through Portico: same tools, same results.
+"""Servers written by third parties, called directly and through Portico: same tools, same results.
 
     python -m tests.real_servers install [DIR]     npm and PyPI packages, pinned, into DIR (default .cache/real-servers)
     python -m tests.real_servers compare [DIR]     every comparison of the tests, as a table
@@ -7,4 +7,4 @@ servers.yaml (what is installed, how it is started, what it is asked) → catalo
 sandbox prepare, hosting starts a server, conversation + stdio_wire + http_wire talk raw JSON-RPC;
 runs asks a server the same questions over each way in; comparison says what differs (pure); report
 prints it.
-"""
+"""  # noqa: E501

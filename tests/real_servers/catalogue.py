@@ -88,7 +88,7 @@ class Catalogue:
         return sorted({server.npm for server in self.servers.values() if server.npm})
 
     def requirements(self, group: str) -> list[str]:
-        """What one virtual environment holds."""
+        """Return what one virtual environment holds."""
         own = {
             server.pypi for server in self.servers.values() if server.pypi and server.group == group
         }

@@ -21,8 +21,9 @@ _PREFIXES = {
 }
 
 
-def settled(value: Any, places: Mapping[str, str], volatile: Iterable[str] = ()) -> Any:
-    """`value` with this run's folder and port named instead of spelled out, and what is volatile blotted out."""
+def normalize_answer(value: Any, places: Mapping[str, str], volatile: Iterable[str] = ()) -> Any:
+    """`value` with this run's folder and port named instead of spelled out, and what is volatile
+    blotted out."""
     patterns = [re.compile(pattern) for pattern in volatile]
 
     def settle(text: str) -> str:
@@ -66,14 +67,14 @@ def by_key(items: Iterable[Raw], key: str) -> dict[str, Raw]:
 
 
 def differences(expected: Any, found: Any, path: str = "") -> list[str]:
-    """Where two JSON values differ, and how; none when they are equal."""
+    """Return where two JSON values differ, and how; none when they are equal."""
     if isinstance(expected, dict) and isinstance(found, dict):
         first, second = cast(Raw, expected), cast(Raw, found)
-        told = [f"{path}.{key}: missing" for key in first if key not in second]
-        told += [
+        reported = [f"{path}.{key}: missing" for key in first if key not in second]
+        reported += [
             f"{path}.{key}: added ({_short(second[key])})" for key in second if key not in first
         ]
-        return told + [
+        return reported + [
             d
             for key in first
             if key in second

@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 import httpx2
 
 from tests.real_servers.catalogue import Era, Raw
-from tests.real_servers.conversation import MODERN, PATIENCE_S, Conversation
+from tests.real_servers.jsonrpc_client import MODERN, TIMEOUT_S, Conversation
 
 _BOTH = "application/json, text/event-stream"
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -20,11 +20,11 @@ _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri
 class HttpConversation(Conversation):
     """Streamable HTTP: every frame is a POST, its answer JSON or an event stream."""
 
-    def __init__(self, era: Era, url: str) -> None:
+    def __init__(self, era: Era, url: str, client: httpx2.AsyncClient | None = None) -> None:
         super().__init__(era)
         self._url = url
-        self._client = httpx2.AsyncClient(
-            timeout=httpx2.Timeout(PATIENCE_S, read=None), trust_env=False
+        self._client = client or httpx2.AsyncClient(
+            timeout=httpx2.Timeout(TIMEOUT_S, read=None), trust_env=False
         )
         self._headers: dict[str, str] = {"MCP-Protocol-Version": MODERN} if era == "modern" else {}
 
@@ -47,14 +47,14 @@ class HttpConversation(Conversation):
             elif (body := await response.aread()) and response.headers["content-type"].startswith(
                 "application/json"
             ):
-                self.heard(json.loads(body))
+                self.received(json.loads(body))
             elif response.status_code >= 400:
                 raise AssertionError((frame, response.status_code, body))
 
-    def heard(self, frame: Raw) -> None:
+    def received(self, frame: Raw) -> None:
         if "protocolVersion" in frame.get("result", {}) and not self.hello:
             self._headers["MCP-Protocol-Version"] = frame["result"]["protocolVersion"]
-        super().heard(frame)
+        super().received(frame)
 
     async def close(self) -> None:
         if "Mcp-Session-Id" in self._headers:
@@ -63,7 +63,7 @@ class HttpConversation(Conversation):
         await self._client.aclose()
 
     async def _listen(self) -> None:
-        """What a handshake-era server says outside any request."""
+        """Return what a handshake-era server says outside any request."""
         headers = {**self._headers, "Accept": "text/event-stream"}
         with contextlib.suppress(httpx2.HTTPError):
             async with self._client.stream("GET", self._url, headers=headers) as response:
@@ -73,7 +73,7 @@ class HttpConversation(Conversation):
     async def _hear(self, response: httpx2.Response) -> None:
         async for event in httpx2.EventSource(response, max_event_size=None):
             if event.data:
-                self.heard(json.loads(event.data))
+                self.received(json.loads(event.data))
 
 
 class SseConversation(Conversation):
@@ -84,7 +84,7 @@ class SseConversation(Conversation):
         super().__init__(era)
         self._url = url
         self._client = httpx2.AsyncClient(
-            timeout=httpx2.Timeout(PATIENCE_S, read=None), trust_env=False
+            timeout=httpx2.Timeout(TIMEOUT_S, read=None), trust_env=False
         )
         self._address: asyncio.Future[str] | None = None
 
@@ -109,7 +109,7 @@ class SseConversation(Conversation):
                 if event.event == "endpoint":
                     address.set_result(event.data)
                 else:
-                    self.heard(json.loads(event.data))
+                    self.received(json.loads(event.data))
         self.over()
 
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ class NotInstalled(Exception):
 
 @dataclass(frozen=True)
 class Installation:
-    """Where the programs are."""
+    """Describes where the programs are."""
 
     folder: Path
     node: Path
@@ -46,21 +46,24 @@ class Installation:
 
 
 def folder(chosen: Path | None = None) -> Path:
-    """Where the servers are looked for: the chosen folder, else the environment's, else
+    """Return where the servers are looked for: the chosen folder, else the environment's, else
     `.cache/real-servers`."""
     named = os.environ.get(ENVIRONMENT)
     return (chosen or (Path(named) if named else DEFAULT_DIR)).absolute()
 
 
 def find(catalogue: Catalogue, chosen: Path | None = None) -> Installation:
-    """What was installed, or `NotInstalled` with the command that does it."""
+    """Return what was installed, or `NotInstalled` with the command that does it."""
     where = folder(chosen)
-    advice = f"run `python -m tests.real_servers install {where}` (npm, pip, network), or set {ENVIRONMENT}"
+    advice = (
+        f"run `python -m tests.real_servers install {where}` (npm, pip, network), or set "
+        f"{ENVIRONMENT}"
+    )
     try:
         record = json.loads((where / RECORD).read_text("utf-8"))
     except (OSError, ValueError):
         raise NotInstalled(f"the third-party servers are not in {where}: {advice}") from None
-    if record["packages"] != _packages(catalogue):
+    if not _holds(record["packages"], catalogue):
         raise NotInstalled(f"{where} holds other versions than servers.yaml pins: {advice}")
     node = find_node()
     if node is None:
@@ -73,7 +76,8 @@ def find(catalogue: Catalogue, chosen: Path | None = None) -> Installation:
 def install(
     catalogue: Catalogue, chosen: Path | None = None, say: Callable[[str], None] = print
 ) -> None:
-    """Bring every package; npm and pip work side by side, because both mostly wait for the network."""
+    """Bring every package; npm and pip work side by side, because both mostly wait for the
+    network."""
     where, npm = folder(chosen), shutil.which("npm")
     if npm is None or find_node() is None:
         raise NotInstalled(f"npm and Node.js {NODE_MAJOR} or newer must be on the PATH")
@@ -86,7 +90,9 @@ def install(
             where / "pypi" / group, catalogue.requirements(group)
         )
     with ThreadPoolExecutor(2) as workers:
-        seconds = dict(workers.map(lambda job: (job[0], _timed(job[0], job[1], say)), jobs.items()))
+        seconds = dict(
+            workers.map(lambda job: (job[0], _time_job(job[0], job[1], say)), jobs.items())
+        )
     record = {"packages": _packages(catalogue), "seconds": seconds}
     (where / RECORD).write_text(json.dumps(record, indent=1), "utf-8")
     say(f"{len(catalogue.servers)} servers are in {where} after {time.monotonic() - started:.0f} s")
@@ -154,7 +160,7 @@ def _run(command: list[str]) -> None:
         )
 
 
-def _timed(name: str, job: Callable[[], Path], say: Callable[[str], None]) -> float:
+def _time_job(name: str, job: Callable[[], Path], say: Callable[[str], None]) -> float:
     started = time.monotonic()
     into = job()
     seconds = round(time.monotonic() - started, 1)
@@ -168,6 +174,14 @@ def _packages(catalogue: Catalogue) -> dict[str, list[str]]:
         "npm": catalogue.npm(),
         **{group: catalogue.requirements(group) for group in catalogue.groups},
     }
+
+
+def _holds(installed: Mapping[str, list[str]], catalogue: Catalogue) -> bool:
+    """Whether all of the catalogue is installed; others may be there too."""
+    return all(
+        set(packages) <= set(installed.get(kind, ()))
+        for kind, packages in _packages(catalogue).items()
+    )
 
 
 def _scripts(environment: Path) -> Path:

@@ -10,12 +10,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.real_servers import catalogue, installation, judgement, runs, sandbox
+from tests.real_servers import catalogue, installation, run_checks, runs, sandbox
 from tests.real_servers.catalogue import Server
 from tests.real_servers.installation import NotInstalled
 from tests.real_servers.runs import Place, Run
 
-COLUMNS = "| server | package | transport | era | protocol | tools | questions | full | other era | meta | s |"
+COLUMNS = (
+    "| server | package | transport | era | protocol | tools | questions | full | "
+    "other era | meta | s |"
+)
 
 
 def main() -> int:
@@ -53,12 +56,13 @@ async def _compare(servers: list[Server], place: Place) -> bool:
         started = time.monotonic()
         outcomes = await runs.all_ways(server, place)
         seconds = time.monotonic() - started
-        cells, wrong = _judged(server, outcomes)
+        cells, wrong = _judge(server, outcomes)
         notes += wrong
         kind = "npm" if server.npm else "PyPI"
         package = f"{kind} {server.package} {server.version}"
         print(
-            f"| {server.name} | {package} | {server.transport} | {server.era} | {server.protocol} | {server.tools} "
+            f"| {server.name} | {package} | {server.transport} | {server.era} | "
+            f"{server.protocol} | {server.tools} "
             f"| {len(server.questions)} | {' | '.join(cells)} | {seconds:.1f} |",
             flush=True,
         )
@@ -66,17 +70,17 @@ async def _compare(servers: list[Server], place: Place) -> bool:
     return not notes
 
 
-def _judged(server: Server, outcomes: list[Run | BaseException]) -> tuple[list[str], list[str]]:
+def _judge(server: Server, outcomes: list[Run | BaseException]) -> tuple[list[str], list[str]]:
     """One cell per way through the gateway, and every difference in words."""
     direct = outcomes[runs.DIRECT]
     if isinstance(direct, BaseException):
         return ["?"] * 3, [f"{server.name}, directly: {direct!r}"]
-    notes = [f"{server.name}, directly: {note}" for note in judgement.of_direct(server, direct)]
+    notes = [f"{server.name}, directly: {note}" for note in run_checks.of_direct(server, direct)]
     cells: list[str] = []
     for way, judge, name in (
-        (runs.FULL, judgement.of_full, "full"),
-        (runs.TRANSPARENT, judgement.of_transparent, "other era"),
-        (runs.META, judgement.of_meta, "meta"),
+        (runs.FULL, run_checks.of_full, "full"),
+        (runs.TRANSPARENT, run_checks.of_transparent, "other era"),
+        (runs.META, run_checks.of_meta, "meta"),
     ):
         run = outcomes[way]
         wrong = [repr(run)] if isinstance(run, BaseException) else judge(server, direct, run)

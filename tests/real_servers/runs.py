@@ -14,16 +14,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from portico.app import GatewayRuntime
 from portico.config import Config
+from portico.gateway import GatewayRuntime
 from portico.profiles.prompts import PROMPT_NAMES as OUR_PROMPTS
 from portico.testing import gateway_over, serve_http
 from tests.real_servers.catalogue import Era, Question, Raw, Server
-from tests.real_servers.comparison import by_key, inward, own_names, settled
-from tests.real_servers.conversation import Conversation
-from tests.real_servers.hosting import Hosted, hosted
+from tests.real_servers.comparison import by_key, inward, normalize_answer, own_names
 from tests.real_servers.http_wire import HttpConversation
 from tests.real_servers.installation import Installation
+from tests.real_servers.jsonrpc_client import Conversation
+from tests.real_servers.server_processes import Hosted, host_server
 
 IDENTITIES = {
     "tools": "name",
@@ -39,11 +39,12 @@ _LISTS = {
 }
 QUERY_CHARS = 200
 DIRECT, FULL, TRANSPARENT, META = range(4)
+_OWN_FOLDERS = ("HOME", "TMPDIR")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where runs happen."""
+    """Describes where runs happen."""
 
     installation: Installation
     folder: Path
@@ -52,7 +53,8 @@ class Place:
 
 @dataclass
 class Run:
-    """What one way in gave: the introduction, every list by identity, and the answers by number of
+    """Describes what one way in gave: the introduction, every list by identity, and the answers by
+    number of
     the question."""
 
     hello: Raw
@@ -76,7 +78,7 @@ async def all_ways(server: Server, place: Place) -> list[Run | BaseException]:
 async def directly(server: Server, place: Place) -> Run:
     """With nothing in between."""
     async with (
-        hosted(server, place.installation, place.folder / "direct", place.page) as host,
+        host_server(server, place.installation, place.folder / "direct", place.page) as host,
         host.directly().opened() as talk,
     ):
         declared = talk.hello.get("capabilities", {})
@@ -86,18 +88,22 @@ async def directly(server: Server, place: Place) -> Run:
             else {}
             for kind, method in _LISTS.items()
         }
-        run = Run(settled(talk.hello, host.places), settled(lists, host.places))
+        run = Run(normalize_answer(talk.hello, host.places), normalize_answer(lists, host.places))
         for number, question in enumerate(host.questions()):
-            run.answers[number] = _settled(
+            run.answers[number] = _normalize(
                 await talk.request(question.method, question.params), question, host
             )
         run.noise = talk.noise
         return run
 
 
-async def in_full(server: Server, place: Place) -> Run:
-    """Exposure `full`, names prefixed, a client of the server's own era."""
-    async with _through(server, place, "full", server.era, exposure="full") as (talk, host, _):
+async def in_full(server: Server, place: Place, contain: Raw | None = None) -> Run:
+    """Exposure `full`, names prefixed, a client of the server's own era.
+
+    With `contain`, the server is contained and may also write to its sandbox."""
+    folder = "full" if contain is None else "contained"
+    way = _through(server, place, folder, server.era, contain, exposure="full")
+    async with way as (talk, host, _):
         lists = {
             kind: by_key(
                 own_names(await _theirs(talk, method, server), server.name, IDENTITIES[kind]),
@@ -105,17 +111,17 @@ async def in_full(server: Server, place: Place) -> Run:
             )
             for kind, method in _LISTS.items()
         }
-        run = Run(settled(talk.hello, host.places), settled(lists, host.places))
+        run = Run(normalize_answer(talk.hello, host.places), normalize_answer(lists, host.places))
         for number, question in enumerate(host.questions()):
             answer = await talk.request(question.method, _outward(question, server.name))
             if question.method == "resources/read":
                 answer = inward(answer, server.name)
-            run.answers[number] = _settled(answer, question, host)
+            run.answers[number] = _normalize(answer, question, host)
         return run
 
 
 async def _theirs(talk: Conversation, method: str, server: Server) -> list[Raw]:
-    """What is listed of the server, without the gateway's own resources and prompts."""
+    """Return what is listed of the server, without the gateway's own resources and prompts."""
     return [
         item
         for item in await talk.everything(method)
@@ -133,17 +139,17 @@ def _is_ours(uri: str, server: Server) -> bool:
 async def transparently(server: Server, place: Place) -> Run:
     """Exposure `full` without prefixes, a client of the other era."""
     era: Era = "modern" if server.era == "legacy" else "legacy"
-    options = {"exposure": "full", "prefix": "never"}
-    async with _through(server, place, "transparent", era, **options) as (talk, host, _):
+    way = _through(server, place, "transparent", era, exposure="full", prefix="never")
+    async with way as (talk, host, _):
         lists = {
             kind: by_key(await talk.everything(method), IDENTITIES[kind])
             for kind, method in _LISTS.items()
         }
-        run = Run(settled(talk.hello, host.places), settled(lists, host.places))
+        run = Run(normalize_answer(talk.hello, host.places), normalize_answer(lists, host.places))
         for number, question in enumerate(host.questions()):
             if not (question.handshake_only and era == "modern"):
                 answer = await talk.request(question.method, question.params)
-                run.answers[number] = _settled(answer, question, host)
+                run.answers[number] = _normalize(answer, question, host)
         return run
 
 
@@ -165,12 +171,12 @@ async def by_meta_tools(server: Server, place: Place) -> Run:
                 continue
             if tool not in run.found:
                 run.found[tool] = await search(talk, descriptions[tool])
-                run.described[tool] = settled(
+                run.described[tool] = normalize_answer(
                     await describe(talk, f"{server.name}.{tool}"), host.places
                 )
             params = {"name": f"{server.name}.{tool}", "arguments": question.params["arguments"]}
             answer = await talk.request("tools/call", {"name": "call_tool", "arguments": params})
-            run.answers[number] = _settled(answer, question, host)
+            run.answers[number] = _normalize(answer, question, host)
         return run
 
 
@@ -196,10 +202,20 @@ async def describe(talk: Conversation, address: str) -> Raw:
 
 @asynccontextmanager
 async def _through(
-    server: Server, place: Place, name: str, era: Era, **options: str
+    server: Server,
+    place: Place,
+    name: str,
+    era: Era,
+    contain: Raw | None = None,
+    **options: str,
 ) -> AsyncGenerator[tuple[Conversation, Hosted, GatewayRuntime]]:
-    async with hosted(server, place.installation, place.folder / name, place.page) as host:
-        config = Config.model_validate({"servers": {server.name: host.config()}, **options})
+    async with host_server(server, place.installation, place.folder / name, place.page) as host:
+        entry = host.config()
+        if contain is not None:
+            # Home and temporary folder are its own.
+            own = {name: value for name, value in host.env.items() if name not in _OWN_FOLDERS}
+            entry |= {"env": own, "contain": {"write": [str(host.root)], **contain}}
+        config = Config.model_validate({"servers": {server.name: entry}, **options})
         async with gateway_over(config=config) as gateway, serve_http(gateway) as url:
             upstream = gateway.upstreams[server.name].get_status()
             assert upstream.state == "ready", (upstream.reason, upstream.diagnostics)
@@ -230,5 +246,5 @@ def _outward(question: Question, server: str) -> Raw:
     }
 
 
-def _settled(answer: Raw, question: Question, host: Hosted) -> Raw:
-    return settled(answer, host.places, question.volatile)
+def _normalize(answer: Raw, question: Question, host: Hosted) -> Raw:
+    return normalize_answer(answer, host.places, question.volatile)

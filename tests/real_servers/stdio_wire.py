@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from tests.real_servers.catalogue import Era, Raw
-from tests.real_servers.conversation import Conversation
+from tests.real_servers.jsonrpc_client import Conversation
 
 STOP_S = 5.0
 LINE_BYTES = 64 * 2**20
@@ -52,7 +52,7 @@ class StdioConversation(Conversation):
                 frame = json.loads(line)
             except ValueError:
                 frame = None
-            self.heard(frame)
+            self.received(frame)
         self.over()
 
 

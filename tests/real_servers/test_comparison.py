@@ -1,4 +1,5 @@
-"""The comparison sees what differs and overlooks only what it may; the table covers what it must."""
+"""The comparison sees what differs and overlooks only what it may; the table covers what it
+must."""
 
 from __future__ import annotations
 
@@ -6,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.real_servers import catalogue, judgement
+from tests.real_servers import catalogue, run_checks
 from tests.real_servers.catalogue import Question, Raw, Server
 from tests.real_servers.comparison import (
     BLOT,
     differences,
     inward,
+    normalize_answer,
     own_names,
-    settled,
     without_envelope,
 )
 from tests.real_servers.runs import Run
@@ -70,7 +71,7 @@ def test_equal_values_do_not_differ_whatever_the_order_of_their_keys() -> None:
 
 def test_only_the_runs_own_folder_and_port_and_what_is_volatile_are_blotted_out() -> None:
     answer = {"/tmp/x/k": "at /tmp/x/files on 40001 at 12:34", "n": 40001}
-    assert settled(answer, PLACES, [r"\d\d:\d\d"]) == {
+    assert normalize_answer(answer, PLACES, [r"\d\d:\d\d"]) == {
         "{sandbox}/k": f"at {{sandbox}}/files on {{port}} at {BLOT}",
         "n": 40001,
     }
@@ -104,7 +105,7 @@ def test_a_lost_field_in_an_answer_is_reported_with_its_place() -> None:
         run({"content": [{"type": "text", "text": "x", "own": 1}]}),
         run({"content": [{"type": "text", "text": "x"}]}),
     )
-    assert judgement.of_full(SERVER, direct, through) == [
+    assert run_checks.of_full(SERVER, direct, through) == [
         "tools/call t.result.content[0].own: missing"
     ]
 
@@ -113,12 +114,12 @@ def test_a_tool_that_search_misses_and_describe_cuts_is_reported() -> None:
     direct, meta = run({}), run({})
     meta.found["t"] = "No tool matches."
     meta.described["t"] = {"inputSchema": {}}
-    missed, cut = judgement.of_meta(SERVER, direct, meta)
+    missed, cut = run_checks.of_meta(SERVER, direct, meta)
     assert "does not find it" in missed
     assert cut == "describe_tools(t).inputSchema.type: missing"
 
 
 def run(result: Raw) -> Run:
     tool = {"name": "t", "description": "d", "inputSchema": {"type": "object"}}
-    lists: dict[str, dict[str, Raw]] = {kind: {} for kind in judgement.LIST_KINDS}
+    lists: dict[str, dict[str, Raw]] = {kind: {} for kind in run_checks.LIST_KINDS}
     return Run({}, {**lists, "tools": {"t": tool}}, {0: {"result": result}})

@@ -1,4 +1,5 @@
-"""Servers nobody here wrote offer the same and answer the same through Portico as they do directly."""
+"""Servers written by third parties offer the same and answer the same through Portico as they do
+directly."""
 
 from __future__ import annotations
 
@@ -14,16 +15,16 @@ import pytest
 
 from portico.config import Config
 from portico.testing import gateway_over, serve_http
-from tests.real_servers import catalogue, installation, judgement, runs, sandbox
+from tests.real_servers import catalogue, installation, run_checks, runs, sandbox
 from tests.real_servers.catalogue import Raw, Server
-from tests.real_servers.comparison import differences, settled, without_envelope
-from tests.real_servers.conversation import Conversation
-from tests.real_servers.hosting import MARK, Hosted, hosted
+from tests.real_servers.comparison import differences, normalize_answer, without_envelope
 from tests.real_servers.http_wire import HttpConversation
 from tests.real_servers.installation import NotInstalled
+from tests.real_servers.jsonrpc_client import Conversation
 from tests.real_servers.runs import Place, Run
+from tests.real_servers.server_processes import MARK, Hosted, host_server
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(240)]
 
 CATALOGUE = catalogue.load()
 NAMES = sorted(CATALOGUE.servers)
@@ -72,14 +73,14 @@ def usable(server: Server) -> Server:
 
 
 async def test_the_server_is_what_the_table_says(server: Server, compared: Compared) -> None:
-    assert judgement.of_direct(server, await compared.run(server, runs.DIRECT)) == []
+    assert run_checks.of_direct(server, await compared.run(server, runs.DIRECT)) == []
 
 
 async def test_full_exposure_offers_the_same_and_answers_the_same(
     server: Server, compared: Compared
 ) -> None:
     direct, full = await compared.run(server, runs.DIRECT), await compared.run(server, runs.FULL)
-    assert judgement.of_full(server, direct, full) == []
+    assert run_checks.of_full(server, direct, full) == []
 
 
 async def test_a_client_of_the_other_era_gets_the_same_through_a_transparent_gateway(
@@ -89,14 +90,14 @@ async def test_a_client_of_the_other_era_gets_the_same_through_a_transparent_gat
         await compared.run(server, runs.DIRECT),
         await compared.run(server, runs.TRANSPARENT),
     )
-    assert judgement.of_transparent(server, direct, transparent) == []
+    assert run_checks.of_transparent(server, direct, transparent) == []
 
 
 async def test_the_meta_tools_find_describe_and_call_its_tools(
     server: Server, compared: Compared
 ) -> None:
     direct, meta = await compared.run(server, runs.DIRECT), await compared.run(server, runs.META)
-    assert judgement.of_meta(server, direct, meta) == []
+    assert run_checks.of_meta(server, direct, meta) == []
 
 
 async def test_all_servers_work_behind_one_gateway_and_none_outlives_it(
@@ -133,7 +134,9 @@ async def test_all_servers_work_behind_one_gateway_and_none_outlives_it(
                     difference
                     for host, answer in zip(hosts, answers, strict=True)
                     for difference in differences(
-                        without_envelope(direct[host.server.name].answers[0]),
+                        run_checks.annotate_blocks(
+                            without_envelope(direct[host.server.name].answers[0]), answer
+                        ),
                         without_envelope(answer),
                         host.server.name,
                     )
@@ -151,15 +154,15 @@ async def test_all_servers_work_behind_one_gateway_and_none_outlives_it(
                         if it.description == tool.description
                     ]
                     assert any(f"{twin.address}(" in found for twin in twins), found
-            running = marked(mark)
+            running = find_marked(mark)
             assert len(running) >= sum(server.transport == "stdio" for server in servers)
         _, alive = psutil.wait_procs(running, timeout=30)
         assert alive == []
-        assert marked(mark) == []
+        assert find_marked(mark) == []
 
 
 def together(server: Server, place: Place, mark: str) -> AbstractAsyncContextManager[Hosted]:
-    return hosted(
+    return host_server(
         server, place.installation, place.folder / "together" / server.name, place.page, mark
     )
 
@@ -171,11 +174,12 @@ async def first_call(talk: Conversation, host: Hosted) -> Raw:
         "arguments": question.params["arguments"],
     }
     answer = await talk.request("tools/call", {"name": "call_tool", "arguments": params})
-    return settled(answer, host.places, question.volatile)
+    return normalize_answer(answer, host.places, question.volatile)
 
 
-def marked(mark: str) -> list[psutil.Process]:
-    """Every process that carries a run's mark in its environment, whoever its parent is by now."""
+def find_marked(mark: str) -> list[psutil.Process]:
+    """Every process that carries a run's mark in its environment, anyone who its parent is by
+    now."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

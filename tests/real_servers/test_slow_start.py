@@ -1,4 +1,4 @@
-"""What a real server taught: one that starts slowly is sent both introductions, and may take both."""
+"""A real server that starts slowly gets both handshakes, and may accept both."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from portico.upstream.protocol.handshake import PROBE_TIMEOUT_S
 SERVER = Path(__file__).with_name("slow_dual_server.py")
 
 
-async def test_a_slow_server_that_takes_both_introductions_answers_in_the_era_the_gateway_believes() -> (
-    None
-):
+async def test_a_slow_server_that_accepts_both_handshakes_answers_in_the_detected_era() -> None:
     command = {"command": sys.executable, "args": [str(SERVER), str(PROBE_TIMEOUT_S + 0.5)]}
     config = Config.model_validate({"servers": {"dual": command}})
     async with gateway_over(config=config) as gateway, connect(gateway) as client:

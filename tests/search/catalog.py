@@ -1,4 +1,4 @@
-"""A small catalog that the search tests ask."""
+"""A small catalog for search tests."""
 
 from portico.search import SearchDocument, compute_fingerprint
 

@@ -1,12 +1,11 @@
-"""What people really type: slips, abbreviations, their own language. Twenty made-up tools, and the
-shipped encoder."""
+"""Queries with typos, abbreviations and other languages, over twenty tools."""
 
 import pytest
 
 from portico.search import Index, compose_document_text
 from portico.search.dense.encoder import get_shipped_encoder
 from portico.search.lexical.postings import Postings
-from portico.search.lexical.query import parse_query
+from portico.search.lexical.tokens import parse_query
 from tests.search.catalog import document
 
 OFFICE = (

@@ -1,4 +1,4 @@
-"""Finding: what an agent types, and what it should get."""
+"""Search results for typical queries."""
 
 import pytest
 
@@ -76,7 +76,10 @@ def test_accents_do_not_matter():
 
 
 def test_a_request_with_several_needs_gets_a_tool_for_each():
-    query = "List all open issues of the repository. Then append the newest value to the end of the list in Redis."
+    query = (
+        "List all open issues of the repository. Then append the newest value to the end "
+        "of the list in Redis."
+    )
     assert {"github.list_issues", "redis.rpush"} <= set(found(query, 3))
 
 

@@ -1,4 +1,4 @@
-"""Places by score, then id, whoever ties."""
+"""Ranks by score, then id."""
 
 import numpy as np
 

@@ -1,1 +1,1 @@
-"""What a security review of 0.1.0 found, each as a test that failed there."""
+"""Findings of a security review of 0.1.0, each as a test that failed there."""

@@ -1,7 +1,6 @@
 """The audit log: whatever a client has a server do is in it, nobody floods it away soon, and
 changes to it show."""
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -13,19 +12,20 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceTemplateReference
 
-from portico.access import Caller
 from portico.api.app import make_api
-from portico.app import GatewayRuntime
+from portico.api.gateway_services import GatewayServices
+from portico.callers import Caller
 from portico.config import AuditConfig as Settings
 from portico.config import Config
+from portico.gateway import GatewayRuntime
 from portico.observability.audit import AuditEntry, AuditLog
 from portico.server.http.app import make_app
-from portico.storage.manifests import ManifestStore
 from portico.testing import FakeBackend, connect
 from portico.upstream.backend import Raw
 from tests.cli.conftest import Home
+from tests.gateways import run_gateway
 
-PATIENCE_S = 60
+TIMEOUT_S = 240
 ME = Caller("session", "claude")
 
 
@@ -74,10 +74,7 @@ async def running(folder: Path) -> AsyncGenerator[GatewayRuntime]:
     config = Config.model_validate(
         {"data_dir": str(folder), "audit": {"file": str(folder / "audit.jsonl")}}
     )
-    async with GatewayRuntime(
-        config, backends={"library": library()}, manifests=ManifestStore(None)
-    ) as gateway:
-        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
+    async with run_gateway({"library": library()}, config) as gateway:
         yield gateway
 
 
@@ -128,8 +125,8 @@ async def test_subscriptions_that_reach_a_server_are_written_down(tmp_path: Path
         ]
         await client.session.subscribe_resource(uri)  # pyright: ignore[reportDeprecated]
         await client.session.unsubscribe_resource(uri)  # pyright: ignore[reportDeprecated]
-        told = [(line.get("method"), line.get("target")) for line in lines(tmp_path)]
-        assert told == [
+        reported = [(line.get("method"), line.get("target")) for line in lines(tmp_path)]
+        assert reported == [
             ("resources/subscribe", "book://one"),
             ("resources/unsubscribe", "book://one"),
         ]
@@ -166,8 +163,9 @@ async def test_a_restart_over_rest_is_written_down(tmp_path: Path) -> None:
             view.profile_state,
             view.search_service,
             gateway.store,
-            upstreams=gateway.upstreams,
-            audit=lambda: gateway.calls.audit,
+            services=GatewayServices(
+                upstreams=gateway.upstreams, get_audit=lambda: gateway.calls.recorder.audit
+            ),
         )
         app = make_app(gateway.get_endpoints(), api=api)
         async with httpx2.AsyncClient(
@@ -184,7 +182,7 @@ async def test_a_restart_over_rest_is_written_down(tmp_path: Path) -> None:
         )
 
 
-def test_there_is_room_for_two_million_calls() -> None:
+def test_there_is_space_for_two_million_calls() -> None:
     settings = Settings()
     assert int(settings.max_bytes) * settings.files / 520 > 2_000_000
 
@@ -212,7 +210,7 @@ def test_what_is_dropped_for_a_new_file_is_said_in_it(tmp_path: Path) -> None:
     assert gone[-1]["from"] <= gone[-1]["to"] <= kept[0]["at"]
 
 
-def verified(home: Home) -> tuple[int, Raw]:
+def verify_log(home: Home) -> tuple[int, Raw]:
     ran = home.run("audit", "--verify", "--json")
     assert ran.out, ran.err
     return ran.code, ran.data
@@ -226,7 +224,7 @@ def test_a_log_that_nobody_touched_is_intact_over_restarts_rotation_and_a_crash(
     with path.open("ab") as file:
         file.write(b'{"at":"2026-01-01T00:00:00.000Z","id":"cut sho')
     write(data, 2, max_bytes=4_096, files=3)
-    code, found = verified(home)
+    code, found = verify_log(home)
     assert (code, found["intact"], found["torn"], found["problems"]) == (0, True, 1, [])
     assert found["sealed"] > 10
 
@@ -238,7 +236,7 @@ def test_gateways_that_share_a_log_each_keep_their_chain(home: Home) -> None:
         for audit in both:
             assert audit is not None
             audit.write(AuditEntry("git.push", "hash", {"n": at}, "ok", ME))
-    assert verified(home)[1]["problems"] == []
+    assert verify_log(home)[1]["problems"] == []
 
 
 @pytest.mark.parametrize(
@@ -267,10 +265,10 @@ def test_a_line_that_was_changed_taken_out_or_put_in_is_found(
 ) -> None:
     write(home.folder / "data", 6)
     path = write(home.folder / "data", 6)
-    assert verified(home)[0] == 0
+    assert verify_log(home)[0] == 0
     kept = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(change(kept)))
-    code, found = verified(home)
+    code, found = verify_log(home)
     assert code == 1
     assert any(said in problem for problem in found["problems"]), found["problems"]
 

@@ -1,13 +1,12 @@
-"""What a client says in `_meta` of a request reaches a server only where the protocol or the
-configuration says so."""
+"""A client's `_meta` reaches a server only if the protocol or the configuration allows it."""
 
 import pytest
 
 from portico.config import BackendConfig, Config
 from portico.testing import FakeBackend, gateway_over, serve_http
 from portico.upstream.backend import Era, Raw
-from tests.interaction.fakes import fake
-from tests.interaction.raw import raw_http, raw_lines, result
+from tests.interaction.fake_servers import fake
+from tests.interaction.raw_clients import raw_http, raw_lines, result
 
 PREFIX = "io.modelcontextprotocol/"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -47,7 +46,7 @@ REQUESTS: list[tuple[str, Raw]] = [
 ]
 
 
-def heard(backend: FakeBackend) -> list[Raw]:
+def get_received_meta(backend: FakeBackend) -> list[Raw]:
     """The `_meta` of every request that was made for a client."""
     return [
         params.get("_meta", {})
@@ -66,7 +65,7 @@ async def test_what_a_client_adds_of_its_own_reaches_no_server(era: Era, upstrea
     ):
         for method, params in REQUESTS:
             await result(client, method, {**params, "_meta": {**PRIVATE, **DEFINED}})
-    metas = heard(backend)
+    metas = get_received_meta(backend)
     assert len(metas) == len(REQUESTS)
     for meta in metas:
         assert not PRIVATE.keys() & meta.keys(), meta
@@ -87,8 +86,8 @@ async def test_who_the_client_is_reaches_no_server(upstream: Era, rule: Raw) -> 
     ):
         for method, params in REQUESTS:
             await result(client, method, {**params, "_meta": PRIVATE})
-    assert len(heard(backend)) == len(REQUESTS)
-    for meta in heard(backend):
+    assert len(get_received_meta(backend)) == len(REQUESTS)
+    for meta in get_received_meta(backend):
         assert not {f"{PREFIX}clientInfo", "portico/cached", "portico/anything"} & meta.keys(), meta
 
 
@@ -112,5 +111,5 @@ async def test_a_key_that_the_configuration_names_reaches_the_server_that_it_is_
                 "tools/call",
                 {"name": "call_tool", "arguments": {"name": name}, "_meta": dict(PRIVATE)},
             )
-    assert heard(one) == [{"com.example/user": "ada@example.org"}]
-    assert heard(other) == [{}]
+    assert get_received_meta(one) == [{"com.example/user": "ada@example.org"}]
+    assert get_received_meta(other) == [{}]

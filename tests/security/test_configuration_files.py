@@ -14,11 +14,10 @@ from mcp import Client
 
 from portico.config_file import load
 from portico.errors import ConfigError
-
-from ..cli.conftest import PATIENCE_S, Home, Start
-from ..cli.conftest import start as start
-from ..cli.test_reloading import browsed, demo, until
-from ..cli.test_serve import _announced as announced  # pyright: ignore[reportPrivateUsage]
+from tests.cli.commands.test_serve import _announced as announced  # pyright: ignore[reportPrivateUsage]
+from tests.cli.conftest import TIMEOUT_S, Home, Start
+from tests.cli.conftest import start as start
+from tests.cli.test_config_watcher import browsed, demo, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX's")
 AS_ROOT = pytest.mark.skipif(
@@ -51,7 +50,7 @@ GIVEN_AWAY: dict[str, Callable[[Path], None]] = {
 }
 
 
-def nested(home: Home, text: str, name: str = "portico.yaml") -> Path:
+def write_nested(home: Home, text: str, name: str = "portico.yaml") -> Path:
     file = home.folder / "outer" / "inner" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -62,7 +61,7 @@ def nested(home: Home, text: str, name: str = "portico.yaml") -> Path:
 def test_a_configuration_that_others_can_write_is_refused_with_what_to_do(
     home: Home, weakness: str
 ) -> None:
-    file = nested(home, "servers: {}\n")
+    file = write_nested(home, "servers: {}\n")
     assert home.run("config", "--config", str(file)).code == 0
     WEAK[weakness](file)
     ran = home.run("config", "--config", str(file))
@@ -74,7 +73,7 @@ def test_a_configuration_that_others_can_write_is_refused_with_what_to_do(
 @AS_ROOT
 @pytest.mark.parametrize("weakness", GIVEN_AWAY)
 def test_a_configuration_of_somebody_else_is_refused(home: Home, weakness: str) -> None:
-    file = nested(home, "servers: {}\n")
+    file = write_nested(home, "servers: {}\n")
     GIVEN_AWAY[weakness](file)
     ran = home.run("config", "--config", str(file))
     assert ran.code == 2
@@ -92,13 +91,13 @@ def test_the_real_command_does_not_serve_from_a_file_that_others_can_write(home:
 
 @pytest.mark.parametrize("where", ["of the configuration", "of a server", "of the environment"])
 def test_an_env_file_that_others_can_write_is_refused_too(home: Home, where: str) -> None:
-    values = nested(home, "PROGRAM=touch\n", "some.env")
+    values = write_nested(home, "PROGRAM=touch\n", "some.env")
     text = {
         "of the configuration": f"env_file: {values}\nservers:\n  x: {{command: '${{PROGRAM}}'}}\n",
         "of a server": f"servers:\n  x: {{command: x, env_file: {values}}}\n",
         "of the environment": "servers:\n  x: {command: '${PROGRAM}'}\n",
     }[where]
-    file = nested(home, text)
+    file = write_nested(home, text)
     env = {"PORTICO_ENV_FILE": str(values)} if where == "of the environment" else {}
     assert home.run("config", "--config", str(file), env=env).code == 0
     values.chmod(0o622)
@@ -109,7 +108,7 @@ def test_an_env_file_that_others_can_write_is_refused_too(home: Home, where: str
 
 @pytest.mark.parametrize("weak", ["the folder of the link", "the folder of the file", "the file"])
 def test_a_link_is_as_good_as_every_folder_that_it_passes(home: Home, weak: str) -> None:
-    real = nested(home, "servers: {}\n")
+    real = write_nested(home, "servers: {}\n")
     link = home.folder / "links" / "portico.yaml"
     link.parent.mkdir()
     link.symlink_to(Path("..") / "outer" / "inner" / "portico.yaml")
@@ -169,7 +168,7 @@ def test_values_through_a_pipe_of_the_caller_are_taken(home: Home) -> None:
         cwd=home.folder,
         env={**home.environment, "PORTICO_ENV_FILE": "/dev/fd/3"},
         capture_output=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
@@ -177,7 +176,7 @@ def test_values_through_a_pipe_of_the_caller_are_taken(home: Home) -> None:
 
 
 def test_a_file_system_without_modes_is_taken_on_the_word_of_the_environment(home: Home) -> None:
-    file = nested(home, "servers: {}\n")
+    file = write_nested(home, "servers: {}\n")
     file.chmod(0o666)
     assert (
         home.run("config", "--config", str(file), env={"PORTICO_ALLOW_WRITABLE_CONFIG": "1"}).code
@@ -192,9 +191,13 @@ def test_a_file_system_without_modes_is_taken_on_the_word_of_the_environment(hom
 def test_the_doctor_names_it_and_starts_nothing_from_it(home: Home) -> None:
     file = home.write({"servers": {"x": {"command": "touch", "args": [str(home.folder / "ran")]}}})
     file.chmod(0o666)
-    told: Any = home.run("doctor", "--json")
-    (found,) = (one for one in told.data["findings"] if one["id"] == "config.writable")
-    assert (told.code, found["severity"], found["remedy"]) == (2, "broken", f"chmod go-w {file}")
+    reported: Any = home.run("doctor", "--json")
+    (found,) = (one for one in reported.data["findings"] if one["id"] == "config.writable")
+    assert (reported.code, found["severity"], found["remedy"]) == (
+        2,
+        "broken",
+        f"chmod go-w {file}",
+    )
     assert not (home.folder / "ran").exists()
 
 
@@ -207,13 +210,13 @@ async def test_a_running_gateway_keeps_its_configuration_until_nobody_else_can_w
     assert process.stderr is not None
     file.chmod(0o666)
     home.write(demo("text", "colors"))
-    heard = ""
-    while f"chmod go-w {file}" not in heard:
-        line = await asyncio.wait_for(asyncio.to_thread(process.stderr.readline), PATIENCE_S)
-        assert line, heard
-        heard += line.decode()
-        assert "took over the changed configuration" not in heard
-    assert "the running one stays" in heard
+    received = ""
+    while f"chmod go-w {file}" not in received:
+        line = await asyncio.wait_for(asyncio.to_thread(process.stderr.readline), TIMEOUT_S)
+        assert line, received
+        received += line.decode()
+        assert "took over the changed configuration" not in received
+    assert "the running one stays" in received
     async with Client(url) as client:
         assert "colors" not in await browsed(client)
         file.chmod(0o644)

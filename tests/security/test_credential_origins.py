@@ -14,14 +14,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
 from portico.errors import PorticoError
+from portico.gateway import GatewayRuntime
 from portico.testing import connect
-from portico.upstream.backends.openapi import urls
-
-from ..cli.conftest import Home
-from ..upstream.loopback import serve
+from portico.upstream.backends.openapi import reader
+from tests.cli.conftest import Home
+from tests.upstream.loopback_server import serve
 
 TOKEN = "tk-5f3a9c2b7d1e4f60"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -40,7 +39,7 @@ class Host:
         return JSONResponse({"ok": True})
 
     async def description(self, request: Request) -> Response:
-        return JSONResponse(described(self.servers))
+        return JSONResponse(make_description(self.servers))
 
 
 @asynccontextmanager
@@ -56,7 +55,7 @@ async def host() -> AsyncGenerator[Host]:
         yield one
 
 
-def described(servers: list[Any], **operation: Any) -> dict[str, Any]:
+def make_description(servers: list[Any], **operation: Any) -> dict[str, Any]:
     paths = {"/thing": {"get": {"operationId": "getThing", **operation}}}
     return {
         "openapi": "3.1.0",
@@ -66,20 +65,21 @@ def described(servers: list[Any], **operation: Any) -> dict[str, Any]:
     }
 
 
-def configured(tmp_path: Path, place: str | Path, data: str = "data", **more: Any) -> Config:
+def make_config(tmp_path: Path, place: str | Path, data: str = "data", **more: Any) -> Config:
     server = BackendConfig.model_validate({"openapi": str(place), "headers": HEADERS, **more})
     return Config(servers={"api": server}, data_dir=tmp_path / data)
 
 
-async def called(config: Config) -> str:
-    """What a client of a new gateway is told when it calls the one operation of the API."""
+async def call_operation(config: Config) -> str:
+    """Return the answer to a client of a new gateway when it calls the one operation of the
+    API."""
     async with GatewayRuntime(config) as gateway, connect(gateway) as client:
         result: Any = await client.call_tool("call_tool", {"name": "api.getThing", "arguments": {}})
         return result.content[0].text
 
 
-def written(place: Path, *servers: Any, **operation: Any) -> Path:
-    place.write_text(json.dumps(described(list(servers), **operation)))
+def write_description(place: Path, *servers: Any, **operation: Any) -> Path:
+    place.write_text(json.dumps(make_description(list(servers), **operation)))
     return place
 
 
@@ -87,29 +87,29 @@ async def test_an_edited_description_does_not_get_the_credentials_at_the_next_st
     tmp_path: Path,
 ) -> None:
     async with host() as good, host() as evil:
-        place = written(tmp_path / "api.json", {"url": good.url})
-        config = configured(tmp_path, place)
-        assert "ok" in await called(config)
-        written(place, {"url": evil.url})
-        told = await called(config)
+        place = write_description(tmp_path / "api.json", {"url": good.url})
+        config = make_config(tmp_path, place)
+        assert "ok" in await call_operation(config)
+        write_description(place, {"url": evil.url})
+        reported = await call_operation(config)
         assert (good.got, evil.got) == ([HEADERS["Authorization"]], [])
-        assert f"`base_url: {evil.url}" in told
-        assert "and before it was" in told
-        written(place, {"url": good.url})
-        assert "ok" in await called(config)
+        assert f"`base_url: {evil.url}" in reported
+        assert "and before it was" in reported
+        write_description(place, {"url": good.url})
+        assert "ok" in await call_operation(config)
 
 
 async def test_an_edited_description_does_not_get_the_credentials_at_the_next_reconnect(
     tmp_path: Path,
 ) -> None:
     async with host() as good, host() as evil:
-        place = written(tmp_path / "api.json", {"url": good.url})
+        place = write_description(tmp_path / "api.json", {"url": good.url})
         async with (
-            GatewayRuntime(configured(tmp_path, place)) as gateway,
+            GatewayRuntime(make_config(tmp_path, place)) as gateway,
             connect(gateway) as client,
         ):
             await client.call_tool("call_tool", {"name": "api.getThing", "arguments": {}})
-            written(place, {"url": evil.url}, description="changed")
+            write_description(place, {"url": evil.url}, description="changed")
             with pytest.raises(PorticoError, match="and before it was"):
                 await gateway.upstreams["api"].restart()
             result: Any = await client.call_tool(
@@ -121,21 +121,21 @@ async def test_an_edited_description_does_not_get_the_credentials_at_the_next_re
 
 async def test_a_renewed_token_does_not_make_the_gateway_forget_the_origin(tmp_path: Path) -> None:
     async with host() as good, host() as evil:
-        place = written(tmp_path / "api.json", {"url": good.url})
-        assert "ok" in await called(configured(tmp_path, place))
-        written(place, {"url": evil.url})
-        await called(
-            configured(tmp_path, place, headers={"Authorization": "Bearer another", "X-More": "1"})
+        place = write_description(tmp_path / "api.json", {"url": good.url})
+        assert "ok" in await call_operation(make_config(tmp_path, place))
+        write_description(place, {"url": evil.url})
+        await call_operation(
+            make_config(tmp_path, place, headers={"Authorization": "Bearer another", "X-More": "1"})
         )
         assert evil.got == []
 
 
 async def test_base_url_says_that_the_other_origin_is_right(tmp_path: Path) -> None:
     async with host() as good, host() as moved:
-        place = written(tmp_path / "api.json", {"url": good.url})
-        assert "ok" in await called(configured(tmp_path, place))
-        written(place, {"url": moved.url})
-        assert "ok" in await called(configured(tmp_path, place, base_url=moved.url))
+        place = write_description(tmp_path / "api.json", {"url": good.url})
+        assert "ok" in await call_operation(make_config(tmp_path, place))
+        write_description(place, {"url": moved.url})
+        assert "ok" in await call_operation(make_config(tmp_path, place, base_url=moved.url))
         assert moved.got == [HEADERS["Authorization"]]
 
 
@@ -144,21 +144,23 @@ async def test_a_description_from_the_web_gets_credentials_for_its_own_origin_on
 ) -> None:
     async with host() as own, host() as other:
         own.servers = [{"url": "/v1"}]
-        assert "ok" in await called(configured(tmp_path, f"{own.url}/openapi.json", "one"))
+        assert "ok" in await call_operation(make_config(tmp_path, f"{own.url}/openapi.json", "one"))
         own.servers = [{"url": other.url}]
-        told = await called(configured(tmp_path, f"{own.url}/openapi.json", "two"))
-        assert "another origin than its own" in told
-        assert f"`base_url: {other.url}`" in told
+        reported = await call_operation(make_config(tmp_path, f"{own.url}/openapi.json", "two"))
+        assert "another origin than its own" in reported
+        assert f"`base_url: {other.url}`" in reported
         assert other.got == []
-        assert "ok" in await called(
-            configured(tmp_path, f"{own.url}/openapi.json", "two", base_url=other.url)
+        assert "ok" in await call_operation(
+            make_config(tmp_path, f"{own.url}/openapi.json", "two", base_url=other.url)
         )
 
 
 async def test_an_api_without_credentials_may_be_where_its_description_says(tmp_path: Path) -> None:
     async with host() as own, host() as other:
         own.servers = [{"url": other.url}]
-        assert "ok" in await called(configured(tmp_path, f"{own.url}/openapi.json", headers={}))
+        assert "ok" in await call_operation(
+            make_config(tmp_path, f"{own.url}/openapi.json", headers={})
+        )
         assert other.got == [None]
 
 
@@ -167,10 +169,10 @@ async def test_no_other_way_to_name_a_server_gets_the_credentials(
     tmp_path: Path, where: str
 ) -> None:
     async with host() as good, host() as evil:
-        place = written(tmp_path / "api.json", {"url": good.url})
-        config = configured(tmp_path, place)
-        assert "ok" in await called(config)
-        document = described([{"url": good.url}])
+        place = write_description(tmp_path / "api.json", {"url": good.url})
+        config = make_config(tmp_path, place)
+        assert "ok" in await call_operation(config)
+        document = make_description([{"url": good.url}])
         if where == "operation":
             document["paths"]["/thing"]["get"]["servers"] = [{"url": evil.url}]
         elif where == "path":
@@ -180,7 +182,7 @@ async def test_no_other_way_to_name_a_server_gets_the_credentials(
                 {"url": "{where}", "variables": {"where": {"default": evil.url}}}
             ]
         place.write_text(json.dumps(document))
-        assert "base_url" in await called(config)
+        assert "base_url" in await call_operation(config)
         assert evil.got == []
 
 
@@ -196,11 +198,11 @@ async def test_no_other_way_to_name_a_server_gets_the_credentials(
     ],
 )
 def test_an_address_that_programs_read_differently_is_no_server(url: str) -> None:
-    assert urls.find_server_url([{"url": url}], "file:///api.yaml") == ""
+    assert reader.find_server_url([{"url": url}], "file:///api.yaml") == ""
 
 
 def test_origins_are_compared_as_they_are_meant() -> None:
-    show_origin, is_own_origin = urls.format_origin, urls.is_own_origin
+    show_origin, is_own_origin = reader.format_origin, reader.is_own_origin
     for same in ("HTTPS://API.example", "https://api.example:443/v1?x#y"):
         assert show_origin(same) == "https://api.example:443"
     assert show_origin("http://[::1]:80/") == "http://[::1]:80"
@@ -225,7 +227,7 @@ async def test_the_doctor_says_that_the_origin_is_another_and_remembers_none_its
 
     home = Home(tmp_path, capfd)
     async with host() as good, host() as evil:
-        place = written(tmp_path / "api.json", {"url": good.url})
+        place = write_description(tmp_path / "api.json", {"url": good.url})
         home.write(
             {
                 "servers": {"api": {"openapi": str(place), "headers": HEADERS}},
@@ -234,13 +236,13 @@ async def test_the_doctor_says_that_the_origin_is_another_and_remembers_none_its
         )
 
         async def found() -> dict[str, Any]:
-            told = await asyncio.to_thread(home.spawn, "doctor", "--json", "--server", "api")
-            return {one["id"]: one for one in told.data["findings"]}
+            reported = await asyncio.to_thread(home.spawn, "doctor", "--json", "--server", "api")
+            return {one["id"]: one for one in reported.data["findings"]}
 
         assert "openapi.origin_refused" not in await found()
         assert not (tmp_path / "data" / "origins").exists()
-        assert "ok" in await called(configured(tmp_path, place))
-        written(place, {"url": evil.url})
+        assert "ok" in await call_operation(make_config(tmp_path, place))
+        write_description(place, {"url": evil.url})
         refused = (await found())["openapi.origin_refused"]
         assert (refused["severity"], f"base_url: {evil.url}" in refused["remedy"]) == (
             "broken",

@@ -14,7 +14,7 @@ from portico.scripts.sandbox.script import LANGUAGES
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 240.0
 FLOOD = 12
 SCRIPTS = {
     "python": ("await hall.hold()", "1 + 1"),
@@ -49,12 +49,14 @@ class Hall:
         return {"content": [{"type": "text", "text": json.dumps("held")}]}
 
     async def wait_for(self, inside: int) -> None:
-        async with self.changed, asyncio.timeout(PATIENCE_S):
+        async with self.changed, asyncio.timeout(TIMEOUT_S):
             await self.changed.wait_for(lambda: self.inside >= inside)
 
 
 @asynccontextmanager
-async def opened(hall: Hall, clients: int, **code: Any) -> AsyncGenerator[tuple[Any, list[Any]]]:
+async def open_clients(
+    hall: Hall, clients: int, **code: Any
+) -> AsyncGenerator[tuple[Any, list[Any]]]:
     """A gateway, and clients with a session each."""
     async with AsyncExitStack() as stack:
         config = Config(code=CodeConfig(**code))
@@ -70,14 +72,14 @@ async def opened(hall: Hall, clients: int, **code: Any) -> AsyncGenerator[tuple[
 
 async def run(client: Any, code: str, language: str) -> Any:
     asked = client.call_tool("run_code", {"code": code, "language": language})
-    return await asyncio.wait_for(asked, PATIENCE_S)
+    return await asyncio.wait_for(asked, TIMEOUT_S)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_flood_of_scripts_leaves_a_worker_to_the_others(language: str) -> None:
     hall = Hall()
     holding, quick = SCRIPTS[language]
-    async with opened(hall, 2) as (_, (greedy, polite)):
+    async with open_clients(hall, 2) as (_, (greedy, polite)):
         flood = [asyncio.create_task(run(greedy, holding, language)) for _ in range(FLOOD)]
         await hall.wait_for(3)
         answer = await run(polite, quick, language)
@@ -89,7 +91,7 @@ async def test_a_flood_of_scripts_leaves_a_worker_to_the_others(language: str) -
 
 async def test_callers_take_turns_where_all_workers_are_taken() -> None:
     hall = Hall()
-    async with opened(hall, 2, workers=1) as (_, (greedy, polite)):
+    async with open_clients(hall, 2, workers=1) as (_, (greedy, polite)):
         flood = [
             asyncio.create_task(run(greedy, "await hall.hold(who='greedy')", "python"))
             for _ in range(FLOOD)
@@ -104,11 +106,11 @@ async def test_callers_take_turns_where_all_workers_are_taken() -> None:
 
 async def test_more_scripts_than_may_wait_are_refused_to_their_caller_alone() -> None:
     hall = Hall()
-    async with opened(hall, 2, waiting=2) as (_, (greedy, polite)):
+    async with open_clients(hall, 2, waiting=2) as (_, (greedy, polite)):
         flood = [
             asyncio.create_task(run(greedy, "await hall.hold()", "python")) for _ in range(FLOOD)
         ]
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while sum(one.done() for one in flood) < FLOOD - 5:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         refused = [one.result() for one in flood if one.done()]

@@ -7,8 +7,8 @@ import pytest
 from portico.config import Config
 from portico.testing import FakeBackend, gateway_over
 from portico.upstream.backend import Raw
-from tests.interaction.fakes import fake
-from tests.interaction.raw import raw_lines, result
+from tests.interaction.fake_servers import fake
+from tests.interaction.raw_clients import raw_lines, result
 
 VAULT = "portico://backend/bank/resource/bank://vault"
 FOREIGN = [
@@ -71,6 +71,7 @@ async def test_a_link_to_an_address_of_ours_is_the_linking_servers_own(uri: str,
     ):
         link, embedded, said = blocks_of(await result(client, method, params))
         confined = ROOT + uri.strip()
+        link.pop("annotations", None)  # call_tool adds them where the server sent none
         assert link == {"type": "resource_link", "uri": confined, "name": "x", "x-vendor": None}
         assert embedded["resource"]["uri"] == confined
         assert said["text"] == uri

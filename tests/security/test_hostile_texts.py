@@ -11,10 +11,10 @@ import pytest
 from portico.config_file import load as load_config
 from portico.errors import BackendUnavailable, ConfigError
 from portico.upstream.backends.openapi.backend import OpenApiBackend
-from portico.upstream.backends.openapi.description.loader import load_description
-from portico.upstream.backends.openapi.description.reader import DescriptionSource
-from portico.upstream.backends.openapi.description.schemas import is_supported_pattern
-from portico.upstream.backends.openapi.description.tools import ConfiguredParameters
+from portico.upstream.backends.openapi.loader import load_description
+from portico.upstream.backends.openapi.reader import DescriptionSource
+from portico.upstream.backends.openapi.schemas import is_supported_pattern
+from portico.upstream.backends.openapi.tools import ConfiguredParameters
 
 HEAD: dict[str, Any] = {
     "openapi": "3.1.0",

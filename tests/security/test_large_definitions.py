@@ -5,7 +5,7 @@ from typing import Any
 from portico.testing import FakeBackend, connect, gateway_over
 
 
-async def described(definition: dict[str, Any], detail: str) -> str:
+async def describe(definition: dict[str, Any], detail: str) -> str:
     backend = FakeBackend(tools=[{"inputSchema": {"type": "object"}, **definition, "name": "t"}])
     async with gateway_over({"s": backend}) as gateway, connect(gateway) as client:
         result: Any = await client.call_tool("describe_tools", {"names": ["s.t"], "detail": detail})
@@ -13,13 +13,13 @@ async def described(definition: dict[str, Any], detail: str) -> str:
 
 
 async def test_a_description_of_megabytes_is_cut_and_that_is_said():
-    text = await described({"description": "word " * 1_000_000}, "full")
+    text = await describe({"description": "word " * 1_000_000}, "full")
     assert "cut to 32768 of its 5000000 characters" in text
 
 
 async def test_a_schema_of_megabytes_is_left_out_and_that_is_said():
     properties = {f"parameter_{number}": {"type": "string"} for number in range(50_000)}
-    text = await described({"inputSchema": {"type": "object", "properties": properties}}, "full")
+    text = await describe({"inputSchema": {"type": "object", "properties": properties}}, "full")
     assert "'inputSchema' was left out" in text
     assert "arguments are passed unchecked" in text
 

@@ -26,7 +26,7 @@ def entries(text: str) -> Iterator[tuple[Requirement, list[str]]]:
             yield Requirement(requirement), hashes
 
 
-def wanted(extras: tuple[str, ...]) -> Iterator[Requirement]:
+def list_requirements(extras: tuple[str, ...]) -> Iterator[Requirement]:
     """Every requirement that pyproject.toml states for these extras, those of extras that they name
     included."""
     lines = list(PROJECT["dependencies"])
@@ -35,12 +35,12 @@ def wanted(extras: tuple[str, ...]) -> Iterator[Requirement]:
     for line in lines:
         requirement = Requirement(line)
         if canonicalize_name(requirement.name) == PROJECT["name"]:
-            yield from wanted(tuple(sorted(requirement.extras)))
+            yield from list_requirements(tuple(sorted(requirement.extras)))
         else:
             yield requirement
 
 
-@pytest.mark.parametrize("requirement", sorted(set(wanted(EXTRAS)), key=str), ids=str)
+@pytest.mark.parametrize("requirement", sorted(set(list_requirements(EXTRAS)), key=str), ids=str)
 def test_every_dependency_is_locked_to_versions_within_its_bounds(requirement: Requirement) -> None:
     name = canonicalize_name(requirement.name)
     locked = [one for one, _ in entries(LOCKS["dev.lock"]) if canonicalize_name(one.name) == name]
@@ -71,16 +71,19 @@ def test_each_engine_of_scripts_is_pinned_to_one_version(name: str) -> None:
     assert [one.operator for one in found.specifier] == ["=="]
 
 
-def audited(tmp_path: Path, program: str, limit_s: float = 60) -> subprocess.CompletedProcess[str]:
+def run_audit(
+    tmp_path: Path, program: str, limit_s: float = 60
+) -> subprocess.CompletedProcess[str]:
     """Run the audit with this program, in Python, in the place of pip-audit; `answer(text)` writes
     its report."""
     if sys.platform == "win32":
         pytest.skip("the program in the place of pip-audit is a POSIX script")
     stub = tmp_path / "pip-audit"
     stub.write_text(
-        f"#!{sys.executable}\nimport sys, pathlib\nservice = sys.argv[sys.argv.index('--vulnerability-service') + 1]\n"
-        "def answer(text): pathlib.Path(sys.argv[sys.argv.index('--output') + 1]).write_text(text)\n"
-        + program
+        f"#!{sys.executable}\nimport sys, pathlib\nservice = "
+        "sys.argv[sys.argv.index('--vulnerability-service') + 1]\n"
+        "def answer(text): pathlib.Path(sys.argv[sys.argv.index('--output') + "
+        "1]).write_text(text)\n" + program
     )
     stub.chmod(0o755)
     command = [sys.executable, "-m", "tests.dependency_audit", str(stub), "--limit-s", str(limit_s)]
@@ -92,13 +95,13 @@ def audited(tmp_path: Path, program: str, limit_s: float = 60) -> subprocess.Com
 def test_a_known_vulnerability_fails_the_build_and_is_named(tmp_path: Path) -> None:
     known = '[{"id": "CVE-1", "fix_versions": ["2.9"]}]'
     report = f'{{"dependencies": [{{"name": "lupa", "version": "2.8", "vulns": {known}}}]}}'
-    ended = audited(tmp_path, f"answer({report!r}); sys.exit(1)")
+    ended = run_audit(tmp_path, f"answer({report!r}); sys.exit(1)")
     assert ended.returncode == 1
     assert "VULNERABLE: lupa 2.8: CVE-1, fixed in 2.9" in ended.stdout
 
 
 def test_dependencies_without_a_known_vulnerability_pass(tmp_path: Path) -> None:
-    ended = audited(
+    ended = run_audit(
         tmp_path,
         """answer('{"dependencies": [{"name": "lupa", "version": "2.8", "vulns": []}]}')""",
     )
@@ -127,7 +130,7 @@ def test_dependencies_without_a_known_vulnerability_pass(tmp_path: Path) -> None
 def test_without_a_database_the_build_goes_on_and_says_loudly_that_nothing_was_audited(
     tmp_path: Path, program: str, limit_s: float, reason: str
 ) -> None:
-    ended = audited(tmp_path, program, limit_s)
+    ended = run_audit(tmp_path, program, limit_s)
     assert ended.returncode == 0
     assert reason in ended.stdout
     assert "NOT AUDITED: no database of vulnerabilities could be reached" in ended.stdout
@@ -136,7 +139,7 @@ def test_without_a_database_the_build_goes_on_and_says_loudly_that_nothing_was_a
 def test_a_second_database_is_asked_where_the_first_cannot_be_reached(tmp_path: Path) -> None:
     program = """if service == 'pypi': sys.exit('ConnectionError')
 answer('{"dependencies": [{"name": "lupa", "version": "2.8", "vulns": [{"id": "CVE-1"}]}]}')"""
-    ended = audited(tmp_path, program)
+    ended = run_audit(tmp_path, program)
     assert ended.returncode == 1
     assert "NOT AUDITED by pypi: ConnectionError" in ended.stdout
     assert "fixed in no version yet" in ended.stdout

@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from portico.catalog.address import MAX_COMPARED, find_nearest_names
 from portico.testing import FakeBackend, connect, gateway_over
 
-pytestmark = pytest.mark.timeout(60)
 """Without bounds the script below takes minutes before it is begun."""
 
 

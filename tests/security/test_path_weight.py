@@ -16,7 +16,6 @@ pytestmark = [
     pytest.mark.skipif(
         sys.platform != "linux", reason="processes are limited in time as Linux does it"
     ),
-    pytest.mark.timeout(180),
 ]
 
 CPU_S = 20
@@ -28,7 +27,7 @@ memory left."""
 GATEWAY = """
 import asyncio, json, resource, sys
 from portico.testing import FakeBackend, connect, gateway_over
-from tests.interaction.fakes import said, text, tool
+from tests.interaction.fake_servers import get_text, text, tool
 
 # Two texts that are equal and not the same, and one that differs at its end.
 ROWS = {"rows": [{"id": n, "body": "x" * 1_000} for n in range(60)], "long": ["y" * 1_000_000, "y" * 1_000_000 + "z"]}
@@ -46,7 +45,7 @@ async def answers(cases):
         for name, arguments in cases:
             if name == "read_result":
                 arguments = {"result_id": str(link.uri), **arguments}
-            yield said(await client.call_tool(name, arguments))
+            yield get_text(await client.call_tool(name, arguments))
         yield (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
 
 async def main():
@@ -55,24 +54,24 @@ async def main():
 for limit, most in ((resource.RLIMIT_CPU, int(sys.argv[2])), (resource.RLIMIT_AS, int(sys.argv[3]) * 2**30)):
     resource.setrlimit(limit, (most, most))
 asyncio.run(main())
-"""
+"""  # noqa: E501
 
 
 def answers(*requests: tuple[str, dict[str, Any]]) -> list[str]:
-    """What a gateway answers; fails where that takes it long or much memory."""
+    """Return what a gateway answers; fails where that takes it long or much memory."""
     command = [sys.executable, "-c", GATEWAY, json.dumps(requests), str(CPU_S), str(ADDRESSES_GB)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 0, f"the gateway was ended: {ran.returncode} {ran.stderr[-500:]}"
     *found, grown = json.loads(ran.stdout.splitlines()[-1])
     assert grown < GROWN_MB
     return found
 
 
-def doubled(times: int, step: str = "[@,@]") -> str:
+def double(times: int, step: str = "[@,@]") -> str:
     return "|".join([step] * times)
 
 
-TWO = f"[(rows|{doubled(36)}),(rows|{doubled(36)})]"
+TWO = f"[(rows|{double(36)}),(rows|{double(36)})]"
 """Two values that are equal, each with 2^36 times the rows, and not the same."""
 
 
@@ -80,8 +79,8 @@ TWO = f"[(rows|{doubled(36)}),(rows|{doubled(36)})]"
     "expected",
     [
         {
-            f"{doubled(40)}|to_string(@)": "the path ",
-            f"[{doubled(40)}]|[to_string(@)]": "the path ",
+            f"{double(40)}|to_string(@)": "the path ",
+            f"[{double(40)}]|[to_string(@)]": "the path ",
         },
         {
             f"{TWO}|[0]==[1]": "true",
@@ -89,11 +88,11 @@ TWO = f"[(rows|{doubled(36)}),(rows|{doubled(36)})]"
             f"{TWO}|contains([[0]],[1])": "true",
         },
         {
-            f"{doubled(40)}|abs(@)": "abs() takes number, not array",
-            f"{doubled(40)}|sort(@)": "sort() takes",
+            f"{double(40)}|abs(@)": "abs() takes number, not array",
+            f"{double(40)}|sort(@)": "sort() takes",
         },
-        {f"long|{doubled(9, '[@,@][]')}|length(join('',@))": "the path "},
-        {f"long|{doubled(17, '[@,@][]')}|length(sort(@))": "the path "},
+        {f"long|{double(9, '[@,@][]')}|length(join('',@))": "the path "},
+        {f"long|{double(17, '[@,@][]')}|length(sort(@))": "the path "},
     ],
     ids=["written", "compared", "named in an error", "joined", "sorted"],
 )
@@ -106,9 +105,9 @@ def test_what_a_path_has_doubled_is_not_unfolded_when_it_is(expected: dict[str, 
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ({"arguments": {"value": f"it is ${{inputs.x|{doubled(40)}}}"}}, "MiB"),
-        ({"arguments": {"value": f"${{inputs.x|{doubled(40)}|to_string(@)}}"}}, "the path "),
-        ({"if": f"[(inputs|{doubled(36)}),(inputs|{doubled(36)})]|[0]!=[1]"}, "skipped"),
+        ({"arguments": {"value": f"it is ${{inputs.x|{double(40)}}}"}}, "MiB"),
+        ({"arguments": {"value": f"${{inputs.x|{double(40)}|to_string(@)}}"}}, "the path "),
+        ({"if": f"[(inputs|{double(36)}),(inputs|{double(36)})]|[0]!=[1]"}, "skipped"),
     ],
     ids=["filled in", "written", "compared"],
 )

@@ -16,18 +16,19 @@ import psutil
 import pytest
 
 from portico.config import Config
+from portico.containment import landlock
 from portico.scripts.sandbox.python.engine import PythonEngine
-from portico.scripts.sandbox.worker import landlock, seccomp
+from portico.scripts.sandbox.worker import seccomp
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
-from tests.execution.sandbox.test_jail import ALLOW, ARCHITECTURES, EPERM, KILL
+from tests.scripts.sandbox.test_jail import ALLOW, ARCHITECTURES, EPERM, KILL
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"),
     reason="needs Linux's Landlock and seccomp",
 )
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 240.0
 ENOSYS = 0x0005_0026
 
 
@@ -44,11 +45,11 @@ class Observer:
     async def _look(self, _: Raw) -> Raw:
         for process in psutil.Process().children(recursive=True):
             if process.name() == "monty" or "subprocess" in process.cmdline():
-                self.seen.append(await asyncio.to_thread(observed, process.pid))
+                self.seen.append(await asyncio.to_thread(inspect_process, process.pid))
         return {"content": [{"type": "text", "text": "1"}]}
 
 
-def observed(pid: int) -> dict[str, Any]:
+def inspect_process(pid: int) -> dict[str, Any]:
     home = Path(f"/proc/{pid}")
     status = dict(
         line.split(":\t", 1) for line in (home / "status").read_text().splitlines() if ":\t" in line
@@ -74,7 +75,7 @@ async def observe() -> dict[str, Any]:
         connect(gateway) as client,
     ):
         asked = client.call_tool("run_code", {"code": "await eye.look()", "language": "python"})
-        result = await asyncio.wait_for(asked, PATIENCE_S)
+        result = await asyncio.wait_for(asked, TIMEOUT_S)
         assert not result.is_error, result.content
     assert observer.seen
     return observer.seen[0]
@@ -137,14 +138,14 @@ def shell() -> Iterator[str]:
     launcher.close()
 
 
-def tried(shell: str, script: str) -> subprocess.CompletedProcess[bytes]:
+def run_shell(shell: str, script: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [shell, "-c", script], capture_output=True, check=False, timeout=PATIENCE_S, env={}
+        [shell, "-c", script], capture_output=True, check=False, timeout=TIMEOUT_S, env={}
     )
 
 
 def test_a_program_computes_in_the_jail(shell: str) -> None:
-    done = tried(shell, "echo $((6 * 7))")
+    done = run_shell(shell, "echo $((6 * 7))")
     assert (done.returncode, done.stdout) == (0, b"42\n")
 
 
@@ -159,13 +160,13 @@ def test_the_jail_is_closed_by_an_interpreter_wherever_it_lies(
     interpreter.symlink_to(os.path.realpath(sys.executable))
     monkeypatch.setattr(sys, "executable", str(interpreter))
     launcher = Launcher(os.path.realpath("/bin/sh"))
-    assert tried(launcher.path, "echo $((6 * 7))").stdout == b"42\n"
+    assert run_shell(launcher.path, "echo $((6 * 7))").stdout == b"42\n"
     launcher.close()
 
 
 def test_a_program_in_the_jail_writes_no_file(shell: str, tmp_path: Path) -> None:
     target = tmp_path / "written"
-    tried(shell, f"echo here > {target}")
+    run_shell(shell, f"echo here > {target}")
     assert not target.exists()
 
 
@@ -176,8 +177,8 @@ def test_a_program_in_the_jail_reads_no_file(shell: str, tmp_path: Path) -> None
         pytest.skip("a kernel without Landlock")
     secret = tmp_path / "secret"
     secret.write_text("told\n")
-    assert b"told" not in tried(shell, f"read line < {secret}; echo $line").stdout
-    assert b"root" not in tried(shell, "read line < /etc/passwd; echo $line").stdout
+    assert b"told" not in run_shell(shell, f"read line < {secret}; echo $line").stdout
+    assert b"root" not in run_shell(shell, "read line < /etc/passwd; echo $line").stdout
 
 
 def test_a_program_in_the_jail_becomes_no_other(shell: str) -> None:
@@ -185,16 +186,16 @@ def test_a_program_in_the_jail_becomes_no_other(shell: str) -> None:
 
     if not landlock.get_abi_version(ctypes.CDLL(None)):
         pytest.skip("a kernel without Landlock")
-    assert tried(shell, "exec /bin/echo here").stdout == b""
+    assert run_shell(shell, "exec /bin/echo here").stdout == b""
 
 
 def test_a_program_in_the_jail_starts_no_process(shell: str) -> None:
-    done = tried(shell, "/bin/echo here; echo there")
+    done = run_shell(shell, "/bin/echo here; echo there")
     assert (done.returncode, done.stdout) == (-signal.SIGSYS, b"")
 
 
 def test_a_program_in_the_jail_sends_no_signal(shell: str) -> None:
-    assert tried(shell, "kill -0 $PPID; echo there").returncode == -signal.SIGSYS
+    assert run_shell(shell, "kill -0 $PPID; echo there").returncode == -signal.SIGSYS
 
 
 @pytest.mark.parametrize(("machine", "column"), [("x86_64", 0), ("aarch64", 1)])
@@ -223,7 +224,8 @@ def test_the_filter_for_a_program_adds_only_what_its_start_takes(machine: str, c
 
 
 def verdict(machine: str, number: int, arguments: dict[int, int] | None = None) -> int:
-    """What the kernel would make of the filter; arguments by where they stand in what it is given."""
+    """Return what the kernel would make of the filter; arguments by where they stand in what it is
+    given."""
     steps, at, held = seccomp.build_filter(machine, allow_loading=True), 0, 0
     given = {0: number, 4: ARCHITECTURES[machine], 16: 0, 24: 0, 32: 0, 40: 0, **(arguments or {})}
     while True:

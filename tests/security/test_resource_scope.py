@@ -10,8 +10,8 @@ import pytest
 from portico.config import BackendConfig, Config, Profile
 from portico.testing import FakeBackend, gateway_over
 from portico.upstream.backend import Era, Raw
-from tests.interaction.fakes import fake
-from tests.interaction.raw import RawLines, pages, raw_lines, result
+from tests.interaction.fake_servers import fake
+from tests.interaction.raw_clients import RawLines, pages, raw_lines, result
 
 NOTE, SECRET = "notes://open/1", "notes://secret/1"
 LINKED = "notes://made/7"
@@ -40,7 +40,7 @@ def notes() -> FakeBackend:
     return backend
 
 
-class House:
+class ProfileClient:
     """A client of one profile, and the server behind it."""
 
     def __init__(self, client: RawLines, backend: FakeBackend, transparent: bool) -> None:
@@ -64,7 +64,8 @@ class House:
         )
 
     async def can(self, method: str, name: str) -> bool:
-        """Whether a request about one of them is answered; one that is not does not reach the
+        """Decide whether a request about one of them is answered; one that is not does not reach
+        the
         server."""
         params: Raw = {"uri": self._root + name}
         if method == "prompts/get":
@@ -84,13 +85,13 @@ class House:
 
 
 @asynccontextmanager
-async def opened(
+async def open_profile(
     server: Raw | None = None,
     profile: Raw | None = None,
     *,
     transparent: bool = False,
     era: Era = "legacy",
-) -> AsyncGenerator[House]:
+) -> AsyncGenerator[ProfileClient]:
     how: Raw = {"exposure": "full", "prefix": "never"} if transparent else {}
     config = Config(
         servers={"notes": BackendConfig(**CONFIGURED, **(server or {}))},
@@ -102,7 +103,7 @@ async def opened(
         gateway_over({"notes": backend}, config) as gateway,
         raw_lines(gateway.get_endpoint("p"), era) as client,
     ):
-        yield House(client, backend, transparent)
+        yield ProfileClient(client, backend, transparent)
 
 
 ALL = ([NOTE, SECRET], TEMPLATES, ["review", "hidden"])
@@ -122,10 +123,12 @@ async def test_where_tools_are_left_out_so_are_resources_and_prompts(
     how: str, transparent: bool
 ) -> None:
     server, profile = NARROWED[how]
-    async with opened(server, profile, transparent=transparent) as house:
-        assert await house.listed() == NOTHING
+    async with open_profile(server, profile, transparent=transparent) as profile_client:
+        assert await profile_client.listed() == NOTHING
         assert (
-            await house.readable(NOTE, SECRET, "notes://open/2", "notes://any/x", "notes://else")
+            await profile_client.readable(
+                NOTE, SECRET, "notes://open/2", "notes://any/x", "notes://else"
+            )
             == []
         )
         for method, name in (
@@ -134,22 +137,22 @@ async def test_where_tools_are_left_out_so_are_resources_and_prompts(
             ("completion/complete", "review"),
             ("completion/complete", TEMPLATES[0]),
         ):
-            assert not await house.can(method, name), (method, name)
+            assert not await profile_client.can(method, name), (method, name)
 
 
 @pytest.mark.parametrize("transparent", [False, True], ids=["namespaced", "transparent"])
 @pytest.mark.parametrize("profile", [{}, {"tools": ["notes.*"]}, {"servers": ["n*"]}])
 async def test_where_a_server_is_shown_whole_so_are_they(profile: Raw, transparent: bool) -> None:
-    async with opened(None, profile, transparent=transparent) as house:
-        assert await house.listed() == ALL
-        assert await house.readable(NOTE, SECRET) == [NOTE, SECRET]
+    async with open_profile(None, profile, transparent=transparent) as profile_client:
+        assert await profile_client.listed() == ALL
+        assert await profile_client.readable(NOTE, SECRET) == [NOTE, SECRET]
         for method, name in (
             ("resources/subscribe", NOTE),
             ("prompts/get", "review"),
             ("completion/complete", "review"),
             ("completion/complete", TEMPLATES[0]),
         ):
-            assert await house.can(method, name), (method, name)
+            assert await profile_client.can(method, name), (method, name)
 
 
 @pytest.mark.parametrize(
@@ -174,8 +177,8 @@ async def test_where_a_server_is_shown_whole_so_are_they(profile: Raw, transpare
 async def test_what_is_named_is_shown_and_nothing_beside_it(
     server: Raw | None, profile: Raw | None
 ) -> None:
-    async with opened(server, profile) as house:
-        assert await house.listed() == ([NOTE], TEMPLATES[:1], ["review"])
+    async with open_profile(server, profile) as profile_client:
+        assert await profile_client.listed() == ([NOTE], TEMPLATES[:1], ["review"])
         asked = (
             NOTE,
             "notes://open/2",
@@ -184,17 +187,17 @@ async def test_what_is_named_is_shown_and_nothing_beside_it(
             "notes://open/..%2Fsecret%2F1",
             "notes://open/../x",
         )
-        assert await house.readable(*asked) == [NOTE, "notes://open/2"]
-        assert not await house.can("resources/subscribe", SECRET)
-        assert not await house.can("prompts/get", "hidden")
-        assert not await house.can("completion/complete", TEMPLATES[1])
+        assert await profile_client.readable(*asked) == [NOTE, "notes://open/2"]
+        assert not await profile_client.can("resources/subscribe", SECRET)
+        assert not await profile_client.can("prompts/get", "hidden")
+        assert not await profile_client.can("completion/complete", TEMPLATES[1])
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_an_address_that_a_server_neither_lists_nor_has_a_template_for_is_refused(
     era: Era,
 ) -> None:
-    async with opened(era=era) as house:
+    async with open_profile(era=era) as profile_client:
         unlisted = (
             "notes://else",
             "notes://open/1/2",
@@ -204,15 +207,15 @@ async def test_an_address_that_a_server_neither_lists_nor_has_a_template_for_is_
             "notes://any/%2e%2e/%2e%2e/etc",
             "notes://any/%252e%252e/etc",
         )
-        assert await house.readable(*unlisted) == []
-        assert await house.readable("notes://open/22", "notes://any/a/b%20c") == [
+        assert await profile_client.readable(*unlisted) == []
+        assert await profile_client.readable("notes://open/22", "notes://any/a/b%20c") == [
             "notes://open/22",
             "notes://any/a/b%20c",
         ]
         if era == "legacy":
-            assert not await house.can("resources/subscribe", "notes://else")
-            assert not await house.can("resources/unsubscribe", "notes://else")
-        refused = await house.client.request(
+            assert not await profile_client.can("resources/subscribe", "notes://else")
+            assert not await profile_client.can("resources/unsubscribe", "notes://else")
+        refused = await profile_client.client.request(
             "resources/read", {"uri": "portico://backend/notes/resource/notes://else"}
         )
         assert "resources.unlisted" in refused["error"]["message"]
@@ -234,24 +237,32 @@ async def test_an_address_that_a_server_neither_lists_nor_has_a_template_for_is_
     ],
 )
 async def test_a_denied_address_is_denied_however_its_path_is_written(uri: str) -> None:
-    async with opened({"resources": {"unlisted": True, "deny": ["file:///srv/secret/*"]}}) as house:
-        assert await house.readable(uri, "file:///srv/open//b") == ["file:///srv/open//b"]
+    async with open_profile(
+        {"resources": {"unlisted": True, "deny": ["file:///srv/secret/*"]}}
+    ) as profile_client:
+        assert await profile_client.readable(uri, "file:///srv/open//b") == ["file:///srv/open//b"]
 
 
 @pytest.mark.parametrize("uri", ["notes://%73ecret/1", "notes://%2573ecret/1", "NOTES://Secret/1"])
 async def test_a_denied_address_is_denied_however_it_is_spelt(uri: str) -> None:
-    async with opened({"resources": {"unlisted": True, "deny": ["notes://secret/*"]}}) as house:
-        assert await house.readable(uri, "notes://s%65t") == ["notes://s%65t"]
+    async with open_profile(
+        {"resources": {"unlisted": True, "deny": ["notes://secret/*"]}}
+    ) as profile_client:
+        assert await profile_client.readable(uri, "notes://s%65t") == ["notes://s%65t"]
 
 
 async def test_an_endless_address_is_refused() -> None:
-    async with opened() as house:
-        assert await house.readable("notes://any/" + "%41" * 100_000) == []
+    async with open_profile() as profile_client:
+        assert await profile_client.readable("notes://any/" + "%41" * 100_000) == []
 
 
 async def test_unlisted_addresses_are_passed_on_where_the_configuration_says_so() -> None:
-    async with opened({"resources": {"unlisted": True, "deny": ["notes://secret/*"]}}) as house:
-        assert await house.readable("notes://else", SECRET, "notes://secret/2") == ["notes://else"]
+    async with open_profile(
+        {"resources": {"unlisted": True, "deny": ["notes://secret/*"]}}
+    ) as profile_client:
+        assert await profile_client.readable("notes://else", SECRET, "notes://secret/2") == [
+            "notes://else"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -267,25 +278,27 @@ async def test_unlisted_addresses_are_passed_on_where_the_configuration_says_so(
 async def test_a_link_in_a_tools_result_can_be_read_by_who_got_it(
     server: Raw | None, profile: Raw | None, readable: bool
 ) -> None:
-    async with opened(server, profile) as house:
-        assert await house.readable(LINKED) == []
+    async with open_profile(server, profile) as profile_client:
+        assert await profile_client.readable(LINKED) == []
         await result(
-            house.client,
+            profile_client.client,
             "tools/call",
             {"name": "call_tool", "arguments": {"name": "notes.read_note"}},
         )
-        assert (await house.readable(LINKED) == [LINKED]) is readable
-        direct = await house.client.request("resources/read", {"uri": LINKED})
+        assert (await profile_client.readable(LINKED) == [LINKED]) is readable
+        direct = await profile_client.client.request("resources/read", {"uri": LINKED})
         assert ("result" in direct) is readable
 
 
-async def test_whoever_watches_can_stop_when_the_resource_is_no_longer_listed() -> None:
-    async with opened() as house:
-        assert await house.can("resources/subscribe", NOTE)
-        house.backend.listing["resources"] = house.backend.listing["resourceTemplates"] = []
-        house.backend.say("notifications/resources/list_changed")
-        await house.client.wait_for(
+async def test_a_subscriber_can_stop_when_the_resource_is_no_longer_listed() -> None:
+    async with open_profile() as profile_client:
+        assert await profile_client.can("resources/subscribe", NOTE)
+        profile_client.backend.listing["resources"] = profile_client.backend.listing[
+            "resourceTemplates"
+        ] = []
+        profile_client.backend.say("notifications/resources/list_changed")
+        await profile_client.client.wait_for(
             lambda message: message.get("method") == "notifications/resources/list_changed"
         )
-        assert await house.can("resources/unsubscribe", NOTE)
-        assert ("resources/unsubscribe", {"uri": NOTE}) in house.backend.requests
+        assert await profile_client.can("resources/unsubscribe", NOTE)
+        assert ("resources/unsubscribe", {"uri": NOTE}) in profile_client.backend.requests

@@ -1,4 +1,4 @@
-"""What a script passes to a function never reaches the gateway's own code as anything but data."""
+"""Arguments of a script reach the gateway's own code only as data."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -33,7 +33,10 @@ INTERNAL = ("Inside", "_Host", "functions", "Traceback", "coroutine", "NoneType"
 PYTHON = (
     "try:\n    out = await {call}\nexcept Exception as error:\n    out = str(error)\nresult(out)"
 )
-JAVASCRIPT = "let out; try {{ out = await {call} }} catch (error) {{ out = String(error.message) }}\nresult(out)"
+JAVASCRIPT = (
+    "let out; try {{ out = await {call} }} catch (error) {{ out = "
+    "String(error.message) }}\nresult(out)"
+)
 LUA = (
     "local ok, out = pcall(function() return {call}:await() end)\n"
     "result(ok and out or (type(out) == 'table' and out.message or tostring(out)))"
@@ -60,12 +63,12 @@ def everything() -> FakeBackend:
 
 
 @asynccontextmanager
-async def opened() -> AsyncGenerator[Any]:
-    async with gateway_over({"house": everything()}, Config()) as gateway, connect(gateway) as one:
+async def open_client() -> AsyncGenerator[Any]:
+    async with gateway_over({"server": everything()}, Config()) as gateway, connect(gateway) as one:
         yield one
 
 
-async def answered(client: Any, language: str, call: str) -> Any:
+async def run_call(client: Any, language: str, call: str) -> Any:
     result = await client.call_tool(
         "run_code", {"code": CALLS[language].format(call=call), "language": language}
     )
@@ -89,19 +92,21 @@ def literal(language: str, fields: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("function", ["search_tools", "describe_tools"])
-async def test_a_misspelt_argument_is_told_without_naming_what_the_gateway_is_made_of(
+async def test_a_misspelt_argument_is_reported_without_naming_what_the_gateway_is_made_of(
     language: str, function: str
 ) -> None:
-    async with opened() as client:
+    async with open_client() as client:
         for name in NAMES:
-            told = await answered(client, language, f"{function}({literal(language, {name: 1})})")
-            assert isinstance(told, str)
-            assert function in told
-            assert not [word for word in INTERNAL if word in told], told
+            reported = await run_call(
+                client, language, f"{function}({literal(language, {name: 1})})"
+            )
+            assert isinstance(reported, str)
+            assert function in reported
+            assert not [word for word in INTERNAL if word in reported], reported
 
 
-async def test_named_arguments_of_python_are_told_the_same_way() -> None:
-    async with opened() as client:
+async def test_named_arguments_of_python_are_reported_the_same_way() -> None:
+    async with open_client() as client:
         calls = [
             "search_tools(self=1)",
             "search_tools('x', self=1)",
@@ -115,35 +120,35 @@ async def test_named_arguments_of_python_are_told_the_same_way() -> None:
             "call_tool(self=1)",
         ]
         for call in calls:
-            told = await answered(client, "python", call)
-            assert isinstance(told, str)
-            assert call.partition("(")[0] in told
-            assert not [word for word in INTERNAL if word in told], told
+            reported = await run_call(client, "python", call)
+            assert isinstance(reported, str)
+            assert call.partition("(")[0] in reported
+            assert not [word for word in INTERNAL if word in reported], reported
 
 
 async def test_a_query_within_a_query_is_refused_and_not_followed() -> None:
-    async with opened() as client:
+    async with open_client() as client:
         nested: Any = "x"
         for _ in range(50):
             nested = {"query": nested}
-        told = await answered(client, "python", f"search_tools({json.dumps(nested)})")
-        assert told.startswith("invalid_arguments")
+        reported = await run_call(client, "python", f"search_tools({json.dumps(nested)})")
+        assert reported.startswith("invalid_arguments")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_tool_gets_parameters_of_any_name(language: str) -> None:
-    async with opened() as client:
+    async with open_client() as client:
         fields: dict[str, Any] = dict.fromkeys(NAMES, 1)
         assert (
-            await answered(client, language, f"house.take({literal(language, fields)})") == fields
+            await run_call(client, language, f"server.take({literal(language, fields)})") == fields
         )
 
 
 async def test_a_tool_gets_named_arguments_of_any_name_from_python() -> None:
-    async with opened() as client:
+    async with open_client() as client:
         words = {name: 1 for name in NAMES if name != "class"}
         named = ", ".join(f"{name}=1" for name in words)
-        assert await answered(client, "python", f"house.take({named})") == words
-        assert await answered(
-            client, "python", f"call_tool('house.take', {named.replace('name=1, ', '')})"
+        assert await run_call(client, "python", f"server.take({named})") == words
+        assert await run_call(
+            client, "python", f"call_tool('server.take', {named.replace('name=1, ', '')})"
         ) == {name: 1 for name in words if name != "name"}

@@ -15,18 +15,18 @@ from urllib.parse import quote
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from portico.app import GatewayRuntime
 from portico.config import Config
 from portico.config_file import load
 from portico.config_file.secret_values import SecretMask, collect_secret_values
-from portico.storage.manifests import ManifestStore
+from portico.gateway import GatewayRuntime
 from portico.testing import connect
-from tests.api.serving import side_door
+from tests.api.api_client import open_api
 from tests.cli.conftest import Home
-from tests.interaction.fakes import ask, said
-from tests.interaction.raw import raw_lines
+from tests.gateways import run_gateway
+from tests.interaction.fake_servers import ask, get_text
+from tests.interaction.raw_clients import raw_lines
 
-PATIENCE_S = 60
+TIMEOUT_S = 240
 PASSWORD = "correct horse & battery"
 """It looks like nothing secret: only its value gives it away."""
 SERVER = """
@@ -76,7 +76,7 @@ for line in sys.stdin:
     message = json.loads(line)
     if "id" in message:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer(message)}), flush=True)
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def home(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Home:
     return Home(tmp_path, capfd)
 
 
-def configured(folder: Path, *args: str, **more: Any) -> Config:
+def make_config(folder: Path, *args: str, **more: Any) -> Config:
     script = folder / "server.py"
     script.write_text(SERVER)
     server = {
@@ -99,8 +99,7 @@ def configured(folder: Path, *args: str, **more: Any) -> Config:
 
 @asynccontextmanager
 async def running(config: Config) -> AsyncGenerator[GatewayRuntime]:
-    async with GatewayRuntime(config, manifests=ManifestStore(None)) as gateway:
-        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
+    async with run_gateway(config=config) as gateway:
         yield gateway
 
 
@@ -119,15 +118,15 @@ def shows_nothing(*texts: object) -> None:
 async def test_a_failing_stdio_server_tells_clients_no_secret(
     tmp_path: Path, name: str, era: Any
 ) -> None:
-    async with running(configured(tmp_path)) as gateway, connect(gateway, era=era) as client:
+    async with running(make_config(tmp_path)) as gateway, connect(gateway, era=era) as client:
         result = await client.call_tool("call_tool", {"name": f"shop.{name}", "arguments": {}})
         assert result.is_error
-        assert "***" in said(result)
+        assert "***" in get_text(result)
         shows_nothing(result.model_dump_json())
 
 
 async def test_an_error_that_goes_to_the_client_as_it_came_is_masked_too(tmp_path: Path) -> None:
-    config = configured(tmp_path, exposure="full")
+    config = make_config(tmp_path, exposure="full")
     async with running(config) as gateway, connect(gateway) as client:
         [name] = [one for one in await _names(client) if one.endswith("refuse")]
         with pytest.raises(MCPError) as caught:
@@ -142,19 +141,19 @@ async def _names(client: Any) -> list[str]:
 
 
 async def test_a_large_error_result_is_masked_to_its_end(tmp_path: Path) -> None:
-    config = configured(tmp_path, exposure="full")
+    config = make_config(tmp_path, exposure="full")
     async with running(config) as gateway, connect(gateway) as client:
         [name] = [one for one in await _names(client) if one.endswith("fail_large")]
         result = await client.call_tool(name, {})
-        assert said(result).endswith("the password is ***")
-        assert len(said(result)) > 300_000
+        assert get_text(result).endswith("the password is ***")
+        assert len(get_text(result)) > 300_000
         shows_nothing(result.model_dump_json())
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_progress_and_log_messages_tell_clients_no_secret(tmp_path: Path, era: Any) -> None:
     async with (
-        running(configured(tmp_path)) as gateway,
+        running(make_config(tmp_path)) as gateway,
         raw_lines(gateway.get_endpoint(), era) as client,
     ):
         meta = {"progressToken": 7, "io.modelcontextprotocol/logLevel": "debug"}
@@ -163,37 +162,39 @@ async def test_progress_and_log_messages_tell_clients_no_secret(tmp_path: Path, 
             "tools/call", {"name": "call_tool", "arguments": arguments, "_meta": meta}
         )
         assert "error" not in answer
-        told = [
-            one["params"] for one in client.unasked if one["method"] != "notifications/initialized"
+        reported = [
+            one["params"]
+            for one in client.unprompted
+            if one["method"] != "notifications/initialized"
         ]
-        assert [one.get("message") or one.get("data") for one in told] == [
+        assert [one.get("message") or one.get("data") for one in reported] == [
             {"login": ["with ***"]},
             "with ***",
         ]
 
 
 async def test_a_result_that_is_no_error_passes_untouched(tmp_path: Path) -> None:
-    async with running(configured(tmp_path)) as gateway, connect(gateway) as client:
+    async with running(make_config(tmp_path)) as gateway, connect(gateway) as client:
         assert (
             await ask(client, "call_tool", name="shop.succeed", arguments={})
             == f"the password is {PASSWORD}"
         )
 
 
-async def test_a_script_is_told_no_secret_by_what_fails_in_it(tmp_path: Path) -> None:
-    async with running(configured(tmp_path)) as gateway, connect(gateway) as client:
+async def test_a_failure_inside_a_script_shows_it_no_secret(tmp_path: Path) -> None:
+    async with running(make_config(tmp_path)) as gateway, connect(gateway) as client:
         for name in ("refuse", "fail"):
             code = f"try {{ await shop.{name}({{}}) }} catch (error) {{ return String(error) }}"
-            told = await ask(client, "run_code", code=code, language="javascript")
-            assert "***" in told
-            shows_nothing(told)
+            reported = await ask(client, "run_code", code=code, language="javascript")
+            assert "***" in reported
+            shows_nothing(reported)
 
 
 @pytest.mark.parametrize("arg", ["--broken", "--long"])
 async def test_a_server_that_does_not_start_shows_no_secret_anywhere(
     tmp_path: Path, arg: str
 ) -> None:
-    async with running(configured(tmp_path, arg)) as gateway, connect(gateway) as client:
+    async with running(make_config(tmp_path, arg)) as gateway, connect(gateway) as client:
         [status] = gateway.list_statuses()
         assert status.state in ("down", "quarantined")
         shows_nothing(status.reason, list(status.stderr), str(status.diagnostics))
@@ -208,7 +209,7 @@ async def test_a_server_that_does_not_start_shows_no_secret_anywhere(
 async def test_rest_shows_no_secret_of_a_server_that_does_not_start(
     tmp_path: Path, arg: str
 ) -> None:
-    async with side_door({}, configured(tmp_path, arg)) as side:
+    async with open_api({}, make_config(tmp_path, arg)) as side:
         for path in ("servers", "servers/shop"):
             shows_nothing(await side.get(path))
         reply = await side.http.post("/api/v1/servers/shop/restart", json={})
@@ -221,7 +222,7 @@ def test_the_command_line_shows_no_secret_of_a_server_that_fails(
     home: Home, command: tuple[str, ...]
 ) -> None:
     arguments = () if command[0] == "call" else ("--broken",)
-    config = configured(home.folder, *arguments)
+    config = make_config(home.folder, *arguments)
     servers = {
         name: server.model_dump(include={"command", "args", "env"})
         for name, server in config.servers.items()
@@ -279,11 +280,11 @@ WAITING = """
 
 
 async def test_a_server_that_is_replaced_is_masked_while_it_finishes(tmp_path: Path) -> None:
-    config = configured(tmp_path)
+    config = make_config(tmp_path)
     (tmp_path / "server.py").write_text(SERVER.replace("\n    text = f", WAITING))
     async with running(config) as gateway, connect(gateway) as client:
         failing = asyncio.create_task(client.call_tool("call_tool", {"name": "shop.fail"}))
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not (tmp_path / "server.begun").exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             await gateway.apply(config.model_copy(update={"servers": {}}))

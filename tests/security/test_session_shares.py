@@ -15,15 +15,15 @@ from portico.server.http import endpoints
 from portico.server.http.app import make_app, make_server
 from portico.server.http.slow_clients import ConnectionLimits
 from portico.testing import gateway_over, serve_http
-from tests.interaction.fakes import fake
-from tests.interaction.raw import ACCEPT, LEGACY, MODERN, RawHttp, envelope, hello, result
+from tests.interaction.fake_servers import fake
+from tests.interaction.raw_clients import ACCEPT, LEGACY, MODERN, RawHttp, envelope, hello, result
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 240.0
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
 
 
 @asynccontextmanager
-async def served(**options: Any) -> AsyncGenerator[str]:
+async def serve(**options: Any) -> AsyncGenerator[str]:
     async with gateway_over({"s": fake("run")}) as gateway, serve_http(gateway, **options) as url:
         yield url
 
@@ -32,7 +32,7 @@ async def served(**options: Any) -> AsyncGenerator[str]:
 async def client_at(address: str) -> AsyncGenerator[httpx2.AsyncClient]:
     """A client whose connections come from an address of this machine."""
     transport = httpx2.AsyncHTTPTransport(local_address=address)
-    async with httpx2.AsyncClient(transport=transport, timeout=PATIENCE_S) as http:
+    async with httpx2.AsyncClient(transport=transport, timeout=TIMEOUT_S) as http:
         yield http
 
 
@@ -56,7 +56,7 @@ async def test_an_address_that_holds_all_sessions_gives_way_to_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(endpoints, "MAX_SESSIONS", 4)
-    async with served() as url, client_at(HERE) as crowd, client_at(ELSEWHERE) as other:
+    async with serve() as url, client_at(HERE) as crowd, client_at(ELSEWHERE) as other:
         many = [await open_session(crowd, url) for _ in range(4)]
         for one in many:
             assert await result(one, "ping") == {}
@@ -72,7 +72,7 @@ async def test_a_flood_of_sessions_ends_none_of_another_address(
 ) -> None:
     monkeypatch.setattr(endpoints, "MAX_SESSIONS", 4)
     monkeypatch.setattr(endpoints, "SESSION_EVICTABLE_AFTER_S", 0.0)
-    async with served() as url, client_at(HERE) as crowd, client_at(ELSEWHERE) as other:
+    async with serve() as url, client_at(HERE) as crowd, client_at(ELSEWHERE) as other:
         idle = await open_session(other, url)
         assert await result(idle, "ping") == {}
         for _ in range(12):
@@ -86,7 +86,7 @@ async def test_sessions_that_were_never_used_go_before_those_in_use(
     monkeypatch.setattr(endpoints, "MAX_SESSIONS", 4)
     monkeypatch.setattr(endpoints, "SESSION_EVICTABLE_AFTER_S", 0.0)
     monkeypatch.setattr(endpoints, "SESSION_UNUSED_S", 0.0, raising=False)
-    async with served() as url, client_at(HERE) as http:
+    async with serve() as url, client_at(HERE) as http:
         used = await open_session(http, url)
         assert await result(used, "ping") == {}
         for _ in range(12):
@@ -97,7 +97,7 @@ async def test_sessions_that_were_never_used_go_before_those_in_use(
 async def test_a_caller_cannot_take_every_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoints, "MAX_SESSIONS", 4)
     monkeypatch.setattr(endpoints, "MAX_CALLER_SESSIONS", 3, raising=False)
-    async with served() as url, client_at(HERE) as crowd:
+    async with serve() as url, client_at(HERE) as crowd:
         for _ in range(3):
             await result(await open_session(crowd, url), "ping")
         refused = await crowd.post(url, json=initialize(), headers=ACCEPT)
@@ -137,7 +137,7 @@ async def test_only_what_initialises_opens_a_session_or_ends_another(
 ) -> None:
     monkeypatch.setattr(endpoints, "MAX_SESSIONS", 2)
     monkeypatch.setattr(endpoints, "SESSION_EVICTABLE_AFTER_S", 0.0)
-    async with served() as url, client_at(HERE) as http:
+    async with serve() as url, client_at(HERE) as http:
         both = [await open_session(http, url), await open_session(http, url)]
         for one in both:
             assert await result(one, "ping") == {}
@@ -153,7 +153,7 @@ async def test_an_introduction_that_fails_leaves_no_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(endpoints, "MAX_SESSIONS", 2)
-    async with served() as url, client_at(HERE) as http:
+    async with serve() as url, client_at(HERE) as http:
         first = await open_session(http, url)
         assert await result(first, "ping") == {}
         for _ in range(3):
@@ -178,7 +178,7 @@ async def listen(
     http: httpx2.AsyncClient, url: str, number: int
 ) -> AsyncGenerator[tuple[Any, dict[str, Any]]]:
     """The lines of a stream, and the first message on it."""
-    async with http.stream("POST", url, **listening(number)) as reply, asyncio.timeout(PATIENCE_S):
+    async with http.stream("POST", url, **listening(number)) as reply, asyncio.timeout(TIMEOUT_S):
         lines = reply.aiter_lines()
         yield lines, await next_message(lines)
 
@@ -195,7 +195,7 @@ async def test_an_address_that_holds_all_listening_streams_gives_way_to_another(
 ) -> None:
     monkeypatch.setattr(sessions, "MAX_LISTENERS", 4)
     async with (
-        served() as url,
+        serve() as url,
         client_at(HERE) as crowd,
         client_at(ELSEWHERE) as other,
         AsyncExitStack() as open_,
@@ -213,7 +213,7 @@ async def test_an_address_that_holds_all_listening_streams_gives_way_to_another(
 async def test_a_caller_cannot_take_every_listening_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MAX_LISTENERS", 4)
     monkeypatch.setattr(sessions, "MAX_CALLER_LISTENERS", 3, raising=False)
-    async with served() as url, client_at(HERE) as crowd, AsyncExitStack() as open_:
+    async with serve() as url, client_at(HERE) as crowd, AsyncExitStack() as open_:
         for number in range(3):
             _, first = await open_.enter_async_context(listen(crowd, url, number))
             assert "acknowledged" in first["method"]
@@ -232,7 +232,7 @@ async def test_an_address_that_opens_every_connection_leaves_some_for_others() -
         serving = asyncio.create_task(server.serve())
         try:
             async with (
-                asyncio.timeout(PATIENCE_S),
+                asyncio.timeout(TIMEOUT_S),
                 AsyncExitStack() as held,
                 client_at(ELSEWHERE) as other,
             ):
@@ -248,24 +248,27 @@ async def test_an_address_that_opens_every_connection_leaves_some_for_others() -
                 assert reply.status_code == 200
         finally:
             server.should_exit = True
-            await asyncio.wait({serving}, timeout=PATIENCE_S)
+            await asyncio.wait({serving}, timeout=TIMEOUT_S)
 
 
 async def test_an_address_that_has_every_request_under_way_leaves_some_for_others() -> None:
     async with (
-        served(max_in_flight=8) as url,
+        serve(max_in_flight=8) as url,
         AsyncExitStack() as held,
         client_at(ELSEWHERE) as other,
     ):
         address = httpx2.URL(url)
         said = b""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while b" 503 " not in said:
                 reader, writer = await asyncio.open_connection(
                     HERE, address.port, local_addr=(HERE, 0)
                 )
                 held.callback(writer.close)
-                head = "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n"
+                head = (
+                    "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\nexpect: "
+                    "100-continue\r\n\r\n"
+                )
                 writer.write(head.encode())
                 said = await reader.readuntil(b"\r\n\r\n")
         assert (await other.post(url, json=initialize(), headers=ACCEPT)).status_code == 200

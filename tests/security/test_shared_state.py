@@ -12,8 +12,8 @@ from portico.config import BackendConfig, Config
 from portico.testing import FakeBackend, gateway_over, serve_http
 from portico.upstream.backend import Era, Raw
 from tests.fixtures.counter import counter
-from tests.interaction.fakes import fake, text, tool
-from tests.interaction.raw import Message, RawClient, call, raw_http, raw_lines, result
+from tests.interaction.fake_servers import fake, text, tool
+from tests.interaction.raw_clients import Message, RawClient, call, raw_http, raw_lines, result
 
 HANDLE = "portico/session"
 TOKENS = ["", "a token that nobody guesses"]
@@ -37,7 +37,7 @@ def office() -> FakeBackend:
 
 @dataclass
 class Two:
-    """Two clients of one gateway that nothing tells apart but what they were told."""
+    """Two clients of one gateway that differ only in the handles they were issued."""
 
     ann: RawClient
     bob: RawClient
@@ -70,18 +70,18 @@ def words(answer: Message) -> str:
     )
 
 
-def told(answer: Message) -> str | None:
+def get_issued_handle(answer: Message) -> str | None:
     """The handle that an answer issues, if it does."""
     return answer["result"].get("_meta", {}).get(HANDLE)
 
 
-async def stored(client: RawClient, value: int, **more: str) -> Message:
+async def store_value(client: RawClient, value: int, **more: str) -> Message:
     return await call(
         client, "run_code", code=f"store('secret', {value}); result('kept')", language="lua", **more
     )
 
 
-async def loaded(client: RawClient, handle: str = "", **more: str) -> Message:
+async def load_value(client: RawClient, handle: str = "", **more: str) -> Message:
     arguments: Message = {
         "code": "result({found = load('secret') or 0})",
         "language": "lua",
@@ -91,38 +91,38 @@ async def loaded(client: RawClient, handle: str = "", **more: str) -> Message:
     return await client.request("tools/call", {"name": "run_code", "arguments": arguments, **meta})
 
 
-def found(answer: Message) -> int:
+def get_found(answer: Message) -> int:
     return answer["result"]["structuredContent"]["found"]
 
 
 @pytest.mark.parametrize("token", TOKENS, ids=["no token", "one token"])
-async def test_what_a_script_stores_is_found_with_the_handle_it_was_told_and_not_by_the_same_name(
+async def test_what_a_script_stores_is_found_with_the_handle_it_was_issued_and_not_by_the_same_name(
     token: str,
 ) -> None:
     async with two(token) as they:
-        handle = told(await stored(they.ann, 1))
-        nothing = await loaded(they.bob)
-        assert found(nothing) == 0
+        handle = get_issued_handle(await store_value(they.ann, 1))
+        nothing = await load_value(they.bob)
+        assert get_found(nothing) == 0
         assert handle is not None
         assert "session" in words(nothing), "it says how what was stored is found"
-        assert found(await loaded(they.ann)) == 0
-        assert found(await loaded(they.ann, handle)) == 1, "as a program brings it"
-        again = await loaded(they.ann, session=handle)
-        assert found(again) == 1, "as a model passes it"
-        assert told(again) is None
-        other = told(await stored(they.bob, 2))
+        assert get_found(await load_value(they.ann)) == 0
+        assert get_found(await load_value(they.ann, handle)) == 1, "as a program brings it"
+        again = await load_value(they.ann, session=handle)
+        assert get_found(again) == 1, "as a model passes it"
+        assert get_issued_handle(again) is None
+        other = get_issued_handle(await store_value(they.bob, 2))
         assert other not in (None, handle)
-        assert found(await loaded(they.ann, handle)) == 1
+        assert get_found(await load_value(they.ann, handle)) == 1
 
 
 async def test_the_answer_of_a_script_that_stored_something_says_in_words_how_to_come_back() -> (
     None
 ):
     async with two("") as they:
-        answer = await stored(they.ann, 1)
-        assert f'session: "{told(answer)}"' in words(answer)
+        answer = await store_value(they.ann, 1)
+        assert f'session: "{get_issued_handle(answer)}"' in words(answer)
         kept_nothing = await call(they.ann, "run_code", code="result(1)", language="lua")
-        assert told(kept_nothing) is None
+        assert get_issued_handle(kept_nothing) is None
 
 
 @pytest.mark.parametrize("token", TOKENS, ids=["no token", "one token"])
@@ -145,7 +145,10 @@ async def test_no_other_client_approves_a_destructive_step_by_last(token: str) -
 
 async def test_last_is_the_last_run_of_the_handle_that_was_brought() -> None:
     async with two(TOKENS[1]) as they:
-        mine, others = told(await stored(they.ann, 1)), told(await stored(they.bob, 2))
+        mine, others = (
+            get_issued_handle(await store_value(they.ann, 1)),
+            get_issued_handle(await store_value(they.bob, 2)),
+        )
         steps = [{"id": "gone", "tool": "office.erase", "arguments": {}}]
         await call(they.ann, "run_workflow", steps=steps, session=mine)
         assert (await call(they.bob, "run_workflow", resume="last", session=others))["result"][
@@ -158,9 +161,7 @@ async def test_last_is_the_last_run_of_the_handle_that_was_brought() -> None:
         assert they.erased == 1
 
 
-async def test_a_handle_does_not_open_what_a_session_keeps_and_an_id_of_a_session_is_good_in_it_alone() -> (
-    None
-):
+async def test_a_handle_opens_no_session_state_and_a_session_id_is_valid_in_it_alone() -> None:
     async with (
         gateway_over({"office": office()}) as gateway,
         serve_http(gateway) as url,
@@ -191,9 +192,9 @@ async def test_a_client_on_a_pipe_needs_no_handle(era: Era) -> None:
         gateway_over({"office": office()}) as gateway,
         raw_lines(gateway.get_endpoint(), era) as client,
     ):
-        answer = await stored(client, 1)
-        assert told(answer) is None
-        assert found(await loaded(client)) == 1
+        answer = await store_value(client, 1)
+        assert get_issued_handle(answer) is None
+        assert get_found(await load_value(client)) == 1
         await call(client, "run_workflow", steps=[{"id": "gone", "tool": "office.erase"}])
         assert "finished" in words(await call(client, "run_workflow", resume="last"))
 
@@ -226,8 +227,8 @@ async def test_clients_of_one_name_have_each_their_own_instance_of_a_stateful_se
         first = await call(ann, "call_tool", name="own.count")
         second = await call(bob, "call_tool", name="own.count")
         assert [words(one).split()[0] for one in (first, second)] == ["1", "1"]
-        mine = told(first)
-        assert mine not in (None, told(second))
+        mine = get_issued_handle(first)
+        assert mine not in (None, get_issued_handle(second))
         assert words(await call(ann, "call_tool", name="own.count", session=mine)).split()[0] == "2"
 
 
@@ -243,7 +244,7 @@ async def test_a_link_that_one_client_was_given_leads_no_other_anywhere(token: s
             they.ann, "resources/read", {"uri": f"portico://backend/office/resource/{LINK}"}
         )
         assert by_server["contents"][0]["text"] == "linked"
-        handle = told(await stored(they.ann, 1))
+        handle = get_issued_handle(await store_value(they.ann, 1))
         await call(they.ann, "call_tool", name="office.link", session=handle)
         brought = await result(they.ann, "resources/read", {"uri": LINK, "_meta": {HANDLE: handle}})
         assert brought["contents"][0]["text"] == "linked"
@@ -252,12 +253,12 @@ async def test_a_link_that_one_client_was_given_leads_no_other_anywhere(token: s
 @pytest.mark.parametrize("token", TOKENS, ids=["no token", "one token"])
 async def test_a_handle_that_was_not_issued_here_is_refused_for_scripts_too(token: str) -> None:
     async with two(token) as they:
-        refused = await stored(they.ann, 1, session="made-up")
+        refused = await store_value(they.ann, 1, session="made-up")
         assert refused["result"]["isError"]
         assert "Call without a session" in words(refused)
 
 
-async def test_a_server_is_not_told_the_handle_of_its_caller() -> None:
+async def test_a_server_does_not_receive_the_handle_of_its_caller() -> None:
     backend = fake("run")
     async with (
         gateway_over({"s": backend}) as gateway,
@@ -265,7 +266,7 @@ async def test_a_server_is_not_told_the_handle_of_its_caller() -> None:
         raw_http(url, "modern") as client,
     ):
         code = "store('a', 1); result(s.run():await())"
-        handle = told(await call(client, "run_code", code=code, language="lua"))
+        handle = get_issued_handle(await call(client, "run_code", code=code, language="lua"))
         assert handle is not None
         await call(client, "run_code", code=code, language="lua", session=handle)
     assert handle not in str(backend.requests)

@@ -20,10 +20,11 @@ from portico.server.http.slow_clients import ConnectionLimits
 from portico.server.http.spooled_responses import ResponseSpool, SpoolMiddleware
 from portico.testing import FakeBackend, gateway_over
 from portico.upstream.backend import Era, Raw, RequestOptions
-from tests.interaction.fakes import fake, text
-from tests.interaction.raw import LEGACY, MODERN, call, envelope, hello, raw_http
+from tests.interaction.fake_servers import fake, text
+from tests.interaction.raw_clients import LEGACY, MODERN, call, envelope, hello, raw_http
+from tests.upstream.loopback_server import advance_clock
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 240.0
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
 MANY = 8
 SIZE = 8 * 2**20
@@ -51,7 +52,7 @@ def large_server() -> FakeBackend:
 
 
 @asynccontextmanager
-async def served(**options: Any) -> AsyncGenerator[tuple[str, int]]:
+async def serve(**options: Any) -> AsyncGenerator[tuple[str, int]]:
     backend = options.pop("backend", None) or large_server()
     async with (
         gateway_over({"s": backend}, FULL) as gateway,
@@ -65,13 +66,13 @@ async def served_app(app: Starlette) -> AsyncGenerator[int]:
     server = make_server(app, HERE, 0, ConnectionLimits())
     serving = asyncio.create_task(server.serve())
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not server.started:  # noqa: ASYNC110  (uvicorn has no event for it)
                 await asyncio.sleep(0.005)
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
         server.should_exit = True
-        await asyncio.wait({serving}, timeout=PATIENCE_S)
+        await asyncio.wait({serving}, timeout=TIMEOUT_S)
 
 
 def post(frame: Raw, *about: str) -> bytes:
@@ -98,7 +99,7 @@ def asking(method: str, name: str, session: str = "") -> bytes:
 
 
 class Deaf:
-    """A client that asks and does not read until it is told to."""
+    """A client that asks and does not read until it is asked to."""
 
     def __init__(self, port: int, asked: bytes, address: str = HERE) -> None:
         self._socket = socket.socket()
@@ -112,14 +113,14 @@ class Deaf:
         """Ask, and take the first bytes of the answer."""
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(self._socket, self._asked)
-        assert await asyncio.wait_for(loop.sock_recv(self._socket, 64), PATIENCE_S)
+        assert await asyncio.wait_for(loop.sock_recv(self._socket, 64), TIMEOUT_S)
 
     async def read(self) -> int:
-        """How many bytes of the answer are still to be had."""
+        """Return how many bytes of the answer are still to be had."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**20)
         loop, count = asyncio.get_running_loop(), 0
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while piece := await loop.sock_recv(self._socket, 2**20):
                     count += len(piece)
                     if piece.endswith((b"}", b"0\r\n\r\n")):
@@ -144,7 +145,7 @@ def unread(port: int, asked: bytes, number: int, address: str = HERE) -> Generat
 
 async def open_session(port: int) -> str:
     reader, writer = await asyncio.open_connection(HERE, port)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         writer.write(post({"id": 0, "method": "initialize", "params": hello()}))
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         await reader.readuntil(b"\r\n0\r\n\r\n")
@@ -170,7 +171,7 @@ async def held_bytes(settled: Callable[[int], bool]) -> int:
 
 async def test_an_idle_session_keeps_nothing_of_its_last_request() -> None:
     backend = large_server()
-    async with served(backend=backend) as (_, port):
+    async with serve(backend=backend) as (_, port):
         sessions = [await open_session(port) for _ in range(MANY)]
         params = {"name": "s__run", "arguments": {"padding": "x" * (SIZE // 4)}}
         about = f"mcp-protocol-version: {LEGACY}"
@@ -185,7 +186,7 @@ async def test_an_idle_session_keeps_nothing_of_its_last_request() -> None:
                         f"mcp-session-id: {session}",
                     )
                 )
-                assert b" 200 " in await asyncio.wait_for(reader.readline(), PATIENCE_S)
+                assert b" 200 " in await asyncio.wait_for(reader.readline(), TIMEOUT_S)
                 writer.close()
                 backend.requests.clear()
             held = await held_bytes(lambda held: held < MANY * SIZE // 8)
@@ -203,13 +204,12 @@ async def test_an_idle_session_keeps_nothing_of_its_last_request() -> None:
 async def test_unread_answers_take_no_memory_and_can_still_be_read(
     era: Era, method: str, name: str
 ) -> None:
-    async with served() as (_, port):
+    async with serve() as (_, port):
         sessions = [await open_session(port) if era == "legacy" else "" for _ in range(MANY)]
         tracemalloc.start()
         try:
             them = [Deaf(port, asking(method, name, session)) for session in sessions]
-            for one in them:
-                await one.ask()
+            await asyncio.gather(*(one.ask() for one in them))
             held = await held_bytes(lambda held: held < MANY * SIZE // 4)
         finally:
             tracemalloc.stop()
@@ -222,7 +222,7 @@ async def test_unread_answers_take_no_memory_and_can_still_be_read(
 
 
 async def test_what_all_leave_unread_is_bounded_and_a_client_that_reads_loses_nothing() -> None:
-    async with served(spool_bytes=7 * SIZE // 2) as (url, port), raw_http(url, "modern") as polite:
+    async with serve(spool_bytes=7 * SIZE // 2) as (url, port), raw_http(url, "modern") as polite:
         with unread(port, asking("tools/call", "s__large"), MANY) as them:
             for one in them:
                 await one.ask()
@@ -234,7 +234,7 @@ async def test_what_all_leave_unread_is_bounded_and_a_client_that_reads_loses_no
 
 
 async def test_one_caller_leaves_unread_what_it_likes_and_another_loses_nothing() -> None:
-    async with served(spool_bytes=7 * SIZE // 2) as (_, port):
+    async with serve(spool_bytes=7 * SIZE // 2) as (_, port):
         large = asking("tools/call", "s__large")
         with unread(port, large, 1, ELSEWHERE) as (other,), unread(port, large, MANY) as them:
             await other.ask()
@@ -246,7 +246,7 @@ async def test_one_caller_leaves_unread_what_it_likes_and_another_loses_nothing(
 
 
 class NoDisk(ResponseSpool):
-    """Nothing can wait: whoever is behind is hung up on."""
+    """Nothing can wait: anyone who is behind is hung up on."""
 
     def open_file(self) -> IO[bytes]:
         raise OSError("there is no disk")
@@ -262,38 +262,30 @@ async def test_what_a_client_reads_at_once_never_waits_on_disk() -> None:
     async with served_app(application) as port:
         reader, writer = await asyncio.open_connection(HERE, port)
         writer.write(f"GET / HTTP/1.1\r\nhost: {HERE}\r\n\r\n".encode())
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await reader.readuntil(b"\r\n\r\n")
             assert await reader.readexactly(SIZE) == b"x" * SIZE
         writer.close()
 
 
 async def test_a_client_that_reads_slowly_gets_its_whole_answer() -> None:
-    patience = ConnectionLimits(send_s=2.0)
-    async with gateway_over({"s": large_server()}, FULL) as gateway:
-        server = make_server(make_app(gateway.get_endpoints()), HERE, 0, patience)
-        serving = asyncio.create_task(server.serve())
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not server.started:  # noqa: ASYNC110  (uvicorn has no event for it)
-                    await asyncio.sleep(0.005)
-            port = server.servers[0].sockets[0].getsockname()[1]
-            with unread(port, asking("tools/call", "s__large"), 1) as (one,):
-                await one.ask()
-                assert await _read_slowly(one, patience.send_s) > SIZE
-        finally:
-            server.should_exit = True
-            await asyncio.wait({serving}, timeout=PATIENCE_S)
+    async with serve() as (_, port):
+        with unread(port, asking("tools/call", "s__large"), 1) as (one,):
+            await one.ask()
+            assert await _read_slowly(one, ConnectionLimits().send_s) > SIZE
 
 
 async def _read_slowly(one: Deaf, send_s: float) -> int:
     """Read in pieces, each soon enough, and all of them for longer than nothing may be read."""
-    loop, count, begun = asyncio.get_running_loop(), 0, asyncio.get_running_loop().time()
+    loop, count, steps = asyncio.get_running_loop(), 0, 0
     read: Callable[[], Awaitable[bytes]] = lambda: loop.sock_recv(one._socket, 2**16)  # noqa: E731  # pyright: ignore[reportPrivateUsage]
-    while piece := await asyncio.wait_for(read(), PATIENCE_S):
+    while piece := await asyncio.wait_for(read(), TIMEOUT_S):
         count += len(piece)
         if piece.endswith(b"}"):
             break
-        if count % 2**18 < len(piece) and loop.time() - begun < 2 * send_s:
-            await asyncio.sleep(send_s / 16)
+        if count % 2**18 < len(piece):
+            advance_clock(send_s / 8)
+            steps += 1
+            await asyncio.sleep(0.01)
+    assert steps > 16, "it took longer than nothing may be read"
     return count

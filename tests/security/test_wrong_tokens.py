@@ -16,17 +16,17 @@ from portico.errors import ConfigError
 from portico.server.http.app import check_exposure
 from portico.testing import gateway_over, serve_http
 from tests.cli.conftest import Home
-from tests.interaction.fakes import fake
-from tests.interaction.raw import ACCEPT, hello
+from tests.interaction.fake_servers import fake
+from tests.interaction.raw_clients import ACCEPT, hello
 
 TOKEN = "s3cret-t0ken-of-the-test"
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
-PATIENCE_S = 30.0
+TIMEOUT_S = 240.0
 OPENING = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()}
 
 
 @asynccontextmanager
-async def served(config: Config | None = None, **options: Any) -> AsyncGenerator[str]:
+async def serve(config: Config | None = None, **options: Any) -> AsyncGenerator[str]:
     async with (
         gateway_over({"s": fake("run")}, config) as gateway,
         serve_http(gateway, token=TOKEN, **options) as url,
@@ -43,7 +43,7 @@ async def try_token(
         if token is None
         else {**ACCEPT, **more, "authorization": f"Bearer {token}"}
     )
-    async with httpx2.AsyncClient(transport=transport, timeout=PATIENCE_S) as http:
+    async with httpx2.AsyncClient(transport=transport, timeout=TIMEOUT_S) as http:
         return await http.post(url, json=OPENING, headers=headers)
 
 
@@ -88,13 +88,13 @@ def test_serve_and_doctor_refuse_a_weak_token_also_from_a_variable(tmp_path: Pat
     assert (ran.code, ran.out) == (2, "")
     assert "openssl rand -hex 32" in ran.err
     examined = home.spawn("doctor", "--offline", env=weak)
-    assert "door.token_weak" in examined.out
+    assert "endpoint.token_weak" in examined.out
     assert "weakling" not in ran.err + examined.out + examined.err
 
 
 @pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "x-real-ip"])
 async def test_an_address_that_a_request_claims_makes_guessing_no_faster(header: str) -> None:
-    async with served() as url:
+    async with serve() as url:
         claims = [
             {header: f"for=10.1.2.{number}" if header == "forwarded" else f"10.1.2.{number}"}
             for number in range(40)
@@ -104,7 +104,7 @@ async def test_an_address_that_a_request_claims_makes_guessing_no_faster(header:
 
 
 async def test_wrong_tokens_are_slowed_down_by_address() -> None:
-    async with served() as url:
+    async with serve() as url:
         refused = [await try_token(url, f"wrong-{number}") for number in range(40)]
         statuses = [one.status_code for one in refused]
         assert statuses[0] == 401
@@ -117,7 +117,7 @@ async def test_wrong_tokens_are_slowed_down_by_address() -> None:
 
 
 async def test_a_client_with_the_right_token_goes_on_beside_a_guesser_at_its_address() -> None:
-    async with served() as url:
+    async with serve() as url:
         assert (await try_token(url, TOKEN)).status_code == 200
         statuses = [(await try_token(url, f"wrong-{number}")).status_code for number in range(40)]
         assert statuses[-1] == 429
@@ -125,7 +125,7 @@ async def test_a_client_with_the_right_token_goes_on_beside_a_guesser_at_its_add
 
 
 async def test_who_sends_no_token_is_asked_for_one_however_often() -> None:
-    async with served() as url:
+    async with serve() as url:
         statuses = {(await try_token(url, None)).status_code for _ in range(40)}
         assert statuses == {401}
         assert (await try_token(url, TOKEN)).status_code == 200
@@ -136,7 +136,7 @@ async def test_whether_it_is_ready_tells_no_guesser_that_it_guessed_right() -> N
         health = gateway.ensure_monitoring().readiness.check_health
         async with (
             serve_http(gateway, token=TOKEN, health=health) as url,
-            httpx2.AsyncClient() as http,
+            httpx2.AsyncClient(timeout=240) as http,
         ):
             ready = url.replace("/mcp", "/readyz")
             for number in range(40):
@@ -148,10 +148,10 @@ async def test_whether_it_is_ready_tells_no_guesser_that_it_guessed_right() -> N
 
 async def test_wrong_tokens_are_audited_together(tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
-    async with served(Config(data_dir=tmp_path, audit=AuditConfig(file=log))) as url:
+    async with serve(Config(data_dir=tmp_path, audit=AuditConfig(file=log))) as url:
         for number in range(60):
             await try_token(url, f"wrong-{number}")
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not log.exists() or not log.read_text():  # noqa: ASYNC110 - a file has no event
                 await asyncio.sleep(0.01)
     lines = [json.loads(line) for line in log.read_text().splitlines()]

@@ -1,2 +1,1 @@
-"""The door itself: who may come in, what it does with nonsense, what each era gets around an
-answer."""
+"""Tests of the client side: HTTP, stdio, sessions and the handling of requests."""

@@ -1,5 +1,4 @@
-"""What the door does when clients ask more than is borne: a turn for everyone, and quick advice for
-who is too many."""
+"""Admission control: queues that are fair to callers, and quick refusals with a time to retry."""
 
 import asyncio
 import json
@@ -9,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from portico.app import GatewayRuntime
 from portico.config.limits import LimitsConfig
-from portico.server.requests.admission import AdmissionControl, classify_request
+from portico.gateway import GatewayRuntime
+from portico.server.admission import AdmissionControl, classify_request
 from portico.testing import FakeBackend, gateway_over, serve_http
 from portico.upstream.backend import Era, Raw
-from tests.interaction.fakes import fake, text
-from tests.interaction.raw import RawClient, call, raw_http, raw_lines, result
+from tests.interaction.fake_servers import fake, text
+from tests.interaction.raw_clients import RawClient, call, raw_http, raw_lines, result
 
 PATIENCE_S = 30.0
 
@@ -45,7 +44,7 @@ class Slow:
 async def busy(**limits: Any) -> AsyncGenerator[tuple[GatewayRuntime, Slow, AdmissionControl]]:
     slow, admission = Slow(), AdmissionControl(LimitsConfig(**limits))
     async with gateway_over({"s": slow.backend}) as gateway:
-        gateway.get_endpoint().admission = admission
+        gateway.admission = admission
         await gateway.wait_until_listed()
         yield gateway, slow, admission
 
@@ -74,7 +73,7 @@ def cancelling(request_id: int) -> bytes:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_who_is_too_many_is_told_at_once_when_to_come_again(era: Era) -> None:
+async def test_a_request_too_many_is_rejected_at_once_with_a_time_to_retry(era: Era) -> None:
     async with (
         busy(requests=1, waiting=1) as (gateway, slow, admission),
         serve_http(gateway) as url,
@@ -199,7 +198,7 @@ async def test_a_client_that_hangs_up_while_it_waits_over_http_is_gone() -> None
         assert slow.begun == ["1"]
 
 
-async def test_who_gets_no_turn_in_time_is_turned_away() -> None:
+async def test_a_request_that_waits_too_long_is_rejected() -> None:
     async with (
         busy(requests=1, wait_s=0.05) as (gateway, slow, _),
         raw_lines(gateway.get_endpoint(), "legacy") as client,
@@ -224,7 +223,7 @@ async def test_a_client_s_rate_counts_searches_too() -> None:
             for _ in range(4)
         ]
         assert [about.get("kind") for about in kinds] == [None, None, None, "overloaded"]
-        assert kinds[3]["retry_after_s"] == 60, "as long as anyone is told to wait"
+        assert kinds[3]["retry_after_s"] == 60, "the longest time to wait"
         assert not (await call(other, "search_tools", query="wait"))["result"].get("isError")
 
 

@@ -11,12 +11,11 @@ import pytest
 from mcp.server.connection import Connection
 from mcp_types import JSONRPCResponse
 
-from portico.access import MAX_URI_CHARS
-from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
 from portico.events import ResourceUpdated
+from portico.gateway import GatewayRuntime
 from portico.server import sessions as sessions_module
-from portico.server.http.replay import (
+from portico.server.http.json_first_transport import (
     MAX_BYTES,
     MAX_EVENTS,
     MAX_MESSAGE_BYTES,
@@ -27,11 +26,12 @@ from portico.server.http.replay import (
 from portico.server.sessions import Session, SessionRegistry
 from portico.testing import connect, gateway_over, serve_http
 from portico.upstream.backend import Era, Raw, RequestOptions
-from tests.fixtures import broken
-from tests.interaction.fakes import ask, fake, text
-from tests.interaction.raw import ACCEPT, RawHttp, call, hello, messages, raw_http
+from portico.visibility import MAX_URI_CHARS
+from tests.fixtures import broken_command
+from tests.interaction.fake_servers import ask, fake, text
+from tests.interaction.raw_clients import ACCEPT, RawHttp, call, hello, messages, raw_http
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 SECRET = "what only the first client may read"
 
 
@@ -129,7 +129,7 @@ async def test_a_store_is_bounded_and_forgets_the_oldest_first() -> None:
 
 
 async def test_a_session_that_is_not_there_is_not_found() -> None:
-    async with served() as (_, url), httpx2.AsyncClient() as http:
+    async with served() as (_, url), httpx2.AsyncClient(timeout=240) as http:
         frame = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         reply = await http.post(url, json=frame, headers={**ACCEPT, "mcp-session-id": "made-up"})
         assert reply.status_code == 404
@@ -173,7 +173,9 @@ async def test_a_client_that_leaves_in_the_middle_of_a_call_cancels_it(era: Era)
         await asyncio.wait_for(started.wait(), PATIENCE_S)
         if (
             era == "legacy"
-        ):  # a cut stream may be resumed in this era; the end of the session is the end of its calls
+            # a cut stream may be resumed in this era; the end of the session is the end of its
+            # calls
+        ):
             await client.http.delete(url, headers=headers(client))
         calling.cancel()
         await asyncio.wait_for(cancelled.wait(), PATIENCE_S)
@@ -181,7 +183,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_call_cancels_it(era: Era)
 
 
 async def test_a_client_that_forgets_to_say_that_it_is_initialized_is_served() -> None:
-    async with served() as (_, url), httpx2.AsyncClient() as http:
+    async with served() as (_, url), httpx2.AsyncClient(timeout=240) as http:
         frame: dict[str, Any] = {
             "jsonrpc": "2.0",
             "id": 1,
@@ -198,7 +200,7 @@ async def test_a_client_that_forgets_to_say_that_it_is_initialized_is_served() -
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_each_session_has_its_own_instance_of_an_isolated_server(transport: Any) -> None:
-    command, *arguments = broken("healthy")
+    command, *arguments = broken_command("healthy")
     server = BackendConfig(command=command, args=tuple(arguments), isolation="session")
     config = Config(servers={"own": server})
     async with gateway_over(config=config) as gateway, connect(gateway, transport, "legacy") as one:
@@ -273,13 +275,13 @@ class Deaf:
 
     def __init__(self, *, reads: bool) -> None:
         self.reads, self.heard = reads, asyncio.Event()
-        self.told: list[tuple[str, Any]] = []
+        self.received: list[tuple[str, Any]] = []
 
     async def send_raw_request(self, method: str, params: Any, opts: Any = None) -> dict[str, Any]:
         return {}
 
     async def notify(self, method: str, params: Any, opts: Any = None) -> None:
-        self.told.append((method, params))
+        self.received.append((method, params))
         self.heard.set()
         if not self.reads:
             await asyncio.Event().wait()
@@ -293,12 +295,12 @@ async def test_a_client_that_does_not_read_keeps_no_other_from_hearing() -> None
         other.heard.clear()
         sessions.notify_list_changed("tools")
         await asyncio.wait_for(other.heard.wait(), PATIENCE_S)
-        assert len(other.told) == round + 1
-    assert len(deaf.told) == 1
+        assert len(other.received) == round + 1
+    assert len(deaf.received) == 1
     await sessions.close()
 
 
-async def test_only_resources_that_somebody_watches_are_told() -> None:
+async def test_only_watched_resources_are_notified() -> None:
     sessions, one, two = SessionRegistry(), Deaf(reads=True), Deaf(reads=True)
     mine = Session(subscriptions={"outer": {"inner"}})
     sessions.add(Connection.for_loop(one), mine)
@@ -310,8 +312,8 @@ async def test_only_resources_that_somebody_watches_are_told() -> None:
     sessions.notify_resource_updated("outer", mine.id)
     sessions.notify_resource_updated("own")
     await asyncio.wait_for(asyncio.gather(one.heard.wait(), two.heard.wait()), PATIENCE_S)
-    assert one.told == [("notifications/resources/updated", {"uri": "inner"})]
-    assert two.told == [("notifications/resources/updated", {"uri": "own"})]
+    assert one.received == [("notifications/resources/updated", {"uri": "inner"})]
+    assert two.received == [("notifications/resources/updated", {"uri": "own"})]
     await sessions.close()
 
 

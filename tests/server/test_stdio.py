@@ -1,5 +1,4 @@
-"""The door over stdin and stdout: nothing but messages leaves it, and nonsense that comes in is
-answered, not fatal."""
+"""MCP over stdin and stdout: only messages are written, and invalid lines are answered."""
 
 import asyncio
 import contextlib
@@ -18,10 +17,10 @@ from portico.server.stdio import open_pipe_streams
 from portico.testing import gateway_over
 from portico.upstream.backend import Era, Raw, RequestOptions
 from tests.fixtures.raw_client import raw_client
-from tests.interaction.fakes import fake, text
-from tests.interaction.raw import RawLines, call, hello, pipes_to, raw_lines, result
+from tests.interaction.fake_servers import fake, shown, text
+from tests.interaction.raw_clients import RawLines, call, hello, pipes_to, raw_lines, result
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 STDIO_GATEWAY = """
 import asyncio, os, sys
 from portico.server.stdio import serve
@@ -53,7 +52,7 @@ async def test_no_stray_print_reaches_the_wire(era: Era) -> None:
         assert answered["content"][0]["text"] == "''", (
             "a tool that reads stdin finds it empty, not the wire"
         )
-        assert (client.noise, client.unasked) == ([], [])
+        assert (client.noise, client.unprompted) == ([], [])
         await client.close_stdin()
         assert await client.ended() == 0
 
@@ -95,7 +94,7 @@ async def test_empty_lines_are_nothing() -> None:
     ):
         await client.write(b"\n\r\n  \n")
         assert "result" in await client.request("tools/list")
-        assert client.unasked == []
+        assert client.unprompted == []
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ async def test_a_line_that_is_too_long_is_refused_once_and_the_next_is_served(
         assert "10000 bytes" in refused["error"]["message"]
         assert (refused["error"]["code"], refused.get("id")) == (-32600, id)
         assert "result" in await client.request("tools/list")
-        assert not [message for message in client.unasked if "error" in message], (
+        assert not [message for message in client.unprompted if "error" in message], (
             "it is refused once"
         )
 
@@ -188,7 +187,7 @@ def test_the_last_answer_is_whole_when_the_process_ends_with_it() -> None:
     assert [json.loads(line)["id"] for line in lines] == [0, 1]
 
 
-async def test_half_a_surrogate_pair_in_a_result_costs_nobody_the_connection() -> None:
+async def test_a_lone_surrogate_in_a_result_does_not_end_the_connection() -> None:
     backend = fake("run")
     backend.on_call("run", lambda _: text("cut \ud83d"))
     async with (
@@ -222,7 +221,7 @@ async def test_every_handshake_version_is_spoken(version: str) -> None:
         opened = await result(client, "initialize", hello(version))
         assert opened["protocolVersion"] == version
         assert opened["serverInfo"]["name"] == "portico"
-        assert (await call(client, "call_tool", name="s.run"))["result"] == text("run ran")
+        assert (await call(client, "call_tool", name="s.run"))["result"] == shown("run ran")
 
 
 async def test_an_unknown_version_is_answered_with_one_we_speak() -> None:
@@ -236,7 +235,7 @@ async def test_an_unknown_version_is_answered_with_one_we_speak() -> None:
         ] == "2025-11-25"
 
 
-async def test_a_modern_request_of_an_unknown_version_is_told_which_are_spoken() -> None:
+async def test_a_request_of_an_unknown_version_is_answered_with_the_supported_ones() -> None:
     async with (
         gateway_over({"s": fake("run")}) as gateway,
         raw_lines(gateway.get_endpoint(), "modern") as client,
@@ -267,7 +266,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_call_cancels_it() -> None
         await asyncio.wait_for(cancelled.wait(), PATIENCE_S)
 
 
-async def test_what_fails_inside_is_told_without_its_insides() -> None:
+async def test_an_internal_failure_is_reported_without_details() -> None:
     def broken(_: Raw) -> Raw:
         raise ZeroDivisionError("the password is swordfish")
 
@@ -299,6 +298,6 @@ async def test_answers_come_as_they_are_ready_not_in_turn() -> None:
         slow = await client.ask(
             "tools/call", {"name": "call_tool", "arguments": {"name": "s.slow"}}
         )
-        assert (await call(client, "call_tool", name="s.fast"))["result"] == text("fast")
+        assert (await call(client, "call_tool", name="s.fast"))["result"] == shown("fast")
         release.set()
-        assert (await client.answer_to(slow))["result"] == text("slow")
+        assert (await client.answer_to(slow))["result"] == shown("slow")

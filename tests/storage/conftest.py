@@ -1,4 +1,4 @@
-"""The record on either database."""
+"""Gateway stores on SQLite and on PostgreSQL."""
 
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path

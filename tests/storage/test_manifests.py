@@ -1,4 +1,4 @@
-"""The manifest file: what is remembered, and that no file in its place stops anyone."""
+"""Manifest file: what is stored, and that a damaged file never stops a start."""
 
 import logging
 import os
@@ -157,7 +157,7 @@ def test_a_file_that_is_no_database_is_set_aside(
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
         assert ManifestStore(path).load(ALL) == {}
-    assert "begun anew" in caplog.text
+    assert "a new one is used" in caplog.text
     assert aside(path).read_bytes() == content
     assert works(path)
 
@@ -184,7 +184,7 @@ def test_an_empty_file_is_a_new_one(path: Path, caplog: pytest.LogCaptureFixture
     assert caplog.text == ""
 
 
-def test_another_layout_of_our_own_is_begun_anew_in_place(
+def test_another_layout_of_our_own_is_recreated_in_place(
     path: Path, caplog: pytest.LogCaptureFixture
 ):
     ManifestStore(path).save(manifest())
@@ -218,7 +218,7 @@ def test_a_table_that_is_gone_is_found_out_when_it_is_read(
         db.execute("drop table tools")
     manifests = ManifestStore(path)
     assert manifests.load(ALL) == {}
-    assert "begun anew" in caplog.text
+    assert "a new one is used" in caplog.text
     manifests.save(manifest())
     assert manifests.load(ALL) == {"s": manifest()}
 
@@ -236,10 +236,10 @@ def test_pages_that_are_damaged_are_found_out_when_they_are_read(
     assert manifests.load({f"s{number}": "f" for number in range(60)}) == {}
     manifests.save(manifest())
     assert manifests.load(ALL) == {"s": manifest()}
-    assert "begun anew" in caplog.text
+    assert "a new one is used" in caplog.text
 
 
-def test_a_file_that_was_cut_short_is_begun_anew(path: Path):
+def test_a_file_that_was_cut_short_is_recreated(path: Path):
     first = ManifestStore(path)
     for number in range(60):
         first.save(manifest(f"s{number}", tools=40))

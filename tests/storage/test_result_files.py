@@ -1,4 +1,4 @@
-"""Bodies of results: kept whole, for nobody else, and not for ever."""
+"""Result bodies on disk: complete, private and expiring."""
 
 import os
 import stat
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.storage.result_files import GRACE_S, ResultBodyTooLarge, ResultFiles
+from portico.storage.data_files import GRACE_S, ResultBodyTooLarge, ResultFiles
 
 FAR = 4e9
 

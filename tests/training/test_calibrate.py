@@ -1,4 +1,4 @@
-"""Fitting when nothing fits: which catalogs a question is put to, what is heard of search, and what
+"""Fitting when nothing fits: which catalogs a question is put to, what is known search, and what
 the fit finds."""
 
 import random
@@ -12,7 +12,7 @@ from benchmarks.contestants import index_of
 from benchmarks.tool_sets import Question, ToolSet
 from training.calibrate import ANSWERABLE, NO_ANSWER, SMALL, TAKEN_OUT, Case
 
-from portico.search import EncoderUnavailable, Index, confidence
+from portico.search import EncoderUnavailable, Index, scored_query
 from tests.benchmarks.tiny_set import TOOLS, write_set
 from training import calibrate
 
@@ -85,14 +85,14 @@ def index() -> Index:
     )
 
 
-def test_what_is_heard_is_what_search_judges_by(index: Index):
+def test_what_is_received_is_what_search_judges_by(index: Index):
     text = "knit me a pullover"
     found = calibrate.case(index, Question("q", text, ()), ("tiny", 0, NO_ANSWER, 0), None)
     assert found.evidence is not None
     nearness, coverage, choice = found.evidence
     assert choice == pytest.approx(np.log(len(TOOLS)))
     ranking = index.search(text, 10)
-    assert ranking.confidence == confidence.estimate_confidence(nearness, coverage, len(TOOLS))
+    assert ranking.confidence == scored_query.estimate_confidence(nearness, coverage, len(TOOLS))
     assert found.refused == ranking.is_weak
 
 
@@ -111,8 +111,8 @@ def test_the_shipped_constants_refuse_what_search_refuses():
     ):
         evidence = np.array([[nearness, coverage, np.log(count)]])
         weak = (
-            confidence.estimate_confidence(float(nearness), float(coverage), int(count))
-            < confidence.WEAK
+            scored_query.estimate_confidence(float(nearness), float(coverage), int(count))
+            < scored_query.WEAK
         )
         assert bool(shipped.refuses(evidence)[0]) == weak
 

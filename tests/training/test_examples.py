@@ -11,10 +11,10 @@ from training.examples import (
     WEIGHT_NOISY,
     WEIGHT_OTHER,
     examples,
-    given,
     is_held,
     ours,
-    recorded,
+    read_given,
+    read_recorded,
 )
 
 TEXTS = {
@@ -89,9 +89,9 @@ def test_texts_come_from_listings_from_given_lines_and_from_our_own(
     ]
     listing.write_text(json.dumps({"slug": "maps", "tools": tools}) + "\n")
     lines.write_text(json.dumps({"id": "pay.com/refund", "text": "Gives money back."}) + "\n")
-    assert recorded(listing) == {
+    assert read_recorded(listing) == {
         "maps/getRoute": "maps: get Route. Finds a route.",
         "maps/ping": "maps: ping (Alive?). ",
     }
-    assert given(lines) == {"pay.com/refund": "pay com: refund. Gives money back."}
+    assert read_given(lines) == {"pay.com/refund": "pay com: refund. Gives money back."}
     assert ours(queries) == {"shop/create_order": "shop: create order. Places an order."}

@@ -56,7 +56,7 @@ def test_the_graph_gives_the_vectors_of_its_weights(
 ) -> None:
     [found] = session.run(["vectors"], {"ids": IDS})
     assert found.shape == (1, WIDTH)
-    np.testing.assert_allclose(found[0], _expected(weights, IDS[0]), atol=1e-3)
+    np.testing.assert_allclose(found[0], _compute_expected(weights, IDS[0]), atol=1e-3)
 
 
 @pytest.mark.parametrize("length", [1, 2, PLACES])
@@ -77,7 +77,7 @@ def test_values_times_scale_is_the_matrix_again() -> None:
     assert np.abs(values * scales[:, None] - matrix).max() <= scales.max() / 2 + 1e-6
 
 
-def _expected(weights: dict[str, Floats], ids: NDArray[np.int64]) -> Floats:
+def _compute_expected(weights: dict[str, Floats], ids: NDArray[np.int64]) -> Floats:
     """The same in numpy, with matrices and activations rounded as `training.model` rounds them."""
     stream = _norm(
         _rounded_rows(weights["tokens"], EMBEDDING_LEVELS)[ids] + weights["places"][: len(ids)],

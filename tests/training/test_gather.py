@@ -1,4 +1,5 @@
-"""From repositories to pairs: cleaned, without doubles, thinned fairly, and what came from where."""
+"""From repositories to pairs: cleaned, without doubles, thinned fairly, and what came from
+where."""
 
 import gzip
 import os
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from training.cleaning import acceptable, clean
-from training.gather import gathered, level, thinned, write
+from training.gather import gather_pairs, level, thin_pool, write
 from training.languages import in_its_script, language
 from training.sources import Source
 
@@ -24,11 +25,20 @@ def _source(name: str, weight: float = 1.0, commit: str = COMMIT) -> Source:
 @pytest.mark.parametrize(
     ("locale", "code"),
     [
-        ("de_DE", "de"), ("deDE", "de"), ("pt-BR", "pt"), ("zh-Hans", "zh"), ("zh_TW", "zh-tw"),
-        ("zh-Hant-HK", "zh-tw"), ("jp", "ja"), ("sr@latin", "sr"),
-        ("en-GB", None), ("qps-ploc", None), ("template", None), ("x", None),
+        ("de_DE", "de"),
+        ("deDE", "de"),
+        ("pt-BR", "pt"),
+        ("zh-Hans", "zh"),
+        ("zh_TW", "zh-tw"),
+        ("zh-Hant-HK", "zh-tw"),
+        ("jp", "ja"),
+        ("sr@latin", "sr"),
+        ("en-GB", None),
+        ("qps-ploc", None),
+        ("template", None),
+        ("x", None),
     ],
-)  # fmt: skip
+)
 def test_a_language_has_one_code(locale: str, code: str | None) -> None:
     assert language(locale) == code
 
@@ -81,13 +91,13 @@ def test_a_large_source_gives_way_to_small_ones_and_to_weight() -> None:
 def test_thinning_keeps_the_same_pairs_whatever_their_order() -> None:
     source = _source("a/b")
     pairs = [(f"word {number}", f"Wort {number}") for number in range(100)]
-    kept = [list(thinned({"de": {source: order}}, 10, 10)) for order in (pairs, pairs[::-1])]
+    kept = [list(thin_pool({"de": {source: order}}, 10, 10)) for order in (pairs, pairs[::-1])]
     assert kept[0] == kept[1]
     assert len(kept[0][0][2]) == 10
 
 
 def test_a_rare_language_nobody_asked_for_is_left_out() -> None:
-    assert list(thinned({"eo": {_source("a/b"): [("Yes please", "Jes bonvolu")]}}, 10, 10)) == []
+    assert list(thin_pool({"eo": {_source("a/b"): [("Yes please", "Jes bonvolu")]}}, 10, 10)) == []
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="reading repositories needs git")
@@ -109,8 +119,8 @@ def test_a_repository_is_read_at_its_commit(tmp_path: Path) -> None:
     _git(bare, "fetch", "-q", "--depth", "1", work.as_uri(), commit)
 
     here, elsewhere = _source("owner/name", commit=commit), _source("owner/other")
-    pool, read = gathered(tmp_path / "repositories", [here, elsewhere])
-    write(thinned(pool, 100, 100), read, tmp_path)
+    pool, read = gather_pairs(tmp_path / "repositories", [here, elsewhere])
+    write(thin_pool(pool, 100, 100), read, tmp_path)
 
     assert read == [here]
     lines = gzip.decompress((tmp_path / "pairs.tsv.gz").read_bytes()).decode().splitlines()
@@ -130,6 +140,6 @@ def _git(folder: Path, *arguments: str) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     return ran.stdout

@@ -22,7 +22,7 @@ JUDGED_BY = sorted(
 )
 
 
-def _asked(row: dict[str, Any]) -> list[str]:
+def _get_query(row: dict[str, Any]) -> list[str]:
     return [*row.get("queries", ()), *row.get("other", ())]
 
 
@@ -42,7 +42,7 @@ def test_every_row_names_a_tool_and_asks_for_it(name: str) -> None:
         assert server, row["id"]
         assert tool, row["id"]
         assert row.get("text", "made up elsewhere").strip(), row["id"]
-        asked = [_plain(query) for query in _asked(row)]
+        asked = [_plain(query) for query in _get_query(row)]
         assert asked, row["id"]
         assert all(asked), row["id"]
         assert len(asked) == len(set(asked)), row["id"]
@@ -66,7 +66,7 @@ def test_no_query_is_one_that_search_is_judged_by() -> None:
         _plain(query)
         for name in FIELDS
         for row in read_lines(QUERIES / f"{name}.jsonl")
-        for query in _asked(row)
+        for query in _get_query(row)
     }
     theirs: set[str] = set()
     for path in JUDGED_BY:

@@ -38,14 +38,22 @@ XLIFF = """<?xml version="1.0" encoding="utf-8"?>
 <trans-unit id="a"><source>Save <x id="1"/>file</source><target>Datei <x id="1"/>sichern</target></trans-unit>
 <trans-unit id="b"><source>New one</source><target state="new">New one</target></trans-unit>
 <trans-unit id="c"><source>No target</source></trans-unit>
-</body></file></xliff>"""
-RESX = '<root><data name="Open"><value>{}</value></data><data name="Icon" type="b"><value>x</value></data></root>'
-TLDR = "# tar\n\n> {}\n> More information: <https://x>.\n\n- {}:\n\n`tar {{{{[-c|--create]}}}} {{{{{}}}}}`\n"
+</body></file></xliff>"""  # noqa: E501
+RESX = (
+    '<root><data name="Open"><value>{}</value></data><data name="Icon" '
+    'type="b"><value>x</value></data></root>'
+)
+TLDR = (
+    "# tar\n\n> {}\n> More information: <https://x>.\n\n- {}:\n\n`tar "
+    "{{{{[-c|--create]}}}} {{{{{}}}}}`\n"
+)
 
 SAMPLES: dict[str, tuple[str, str | None, list[tuple[str, str]]]] = {
     "json": (
-        '// a comment\n{"menu": {"open": "Öffnen", "lost": "Verloren"}, "list": [{"id": "k", "translation": "Ja"}],}',
-        '{"menu": {"open": {"message": "Open", "comment": "verb"}}, "list": [{"id": "k", "translation": "Yes"}]}',
+        '// a comment\n{"menu": {"open": "Öffnen", "lost": "Verloren"}, "list": '
+        '[{"id": "k", "translation": "Ja"}],}',
+        '{"menu": {"open": {"message": "Open", "comment": "verb"}}, "list": [{"id": '
+        '"k", "translation": "Yes"}]}',
         [("Open", "Öffnen"), ("Yes", "Ja")],
     ),
     "json, English keys": (
@@ -54,7 +62,8 @@ SAMPLES: dict[str, tuple[str, str | None, list[tuple[str, str]]]] = {
         [("Add user", "Benutzer hinzufügen"), ("Cancel", "Abbrechen")],
     ),
     "json, pseudo-English": (
-        '{"contents": {"bundle": {"Run task": "Aufgabe starten"}, "package": {"k": "Öffnen"}}, "version": "1"}',
+        '{"contents": {"bundle": {"Run task": "Aufgabe starten"}, "package": {"k": '
+        '"Öffnen"}}, "version": "1"}',
         '{"contents": {"package": {"k": "Øpëñ"}}, "version": "1"}',
         [("Run task", "Aufgabe starten"), ("Open", "Öffnen")],
     ),
@@ -109,7 +118,7 @@ def test_a_translation_without_its_english_gives_nothing(form: str) -> None:
 
 
 @pytest.mark.parametrize(("form", "broken"), [("json", "{"), ("xliff", "<a>"), ("yaml", "a: [")])
-def test_a_broken_file_is_told_apart_from_a_broken_reader(form: str, broken: str) -> None:
+def test_a_broken_file_is_distinguished_from_a_broken_reader(form: str, broken: str) -> None:
     with pytest.raises(UNREADABLE):
         READERS[form](broken, SAMPLES[form][1])
 
@@ -129,5 +138,8 @@ def test_the_list_of_sources_that_is_published_is_the_one_that_is_read() -> None
     published = (Path(__file__).parents[2] / "training" / "SOURCES.md").read_text(encoding="utf-8")
     for source in read_sources():
         files = source.files.replace("|", "\\|")
-        row = f"| {source.repository} | {source.licence} | `{files}` | {source.format} | {source.commit} |"
+        row = (
+            f"| {source.repository} | {source.licence} | `{files}` | {source.format} | "
+            f"{source.commit} |"
+        )
         assert row in published

@@ -12,8 +12,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from portico.upstream.backend import Connection, Raw
-from portico.upstream.transports.http import HttpBackend
-from tests.upstream.loopback import PATIENCE_S, Ears, serve
+from portico.upstream.backends.http import HttpBackend
+from tests.upstream.loopback_server import TEST_TIMEOUT_S, RecordingListener, serve
 
 Handler = Callable[[Request, Raw], Awaitable[Response]]
 
@@ -110,14 +110,14 @@ class RawServer:
 
 @asynccontextmanager
 async def conversation(
-    server: RawServer, ears: Ears | None = None, **options: Any
+    server: RawServer, listener: RecordingListener | None = None, **options: Any
 ) -> AsyncGenerator[tuple[Connection, HttpBackend], None]:
     async with serve(server.app) as base:
         backend = HttpBackend("raw", f"{base}/mcp", **options)
-        async with asyncio.timeout(PATIENCE_S):
-            connection = await backend.connect(ears or Ears())
+        async with asyncio.timeout(TEST_TIMEOUT_S):
+            connection = await backend.connect(listener or RecordingListener())
         try:
             yield connection, backend
         finally:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TEST_TIMEOUT_S):
                 await connection.close()

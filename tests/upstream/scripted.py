@@ -1,5 +1,5 @@
 """Stdio servers for one test each: a few lines of script in the test itself, or a broken server
-that is overheard."""
+that is recorded_server."""
 
 import asyncio
 import sys
@@ -10,10 +10,10 @@ from typing import Any
 
 from portico.upstream.backend import Connection, Era
 from portico.upstream.transports.stdio import StdioBackend
-from tests.fixtures import broken
-from tests.upstream.loopback import Ears
+from tests.fixtures import broken_command
+from tests.upstream.loopback_server import RecordingListener
 
-PATIENCE_S = 30.0
+TEST_TIMEOUT_S = 240.0
 """Every wait ends; on a busy machine it may take its time."""
 
 _PRELUDE = """
@@ -46,19 +46,19 @@ def requests():
         message = read()
         if "id" in message and "method" in message:
             yield message["id"], message["method"], message.get("params") or {}
-"""
+"""  # noqa: E501
 
 _OVERHEARD = """
 sys.path.insert(0, sys.argv[1])
 from tests.fixtures.broken_servers.names import SERVERS
 
-class Overheard(SERVERS[sys.argv[3]]):
+class Recorded(SERVERS[sys.argv[3]]):
     def on_message(self, message):
         with open(sys.argv[2], "a") as heard:
             heard.write(f"{os.getpid()} {message.get('method')}\\n")
         super().on_message(message)
 
-Overheard().run()
+Recorded().run()
 """
 
 
@@ -74,13 +74,13 @@ def scripted(body: str, **options: Any) -> StdioBackend:
     return StdioBackend("scripted", command, tuple(args), **options)
 
 
-def misbehaved(name: str, number: float | None = None, **options: Any) -> StdioBackend:
+def faulty_server(name: str, number: float | None = None, **options: Any) -> StdioBackend:
     """A backend of a broken server."""
-    command, *args = broken(name, number)
+    command, *args = broken_command(name, number)
     return StdioBackend(name, command, tuple(args), **options)
 
 
-def overheard(name: str, heard: Path, **options: Any) -> StdioBackend:
+def recorded_server(name: str, heard: Path, **options: Any) -> StdioBackend:
     """A backend of a broken server that writes down what it is sent; read it with `methods`."""
     root = str(Path(__file__).parents[2])
     command, *args = (*script(_OVERHEARD), root, str(heard), name)
@@ -88,7 +88,7 @@ def overheard(name: str, heard: Path, **options: Any) -> StdioBackend:
 
 
 def methods(heard: Path) -> list[list[str]]:
-    """What each process of an overheard server was sent, process by process."""
+    """What each process of an recorded_server server was sent, process by process."""
     found: dict[str, list[str]] = {}
     for entry in heard.read_text().splitlines() if heard.exists() else ():
         pid, method = entry.split()
@@ -99,16 +99,16 @@ def methods(heard: Path) -> list[list[str]]:
 @asynccontextmanager
 async def conversation(
     backend: StdioBackend, era: Era | None = None
-) -> AsyncGenerator[tuple[Connection, Ears]]:
+) -> AsyncGenerator[tuple[Connection, RecordingListener]]:
     """A live conversation with a backend, and what is heard of it."""
-    ears = Ears()
+    listener = RecordingListener()
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            connection = await backend.connect(ears, era)
+        async with asyncio.timeout(TEST_TIMEOUT_S):
+            connection = await backend.connect(listener, era)
         try:
-            yield connection, ears
+            yield connection, listener
         finally:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TEST_TIMEOUT_S):
                 await connection.close()
     finally:
         backend.guard.close()
@@ -116,6 +116,6 @@ async def conversation(
 
 async def call(connection: Connection, name: str, **arguments: Any) -> str:
     """The text a tool answers."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TEST_TIMEOUT_S):
         result = await connection.request("tools/call", {"name": name, "arguments": arguments})
     return result["content"][0]["text"]

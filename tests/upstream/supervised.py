@@ -10,9 +10,10 @@ import psutil
 from portico.events import EventBus
 from portico.testing import FakeBackend
 from portico.upstream.backend import Connection, Era, Listener
+from portico.upstream.lifecycle.server_lifecycle import UpstreamOptions
 from portico.upstream.lifecycle.supervisor import Upstream
 from portico.upstream.transports.stdio import StdioBackend
-from tests.upstream.scripted import PATIENCE_S
+from tests.upstream.scripted import TEST_TIMEOUT_S
 
 ECHO = {"name": "echo", "description": "Repeats.", "inputSchema": {"type": "object"}}
 ANSWER: dict[str, Any] = {"content": [{"type": "text", "text": "echoed"}]}
@@ -46,18 +47,18 @@ class Slow(FakeBackend):
 
 @asynccontextmanager
 async def upstream(backend: Any, **options: Any) -> AsyncGenerator[Upstream]:
-    watched = Upstream("server", backend, EventBus(), **options)
+    watched = Upstream("server", backend, EventBus(), UpstreamOptions(**options))
     try:
         yield watched
     finally:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TEST_TIMEOUT_S):
             await watched.stop()
         if isinstance(backend, StdioBackend):
             backend.guard.close()
 
 
 async def call(watched: Upstream, name: str = "echo", session: str = "") -> str:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TEST_TIMEOUT_S):
         result = await watched.request(
             "tools/call", {"name": name, "arguments": {}}, session=session
         )
@@ -65,10 +66,13 @@ async def call(watched: Upstream, name: str = "echo", session: str = "") -> str:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TEST_TIMEOUT_S):
         while not condition():  # noqa: ASYNC110 - what is awaited is another process's doing
             await asyncio.sleep(0.01)
 
 
 def alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it may also end between the two looks
+        return False

@@ -3,7 +3,7 @@ and writes them.
 
 python -m training.categories.train --shared ../shared            # measure, on servers not trained on
 python -m training.categories.train --shared ../shared --write    # train on everything, write the package's file
-"""
+"""  # noqa: E501
 
 import argparse
 import gzip
@@ -19,20 +19,22 @@ from typing import Any
 
 import numpy as np
 
-from portico.catalog import categories
-from portico.catalog.classifier import (
+from portico.catalog import category_assignment
+from portico.catalog.categories import TAXONOMY
+from portico.catalog.category_assignment import (
     WEIGHTS_FILE,
+    ZERO_WEIGHT,
     FloatArray,
+    WeightedTexts,
     WordWeights,
     build_vectors,
     classify_tools,
-    count_server_terms,
-    count_tool_terms,
     log_softmax,
-    pack_weights,
+    weigh_server_texts,
+    weigh_tool_texts,
 )
-from portico.catalog.taxonomy import TAXONOMY
-from portico.search.lexical.tokens import extract_terms
+from portico.catalog.snapshot import find_most_common
+from portico.search.lexical.tokens import extract_terms, extract_word_terms, extract_words
 
 HERE = Path(__file__).parent
 KEYS = [category.key for category in TAXONOMY]
@@ -102,7 +104,7 @@ def fleet(shared: Path) -> list[Labelled]:
             Labelled(
                 name,
                 labels[name],
-                categories.extract_introduction(hello),
+                category_assignment.extract_introduction(hello),
                 tools,
                 of_tools,
                 fleet=True,
@@ -120,11 +122,14 @@ def others(shared: Path) -> list[Labelled]:
         servers[tool["server"]].append(tool)
     for name, members in servers.items():
         if name in labels:
-            about = f"{members[0].get('server_title') or ''} {members[0].get('server_description') or ''}"
-            found.append(_labelled(name, labels[name], about, members, 1.0))
+            about = (
+                f"{members[0].get('server_title') or ''} "
+                f"{members[0].get('server_description') or ''}"
+            )
+            found.append(_label(name, labels[name], about, members, 1.0))
     labels = dict(rows_of(HERE / "metatool.tsv"))
     found += [
-        _labelled(tool["name"], labels[tool["name"]], "", [tool], 0.5)
+        _label(tool["name"], labels[tool["name"]], "", [tool], 0.5)
         for tool in lines_of(shared / "retrieval" / "metatool" / "tools.jsonl.gz")
         if tool["name"] in labels
     ]
@@ -134,11 +139,11 @@ def others(shared: Path) -> list[Labelled]:
         fields[tool["server"].split("/")[0]].append(tool)
     for name, members in fields.items():
         if name in labels:
-            found.append(_labelled(name, labels[name], "", members, 0.3))
+            found.append(_label(name, labels[name], "", members, 0.3))
     return found
 
 
-def _labelled(
+def _label(
     name: str, label: str, about: str, members: list[dict[str, Any]], worth: float
 ) -> Labelled:
     tools = [(tool["name"], "", tool.get("description") or "") for tool in members]
@@ -190,8 +195,8 @@ def _vocabulary(examples: Sequence[Labelled], chosen: Seeds) -> tuple[dict[str, 
     servers: dict[str, set[str]] = defaultdict(set)
     for it in examples:
         texts = [
-            count_server_terms(it.name, it.introduction),
-            *(count_tool_terms(*tool) for tool in it.tools),
+            _count_terms(weigh_server_texts(it.name, it.introduction)),
+            *(_count_terms(weigh_tool_texts(*tool)) for tool in it.tools),
         ]
         # Twins under another name (a reference server and its successor) count as one.
         for term in {term for text in texts for term in text}:
@@ -276,7 +281,7 @@ def held_out(name: str) -> bool:
 
 @dataclass
 class Score:
-    """How many of how many, strictly and counting what would do as well."""
+    """Describes how many of how many, strictly and counting what would do as well."""
 
     first: int = 0
     fine: int = 0
@@ -288,7 +293,10 @@ class Score:
         self.total += 1
 
     def __str__(self) -> str:
-        return f"{self.first / self.total:.1%} ({self.fine / self.total:.1%} with what would do as well) of {self.total}"
+        return (
+            f"{self.first / self.total:.1%} ({self.fine / self.total:.1%} with what would "
+            f"do as well) of {self.total}"
+        )
 
 
 def measure(
@@ -303,7 +311,7 @@ def measure(
         if not it.tools:
             continue
         kinds = classify_tools(words, it.name, it.introduction, it.tools)
-        main = categories.find_most_common(Counter(kinds))
+        main = find_most_common(Counter(kinds))
         servers.add(main, it.labels)
         if main not in it.labels:
             tell(f"  {it.name}: {main}, not {'|'.join(it.labels)}")
@@ -331,7 +339,7 @@ def write(words: WordWeights, path: Path) -> None:
     lines: list[str] = []
     size = 0
     for at in np.argsort(-strongest * words.rarity, kind="stable").tolist():
-        row = [round(float(words.rarity[at]), 2), pack_weights(words.weights[at], scale)]
+        row = [round(float(words.rarity[at]), 2), _pack_weights(words.weights[at], scale)]
         line = f"{_compact(names[at])}:{_compact(row)}"
         size += len(line.encode()) + 2
         if size > MAX_BYTES - 1_000:
@@ -359,7 +367,7 @@ def main() -> None:
     servers, more, read = fleet(options.shared), others(options.shared), read_sample()
     if options.write:
         words = train([*servers, *more], seeds())
-        path = Path(categories.__file__).with_name(WEIGHTS_FILE)
+        path = Path(category_assignment.__file__).with_name(WEIGHTS_FILE)
         write(words, path)
         digest = hashlib.blake2b(path.read_bytes(), digest_size=4).hexdigest()
         print(
@@ -372,7 +380,9 @@ def main() -> None:
         for fold in range(options.folds):
             tested = known[fold :: options.folds]
             totals.append(
-                list(measure(_trained(more, known, tested, names=options.names), tested, read))
+                list(
+                    measure(_train_without(more, known, tested, names=options.names), tested, read)
+                )
             )
         for title, scores in zip(
             ("servers", "tools read", "all tools"), zip(*totals, strict=True), strict=True
@@ -385,14 +395,14 @@ def main() -> None:
             )
         return
     tested = [it for it in servers if held_out(it.name)]
-    words = _trained(more, servers, tested, names=options.names)
+    words = _train_without(more, servers, tested, names=options.names)
     for title, score in zip(
         ("servers", "tools read", "all tools"), measure(words, tested, read), strict=True
     ):
         print(f"{title}: {score}")
 
 
-def _trained(
+def _train_without(
     more: Sequence[Labelled], known: Sequence[Labelled], tested: Sequence[Labelled], *, names: bool
 ) -> WordWeights:
     """Without the tested servers, their copies in other collections, and their names among the
@@ -404,6 +414,23 @@ def _trained(
     return train(
         [*kept, *(it for it in more if it.name not in copies)], seeds(() if names else barred)
     )
+
+
+def _count_terms(texts: WeightedTexts) -> Counter[str]:
+    """Count the terms of texts, each as often as it counts."""
+    return Counter(
+        term
+        for text, times in texts
+        for word in extract_words(text) * times
+        for term in extract_word_terms(word)
+    )
+
+
+def _pack_weights(weights: FloatArray, scale: float) -> str:
+    """Encode one word's weights as one character per category."""
+    lowest, highest = ord("$") - ZERO_WEIGHT, ord("}") - ZERO_WEIGHT
+    levels = np.clip(np.rint(weights / scale), lowest, highest).astype(int)
+    return "".join(chr(ZERO_WEIGHT + level).replace("\\", "[") for level in levels.tolist())
 
 
 if __name__ == "__main__":

@@ -4,41 +4,42 @@ Reads the existing configuration and writes nothing. Planned files have been loa
 """
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from portico.adoption.config_writer import add_env_values
+from portico.adoption.config_document import add_rules, insert_servers
 from portico.adoption.discovery import DiscoveredServers, FoundServer
+from portico.adoption.environment_search import list_likely_variables
 from portico.adoption.merge import (
     claim_free_name,
     is_identical,
     is_same_without_secrets,
     merge_servers,
 )
-from portico.adoption.secret_extraction import VariableNames, extract_secrets
-from portico.adoption.yaml_editor import dump_yaml, insert_servers, render_new_file, render_servers
+from portico.adoption.rule_transfer import (
+    can_ask,
+    find_lost_rules,
+    is_asked,
+    keep_other_offers,
+    list_asked_tools,
+    make_ask_rules,
+)
+from portico.adoption.secret_extraction import VariableNames, add_env_values, extract_secrets
+from portico.adoption.yaml_editor import dump_yaml, render_new_file, render_servers
 from portico.config import BackendConfig, Config
 from portico.config_file import ConfigFinding, load, to_server_key
 from portico.config_file import env_file as env_files
-from portico.config_file.placeholders import PLACEHOLDER, VARIABLE, parse_env_file
+from portico.config_file.placeholders import find_variables, parse_env_file
 from portico.config_file.tree_reader import ConfigSyntaxError, decode_text
 from portico.errors import ConfigError
 
 ENV_FILE_NAME = "portico.env"
 _KEY_ORDER = (
-    "title",
-    "description",
-    "command",
-    "args",
-    "env",
-    "env_file",
-    "inherit_env",
-    "cwd",
-    "url",
-    "headers",
+    *("title", "description", "command", "args", "env", "env_file", "inherit_env"),
+    *("cwd", "url", "headers"),
 )
 CandidateStatus = Literal["new", "present", "differs", "unusable"]
 """To be added; already configured; configured with other secrets, which stay; not usable."""
@@ -46,8 +47,6 @@ CandidateStatus = Literal["new", "present", "differs", "unusable"]
 
 @dataclass(frozen=True)
 class AdoptionCandidate:
-    """A server that may be adopted."""
-
     found_server: FoundServer
     name: str
     entry: Mapping[str, Any]
@@ -56,6 +55,10 @@ class AdoptionCandidate:
     status: CandidateStatus
     problem: str = ""
     backend: BackendConfig | None = None
+    lost_rules: tuple[str, ...] = ()
+    """Rules of its clients that do not hold for it behind Portico."""
+    asked_tools: tuple[str, ...] = ()
+    """Globs of its tools that a rule will have a person asked about, as its clients do."""
 
     @property
     def key(self) -> str:
@@ -64,9 +67,7 @@ class AdoptionCandidate:
 
     @property
     def is_from_project(self) -> bool:
-        """Whether only files of the project folder name it, so that nobody has approved starting
-        it.
-        """
+        """Whether only files of the project folder name it: nobody has approved starting it."""
         return all(origin.is_project_file for origin in self.found_server.origins)
 
 
@@ -108,21 +109,17 @@ def load_existing(path: Path, environ: Mapping[str, str]) -> ExistingConfig:
     data = _read_bytes(path)
     if data is None or not data.strip():
         return ExistingConfig(path, data, values=_read_env_values(default_env_path)[0])
-    config = load([path], environ=_drop_portico_variables(environ), cwd=path.parent).config
-    if config.env_file:
-        env_path = Path(config.env_file)
-    else:
-        env_path = None
-    values, env_data = _read_env_values(env_path or default_env_path)
-    if env_path is not None:
-        # The file's own values, not the environment's: they are the ones that were adopted.
-        config = load(
-            [path], environ={**_drop_portico_variables(environ), **values}, cwd=path.parent
-        ).config
+    environ = _drop_portico_variables(environ)
+    config = load([path], environ=environ, cwd=path.parent).config
     names = frozenset(name.lower() for name in config.servers)
-    return ExistingConfig(
-        path, data, config, names, env_path, env_data if env_path else None, values
-    )
+    if not config.env_file:
+        values = _read_env_values(default_env_path)[0]
+        return ExistingConfig(path, data, config, names, values=values)
+    env_path = Path(config.env_file)
+    values, env_data = _read_env_values(env_path)
+    # The file's own values, not the environment's: they are the ones that were adopted.
+    config = load([path], environ={**environ, **values}, cwd=path.parent).config
+    return ExistingConfig(path, data, config, names, env_path, env_data, values)
 
 
 def _read_bytes(path: Path) -> bytes | None:
@@ -166,9 +163,11 @@ def _make_candidate(
     taken: set[str],
     environ: Mapping[str, str],
 ) -> AdoptionCandidate:
-    entry = dict(found.entry)
+    entry = keep_other_offers(found.entry)
     if found.folder is not None:
         entry["cwd"] = found.folder
+    if to_server_key(found.original_name) != found.original_name:
+        entry.setdefault("title", found.original_name)
     backend, problem = _load_entry(entry, existing_config, {**environ, **existing_config.values})
     problem = found.problem or problem
     if backend is not None and _is_own_endpoint(backend, existing_config.config):
@@ -179,17 +178,51 @@ def _make_candidate(
     entry = _tidy_entry(entry, backend)
     for name, known in existing_config.config.servers.items():
         if is_identical(known, backend):
-            return AdoptionCandidate(found, name, entry, {}, "present", problem, backend)
-    known = existing_config.config.servers.get(to_server_key(found.name))
+            return _make_known_candidate(
+                found, name, entry, "present", existing_config.config, backend
+            )
+    key = to_server_key(found.name)
+    known = existing_config.config.servers.get(key)
     if known is not None and is_same_without_secrets(known, backend):
-        return AdoptionCandidate(
-            found, to_server_key(found.name), entry, {}, "differs", problem, backend
-        )
+        return _make_known_candidate(found, key, entry, "differs", existing_config.config, backend)
     name = claim_free_name(found, taken)
-    extracted = extract_secrets(name, entry, variables)
-    return AdoptionCandidate(
-        found, name, extracted.entry, extracted.values, "new", problem, backend
+    started = backend.add_inherited(existing_config.config.inherit_env)
+    if likely := list_likely_variables(name, started, environ):
+        entry["inherit_env"] = [*backend.inherit_env, *likely]
+    entry, secrets = extract_secrets(name, entry, variables)
+    config = existing_config.config
+    asked = list_asked_tools(found.rules) if can_ask(config) else ()
+    lost = _list_lost_rules(
+        found, backend, backend, lambda glob: glob in asked or is_asked(config, name, glob)
     )
+    return AdoptionCandidate(found, name, entry, secrets, "new", problem, backend, lost, asked)
+
+
+def _make_known_candidate(
+    found: FoundServer,
+    name: str,
+    entry: Mapping[str, Any],
+    status: CandidateStatus,
+    config: Config,
+    backend: BackendConfig,
+) -> AdoptionCandidate:
+    known = config.servers[name]
+    lost = _list_lost_rules(found, backend, known, lambda glob: is_asked(config, name, glob))
+    problem = backend.problem or ""
+    return AdoptionCandidate(found, name, entry, {}, status, problem, backend, lost)
+
+
+def _list_lost_rules(
+    found: FoundServer,
+    backend: BackendConfig,
+    known: BackendConfig,
+    is_asked: Callable[[str], bool],
+) -> tuple[str, ...]:
+    """Return the rules of its clients that do not hold for a server as it is configured."""
+    rules = [rule for rule in found.rules if rule.effect != "off"]
+    of_rules = {rule.tool for rule in rules}
+    of_entry = {"disabledTools": [name for name in backend.tools.deny if name not in of_rules]}
+    return tuple(dict.fromkeys(find_lost_rules(rules, of_entry, known, is_asked)))
 
 
 def _load_entry(
@@ -197,8 +230,7 @@ def _load_entry(
 ) -> tuple[BackendConfig | None, str]:
     """Load the server that an entry describes; return it with what is wrong or missing."""
     try:
-        text = dump_yaml({"servers": {"server": dict(entry)}})
-        data = text.encode()
+        data = dump_yaml({"servers": {"server": dict(entry)}}).encode()
     except UnicodeEncodeError:
         return None, "its entry holds text that is not Unicode"
     try:
@@ -209,9 +241,8 @@ def _load_entry(
             unwritten={existing_config.path: data},
         )
     except ConfigError as error:
-        return None, error.message.split("\n")[0].removeprefix("servers.server.").removeprefix(
-            "servers.server: "
-        )
+        message = error.message.split("\n")[0]
+        return None, message.removeprefix("servers.server.").removeprefix("servers.server: ")
     backend = loaded.config.servers["server"]
     return backend, backend.problem or ""
 
@@ -233,12 +264,9 @@ def _is_own_endpoint(backend: BackendConfig, config: Config) -> bool:
 
 def list_environment_variables(candidate: AdoptionCandidate) -> tuple[str, ...]:
     """Return the environment variables that a server's entry refers to."""
-    if candidate.backend is not None:
-        texts = candidate.backend.written.values()
-    else:
-        texts = ()
-    bodies = [match.group(1) or "" for text in texts for match in PLACEHOLDER.finditer(text)]
-    names = {found.group(1) for body in bodies if (found := VARIABLE.fullmatch(body))}
+    if candidate.backend is None:
+        return ()
+    names = find_variables(candidate.backend.written.values())
     return tuple(sorted(names - set(candidate.found_server.required_variables)))
 
 
@@ -264,19 +292,21 @@ def plan_files(
     added = [candidate for candidate in chosen if candidate.status == "new"]
     servers = {candidate.name: candidate.entry for candidate in added}
     remarks = {
-        candidate.name: f"from {describe_origins(candidate.found_server)}" for candidate in added
+        candidate.name: f"from {describe_origins(candidate.found_server)}"
+        for candidate in added
+        if candidate.found_server.origins
     }
-    values = {name: value for one in added for name, value in one.secrets.items()}
     required_variables = {
         name: f"asked for as {text}"
         for one in added
         for name, text in one.found_server.required_variables.items()
-    }
-    required_variables = {
-        name: text for name, text in required_variables.items() if name not in environ
+        if name not in environ
     }
     new_values = {
-        name: value for name, value in values.items() if existing_config.values.get(name) != value
+        name: value
+        for one in added
+        for name, value in one.secrets.items()
+        if existing_config.values.get(name) != value
     }
     env_path = existing_config.env_path or existing_config.path.with_name(ENV_FILE_NAME)
     env_name: str | None = None
@@ -286,33 +316,32 @@ def plan_files(
         if existing_config.env_path is None:
             env_name = ENV_FILE_NAME
             env_before = _read_bytes(env_path)
-        if env_before is not None:
-            text = decode_text(env_before)
-        else:
-            text = None
+        text = decode_text(env_before) if env_before is not None else None
         env_after = add_env_values(text, new_values, required_variables).encode()
         if env_after != env_before:
             env = env_after
     addition = f"servers:\n{render_servers(servers, remarks, 2)}"
     if env_name:
         addition = dump_yaml({"env_file": env_name}) + addition
+    new_file = render_new_file(servers, remarks, env_name).encode()
     if not added:
         config = existing_config.data or b"servers: {}\n"
     elif existing_config.data is None or not existing_config.data.strip():
-        config = render_new_file(servers, remarks, env_name).encode()
+        config = new_file
     else:
-        config = insert_servers(existing_config.data, servers, remarks, env_name)
-    unwritten = {existing_config.path: config or b""}
-    if config is None:
-        unwritten[existing_config.path] = render_new_file(servers, remarks, env_name).encode()
+        config = insert_servers(
+            existing_config.path, existing_config.data, servers, remarks, env_name
+        )
+    rules = [rule for one in added for rule in make_ask_rules(one.key, one.asked_tools)]
+    if rules:
+        addition += dump_yaml({"rules": rules})
+        new_file = add_rules(existing_config.path, new_file, rules) or new_file
+        config = add_rules(existing_config.path, config, rules) if config is not None else None
+    path = existing_config.path
+    unwritten = {path: new_file if config is None else config}
     if env is not None:
         unwritten[env_path] = env
-    loaded = load(
-        [existing_config.path],
-        environ=environ,
-        cwd=existing_config.path.parent,
-        unwritten=unwritten,
-    )
+    loaded = load([path], environ=environ, cwd=path.parent, unwritten=unwritten)
     return PlannedFiles(config, env, env_path, env_before, addition, loaded.config, loaded.warnings)
 
 
@@ -327,16 +356,15 @@ def filter_candidates(
     """Select candidates by name; return them and the names that match none."""
     listed = list(known)
     names = {
-        text.lower()
+        to_server_key(text).lower()
         for candidate in listed
-        for text in (candidate.name, candidate.key, candidate.found_server.name)
+        for text in (candidate.name, candidate.found_server.name)
     }
 
     def is_named(candidate: AdoptionCandidate, wanted: Collection[str]) -> bool:
-        own = {candidate.name.lower(), candidate.key.lower()}
-        return bool(own & {text.lower() for text in wanted})
+        return candidate.key.lower() in {to_server_key(text).lower() for text in wanted}
 
-    unknown = [text for text in (*only, *without) if text.lower() not in names]
+    unknown = [text for text in (*only, *without) if to_server_key(text).lower() not in names]
     selected = [
         one for one in listed if (not only or is_named(one, only)) and not is_named(one, without)
     ]
@@ -353,9 +381,7 @@ def _drop_portico_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def get_default_path(environ: Mapping[str, str], cwd: Path) -> Path:
-    """Return the path found wherever a client starts Portico: `PORTICO_CONFIG`, else the user's
-    file.
-    """
+    """Return the path that every client's Portico finds: `PORTICO_CONFIG`, else the user's file."""
     named = [part for part in environ.get("PORTICO_CONFIG", "").split(os.pathsep) if part]
     if len(named) == 1 and named[0].endswith((".yaml", ".yml")):
         return cwd / Path(named[0]).expanduser()

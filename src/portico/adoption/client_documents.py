@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol, cast
 
 from portico.adoption import json_editor, toml_editor
-from portico.adoption.config_locations import ClientConfigLocation
+from portico.adoption.clients import ClientConfigLocation
 from portico.config_file.tree_reader import ConfigSyntaxError, decode_text
 from portico.errors import ConfigError
 
@@ -103,8 +103,9 @@ def parse_document(location: ClientConfigLocation, data: bytes) -> ClientDocumen
             line=error.line,
         ) from None
     if not isinstance(found, dict):
+        kind = {list: "list", str: "text"}.get(type(found), "value")
         raise ConfigError(
-            f"holds a {_describe_kind(found)} where a map is expected; the file was left as it is",
+            f"holds a {kind} where a map is expected; the file was left as it is",
             advice="Name another file with --file.",
             file=str(location.path),
             line=1,
@@ -116,14 +117,9 @@ def parse_document(location: ClientConfigLocation, data: bytes) -> ClientDocumen
 
 
 def add_server(document: ClientDocument, name: str, entry: Mapping[str, Any]) -> ClientDocument:
-    """Return the document with this entry in its server map."""
     keys = (*document.location.keys, name)
-    return _apply_edit(
-        document,
-        keys,
-        dict(entry),
-        get_document_format(document.location).set_value(document.text, keys, dict(entry)),
-    )
+    text = get_document_format(document.location).set_value(document.text, keys, dict(entry))
+    return _apply_edit(document, keys, dict(entry), text)
 
 
 def copy_server(document: ClientDocument, name: str, source: ClientDocument) -> ClientDocument:
@@ -133,12 +129,8 @@ def copy_server(document: ClientDocument, name: str, source: ClientDocument) -> 
     raw_value = document_format.get_raw(source.text, keys)
     if raw_value is None:
         return add_server(document, name, source.servers[name])
-    return _apply_edit(
-        document,
-        keys,
-        source.servers[name],
-        document_format.set_raw(document.text, keys, raw_value),
-    )
+    text = document_format.set_raw(document.text, keys, raw_value)
+    return _apply_edit(document, keys, source.servers[name], text)
 
 
 def remove_keys(document: ClientDocument, keys: Sequence[str]) -> ClientDocument:
@@ -173,10 +165,9 @@ def _apply_edit(
         # Removing the last table also removes the map that its header created.
         expected = _set_path(document.data, keys[:1], None)
     if found is None or not _is_equal(found, expected):
+        hint = "Remove it by hand."
         if value is not None:
             hint = f"Add this by hand:\n{document_format.set_value('', keys, value).rstrip()}"
-        else:
-            hint = "Remove it by hand."
         document.refuse(keys, "cannot be changed without disturbing what is around it", hint)
     return replace(document, text=text, data=cast("dict[str, Any]", found))
 
@@ -205,11 +196,3 @@ def _is_equal(one: Any, other: Any) -> bool:
     return one == other or json.dumps(one, default=str, sort_keys=True) == json.dumps(
         other, default=str, sort_keys=True
     )
-
-
-def _describe_kind(value: Any) -> str:
-    if isinstance(value, list):
-        return "list"
-    if isinstance(value, str):
-        return "text"
-    return "value"

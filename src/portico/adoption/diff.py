@@ -70,10 +70,7 @@ def _render_lines(
             start, end = _find_shown_range(line, other)
             part = line[start:end]
             side = int(line.startswith("+"))
-            if line_numbers[side] > 1:
-                before = texts[side][line_numbers[side] - 2]
-            else:
-                before = ""
+            before = texts[side][line_numbers[side] - 2] if line_numbers[side] > 1 else ""
             line_numbers = [
                 line_numbers[0] + (line[:1] != "+"),
                 line_numbers[1] + (line[:1] != "-"),
@@ -95,42 +92,27 @@ def _find_counterpart(found: Sequence[str], place: int) -> str:
     """Return the line that a changed line was, or becomes; empty if there is none."""
     line = found[place]
     step = {"+": -1, "-": 1}.get(line[:1], 0)
-    if 0 <= place + step < len(found):
-        other = found[place + step]
-    else:
-        other = ""
-    if step and other[:1] in "+-":
-        return other
-    return ""
+    if not step or not 0 <= place + step < len(found):
+        return ""
+    other = found[place + step]
+    return other if other[:1] in "+-" else ""
 
 
 def _find_shown_range(line: str, other: str) -> tuple[int, int]:
     """Return the range of a line to show: all of it, or the differing part of a long one."""
     if len(line) <= MAX_LINE_CHARS:
         return 0, len(line)
-    if other:
-        first = _count_common_prefix(line[1:], other[1:]) + 1
-    else:
-        first = 1
-    if other:
-        last = _count_common_prefix(line[first:][::-1], other[first:][::-1])
-    else:
-        last = 0
+    first = _count_common_prefix(line[1:], other[1:]) + 1
+    last = _count_common_prefix(line[first:][::-1], other[first:][::-1])
     start = max(first - 40, 1)
     return start, min(max(len(line) - last + 40, start), start + 2 * MAX_LINE_CHARS)
 
 
 def _is_continuation(line: str, other: str) -> bool:
     """Return whether most of a line was on the line that it replaces."""
-    return (
-        2
-        * max(
-            _count_common_prefix(line[1:], other[1:]),
-            _count_common_prefix(line[:0:-1], other[:0:-1]),
-        )
-        > len(other)
-        > 0
-    )
+    prefix = _count_common_prefix(line[1:], other[1:])
+    suffix = _count_common_prefix(line[:0:-1], other[:0:-1])
+    return 2 * max(prefix, suffix) > len(other) > 0
 
 
 def _mask_line(text: str, before: str) -> str:
@@ -156,10 +138,9 @@ def _takes_secret(flag: str) -> bool:
 
 
 def _mask_match(entry: re.Match[str]) -> str:
+    secret = SECRET_NAME.search(entry[2])
     if entry[2].startswith("-"):
         secret = _takes_secret(entry[2])
-    else:
-        secret = SECRET_NAME.search(entry[2])
     if secret and "${" not in entry[3]:
         return f"{entry[1]}{MASK}{entry[4]}"
     return entry[0]

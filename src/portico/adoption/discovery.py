@@ -7,16 +7,23 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from portico.adoption.clients import list_clients, list_locations
-from portico.adoption.config_locations import ClientConfigLocation
-from portico.adoption.entry_converter import EntryContext, convert_entry
+from portico.adoption.client_entries import EntryContext, convert_entry
+from portico.adoption.client_rules import AppliedRule, ClientRules, RuleTarget
+from portico.adoption.clients import (
+    ClientConfigLocation,
+    UserEnvironment,
+    list_client_locations,
+    list_clients,
+    list_other_projects,
+)
+from portico.adoption.rule_transfer import restrict_entry
 from portico.config_file.client_translation import translate
+from portico.config_file.draft import ConfigFinding
 from portico.config_file.draft_builder import advise_unreadable, find_workspace
-from portico.config_file.findings import ConfigFinding
 from portico.config_file.placeholders import PlaceholderFolders
 from portico.config_file.tree_reader import ConfigNode, read_tree
 from portico.errors import UnknownName
@@ -43,13 +50,11 @@ class ServerOrigin:
     file: str
     line: int
     is_project_file: bool
-    """Whether the file came with the folder, so that the user has not necessarily approved it."""
+    """Whether the file came with the folder, and the user has not approved the server there."""
 
 
 @dataclass(frozen=True)
 class FoundServer:
-    """A server as one or more clients have it."""
-
     name: str
     entry: Mapping[str, Any]
     """In our keys, with our placeholders; secrets are still in it."""
@@ -61,27 +66,19 @@ class FoundServer:
     """Why it cannot be used."""
     original_name: str = ""
     """Its name in the client, if it was renamed."""
+    rules: tuple[AppliedRule, ...] = ()
+    """What its clients' rules say about it; denials and switches are in the entry."""
 
 
 @dataclass(frozen=True)
 class DiscoveredServers:
-    """All servers that were found."""
-
     servers: tuple[FoundServer, ...]
     findings: tuple[ConfigFinding, ...]
     """Problems in the files."""
     files: tuple[str, ...]
     """Files that have servers."""
-
-
-@dataclass(frozen=True)
-class DiscoveryContext:
-    """Where to search."""
-
-    home: Path
-    cwd: Path
-    platform: str
-    environ: Mapping[str, str]
+    other_projects: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Folders with servers of their own that were left out, and how many each has."""
 
 
 @dataclass(frozen=True)
@@ -98,17 +95,23 @@ class _ClientSource:
 
 
 def discover_servers(
-    context: DiscoveryContext, clients_or_files: Sequence[str] = ()
+    context: UserEnvironment, clients_or_files: Sequence[str] = (), *, all_projects: bool = False
 ) -> DiscoveredServers:
-    """Find the servers of every client, or of the named clients and files."""
+    """Find the servers of every client, or of the named clients and files.
+
+    Servers that a user has only in other folders are counted; with `all_projects`, found.
+    """
     servers: list[FoundServer] = []
-    findings: list[ConfigFinding] = []
+    rules = ClientRules(context)
+    findings = rules.findings
     files: list[str] = []
     trees: dict[Path, ConfigNode | None] = {}
+    projects = list_other_projects(context)
+    defaults = list(_iter_default_sources(context, projects if all_projects else {}))
+    wanted: Iterable[_ClientSource] = defaults
     if clients_or_files:
-        sources = _deduplicate_sources(_iter_named_sources(context, clients_or_files))
-    else:
-        sources = _deduplicate_sources(_iter_default_sources(context))
+        wanted = _iter_named_sources(context, clients_or_files, defaults)
+    sources = _deduplicate_sources(wanted)
     for source in sources:
         shown = _shorten_path(source.path, context)
         if source.path not in trees:
@@ -121,11 +124,15 @@ def discover_servers(
         root = trees[source.path]
         if root is None:
             continue
-        found = list(_iter_servers(source, root, shown, context, findings))
+        found = list(_iter_servers(source, root, shown, context, findings, rules))
         servers += found
         if found and shown not in files:
             files.append(shown)
-    return DiscoveredServers(tuple(servers), tuple(dict.fromkeys(findings)), tuple(files))
+    left_out: Mapping[str, int] = {}
+    if not all_projects and any(source.client == "claude-code" for source in sources):
+        left_out = {folder: len(names) for folder, names in projects.items()}
+    unique_findings = tuple(dict.fromkeys(findings))
+    return DiscoveredServers(tuple(servers), unique_findings, tuple(files), left_out)
 
 
 def _deduplicate_sources(sources: Iterable[_ClientSource]) -> list[_ClientSource]:
@@ -136,18 +143,19 @@ def _deduplicate_sources(sources: Iterable[_ClientSource]) -> list[_ClientSource
     return list(unique.values())
 
 
-def _iter_default_sources(context: DiscoveryContext) -> Iterator[_ClientSource]:
+def _iter_default_sources(
+    context: UserEnvironment, other_projects: Iterable[str]
+) -> Iterator[_ClientSource]:
     for client in list_clients():
-        for location in list_locations(
-            client, context.home, context.cwd, context.platform, context.environ
-        ):
+        for location in list_client_locations(client.name, context, other_projects):
             yield _ClientSource(client.name, client.title, location, location.path)
 
 
 def _iter_named_sources(
-    context: DiscoveryContext, clients_or_files: Iterable[str]
+    context: UserEnvironment,
+    clients_or_files: Iterable[str],
+    defaults: Sequence[_ClientSource],
 ) -> Iterator[_ClientSource]:
-    defaults = list(_iter_default_sources(context))
     for text in clients_or_files:
         path = Path(os.path.abspath(context.cwd / Path(text).expanduser()))
         client_sources = [source for source in defaults if source.client == text]
@@ -167,22 +175,16 @@ def _iter_named_sources(
 
 
 def _make_file_source(path: Path) -> _ClientSource:
-    plain = _ClientSource("", path.name, None, path)
-    if path.name == ".mcp.json":
-        return replace(
-            plain, location=ClientConfigLocation("project", path, "json", ("mcpServers",))
-        )
-    if path.parent.name == ".vscode":
-        if path.name == "settings.json":
-            keys = ("mcp", "servers")
-        else:
-            keys = ("servers",)
-        return replace(plain, location=ClientConfigLocation("project", path, "json", keys))
-    if path.parent.name == ".cursor" and path.parent.parent != Path.home():
-        return replace(
-            plain, location=ClientConfigLocation("project", path, "json", ("mcpServers",))
-        )
-    return plain
+    keys: tuple[str, ...] = ()
+    folder = path.parent
+    if path.name == ".mcp.json" or (folder.name == ".cursor" and folder.parent != Path.home()):
+        keys = ("mcpServers",)
+    elif folder.name == ".vscode" and path.name == "settings.json":
+        keys = ("mcp", "servers")
+    elif folder.name == ".vscode":
+        keys = ("servers",)
+    location = ClientConfigLocation("project", path, keys=keys) if keys else None
+    return _ClientSource("", path.name, location, path)
 
 
 def _read_file_tree(
@@ -192,31 +194,24 @@ def _read_file_tree(
     findings: list[ConfigFinding],
 ) -> ConfigNode | None:
     named = source.location is None
+
+    def report(problem: str, advice: str = "") -> None:
+        findings.append(ConfigFinding(display_path, 0, "", problem, advice))
+
     try:
         file_stat = source.path.stat()
         if not stat.S_ISREG(file_stat.st_mode):
             # A project may contain a link to a device, which never ends.
-            findings.append(
-                ConfigFinding(display_path, 0, "", "cannot be read: it is no ordinary file")
-            )
-            return None
+            return report("cannot be read: it is no ordinary file")
         if file_stat.st_size > MAX_FILE_BYTES:
-            findings.append(
-                ConfigFinding(display_path, 0, "", "left out, too large to be a configuration")
-            )
-            return None
+            return report("left out, too large to be a configuration")
         data = source.path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         if named:
-            findings.append(
-                ConfigFinding(
-                    display_path, 0, "", "there is no such file", advise_unreadable(source.path)
-                )
-            )
+            report("there is no such file", advise_unreadable(source.path))
         return None
     except OSError as error:
-        findings.append(ConfigFinding(display_path, 0, "", f"cannot be read: {error.strerror}"))
-        return None
+        return report(f"cannot be read: {error.strerror}")
     if (
         len(data) > FAST_PARSE_BYTES
         and server_map_keys
@@ -226,14 +221,12 @@ def _read_file_tree(
     root, problems = read_tree(data, display_path)
     findings += problems
     if root is None and not problems and named:
-        findings.append(ConfigFinding(display_path, 0, "", "the file is empty"))
+        report("the file is empty")
     return root
 
 
 def _read_server_maps(data: bytes, server_map_keys: Sequence[Sequence[str]]) -> ConfigNode | None:
-    """Extract only the server maps of a large plain JSON file, without lines; None if not plain
-    JSON.
-    """
+    """Extract the server maps of a large file, without lines; None if it is not plain JSON."""
     try:
         document: Any = json.loads(data)
     except (ValueError, RecursionError):
@@ -270,8 +263,9 @@ def _iter_servers(
     source: _ClientSource,
     root: ConfigNode,
     display_path: str,
-    context: DiscoveryContext,
+    context: UserEnvironment,
     findings: list[ConfigFinding],
+    rules: ClientRules,
 ) -> Iterator[FoundServer]:
     if source.location is not None:
         if root.entries is None:
@@ -290,25 +284,42 @@ def _iter_servers(
     ]
     entry_context = _make_entry_context(source, context)
     for position, (name, entry) in enumerate(translated.servers):
-        converted = convert_entry(entry, entry_context)
-        if entry_context.is_project and "cwd" not in converted.entry:
+        converted, required_variables = convert_entry(entry, entry_context)
+        folder = None
+        if entry_context.is_project and "command" in converted and "cwd" not in converted:
             folder = str(entry_context.folders.workspace)
-        else:
-            folder = None
-        project = source.is_project and (
-            source.location is None or source.location.scope == "project"
-        )
+        target = _make_rule_target(source, name, converted, context)
+        raw_entry = (root.entries or {}).get("mcpServers", root)
+        applied = rules.find(target, _to_plain(raw_entry, name))
+        is_approved = any(rule.effect == "approve" for rule in applied)
+        project = target.is_project_file and not is_approved
         origin = ServerOrigin(source.client, source.title, display_path, entry.line, project)
-        if "command" not in converted.entry:
-            folder = None
         yield FoundServer(
             _make_printable(name),
-            converted.entry,
+            restrict_entry(converted, applied),
             (origin,),
             folder,
-            converted.required_variables,
+            required_variables,
             translated.problems.get(position, ""),
+            rules=applied,
         )
+
+
+def _make_rule_target(
+    source: _ClientSource, name: str, entry: Mapping[str, Any], context: UserEnvironment
+) -> RuleTarget:
+    location = source.location
+    folder = context.project_key
+    if location is not None and location.scope == "local":
+        folder = location.keys[1]
+    is_project_file = location is not None and location.scope == "project"
+    return RuleTarget(source.client, name, entry, folder, is_project_file)
+
+
+def _to_plain(servers: ConfigNode, name: str) -> Mapping[str, Any]:
+    node = (servers.entries or {}).get(name)
+    plain = node.to_plain() if node is not None else None
+    return cast("Mapping[str, Any]", plain) if isinstance(plain, Mapping) else {}
 
 
 def _make_printable(name: str) -> str:
@@ -325,28 +336,20 @@ def _find_node(node: ConfigNode, keys: Sequence[str]) -> ConfigNode | None:
     return node
 
 
-def _make_entry_context(source: _ClientSource, context: DiscoveryContext) -> EntryContext:
-    path = source.path
-    if (
-        source.location is not None
-        and source.location.scope != "user"
-        and path.parent != context.cwd
-    ):
-        is_hidden_folder = path.parent.name.startswith(".")
-        if source.location.scope == "local":
-            workspace = context.cwd
-        elif is_hidden_folder:
-            workspace = path.parent.parent
-        else:
-            workspace = path.parent
-    elif source.is_project:
+def _make_entry_context(source: _ClientSource, context: UserEnvironment) -> EntryContext:
+    folder = source.path.parent
+    is_hidden = folder.name.startswith(".")
+    if source.location is None or source.location.scope == "user":
+        workspace = find_workspace(source.path, context.cwd)
+    elif source.location.scope == "local":
+        workspace = Path(source.location.keys[1])
+    elif folder == context.cwd:
         workspace = context.cwd
+    elif is_hidden:
+        workspace = folder.parent
     else:
-        workspace = find_workspace(path, context.cwd)
-    if source.is_project or path.parent.name.startswith("."):
-        base = workspace
-    else:
-        base = path.parent
+        workspace = folder
+    base = workspace if source.is_project or is_hidden else folder
     return EntryContext(
         PlaceholderFolders(workspace, context.cwd, context.home),
         base,
@@ -355,7 +358,7 @@ def _make_entry_context(source: _ClientSource, context: DiscoveryContext) -> Ent
     )
 
 
-def _shorten_path(path: Path, context: DiscoveryContext) -> str:
+def _shorten_path(path: Path, context: UserEnvironment) -> str:
     if path.is_relative_to(context.cwd) and context.cwd != context.home:
         return str(path.relative_to(context.cwd))
     if path.is_relative_to(context.home):

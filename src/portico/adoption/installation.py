@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from portico.adoption.atomic_files import read_file, remove_file, write_file
 from portico.adoption.backups import Backups, InstallRecord, compute_digest
 from portico.adoption.client_documents import (
     ENTRY_NAME,
@@ -19,24 +18,17 @@ from portico.adoption.client_documents import (
     parse_document,
     remove_keys,
 )
-from portico.adoption.clients import Client
-from portico.adoption.config_locations import ClientConfigLocation
-from portico.adoption.gateway_entry import is_portico
+from portico.adoption.client_entries import is_portico
+from portico.adoption.clients import Client, ClientConfigLocation
+from portico.adoption.file_replacement import read_file, remove_file, write_file
 from portico.errors import ConfigError
 
 InstallOutcome = Literal[
     "added", "updated", "unchanged", "restored", "removed", "taken out", "absent"
 ]
 _MANAGED_KEYS = (
-    "type",
-    "command",
-    "args",
-    "url",
-    "serverUrl",
-    "httpUrl",
-    "headers",
-    "env_vars",
-    "bearer_token_env_var",
+    *("type", "command", "args", "url", "serverUrl", "httpUrl", "headers"),
+    *("env_vars", "bearer_token_env_var"),
 )
 """Keys of our entry that an update overwrites; other keys, added by a person, stay."""
 
@@ -73,18 +65,11 @@ def choose_location(
     """
     if file is not None:
         path = Path(file).expanduser().absolute()
-        known = next(
-            (
-                location
-                for location in locations
-                if location.path == path and scope in (None, location.scope)
-            ),
-            None,
-        )
+        for location in locations:
+            if location.path == path and scope in (None, location.scope):
+                return location
         first = next(location for location in locations if not location.legacy)
-        return known or replace(
-            first, path=path, format="toml" if path.suffix == ".toml" else "json"
-        )
+        return replace(first, path=path, format="toml" if path.suffix == ".toml" else "json")
     wanted_scope = scope or "user"
     fitting = [
         location for location in locations if location.scope == wanted_scope and not location.legacy
@@ -95,10 +80,9 @@ def choose_location(
             f"{client.title} has no scope {wanted_scope}",
             advice=f"It has {scopes}; --file names any file.",
         )
-    tests: tuple[Callable[[Path], bool], ...] = (Path.exists, lambda path: path.parent.is_dir())
-    return next(
-        (location for test in tests for location in fitting if test(location.path)), fitting[0]
-    )
+    existing = [location for location in fitting if location.path.exists()]
+    in_folder = [location for location in fitting if location.path.parent.is_dir()]
+    return (existing or in_folder or fitting)[0]
 
 
 def plan_install(
@@ -110,9 +94,7 @@ def plan_install(
     *,
     replace_duplicates: bool = False,
 ) -> InstallPlan:
-    """Plan an installation; `find_duplicates` returns the servers of a map that Portico also
-    has.
-    """
+    """Plan an installation; `find_duplicates` returns the servers that Portico also has."""
     before = read_file(location.path)
     document = parse_document(location, before or b"")
     servers = document.servers
@@ -126,10 +108,7 @@ def plan_install(
         )
     others = {name: server for name, server in servers.items() if name != ENTRY_NAME}
     duplicates = tuple(find_duplicates(others))
-    if replace_duplicates:
-        removed = duplicates
-    else:
-        removed = ()
+    removed = duplicates if replace_duplicates else ()
     new_entry = {
         **entry,
         **{key: value for key, value in (current or {}).items() if key not in _MANAGED_KEYS},
@@ -166,13 +145,9 @@ def plan_install(
     base = before
     if record is not None and before is not None:
         base, new_record = _merge_previous_install(document, before, record, new_record, backups)
-    if current is not None:
-        outcome: InstallOutcome = "updated"
-    else:
-        outcome = "added"
     return InstallPlan(
         location,
-        outcome,
+        "added" if current is None else "updated",
         before,
         after,
         new_record,
@@ -184,7 +159,6 @@ def plan_install(
 
 
 def plan_uninstall(location: ClientConfigLocation, backups: Backups) -> InstallPlan:
-    """Plan an uninstallation."""
     before = read_file(location.path)
     record = backups.find(location)
     if before is None:
@@ -195,17 +169,12 @@ def plan_uninstall(location: ClientConfigLocation, backups: Backups) -> InstallP
         and compute_digest(before) == record.wrote
         and (original is not None or not record.existed)
     ):
-        if record.existed:
-            outcome: InstallOutcome = "restored"
-        else:
+        outcome: InstallOutcome = "restored"
+        if not record.existed:
             outcome = "removed"
+            original = None
         return InstallPlan(
-            location,
-            outcome,
-            before,
-            original if record.existed else None,
-            record,
-            replaced_servers=record.replaced,
+            location, outcome, before, original, record, replaced_servers=record.replaced
         )
     document = parse_document(location, before)
     servers = document.servers
@@ -250,13 +219,9 @@ def apply_install(plan: InstallPlan, backups: Backups) -> Path | None:
 
 
 def apply_uninstall(plan: InstallPlan, backups: Backups) -> None:
-    """Apply an uninstallation plan."""
     if plan.has_changes and plan.before is not None:
         if plan.after is None:
-            if plan.record:
-                folders = plan.record.made_folders
-            else:
-                folders = ()
+            folders = plan.record.made_folders if plan.record else ()
             remove_file(plan.location.path, plan.before, tuple(map(Path, folders)))
         else:
             write_file(plan.location.path, plan.after, plan.before)
@@ -283,29 +248,21 @@ def _merge_previous_install(
     new_record: InstallRecord,
     backups: Backups,
 ) -> tuple[bytes | None, InstallRecord]:
-    """Return the original to restore after a second installation: that before the first, with later
-    edits.
-    """
+    """Return what to restore after a second installation: the first original, with later edits."""
     original = backups.read_original(document.location)
     is_unchanged = compute_digest(before) == record.wrote and (
         original is not None or not record.existed
     )
-    if is_unchanged:
-        base = original
-        existed = record.existed
-    else:
-        base = _remove_own_entry(document, record, original)[0].file_bytes
-        existed = True
-    replaced = tuple(
-        dict.fromkeys((*(record.replaced if is_unchanged else ()), *new_record.replaced))
-    )
-    return base, replace(
+    merged = replace(
         new_record,
-        existed=existed,
         made_keys=max(record.made_keys, new_record.made_keys),
         made_folders=record.made_folders,
-        replaced=replaced,
     )
+    if not is_unchanged:
+        base = _remove_own_entry(document, record, original)[0].file_bytes
+        return base, replace(merged, existed=True)
+    replaced = tuple(dict.fromkeys((*record.replaced, *new_record.replaced)))
+    return original, replace(merged, existed=record.existed, replaced=replaced)
 
 
 def _remove_own_entry(
@@ -333,8 +290,5 @@ def _remove_own_entry(
 
 def _get_nested(data: Any, keys: Sequence[str]) -> Any:
     for key in keys:
-        if isinstance(data, Mapping):
-            data = data.get(key)
-        else:
-            data = None
+        data = data.get(key) if isinstance(data, Mapping) else None
     return data

@@ -1,5 +1,4 @@
-"""Inserts one entry into a JSON text and removes it again, preserving comments, commas and
-indentation.
+"""Changes single entries of a JSON text, preserving comments, commas and indentation.
 
 Text in, text out. `parse` raises if a text is not JSON as editors write it; the other functions
 assume that it is.
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from portico.config_file.tree_reader import ConfigNode, ConfigSyntaxError, JsonReader
+from portico.config_file.tree_reader import ConfigSyntaxError, JsonReader
 
 _BLANK = re.compile(r"(?:[\s\ufeff]++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*+"', re.DOTALL)
@@ -49,7 +48,7 @@ def parse(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return _to_plain(JsonReader(text, "", []).read())
+        return JsonReader(text, "", []).read().to_plain()
 
 
 def find_line(text: str, keys: Sequence[str]) -> int:
@@ -64,10 +63,9 @@ def set_value(text: str, keys: Sequence[str], value: Any) -> str:
     """Return the text with this value at these keys; missing objects on the path are created."""
     style = _detect_style(text)
     if _BLANK.fullmatch(text):
+        gap = ""
         if text and not text.endswith("\n"):
             gap = style.newline
-        else:
-            gap = ""
         return text + gap + _render(_nest(keys, value), style, "") + style.newline
     spans, members = _walk_keys(text, keys)
     if len(members) == len(keys):
@@ -137,6 +135,13 @@ def remove(text: str, keys: Sequence[str]) -> str:
     return text
 
 
+def rename_key(text: str, keys: Sequence[str], name: str) -> str:
+    """Return the text with another name for the value at these keys."""
+    member = _walk_keys(text, keys)[1][len(keys) - 1]
+    end = cast("re.Match[str]", _STRING.match(text, member.start)).end()
+    return text[: member.start] + json.dumps(name, ensure_ascii=False) + text[end:]
+
+
 class _RawJson(str):
     """A value that is already JSON text."""
 
@@ -151,13 +156,9 @@ class _JsonStyle:
     is_single_line: bool
     """Everything on one line."""
 
-
-def _to_plain(node: ConfigNode) -> Any:
-    if node.entries is not None:
-        return {key: _to_plain(inner) for key, inner in node.entries.items()}
-    if node.items is not None:
-        return [_to_plain(inner) for inner in node.items]
-    return node.value
+    @property
+    def space(self) -> str:
+        return "" if self.is_compact else " "
 
 
 def _nest(keys: Sequence[str], value: Any) -> Any:
@@ -195,16 +196,12 @@ def _scan_object(text: str, start: int) -> JsonObjectSpan:
         value = _skip_blank(text, colon + 1)
         end = _find_value_end(text, value)
         after = _skip_blank(text, end)
-        if text[after] == ",":
-            comma = after
-        else:
-            comma = None
+        comma = after if text[after] == "," else None
         key = json.loads(written.group(), strict=False)
         members.append(JsonMember(key, at, colon, value, end, comma))
+        at = after
         if comma is not None:
             at = _skip_blank(text, after + 1)
-        else:
-            at = after
     return JsonObjectSpan(start, at + 1, tuple(members))
 
 
@@ -231,15 +228,9 @@ def _walk_keys(text: str, keys: Sequence[str]) -> tuple[list[JsonObjectSpan], li
 
 
 def _detect_style(text: str) -> _JsonStyle:
-    found = text.find("\n")
-    if found > 0 and text[found - 1] == "\r":
-        newline = "\r\n"
-    else:
-        newline = "\n"
+    newline = detect_newline(text)
     root = _skip_blank(text, 0)
-    if root >= len(text):
-        return _JsonStyle(newline, "  ", is_compact=False, is_single_line=False)
-    members = _scan_object(text, root).members
+    members = _scan_object(text, root).members if root < len(text) else ()
     if not members:
         return _JsonStyle(newline, "  ", is_compact=False, is_single_line=False)
     first = members[0]
@@ -250,6 +241,14 @@ def _detect_style(text: str) -> _JsonStyle:
     return _JsonStyle(
         newline, unit, is_compact, is_single_line="\n" not in text[root : members[-1].end]
     )
+
+
+def detect_newline(text: str) -> str:
+    """Return the line ending that a text uses first."""
+    found = text.find("\n")
+    if found > 0 and text[found - 1] == "\r":
+        return "\r\n"
+    return "\n"
 
 
 def _get_indent(text: str, at: int) -> str:
@@ -263,12 +262,9 @@ def _render(value: Any, style: _JsonStyle, indent: str, *, single_line: bool = F
         return value
     ascii_only = not _is_encodable(value)
     if style.is_single_line or single_line:
-        if style.is_compact:
-            separators = (",", ":")
-        else:
-            separators = (", ", ": ")
+        separators = (f",{style.space}", f":{style.space}")
         return json.dumps(value, separators=separators, ensure_ascii=ascii_only)
-    separators = (",", ":" if style.is_compact else ": ")
+    separators = (",", f":{style.space}")
     written = json.dumps(
         value, indent=style.indent_unit, separators=separators, ensure_ascii=ascii_only
     )
@@ -287,50 +283,29 @@ def _insert_member(text: str, span: JsonObjectSpan, key: str, value: Any, style:
     """Insert a member after the last one, formatted like its neighbours."""
 
     def render_member(indent: str, *, single_line: bool = False) -> str:
-        if style.is_compact:
-            colon = ":"
-        else:
-            colon = ": "
-        return (
-            json.dumps(key, ensure_ascii=False)
-            + colon
-            + _render(value, style, indent, single_line=single_line)
-        )
+        written = _render(value, style, indent, single_line=single_line)
+        return f"{json.dumps(key, ensure_ascii=False)}:{style.space}{written}"
 
     base = _get_indent(text, span.start)
     if not span.members:
-        return _insert_first_member(
-            text,
-            span,
-            render_member(base + style.indent_unit, single_line=style.is_single_line),
-            base,
-            style,
-        )
+        member = render_member(base + style.indent_unit, single_line=style.is_single_line)
+        return _insert_first_member(text, span, member, base, style)
     last = span.members[-1]
     indent = _get_indent(text, last.start)
-    if last.comma is None:
-        at = last.end
-    else:
+    at = last.end
+    before = ","
+    after = ""
+    if last.comma is not None:
         at = last.comma + 1
-    before, after = ("", ",") if last.comma is not None else (",", "")
+        before = ""
+        after = ","
     if text[text.rfind("\n", 0, last.start) + 1 : last.start].strip():
-        if style.is_compact:
-            gap = ""
-        else:
-            gap = " "
-        return text[:at] + before + gap + render_member(base, single_line=True) + after + text[at:]
+        member = render_member(base, single_line=True)
+        return text[:at] + before + style.space + member + after + text[at:]
     line_end = cast("re.Match[str]", _SAME_LINE.match(text, at)).end()
     line_end -= text[line_end - 1] == "\r"
-    return (
-        text[:at]
-        + before
-        + text[at:line_end]
-        + style.newline
-        + indent
-        + render_member(indent)
-        + after
-        + text[line_end:]
-    )
+    line = f"{style.newline}{indent}{render_member(indent)}{after}"
+    return text[:at] + before + text[at:line_end] + line + text[line_end:]
 
 
 def _insert_first_member(
@@ -342,9 +317,6 @@ def _insert_first_member(
         return text[: span.end - 1] + member + text[span.end - 1 :]
     comments = inside.rstrip()
     rest = inside[len(comments) :]
-    if "\n" in rest:
-        closing = rest
-    else:
-        closing = style.newline + base
+    closing = rest if "\n" in rest else style.newline + base
     head = text[: span.start + 1] + comments + style.newline + base + style.indent_unit
     return head + member + closing + text[span.end - 1 :]

@@ -6,6 +6,7 @@ from itertools import chain, count
 from typing import Any
 
 from portico.adoption.discovery import FoundServer
+from portico.adoption.rule_transfer import get_tool_rules, is_denied, join_tool_rules
 from portico.config import BackendConfig
 from portico.config_file.mask import mask_args, mask_text
 from portico.config_file.names import to_server_key
@@ -29,22 +30,21 @@ def merge_servers(servers: Iterable[FoundServer]) -> list[FoundServer]:
 
 
 def claim_free_name(server: FoundServer, taken: set[str]) -> str:
-    """Return the server's name, or a similar free one, and add it to `taken`."""
+    """Return a key for the server, of its name or a similar free one, and add it to `taken`."""
     clients = [f"{server.name}-{origin.client}" for origin in server.origins[:1] if origin.client]
     for name in chain((server.name, *clients), (f"{server.name}-{number}" for number in count(2))):
+        key = to_server_key(name)
         # Tool addresses are case-insensitive.
-        if (key := to_server_key(name).lower()) not in taken:
-            taken.add(key)
-            return name
+        if key.lower() not in taken:
+            taken.add(key.lower())
+            return key
     raise AssertionError("counting does not end")
 
 
 def _is_same_server(one: FoundServer, other: FoundServer) -> bool:
     if one.problem != other.problem or (one.problem and one.name != other.name):
         return False
-    a = _get_target(one.entry)
-    b = _get_target(other.entry)
-    if a != b:
+    if _get_target(one.entry) != _get_target(other.entry):
         return False
     if one.entry.get("url"):
         own_headers = _lower_headers(one.entry)
@@ -73,27 +73,29 @@ def _lower_headers(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _join_servers(one: FoundServer, other: FoundServer) -> FoundServer:
     # The one with a token works without a sign-in, which is not supported here.
-    if other.entry.get("headers") and not one.entry.get("headers"):
-        preferred = other
-    else:
-        preferred = one
-    entry = dict(preferred.entry)
-    if not (one.entry.get("disabled") and other.entry.get("disabled")):
+    prefers_other = other.entry.get("headers") and not one.entry.get("headers")
+    entry = dict(other.entry if prefers_other else one.entry)
+    rules = tuple(dict.fromkeys((*one.rules, *other.rules)))
+    if not (one.entry.get("disabled") and other.entry.get("disabled")) and not is_denied(rules):
         entry.pop("disabled", None)
+    elif is_denied(rules):
+        entry["disabled"] = True
+    if tools := join_tool_rules(get_tool_rules(one.entry), get_tool_rules(other.entry)):
+        entry["tools"] = tools
     # If one of them has no fixed folder, a project must not choose it: it may contain programs of
     # that name.
     folders = {server.entry.get("cwd") or server.folder for server in (one, other)}
-    if len(folders) == 1:
+    folder = None
+    if len(folders) == 1 and not entry.get("cwd"):
         folder = folders.pop()
-    else:
-        folder = None
     return FoundServer(
         one.name,
         entry,
         (*one.origins, *other.origins),
-        None if entry.get("cwd") else folder,
+        folder,
         {**other.required_variables, **one.required_variables},
         one.problem,
+        rules=rules,
     )
 
 

@@ -7,7 +7,6 @@ variable changes nothing for the server.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, cast
 
@@ -33,21 +32,17 @@ _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
 
 SecretSpan = tuple[int, int, str]
 """Start and end of a secret in a text, and its name there."""
-
-
-@dataclass(frozen=True)
-class ExtractedSecrets:
-    """An entry without its secrets."""
-
-    entry: dict[str, Any]
-    values: dict[str, str]
-    """Variable → value."""
+_BARE = re.compile(r"[A-Za-z0-9_./:@%+=,-]+")
+_SHELL_ESCAPES = str.maketrans({char: f"\\{char}" for char in '\\"$`'})
+"""Characters with a meaning for a shell between double quotes."""
+_HEADER = """\
+# Secrets of the configuration beside it, for ${VAR} there. The environment wins over them.
+# Keep this file to yourself.
+"""
 
 
 class VariableNames:
-    """Variable names for secrets; a name never has two values, here or in the overriding
-    environment.
-    """
+    """Variable names for secrets; none has two values, here or in the overriding environment."""
 
     def __init__(self, environ: Mapping[str, str], known: Mapping[str, str]) -> None:
         self._environ = environ
@@ -78,8 +73,7 @@ class VariableNames:
 
 def extract_secrets(
     server: str, entry: Mapping[str, Any], variables: VariableNames
-) -> ExtractedSecrets:
-    """Return the entry with every secret in a variable."""
+) -> tuple[dict[str, Any], dict[str, str]]:
     values: dict[str, str] = {}
 
     def make_namer(allow_unprefixed: bool) -> Callable[[str, str], str]:
@@ -106,7 +100,7 @@ def extract_secrets(
             cleaned[key] = _replace_spans(text, list(_find_in_text(text)), make_namer(False))
     if isinstance(args := cleaned.get("args"), list):
         cleaned["args"] = list(_extract_from_args(cast("list[Any]", args), make_namer(False)))
-    return ExtractedSecrets(cleaned, values)
+    return cleaned, values
 
 
 def _to_variable_name(text: str) -> str:
@@ -121,9 +115,7 @@ def _is_secret_name(name: str) -> bool:
 
 
 def _find_in_named_value(name: str, text: str, *, header: bool) -> Iterator[SecretSpan]:
-    """Find the secret of a variable or header: the whole value if the name says so, else by
-    shape.
-    """
+    """Find the secret of a variable or header: all of it if the name says so, else by shape."""
     if not _is_secret_name(name):
         yield from (
             (start, end, name if called == "secret" else called)
@@ -132,10 +124,7 @@ def _find_in_named_value(name: str, text: str, *, header: bool) -> Iterator[Secr
     elif PLACEHOLDER.search(text):
         yield from ((start, end, name) for start, end, _ in _find_in_text(text))
     elif not _NOT_SECRET.fullmatch(text):
-        if header:
-            scheme = _AUTH_SCHEME.match(text)
-        else:
-            scheme = None
+        scheme = _AUTH_SCHEME.match(text) if header else None
         bearer = scheme is not None and name.lower() == "authorization"
         yield (scheme.end() if scheme else 0, len(text), "token" if bearer else name)
 
@@ -217,3 +206,26 @@ def _replace_spans(
         parts += [text[end:start], f"${{{name_secret(name, text[start:stop])}}}"]
         end = stop
     return "".join([*parts, text[end:]])
+
+
+def render_env_line(name: str, value: str) -> str:
+    """Render an assignment that this package and a shell read back as the same value."""
+    if _BARE.fullmatch(value):
+        return f"{name}={value}\n"
+    if "'" not in value:
+        return f"{name}='{value}'\n"
+    return f'{name}="{value.translate(_SHELL_ESCAPES)}"\n'
+
+
+def add_env_values(
+    text: str | None, values: Mapping[str, str], unset_variables: Mapping[str, str]
+) -> str:
+    """Return an env file with these values added, and a commented line for each unset variable."""
+    if text is None:
+        text = _HEADER
+    if text and not text.endswith("\n"):
+        text += "\n"
+    for name, why in unset_variables.items():
+        if name not in values and not re.search(rf"(?m)^\s*#?\s*{re.escape(name)}=", text):
+            text += f"# {name}=    {' '.join(why.split())}\n"
+    return text + "".join(render_env_line(name, value) for name, value in values.items())

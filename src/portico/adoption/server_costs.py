@@ -8,28 +8,17 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from portico.app import GatewayRuntime
-from portico.calls.pipeline import DEFAULT_CONTEXT
 from portico.config import Config
+from portico.gateway import GatewayRuntime
+from portico.profiles.profile_state import ProfileState
 from portico.profiles.view import ProfileView
-from portico.rendering.listing_cost import DefinitionCosts, count_listed_tokens
-from portico.rendering.token_count import TokenCounter, get_best_counter
+from portico.profiles.view_cost import DirectCost, measure_servers, measure_view
+from portico.rendering.token_budget import TokenCounter, get_best_counter
 
 LISTING_TIMEOUT_S = 60.0
-"""How long all servers may be silent before the count goes on without them: npx may have to
-download them.
-"""
+"""Silence of all servers after which the count goes on: npx may have to download them."""
 
 OnServerListed = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class DirectServerCost:
-    """The cost of one server for a client that is connected to it directly."""
-
-    tools: int
-    tokens: int
-    """Definitions and instructions."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +26,14 @@ class AdoptionCosts:
     """The measured costs."""
 
     counter: str
-    servers: Mapping[str, DirectServerCost]
+    servers: Mapping[str, DirectCost]
     """By name; without servers that could not be listed."""
     gateway_tokens: int
     """The cost of all of them for a client of the gateway, before its first request."""
     failures: Mapping[str, str]
     """Name → why it could not be started or listed."""
+    sign_ins_needed: frozenset[str] = frozenset()
+    """Those of the failures that only want a person to sign in."""
 
     def sum_direct_tokens(self, names: Collection[str]) -> int:
         """Sum the direct costs of these servers."""
@@ -89,43 +80,21 @@ async def _list_servers(
 async def _count_costs(
     gateway: GatewayRuntime, counter: TokenCounter, started: Collection[str]
 ) -> AdoptionCosts:
-    costs = DefinitionCosts(counter.count)
-    servers: dict[str, DirectServerCost] = {}
-    for entry in gateway.catalog.snapshot.servers.values():
-        if entry.is_listed:
-            if entry.initialize_info:
-                instruction_tokens = counter.count(entry.initialize_info.instructions)
-            else:
-                instruction_tokens = 0
-            servers[entry.name] = DirectServerCost(
-                len(entry.tools), costs.measure_all(entry.tools.values()) + instruction_tokens
-            )
+    servers = {cost.name: cost for cost in measure_servers(gateway.catalog.snapshot, counter)}
     failures = {
         name: gateway.upstreams[name].get_status().reason or "it did not answer in time"
         for name in started
         if name not in servers
     }
-    return AdoptionCosts(
-        counter.name, servers, await _count_gateway_tokens(gateway, counter), failures
+    sign_ins_needed = frozenset(
+        name for name in failures if gateway.upstreams[name].state == "needs sign-in"
     )
+    gateway_tokens = await _count_gateway_tokens(gateway, counter)
+    return AdoptionCosts(counter.name, servers, gateway_tokens, failures, sign_ins_needed)
 
 
 async def _count_gateway_tokens(gateway: GatewayRuntime, counter: TokenCounter) -> int:
     # A separate view without an event bus: the measured listing is shown to no client.
-    view = ProfileView(
-        gateway.get_view().settings,
-        gateway.catalog,
-        gateway.calls,
-        gateway.upstreams,
-        usage_data=gateway.usage_data,
-    )
-    total = counter.count(view.render_instructions())
-    cursor = None
-    while True:
-        page = await view.handle(
-            "tools/list", {"cursor": cursor} if cursor else {}, DEFAULT_CONTEXT, "modern"
-        )
-        total += sum(count_listed_tokens(tool, counter.count) for tool in page["tools"])
-        cursor = page.get("nextCursor")
-        if cursor is None:
-            return total
+    settings = gateway.get_view().settings
+    state = ProfileState(settings, gateway.catalog, gateway.upstreams, gateway.usage_data)
+    return (await measure_view(ProfileView(state, gateway.calls), counter)).tokens

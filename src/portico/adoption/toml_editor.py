@@ -1,16 +1,18 @@
-"""Inserts one table into a TOML text and removes it again, preserving everything else.
+"""Changes tables and single statements of a TOML text, preserving everything else.
 
 Text in, text out, with the functions of `json_editor`. Only tables with headers are supported;
 inline tables (`a = { … }`) are not changed, which the caller notices because it parses every
 result.
 """
 
+import contextlib
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from portico.adoption.json_editor import detect_newline
 from portico.config_file.tree_reader import ConfigSyntaxError
 
 _TOKEN = re.compile(
@@ -27,9 +29,7 @@ _LINE = re.compile(r"\(at line (\d+), column \d+\)")
 
 @dataclass(frozen=True, slots=True)
 class TomlTable:
-    """A header and its body, up to the end of its last statement; later comments belong to the next
-    table.
-    """
+    """A header and its body, up to its last statement; later comments belong to the next table."""
 
     path: tuple[str, ...]
     start: int
@@ -42,10 +42,7 @@ def parse(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         found = _LINE.search(str(error))
-        if found:
-            line = int(found.group(1))
-        else:
-            line = text.count("\n") + 1
+        line = int(found.group(1)) if found else text.count("\n") + 1
         raise ConfigSyntaxError(
             line, f"not TOML: {_LINE.sub('', str(error)).strip() or 'nested too deeply'}"
         ) from None
@@ -64,17 +61,16 @@ def find_line(text: str, keys: Sequence[str]) -> int:
 
 
 def set_value(text: str, keys: Sequence[str], value: Any) -> str:
-    """Return the text with this table at these keys: in place, else at the end."""
-    newline = _detect_newline(text)
+    """Return the text with this value at these keys: in place, else a table at the end."""
+    newline = detect_newline(text)
+    if not isinstance(value, dict):
+        return _set_statement(text, keys, value)
     written = newline.join(_render_table(keys, value))
     tables = _find_tables(text, keys)
     if not tables:
         return set_raw(text, keys, written + newline)
     first = tables[0]
-    if text[: first.end].endswith("\n"):
-        tail = newline
-    else:
-        tail = ""
+    tail = newline if text[: first.end].endswith("\n") else ""
     for other in reversed(tables[1:]):
         text = text[: other.start] + text[other.end :]
     return text[: first.start] + written + tail + text[first.end :]
@@ -82,7 +78,7 @@ def set_value(text: str, keys: Sequence[str], value: Any) -> str:
 
 def get_raw(text: str, keys: Sequence[str]) -> str | None:
     """Return the raw text of the tables at and under these keys."""
-    newline = _detect_newline(text)
+    newline = detect_newline(text)
     found = [
         text[table.start : table.end].rstrip("\r\n") + newline for table in _find_tables(text, keys)
     ]
@@ -91,7 +87,7 @@ def get_raw(text: str, keys: Sequence[str]) -> str | None:
 
 def set_raw(text: str, keys: Sequence[str], raw_value: str) -> str:
     """Append these lines after a blank line; a text without a final newline stays without."""
-    newline = _detect_newline(text)
+    newline = detect_newline(text)
     if not text.strip():
         return text + raw_value
     if not text.endswith("\n"):
@@ -101,12 +97,11 @@ def set_raw(text: str, keys: Sequence[str], raw_value: str) -> str:
 
 
 def remove(text: str, keys: Sequence[str]) -> str:
-    """Return the text without the tables at and under these keys, nor the blank line before
-    each.
-    """
+    """Return the text without the tables at and under these keys and the blank lines before."""
     tables = _find_tables(text, keys)
     if not tables:
-        raise KeyError(keys[-1])
+        start, end = _find_statement(text, keys)
+        return text[:start] + text[end:]
     for table in reversed(tables):
         head = text[: table.start]
         tail = text[table.end :]
@@ -118,11 +113,52 @@ def remove(text: str, keys: Sequence[str]) -> str:
     return text
 
 
-def _detect_newline(text: str) -> str:
-    found = text.find("\n")
-    if found > 0 and text[found - 1] == "\r":
-        return "\r\n"
-    return "\n"
+def rename_key(text: str, keys: Sequence[str], name: str) -> str:
+    """Return the text with another name in the headers of the tables at and under these keys."""
+    for table in reversed(_find_tables(text, keys)):
+        path = (*keys[:-1], name, *table.path[len(keys) :])
+        header = f"[{'.'.join(map(_render_key, path))}]"
+        end = text.index("]", table.start) + 1
+        start = text.index("[", table.start)
+        text = text[:start] + header + text[end:]
+    return text
+
+
+def _set_statement(text: str, keys: Sequence[str], value: Any) -> str:
+    """Write `key = value` into its table: over the old value, else after the last statement."""
+    newline = detect_newline(text)
+    statement = f"{_render_key(keys[-1])} = {_render_value(value)}{newline}"
+    with contextlib.suppress(KeyError):
+        start, end = _find_statement(text, keys)
+        return text[:start] + statement + text[end:]
+    if len(keys) == 1:
+        return statement + text
+    table = next((one for one in _iter_tables(text) if one.path == tuple(keys[:-1])), None)
+    if table is None:
+        return set_value(text, keys[:-1], {keys[-1]: value})
+    head = text[: table.end]
+    if not head.endswith("\n"):
+        head += newline
+    return head + statement + text[table.end :]
+
+
+def _find_statement(text: str, keys: Sequence[str]) -> tuple[int, int]:
+    """Return the start and end of `key = value` in its table; raises KeyError."""
+    at = 0
+    end = next((table.start for table in _iter_tables(text)), len(text))
+    if len(keys) > 1:
+        tables = [table for table in _iter_tables(text) if table.path == tuple(keys[:-1])]
+        if not tables:
+            raise KeyError(keys[-1])
+        at = _scan_statement(text, tables[0].start)[0]
+        end = tables[0].end
+    while at < end:
+        stop, _ = _scan_statement(text, at)
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            if list(tomllib.loads(text[at:stop])) == [keys[-1]]:
+                return at, stop
+        at = stop
+    raise KeyError(keys[-1])
 
 
 def _find_tables(text: str, keys: Sequence[str]) -> list[TomlTable]:

@@ -1,12 +1,11 @@
-"""Models of the API's answers, for its OpenAPI. Answers are built from cards instead; tests check
+"""Models of the API's answers. Cards of tools, categories and servers are plain dicts; tests check
 that they match."""
 
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from portico.usage.ranked_catalog import HotListBasis
-from portico.usage.tiers import Tier
+from portico.usage.tool_tiers import HotListBasis, Tier
 
 _TOOL = {
     "tool": "github.create_issue",
@@ -18,6 +17,11 @@ _TOOL = {
     "p95_ms": 480.0,
 }
 _VERSION = "5b1f0c6d9e7a4382-1760000000.000"
+
+
+def optional(default: Any, description: str, **limits: Any) -> Any:
+    """Return a field that is left out of an answer while it has its default."""
+    return Field(default=default, description=description, **limits)
 
 
 class ApiModel(BaseModel):
@@ -37,21 +41,19 @@ class ToolCard(ApiModel):
     model_config = _build_config(_TOOL)
 
     tool: str = Field(description="Its address, `server.tool`.")
-    params: str = Field(default="", description="Its parameters; `?` marks the optional ones.")
-    description: str = Field(default="", description="The first sentence of its description.")
-    tier: Tier | None = Field(
-        default=None, description="How much it is used here; left out while it was not."
+    identifier: str = optional("", "Its name in scripts, where that is another.")
+    params: str = optional("", "Its parameters; `?` marks the optional ones.")
+    description: str = optional("", "The first sentence of its description.")
+    returns: str = optional("", "What it returns, declared or learned; not in the hot list.")
+    tags: list[str] = optional([], "The tags of its server.")
+    tier: Tier | None = optional(None, "How much it is used here; left out while it was not.")
+    success_rate: float | None = optional(
+        None, "The share of its calls that succeeded.", ge=0, le=1
     )
-    success_rate: float | None = Field(
-        default=None, ge=0, le=1, description="The share of its calls that went well."
-    )
-    p50_ms: float | None = Field(
-        default=None, description="Median latency of its successful calls."
-    )
-    p95_ms: float | None = Field(default=None, description="95th percentile of the same.")
-    also: list[str] = Field(
-        default=[], description="Tools of other servers that do the same (search only)."
-    )
+    p50_ms: float | None = optional(None, "Median latency of its successful calls.")
+    p95_ms: float | None = optional(None, "95th percentile of the same.")
+    also: list[str] = optional([], "Tools of other servers that do the same (search only).")
+    why: list[str] = optional([], "Why it ranks here, signal by signal (with `explain`).")
 
 
 class Pagination(ApiModel):
@@ -62,9 +64,8 @@ class Pagination(ApiModel):
     total_count: int = Field(
         description="Items of the list; of a search, the tools that match at all."
     )
-    total_pages: int | None = Field(
-        default=None,
-        description="Left out of a search, where tools that do the same share a place.",
+    total_pages: int | None = optional(
+        None, "Left out of a search, where tools that do the same share a place."
     )
 
 
@@ -72,31 +73,26 @@ class PaginatedResponse(ApiModel):
     """A page of a list. A page beyond the end is empty."""
 
     pagination: Pagination
-    left_out: int | None = Field(
-        default=None, description="Items of this page that `max_tokens` did not allow."
-    )
-    next: str | None = Field(
-        default=None,
-        description="The address that goes on exactly after the last item shown; "
-        "left out at the end of the list. "
-        "It names the list's version: once the list has changed, it answers 409.",
+    left_out: int | None = optional(None, "Items of this page that `max_tokens` did not allow.")
+    next: str | None = optional(
+        None,
+        "The address that goes on exactly after the last item shown; left out at the end of"
+        " the list. It names the list's version: once the list has changed, it answers 409.",
     )
     version: str = Field(description="Changes whenever the list may have.")
 
 
 class HotTools(ApiModel):
-    """T0, the tools to start with: at most 2,000 tokens."""
+    """The hot list, the tools to start with: at most 2,000 tokens."""
 
     model_config = _build_config({"tools": [_TOOL], "grounds": "use", "version": _VERSION})
 
     tools: list[ToolCard]
     grounds: HotListBasis = Field(
-        description="Why these: pins and use, pins alone, or one of each server "
+        description="Why these: pins and use, pins alone, or some of each server "
         "while nothing is known of use."
     )
-    left_out: int | None = Field(
-        default=None, description="How many more there are that did not fit."
-    )
+    left_out: int | None = optional(None, "How many more there are that did not fit.")
     version: str = Field(description="Changes whenever the list may have.")
 
 
@@ -108,15 +104,13 @@ class CategoryCard(ApiModel):
     description: str = ""
     tools: int = Field(description="How many tools are in it.")
     servers: int = Field(description="How many servers they are of.")
-    largest_servers: list[str] = Field(default=[], description="Those with the most tools in it.")
-    popular_tools: list[str] = Field(
-        default=[], description="The most used tools; unused ones in their order."
-    )
+    largest_servers: list[str] = optional([], "Those with the most tools in it.")
+    popular_tools: list[str] = optional([], "The most used tools; unused ones in their order.")
 
 
 class CategoryList(ApiModel):
-    """T1, what there is: with T0, at most 4,000 tokens. The more categories, the less is said of
-    each."""
+    """The categories: with the hot list, at most 4,000 tokens. The more categories, the less
+    detail of each."""
 
     model_config = _build_config(
         {
@@ -138,13 +132,14 @@ class CategoryList(ApiModel):
 
     categories: list[CategoryCard] = Field(description="The largest first.")
     total_count: int = Field(description="How many categories there are.")
-    left_out: int | None = Field(default=None, description="How many did not fit.")
-    next: str | None = Field(default=None, description="The address of those.")
+    left_out: int | None = optional(None, "How many did not fit.")
+    next: str | None = optional(None, "The address of those.")
     version: str = Field(description="Changes whenever the list may have.")
 
 
 class CategoryTools(PaginatedResponse):
-    """T2, the tools of a category, hottest first: with T0 and T1, at most 8,000 tokens."""
+    """The tools of a category, most used first: with hot list and categories, at most 8,000
+    tokens."""
 
     model_config = _build_config(
         {
@@ -164,7 +159,7 @@ class CategoryTools(PaginatedResponse):
 
 
 class NearestServer(ApiModel):
-    """Where to look when nothing fits."""
+    """A server to look at when nothing fits."""
 
     server: str
     description: str = ""
@@ -183,46 +178,50 @@ class ToolList(PaginatedResponse):
     )
 
     tools: list[ToolCard]
-    fit: Literal["good", "unsure", "none"] | None = Field(
-        default=None,
-        description="How sure it is that the first of these serve the query; "
-        "`none`: nothing here does.",
+    fit: Literal["good", "unsure", "none"] | None = optional(
+        None,
+        "How certain it is that the first of these serve the query; `none`: nothing here does.",
     )
-    verdict: str = Field(default="", description="Where nothing fits: that, in words.")
-    near_servers: list[NearestServer] = Field(
-        default=[], description="Where nothing fits: servers of the nearest tools."
+    verdict: str = optional("", "Where nothing fits: that, in words.")
+    near_servers: list[NearestServer] = optional(
+        [], "Where nothing fits: servers of the nearest tools."
     )
-    nearest: list[str] = Field(
-        default=[], description="Where nothing fits: tools whose names are spelt alike."
-    )
-    note: str = Field(default="", description="What the answer could not take into account.")
+    nearest: list[str] = optional([], "Where nothing fits: tools whose names are spelt alike.")
+    note: str = optional("", "What the answer could not take into account.")
+    explanation: str = optional("", "What was compared, and how certain it is (with `explain`).")
+    expected: list[str] = optional([], "Where the expected tool ranks, and why (with `expect`).")
 
 
 class ToolUsageSummary(ApiModel):
-    """How a tool's calls went."""
+    """Calls of a tool and their outcome."""
 
     calls: int
     success_rate: float | None = Field(default=None, ge=0, le=1)
-    p50_ms: float | None = Field(
-        default=None, description="Median latency of the successful calls."
-    )
+    p50_ms: float | None = optional(None, "Median latency of the successful calls.")
     p95_ms: float | None = None
     last_used: str | None = None
     calls_7d: int | None = None
     calls_30d: int | None = None
     tier: Tier | None = None
-    tier_score: float | None = Field(default=None, description="0 … 1, as computed last.")
+    tier_score: float | None = optional(None, "0 … 1, as computed last.")
 
 
 class BudgetedResponse(ApiModel):
     """What is left out because of `max_tokens`."""
 
-    left_out: list[str] = Field(default=[], description="Keys that did not fit.")
-    whole: str | None = Field(default=None, description="The address that has them.")
+    left_out: list[str] = optional([], "Keys that did not fit.")
+    whole: str | None = optional(None, "The address that has them.")
+
+
+class ToolExample(ApiModel):
+    """A plausible call of a tool."""
+
+    arguments: dict[str, Any]
+    description: str = Field(description="Which call it is.")
 
 
 class ToolDetails(BudgetedResponse):
-    """T3, everything that is known of a tool."""
+    """Everything that is known of a tool."""
 
     model_config = _build_config(
         {
@@ -250,47 +249,41 @@ class ToolDetails(BudgetedResponse):
     tier: Tier = Field(default="cold")
     usage: ToolUsageSummary
     hash: str = Field(description="Changes whenever its definition does.")
-    listed: str | None = Field(default=None, description="When its server last listed it.")
+    listed: str | None = optional(None, "When its server last listed it.")
     state: str = Field(description="Its server's state.")
-    params: str = Field(
-        default="", description="Its parameters in brief, where `schema` did not fit."
+    params: str = optional("", "Its parameters in brief, where `schema` did not fit.")
+    summary: str = optional("", "What it does in a sentence, where `schema` did not fit.")
+    schema_text: str = optional(
+        "", "The typed form: every parameter with all that a caller needs.", alias="schema"
     )
-    summary: str = Field(
-        default="", description="What it does in a sentence, where `schema` did not fit."
-    )
-    schema_text: str = Field(
-        default="",
-        alias="schema",
-        description="The typed form: every parameter with all that a caller needs.",
-    )
-    example: dict[str, Any] = Field(default={}, description="Arguments of a plausible call.")
-    annotations: dict[str, Any] = Field(
-        default={}, description="What its server says of it: read-only and the like."
-    )
+    example: dict[str, Any] = optional({}, "Arguments of a plausible call.")
+    examples: list[ToolExample] = optional([], "One to three plausible calls.")
+    annotations: dict[str, Any] = optional({}, "The hints of its server: read-only and the like.")
     tags: list[str] = []
-    warnings: list[str] = Field(default=[], description="What is wrong with its definition.")
-    description: str = Field(default="", description="Its own description, every word.")
-    input_schema: Any = Field(default=None, description="Its JSON Schema as its server sent it.")
-    output_schema: Any = Field(
-        default=None, description="That of its results, where its server has one."
-    )
-    more: dict[str, Any] = Field(default={}, description="Every other key that its server sent.")
+    warnings: list[str] = optional([], "What is wrong with its definition.")
+    notes: list[str] = optional([], "Notes on it in the configuration.")
+    references: list[str] = optional([], "Addresses to read on at, from the configuration.")
+    description: str = optional("", "Its own description, every word.")
+    input_schema: Any = optional(None, "Its JSON Schema as its server sent it.")
+    output_schema: Any = optional(None, "That of its results, where its server has one.")
+    more: dict[str, Any] = optional({}, "Every other key that its server sent.")
 
 
 class ServerCard(ApiModel):
     """A server in a line."""
 
     server: str
+    identifier: str = Field(description="Its name in scripts.")
     title: str = ""
     description: str = ""
-    category: str = Field(default="", description="The category that most of its tools are in.")
-    tools: int | None = Field(
-        default=None, description="How many; left out while it has not been listed."
-    )
+    type: str = optional("", "How it is reached: stdio, http, openapi …")
+    category: str = optional("", "The category that most of its tools are in.")
+    tools: int | None = optional(None, "How many; left out while it has not been listed.")
     state: str = Field(
-        description="configured, known, starting, ready, degraded, down, quarantined or disabled."
+        description="configured, known, starting, ready, degraded, down, quarantined,"
+        " needs sign-in or disabled."
     )
-    reason: str = Field(default="", description="Why it cannot be used now.")
+    reason: str = optional("", "Why it cannot be used now.")
     since: str | None = None
     version: str = ""
 
@@ -302,7 +295,7 @@ class ServerList(PaginatedResponse):
 
 
 class ServerDetails(ServerCard, BudgetedResponse):
-    """A server with what it says of itself. Its tools are at `tools?server={server}`."""
+    """A server with its own instructions. Its tools are at `tools?server={server}`."""
 
     tags: list[str] = []
     resources: int = 0
@@ -311,57 +304,47 @@ class ServerDetails(ServerCard, BudgetedResponse):
     protocol: str = ""
     instructions: str = ""
     listed: str | None = None
+    tokens: int = Field(
+        default=0, description="What its tools would cost a client that listed them directly."
+    )
     warnings: list[str] = []
 
 
 class ServerRestart(ApiModel):
-    """A server that was started anew."""
+    """A server that was restarted."""
 
     server: str
-    state: str = Field(description="How it is now: ready, if it was.")
+    state: str = Field(description="Its state now: ready, if the restart succeeded.")
     since: str
-    restarts: int = Field(
-        description="How often it was started again after something was wrong, or somebody asked."
-    )
+    restarts: int = Field(description="Number of restarts, after failures or on request.")
 
 
-class CallEntry(ApiModel):
-    """A call. What it was given and what came of it is not kept."""
+class CacheCounts(ApiModel):
+    """Requests of a tier, and how many were answered from the cache."""
 
-    id: int
-    at: str
-    tool: str
-    ok: bool
-    ms: float
-    cancelled: bool | None = None
-    client: str = ""
-    profile: str = ""
-
-
-class CallList(ApiModel):
-    """Calls, the latest first."""
-
-    calls: list[CallEntry]
-    next: str | None = Field(default=None, description="The address of earlier ones.")
+    requests: int
+    hits: int
+    hit_rate: float = Field(ge=0, le=1)
 
 
 class GatewayStats(ApiModel):
-    """The house in figures."""
+    """Statistics of the gateway."""
 
     servers: int
     tools: int
     categories: int
     states: dict[str, int] = Field(description="How many servers are in each state.")
     tiers: dict[str, int] = Field(description="How many tools are in each tier.")
-    tiers_computed: str | None = Field(
-        default=None, description="When; left out while they never were."
-    )
-    tools_used: int = Field(description="Tools that were ever called.")
+    tiers_computed: str | None = optional(None, "When; left out while they never were.")
+    tools_used: int = Field(description="Number of tools that were ever called.")
     calls: int
     success_rate: float | None = None
     calls_7d: int
     calls_30d: int
     most_used: list[ToolCard] = Field(description="By the calls of the last 30 days.")
+    tier_caches: dict[str, CacheCounts] = optional(
+        {}, "Of `hot`, `categories`, `category` and `tool`, as far as they were requested."
+    )
     version: str
 
 
@@ -377,8 +360,8 @@ class TokenCounts(ApiModel):
 class SessionTokenCounts(TokenCounts):
     """The same of one client's session."""
 
-    client: str = ""
-    profile: str = ""
+    client: str
+    profile: str
     started: str
     last: str
 

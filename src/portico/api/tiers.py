@@ -2,9 +2,10 @@
 within its token budget."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from portico.api.pagination import (
+from portico.api.params import (
     UNLIMITED_TOKENS,
     PagedList,
     PageRequest,
@@ -14,21 +15,22 @@ from portico.api.pagination import (
     take_fitting_cards,
     to_json_text,
 )
-from portico.catalog.tool import Tool
-from portico.catalog.visible_text import sanitize_text
-from portico.profiles.cards import (
-    Card,
-    make_category_card,
-    make_tool_card,
-    make_usage_card,
+from portico.catalog.tool import Tool, sanitize_text
+from portico.profiles.json_objects import (
+    JsonObject,
+    make_author_notes,
+    make_category_object,
+    make_tool_object,
+    make_usage_object,
     to_iso_time,
 )
 from portico.profiles.profile_state import ProfileState
-from portico.rendering.examples import make_example
-from portico.rendering.lines import compute_remaining_tokens
+from portico.rendering.examples import make_example, make_examples
+from portico.rendering.one_line_tool import render_signature
 from portico.rendering.prose import extract_first_sentence, normalize_prose
-from portico.rendering.tool import render_schema, render_signature
-from portico.usage.ranked_catalog import RankedCategory
+from portico.rendering.token_budget import compute_remaining_tokens
+from portico.rendering.tool import render_schema
+from portico.usage.tool_tiers import RankedCategory
 
 V1 = "/api/v1"
 HOT_TOKENS = 2_000
@@ -38,35 +40,27 @@ _RENDERED_KEYS = ("name", "title", "description", "inputSchema", "outputSchema",
 _BRIEF_KEYS = ("category", "tools", "servers")
 
 
-def look_up_tool_card(profile_state: ProfileState, tool: Tool) -> Card:
-    """Render the card of a tool with its statistics and standing."""
-    return make_tool_card(
-        tool,
-        profile_state.get_statistics(tool.address),
-        profile_state.ranked_catalog.get_standing(tool.address),
-    )
-
-
-def render_hot_tools(profile_state: ProfileState) -> Card:
+def render_hot_tools(profile_state: ProfileState) -> JsonObject:
     """Render T0, the hot list."""
     hot_list = profile_state.ranked_catalog.hot_list
-    frame: Card = {
+    version = profile_state.ranked_catalog.version
+    body: JsonObject = {
         "tools": [],
         "grounds": hot_list.basis,
         "left_out": 1_000,
-        "version": profile_state.ranked_catalog.version,
+        "version": version,
     }
-    cards = take_fitting_cards(
-        (look_up_tool_card(profile_state, tool) for tool in hot_list.tools),
-        compute_remaining_tokens(HOT_TOKENS, to_json_text(frame)),
+    body["tools"] = take_fitting_cards(
+        (make_tool_object(profile_state, tool, is_summary=False) for tool in hot_list.tools),
+        compute_remaining_tokens(HOT_TOKENS, to_json_text(body)),
     )
-    body: Card = {"tools": cards, "grounds": hot_list.basis}
-    if left_out := len(hot_list.tools) - len(cards):
-        body["left_out"] = left_out
-    return {**body, "version": profile_state.ranked_catalog.version}
+    body["left_out"] = len(hot_list.tools) - len(body["tools"])
+    if not body["left_out"]:
+        del body["left_out"]
+    return body
 
 
-def render_categories(profile_state: ProfileState, offset: int = 0) -> Card:
+def render_categories(profile_state: ProfileState, offset: int = 0) -> JsonObject:
     """Render T1, with the most detail in which all categories fit.
 
     If they do not fit even in brief, the rest is on the next page.
@@ -75,7 +69,7 @@ def render_categories(profile_state: ProfileState, offset: int = 0) -> Card:
     version = profile_state.ranked_catalog.version
     total = len(profile_state.ranked_catalog.categories)
     path = f"{V1}/tools/categories?offset={offset + len(categories)}&version={version}"
-    frame: Card = {
+    frame: JsonObject = {
         "categories": [],
         "total_count": total,
         "left_out": total,
@@ -83,22 +77,22 @@ def render_categories(profile_state: ProfileState, offset: int = 0) -> Card:
         "version": version,
     }
     remaining = compute_remaining_tokens(CATEGORIES_TOKENS, to_json_text(frame))
-    cards: list[Card] = []
+    cards: list[JsonObject] = []
     for detail in (5, 3, 1, 0):
         cards = take_fitting_cards(
             (_render_category_summary(category, detail) for category in categories), remaining
         )
         if len(cards) == len(categories):
             break
-    body: Card = {"categories": cards, "total_count": total}
+    body: JsonObject = {"categories": cards, "total_count": total}
     if len(cards) < len(categories):
         next_path = f"{V1}/tools/categories?offset={offset + len(cards)}&version={version}"
         body |= {"left_out": len(categories) - len(cards), "next": next_path}
     return {**body, "version": version}
 
 
-def _render_category_summary(ranked: RankedCategory, detail: int) -> Card:
-    card = make_category_card(ranked, detail)
+def _render_category_summary(ranked: RankedCategory, detail: int) -> JsonObject:
+    card = make_category_object(ranked, detail)
     if detail:
         return card
     return {key: card[key] for key in _BRIEF_KEYS}
@@ -114,14 +108,14 @@ def make_category_list(
 
 def render_category_page(
     profile_state: ProfileState, ranked: RankedCategory, page_request: PageRequest
-) -> Card:
+) -> JsonObject:
     """Render T2, a page of a category's tools."""
     head = {"category": ranked.category.key, "title": ranked.category.title}
     listing = make_category_list(profile_state, ranked, page_request)
     return render_list_page(
         "tools",
         ranked.tools,
-        lambda tool: look_up_tool_card(profile_state, tool),
+        partial(make_tool_object, profile_state),
         page_request,
         listing,
         head,
@@ -135,18 +129,18 @@ def build_tool_path(tool: Tool) -> str:
     return f"{V1}/tools/{quote_path_segment(server)}/{quote_path_segment(tool.name)}"
 
 
-def render_tool_details(profile_state: ProfileState, tool: Tool, tokens: int) -> Card:
+def render_tool_details(profile_state: ProfileState, tool: Tool, tokens: int) -> JsonObject:
     """Render T3, a tool, its parts in the order in which a caller needs them."""
     entry = profile_state.snapshot.servers[tool.server]
     standing = profile_state.ranked_catalog.get_standing(tool.address)
     state = profile_state.get_server_states().get(tool.server)
-    always: Card = {
+    always: JsonObject = {
         "tool": sanitize_text(tool.address),
         "server": tool.server,
         "name": sanitize_text(tool.name),
         "category": profile_state.snapshot.get_category(tool.address),
         "tier": standing.tier,
-        "usage": make_usage_card(profile_state.get_statistics(tool.address), standing),
+        "usage": make_usage_object(profile_state.get_statistics(tool.address), standing),
         "hash": tool.hash,
         **({"listed": to_iso_time(entry.listed_at)} if entry.is_listed else {}),
         "state": state.state if state else "configured",
@@ -156,8 +150,10 @@ def render_tool_details(profile_state: ProfileState, tool: Tool, tokens: int) ->
         "annotations": dict(tool.annotations),
         "title": sanitize_text(tool.title),
         "example": make_example(tool),
+        "examples": make_examples(tool),
         "tags": [sanitize_text(tag) for tag in dict.fromkeys((*entry.tags, *tool.tags))],
         "warnings": [sanitize_text(warning) for warning in tool.warnings],
+        **make_author_notes(entry, tool),
         "description": normalize_prose(tool.description),
         "input_schema": tool.definition.get("inputSchema"),
         "output_schema": tool.definition.get("outputSchema"),

@@ -1,33 +1,35 @@
 """Routes of the four tiers and of search."""
 
+from collections.abc import Callable, Hashable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
 from portico.api import models, tiers
-from portico.api.pagination import PagedList
 from portico.api.params import (
     BudgetParams,
     NameInPath,
     NoParams,
     OffsetParams,
+    PagedList,
     PageParams,
     ToolFilters,
 )
-from portico.api.problems import InvalidRequest
-from portico.api.response_cache import (
+from portico.api.responses import (
     HOUR_S,
     REVALIDATE,
+    InvalidRequest,
     ResponseCache,
     make_response,
     make_uncached_response,
 )
 from portico.api.tiers import V1
-from portico.api.tool_search import ApiToolSearch
+from portico.api.tool_search import ApiToolSearch, Explain
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.errors import UnknownName
 from portico.meta_tools.search_request import SearchRequest
+from portico.profiles.json_objects import JsonObject
 from portico.profiles.profile_state import ProfileState
 
 HOT_S = HOUR_S
@@ -51,67 +53,69 @@ def tool_routes(
     router = APIRouter(tags=["tools"])
     build_cache_header = _TierCacheControl(profile_state).build_header
 
-    @router.get("/tools/hot", response_model=models.HotTools, summary="T0: the tools to start with")
+    def answer(
+        request: Request, ttl_s: int, render: Callable[[], JsonObject], *key: Hashable
+    ) -> Response:
+        """Answer with a tier, from the cache while `key` and the version are the same."""
+        version = profile_state.ranked_catalog.version
+        body = response_cache.get_or_render((*key, version), ttl_s, render)
+        return make_response(request, body, build_cache_header(ttl_s))
+
+    @router.get(
+        "/tools/hot",
+        response_model=models.HotTools,
+        summary="The tools to start with (the hot list)",
+    )
     async def list_hot_tools(request: Request, _: Annotated[NoParams, Query()]) -> Response:
-        """Pinned tools, then those that use has shown to matter; while nothing was used, one of
-        each server."""
-        body = response_cache.get_or_render(
-            ("hot", profile_state.ranked_catalog.version),
-            HOT_S,
-            lambda: tiers.render_hot_tools(profile_state),
-        )
-        return make_response(request, body, build_cache_header(HOT_S))
+        """Pinned tools, then the most used; while nothing was used, some of each server."""
+        return answer(request, HOT_S, lambda: tiers.render_hot_tools(profile_state), "hot")
 
     @router.get(
         "/tools/categories",
         response_model=models.CategoryList,
-        summary="T1: the kinds of tools",
+        summary="The categories of tools",
         responses=STALE_RESPONSE,
     )
     async def list_categories(
         request: Request, params: Annotated[OffsetParams, Query()]
     ) -> Response:
-        """Every category with how much is in it and what stands for it, the largest first."""
-        PagedList(f"{V1}/tools/categories", profile_state.ranked_catalog.version, {}).check_version(
-            params.version
+        """Every category with its number of tools and examples, the largest first."""
+        version = profile_state.ranked_catalog.version
+        PagedList(f"{V1}/tools/categories", version, {}).check_version(params.version)
+        return answer(
+            request,
+            CATEGORIES_S,
+            lambda: tiers.render_categories(profile_state, params.offset),
+            "categories",
+            params.offset,
         )
-        key = ("categories", profile_state.ranked_catalog.version, params.offset)
-        body = response_cache.get_or_render(
-            key, CATEGORIES_S, lambda: tiers.render_categories(profile_state, params.offset)
-        )
-        return make_response(request, body, build_cache_header(CATEGORIES_S))
 
     @router.get(
         "/tools/category/{name}",
         response_model=models.CategoryTools,
-        summary="T2: the tools of a category",
+        summary="The tools of a category",
         responses={**NOT_FOUND_RESPONSE, **STALE_RESPONSE},
     )
     async def list_category_tools(
         request: Request, name: NameInPath, params: Annotated[PageParams, Query()]
     ) -> Response:
         """A line for each, hottest first."""
+        page = params.page_request
         ranked = profile_state.ranked_catalog.find_category(name)
-        tiers.make_category_list(profile_state, ranked, params.page_request).check_version(
-            params.version
-        )
-        key = (
-            "category",
-            profile_state.ranked_catalog.version,
-            ranked.category.key,
-            params.page_request,
-        )
-        body = response_cache.get_or_render(
-            key,
+        tiers.make_category_list(profile_state, ranked, page).check_version(params.version)
+        return answer(
+            request,
             CATEGORY_S,
-            lambda: tiers.render_category_page(profile_state, ranked, params.page_request),
+            lambda: tiers.render_category_page(profile_state, ranked, page),
+            "category",
+            ranked.category.key,
+            page,
         )
-        return make_response(request, body, build_cache_header(CATEGORY_S))
 
     @router.get(
         "/tools/{server}/{tool:path}",
         response_model=models.ToolDetails,
-        summary="T3: a tool, whole",
+        summary="A tool with all its parts",
         responses=NOT_FOUND_RESPONSE,
     )
     async def get_tool(
@@ -121,17 +125,16 @@ def tool_routes(
         params: Annotated[BudgetParams, Query()],
     ) -> Response:
         """Its typed form, then everything else that is known of it, as far as it fits."""
-        resolved = await _find_tool(profile_state.snapshot, server, tool)
+        found = await _find_tool(profile_state.snapshot, server, tool)
         # Everything that the answer depends on, so that a change of any of them is a new key.
-        entry = profile_state.snapshot.servers[resolved.server]
-        state = profile_state.get_server_states().get(resolved.server)
-        statistics = profile_state.get_statistics(resolved.address)
+        entry = profile_state.snapshot.servers[found.server]
+        state = profile_state.get_server_states().get(found.server)
+        statistics = profile_state.get_statistics(found.address)
         version = profile_state.ranked_catalog.version
-        key = ("tool", version, resolved, entry.listed_at, state, statistics, params.max_tokens)
         body = response_cache.get_or_render(
-            key,
+            ("tool", version, found, entry.listed_at, state, statistics, params.max_tokens),
             TOOL_S,
-            lambda: tiers.render_tool_details(profile_state, resolved, params.max_tokens),
+            lambda: tiers.render_tool_details(profile_state, found, params.max_tokens),
         )
         return make_response(request, body, REVALIDATE)
 
@@ -145,6 +148,7 @@ def tool_routes(
         """With a query: ranked as for agents. Without: all tools, hottest first. Unknown names in
         filters are a 422."""
         query = params.model_dump(exclude={"page", "offset", "max_tokens", "version"})
+        query["explain"] = "true" if params.explain else None
         listing = PagedList(f"{V1}/tools", profile_state.ranked_catalog.version, query)
         listing.check_version(params.version)
         search_request = SearchRequest(
@@ -158,7 +162,12 @@ def tool_routes(
         )
         try:
             return make_uncached_response(
-                await tool_search.find_page(search_request, params.page_request, listing)
+                await tool_search.find_page(
+                    search_request,
+                    params.page_request,
+                    listing,
+                    Explain(params.explain, params.expect or ""),
+                )
             )
         except UnknownName as error:
             raise InvalidRequest(error) from error

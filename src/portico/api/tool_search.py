@@ -1,36 +1,42 @@
-"""Tool search of the API: ranked as for agents with a query, else hottest first."""
+"""Search of tools and lists of filtered ones for clients of the API, with reasons."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from portico.access import Caller
-from portico.api.pagination import (
+from portico.api.params import (
     PagedList,
     PageRequest,
-    add_continuation,
     render_list_page,
-    take_fitting_cards,
-    to_json_text,
+    render_page,
 )
-from portico.api.tiers import look_up_tool_card
-from portico.catalog.tool import Tool
-from portico.catalog.visible_text import sanitize_text
+from portico.callers import Caller
+from portico.catalog.address import find_nearest_names
+from portico.catalog.tool import Tool, quote_text, sanitize_text
 from portico.events import SearchCompleted, ToolsFound
-from portico.meta_tools import search_page
-from portico.meta_tools.no_match import detect_no_match, find_similar_names, render_unmatched
+from portico.meta_tools import search_explanation, search_page
+from portico.meta_tools.search_page import detect_no_match, find_similar_names, render_unmatched
 from portico.meta_tools.search_request import PreparedSearch, SearchRequest
 from portico.meta_tools.search_tools import SearchService
-from portico.profiles.cards import Card
+from portico.profiles.json_objects import JsonObject, make_tool_object
 from portico.profiles.profile_state import ProfileState
-from portico.rendering.lines import compute_remaining_tokens, to_short_line
-from portico.search import SearchFilters
-from portico.usage.ranked_catalog import RankedCatalog
-from portico.usage.statistics import Statistics
+from portico.rendering.token_budget import to_short_line
+from portico.search import Hit, Ranking, SearchFilters
+from portico.usage.tool_tiers import RankedCatalog
 
 REST_CALLER = Caller(name="rest")
 _MAX_TWINS = 5
 _MAX_DESCRIPTION_TOKENS = 30
+
+
+@dataclass(frozen=True)
+class Explain:
+    """What a search says of its ranking."""
+
+    shows_reasons: bool = False
+    expected: str = ""
+    """Address of a tool that should be found."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +47,24 @@ class ApiToolSearch:
     search_service: SearchService
 
     async def find_page(
-        self, request: SearchRequest, page_request: PageRequest, listing: PagedList
-    ) -> Card:
+        self,
+        request: SearchRequest,
+        page_request: PageRequest,
+        listing: PagedList,
+        explain: Explain = Explain(),  # noqa: B008 - it is immutable
+    ) -> JsonObject:
         """Return a page of the tools found; raises UnknownName for an unknown name in a filter."""
         if request.query:
-            return await self._rank(request, page_request, listing)
+            return await self._rank(request, page_request, listing, explain)
         return self._list_filtered(request, page_request, listing)
 
     async def _rank(
-        self, request: SearchRequest, page_request: PageRequest, listing: PagedList
-    ) -> Card:
+        self,
+        request: SearchRequest,
+        page_request: PageRequest,
+        listing: PagedList,
+        explain: Explain,
+    ) -> JsonObject:
         started = time.perf_counter()
         vector, search = await self.search_service.prepare_search(
             self.profile_state.snapshot, request, REST_CALLER
@@ -58,7 +72,9 @@ class ApiToolSearch:
         if self.profile_state.usage_data is not None:
             # The statistics that the answer shows, so that filters agree with them.
             search = replace(search, facts=self.profile_state.usage_data.tool_usage.facts)
-        body, found = _render_search_page(self.profile_state, search, page_request, listing)
+        body, found = _render_search_page(
+            self.profile_state, search, page_request, listing, explain
+        )
         bus = self.search_service.bus
         if bus is not None:
             bus.publish(SearchCompleted(time.perf_counter() - started, bool(found)))
@@ -68,9 +84,9 @@ class ApiToolSearch:
 
     def _list_filtered(
         self, request: SearchRequest, page_request: PageRequest, listing: PagedList
-    ) -> Card:
+    ) -> JsonObject:
         filters = request.build_filters(self.profile_state.snapshot)
-        head = Card()
+        head = JsonObject()
         tools = _select_hottest_first(self.profile_state.ranked_catalog, filters)
         if filters.tags:
             wanted = set(map(str.casefold, filters.tags))
@@ -79,20 +95,18 @@ class ApiToolSearch:
                 for tool in tools
                 if not wanted.isdisjoint(map(str.casefold, self._collect_tags(tool)))
             ]
-        if filters.max_latency_ms is not None or filters.min_success_rate is not None:
-            statistics_by_tool = self.profile_state.statistics_by_tool
-            if not statistics_by_tool:
-                head["note"] = search_page.UNMEASURED_NOTE
+        if filters.has_usage_limits:
+            head["note"] = search_page.UNMEASURED_NOTE
+            facts = self.profile_state.get_facts()
             tools = [
                 tool
                 for tool in tools
-                if (statistics := statistics_by_tool.get(tool.address)) is None
-                or _is_within_filters(statistics, filters)
+                if tool.address in facts and filters.admits_usage(facts[tool.address])
             ]
         return render_list_page(
             "tools",
             tools,
-            lambda tool: look_up_tool_card(self.profile_state, tool),
+            partial(make_tool_object, self.profile_state),
             page_request,
             listing,
             head,
@@ -107,16 +121,15 @@ def _render_search_page(
     search: PreparedSearch,
     page_request: PageRequest,
     listing: PagedList,
-) -> tuple[Card, tuple[str, ...]]:
+    explain: Explain,
+) -> tuple[JsonObject, tuple[str, ...]]:
     page = search_page.rank_page(search, page_request.size, page_request.start)
     ranking = page.ranking
+    head: JsonObject = {"fit": "good"}
     if ranking.is_weak or not ranking.total:
-        fit = "none"
+        head["fit"] = "none"
     elif ranking.is_unsure:
-        fit = "unsure"
-    else:
-        fit = "good"
-    head: Card = {"fit": fit}
+        head["fit"] = "unsure"
     no_match = detect_no_match(
         search, ranking, tuple(name for hit in page.hits for name in (hit.id, *hit.duplicates))
     )
@@ -138,44 +151,55 @@ def _render_search_page(
             "verdict": render_unmatched(search),
             "nearest": [sanitize_text(name) for name in find_similar_names(search)],
         }
-    if search.is_unmeasured:
+    if search.filters.has_usage_limits:
         head["note"] = search_page.UNMEASURED_NOTE
     head = {key: value for key, value in head.items() if value}
-    pagination = {
-        "page": page_request.start // page_request.size + 1,
-        "page_size": page_request.size,
-        "total_count": ranking.total,
-    }
-    longest = {
-        **head,
-        "tools": [],
-        "pagination": pagination,
-        "left_out": 100,
-        "next": listing.build_next_url(page_request, page_request.size),
-    }
-    remaining = compute_remaining_tokens(
-        page_request.max_tokens, to_json_text(longest), listing.version
-    )
 
-    def render_hit(position: int) -> Card:
-        hit = page.hits[position]
-        duplicates = [sanitize_text(name) for name in hit.duplicates[:_MAX_TWINS]]
-        card = look_up_tool_card(profile_state, search.snapshot.tools[hit.id])
-        if duplicates:
-            return {**card, "also": duplicates}
+    if explain.shows_reasons:
+        head["explanation"] = search_explanation.render_summary(search, ranking)
+    if explain.expected:
+        head["expected"] = _explain_expected(search, page.hits, ranking, explain.expected)
+
+    def render_hit(hit: Hit) -> JsonObject:
+        card = make_tool_object(profile_state, search.snapshot.tools[hit.id])
+        if hit.duplicates:
+            card["also"] = [sanitize_text(name) for name in hit.duplicates[:_MAX_TWINS]]
+        if explain.shows_reasons:
+            card["why"] = list(search_explanation.render_signals(hit))
         return card
 
-    cards = take_fitting_cards(map(render_hit, range(len(page.hits))), remaining)
-    body: Card = {"tools": cards, **head, "pagination": pagination}
-    found = tuple(name for hit in page.hits[: len(cards)] for name in (hit.id, *hit.duplicates))
-    return add_continuation(
-        body,
+    body = render_page(
+        "tools",
+        page.hits,
+        render_hit,
         page_request,
         listing,
-        len(cards),
-        len(page.hits),
-        page.has_more(len(cards)) and bool(cards),
-    ), found
+        head,
+        {"total_count": ranking.total},
+        lambda shown: shown > 0 and page.has_more(shown),
+    )
+    shown_hits = page.hits[: len(body["tools"])]
+    return body, tuple(name for hit in shown_hits for name in (hit.id, *hit.duplicates))
+
+
+def _explain_expected(
+    search: PreparedSearch, hits: Sequence[Hit], ranking: Ranking, name: str
+) -> list[str]:
+    """Return where a tool ranks and why, in a few lines."""
+    tools = search.snapshot.tools
+    rank = None
+    # What the caller's rules hide is indexed too, and does not exist for it.
+    if name in tools:
+        rank = search_explanation.rank_expected_tool(
+            search, hits, name, compares_meaning=ranking.uses_embeddings
+        )
+    if rank is not None:
+        return search_explanation.render_rank_lines(search, rank)
+    nearest = find_nearest_names(name, list(tools), 3)
+    lines = [f"There is no tool {quote_text(name)} here."]
+    if nearest:
+        lines.append(f"The nearest names: {', '.join(map(sanitize_text, nearest))}.")
+    return lines
 
 
 def _select_hottest_first(ranked_catalog: RankedCatalog, filters: SearchFilters) -> Sequence[Tool]:
@@ -195,10 +219,3 @@ def _select_hottest_first(ranked_catalog: RankedCatalog, filters: SearchFilters)
             for tool in ranked_catalog.categories[key].tools
         ]
     return ranked_catalog.all_tools
-
-
-def _is_within_filters(statistics: Statistics, filters: SearchFilters) -> bool:
-    is_fast = filters.max_latency_ms is None or statistics.p50_ms <= filters.max_latency_ms
-    return is_fast and (
-        filters.min_success_rate is None or statistics.success_rate >= filters.min_success_rate
-    )

@@ -13,19 +13,20 @@ Entries are JSON text: exact in size, small in memory, and no caller can change 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 import orjson
 
-from portico.access import Caller
+from portico.calls.call import Call, Handler
 from portico.catalog.tool import Tool
+from portico.config import CacheConfig
 from portico.events import CatalogChanged, Event
 from portico.json_text import json_codec
 from portico.json_text.part_stream import estimate_size
-from portico.results.marks import CACHED, add_marks
+from portico.results.result_meta import CACHED, add_gateway_meta
 from portico.upstream.backend import Raw
 
 MAX_BYTES = 32 * 1024**2
@@ -39,39 +40,18 @@ _ENTRY_OVERHEAD_BYTES = 400
 CacheKey = tuple[str, str, str, str, bytes]
 
 
-@dataclass(frozen=True)
-class CacheRule:
-    """Time to live of the results of one server."""
-
-    ttl_s: float = 0
-    """Seconds for tools annotated as read-only; 0 disables caching."""
-    tools: Mapping[str, float] = field(default_factory=dict)
-    """Globs of tool names with their own seconds; the first match applies."""
-
-    def get_ttl(self, tool: Tool) -> float:
-        """Return the seconds to cache results of this tool; 0 for not at all."""
-        for pattern, seconds in self.tools.items():
-            if fnmatchcase(tool.name, pattern):
-                return seconds
-        if is_read_only(tool):
-            return self.ttl_s
-        return 0
+def get_ttl(rule: CacheConfig, tool: Tool) -> float:
+    """Return the seconds to cache results of a tool; 0 for not at all."""
+    for pattern, seconds in rule.tools.items():
+        if fnmatchcase(tool.name, pattern):
+            return seconds
+    if is_read_only(tool):
+        return rule.ttl_s
+    return 0
 
 
 def is_read_only(tool: Tool) -> bool:
-    """Return whether the tool is annotated as read-only."""
-    return tool.annotations.get("readOnlyHint") is True
-
-
-def build_cache_key(
-    tool: Tool, arguments: Mapping[str, Any], caller: Caller, *, isolated: bool
-) -> CacheKey | None:
-    """Return the key that identical calls share, or None if the arguments cannot be compared."""
-    try:
-        text = orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # numbers beyond 64 bits: too rare to support
-        return None
-    return tool.address, tool.hash, caller.profile, caller.instance_key if isolated else "", text
+    return tool.is_read_only
 
 
 @dataclass
@@ -79,10 +59,7 @@ class _CacheEntry:
     body: bytes
     stored_at: float
     expires_at: float
-
-    @property
-    def size(self) -> int:
-        return len(self.body) + _ENTRY_OVERHEAD_BYTES
+    size: int
 
 
 @dataclass
@@ -96,7 +73,7 @@ class ResultCache:
 
     def __init__(
         self,
-        rules: Mapping[str, CacheRule],
+        rules: Mapping[str, CacheConfig],
         isolated: Collection[str] = (),
         *,
         max_bytes: int = MAX_BYTES,
@@ -111,55 +88,60 @@ class ResultCache:
         self._max_entry_bytes = max_entry_bytes
         self._clock = clock
         self._entries: OrderedDict[CacheKey, _CacheEntry] = OrderedDict()
-        self._size_bytes = 0
+        self.size_bytes = 0
+        """Estimated memory of all entries."""
         self._in_flight: dict[CacheKey, _InFlightCall] = {}
         self._change_counts: dict[str, int] = {}
         """Invalidations by server: a result requested before one is not stored after it."""
         self.hits = self.misses = 0
 
-    def configure(self, rules: Mapping[str, CacheRule], isolated: Collection[str]) -> None:
-        """Apply new rules; entries that are stored keep their expiry."""
+    def configure(
+        self,
+        rules: Mapping[str, CacheConfig],
+        isolated: Collection[str],
+        personal: Collection[str] = (),
+    ) -> None:
+        """Apply new rules; entries that are stored keep their expiry. `personal` names the servers
+        at which each person uses an own account."""
         self._rules = {
             server: rule
             for server, rule in rules.items()
             if rule.ttl_s > 0 or any(rule.tools.values())
         }
         self._isolated = frozenset(isolated)
+        self._personal = frozenset(personal)
+        self.is_enabled = bool(self._rules)
+        """Whether any server has a rule."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    @property
-    def size_bytes(self) -> int:
-        """Estimated memory of all entries."""
-        return self._size_bytes
-
-    async def get_or_call(
-        self,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        caller: Caller,
-        call_tool: Callable[[], Awaitable[Raw]],
-    ) -> Raw:
-        """Return the cached result, join an identical call in flight, or make the call."""
-        rule = self._rules.get(tool.server)
-        if rule:
-            ttl = rule.get_ttl(tool)
-        else:
-            ttl = 0
-        if ttl > 0:
-            key = build_cache_key(tool, arguments, caller, isolated=tool.server in self._isolated)
-        else:
-            key = None
+    def get_or_call(self, call: Call, call_next: Handler[Call]) -> Coroutine[Any, Any, Raw]:
+        """Middleware: return the cached result, join an identical call in flight, or make it."""
+        rule = self._rules.get(call.server)
+        if rule is None or call.is_continuation:
+            return call_next(call)
+        ttl = get_ttl(rule, call.tool)
+        key = self._build_key(call) if ttl > 0 else None
         if key is None:
-            if rule is None:
-                return await call_tool()
-            return await self._call_uncached(tool, call_tool)
-        if (cached := self._get_cached(key)) is not None:
-            self.hits += 1
-            return cached
-        self.misses += 1
-        return await self._call_shared(key, tool.server, ttl, call_tool)
+            return self._call_uncached(call, call_next)
+        return self._call_cached(key, ttl, call, call_next)
+
+    def _build_key(self, call: Call) -> CacheKey | None:
+        """Return the key that identical calls share, or None if the arguments cannot be
+        compared."""
+        try:
+            text = orjson.dumps(call.arguments, option=orjson.OPT_SORT_KEYS)
+        except TypeError:  # numbers beyond 64 bits: too rare to support
+            return None
+        caller = call.context.caller
+        # What a server asked its caller during a call may be in the result: never another person's.
+        owner = "" if caller.principal.is_shared else caller.principal.id
+        if call.server in self._personal:
+            owner = caller.principal.id
+        elif call.server in self._isolated:
+            owner += caller.instance_key
+        return call.tool.address, call.tool.hash, caller.profile, owner, text
 
     def invalidate(self, server: str, tools: Collection[str] | None = None) -> None:
         """Drop the entries of these tools (addresses) of a server, or of all its tools."""
@@ -188,39 +170,29 @@ class ResultCache:
         for key in [key for key, entry in self._entries.items() if entry.expires_at <= now]:
             self._drop(key)
 
-    async def _call_uncached(self, tool: Tool, call_tool: Callable[[], Awaitable[Raw]]) -> Raw:
+    async def _call_uncached(self, call: Call, call_next: Handler[Call]) -> Raw:
         """Call without caching; a tool that may change things invalidates its server."""
-        if is_read_only(tool):
-            return await call_tool()
-        self.invalidate(tool.server)
+        if is_read_only(call.tool):
+            return await call_next(call)
+        self.invalidate(call.server)
         try:
-            return await call_tool()
+            return await call_next(call)
         finally:
-            self.invalidate(tool.server)
+            self.invalidate(call.server)
 
-    def _get_cached(self, key: CacheKey) -> Raw | None:
-        entry = self._entries.get(key)
-        if entry is None:
-            return None
-        now = self._clock()
-        if entry.expires_at <= now:
-            self._drop(key)
-            return None
-        self._entries.move_to_end(key)
-        result: Raw = json_codec.loads(entry.body)
-        return add_marks(result, {CACHED: {"age_s": round(now - entry.stored_at, 3)}})
-
-    async def _call_shared(
-        self, key: CacheKey, server: str, ttl: float, call_tool: Callable[[], Awaitable[Raw]]
+    async def _call_cached(
+        self, key: CacheKey, ttl: float, call: Call, call_next: Handler[Call]
     ) -> Raw:
+        if (cached := self._get_cached(key)) is not None:
+            self.hits += 1
+            call.is_cached = True
+            return cached
+        self.misses += 1
         flight = self._in_flight.get(key)
         shared = flight is not None
         if flight is None:
-            flight = _InFlightCall(
-                asyncio.create_task(
-                    self._call_and_store(key, server, ttl, call_tool), name=f"call {key[0]}"
-                )
-            )
+            work = self._call_and_store(key, ttl, call, call_next)
+            flight = _InFlightCall(asyncio.create_task(work, name=f"call {key[0]}"))
             self._in_flight[key] = flight
         flight.waiter_count += 1
         try:
@@ -236,20 +208,30 @@ class ResultCache:
             raise
         finally:
             flight.waiter_count -= 1
-        if shared:
-            return dict(result)
-        return result
+        return dict(result) if shared else result
+
+    def _get_cached(self, key: CacheKey) -> Raw | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        now = self._clock()
+        if entry.expires_at <= now:
+            self._drop(key)
+            return None
+        self._entries.move_to_end(key)
+        result: Raw = json_codec.loads(entry.body)
+        return add_gateway_meta(result, {CACHED: {"age_s": round(now - entry.stored_at, 3)}})
 
     async def _call_and_store(
-        self, key: CacheKey, server: str, ttl: float, call_tool: Callable[[], Awaitable[Raw]]
+        self, key: CacheKey, ttl: float, call: Call, call_next: Handler[Call]
     ) -> Raw:
-        changes = self._change_counts.get(server, 0)
+        changes = self._change_counts.get(call.server, 0)
         try:
-            result = await call_tool()
+            result = await call_next(call)
         finally:
             if (flight := self._in_flight.get(key)) and flight.task is asyncio.current_task():
                 del self._in_flight[key]
-        if changes == self._change_counts.get(server, 0):
+        if changes == self._change_counts.get(call.server, 0):
             self._store(key, result, ttl)
         return result
 
@@ -266,12 +248,13 @@ class ResultCache:
             return
         now = self._clock()
         self._drop(key)
-        self._entries[key] = entry = _CacheEntry(body, now, now + ttl)
-        self._size_bytes += entry.size + len(key[4])
-        while self._size_bytes > self._max_bytes or len(self._entries) > self._max_entries:
+        size = len(body) + len(key[4]) + _ENTRY_OVERHEAD_BYTES
+        self._entries[key] = _CacheEntry(body, now, now + ttl, size)
+        self.size_bytes += size
+        while self.size_bytes > self._max_bytes or len(self._entries) > self._max_entries:
             self._drop(next(iter(self._entries)))
 
     def _drop(self, key: CacheKey) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._size_bytes -= entry.size + len(key[4])
+            self.size_bytes -= entry.size

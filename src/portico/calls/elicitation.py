@@ -8,13 +8,24 @@ its client during the call, and the call is repeated with the responses.
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
+from portico.calls.call import Handler, Request
+from portico.calls.elicitation_labels import (
+    MAX_REQUESTS_AT_ONCE,
+    get_required_urls,
+    label_client_request,
+    label_result,
+    label_url_refusal,
+    truncate,
+)
+from portico.catalog.tool import sanitize_text
 from portico.errors import INTERNAL_ERROR, BackendTimeout, RemoteError
 from portico.upstream.backend import Raw, Relay
 from portico.upstream.protocol.envelope import INPUT_RESPONSES, REQUEST_STATE, declare_capabilities
-from portico.upstream.protocol.url_elicitations import (
+from portico.upstream.protocol.server_requests import (
     ELICITATION_COMPLETE,
     URL_ELICITATION_REQUIRED,
 )
@@ -23,58 +34,62 @@ MULTI_ROUND_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Requests that a server may answer with input requests."""
 MAX_ROUNDS = 16
 """Maximum number of rounds for one call."""
-MAX_REQUESTS_AT_ONCE = 64
-"""Maximum number of input requests in one round."""
 FIRST_POLL_S = 0.1
 MAX_POLL_S = 5.0
 """Longest interval between calls that only poll whether the server can go on."""
 POLL_TIMEOUT_S = 600.0
+MAX_NOTIFICATION_CHARS = 65_536
+"""Longest progress or log message; the rest is cut."""
 
-RepeatCall = Callable[[Raw], Awaitable[Raw]]
-SendCall = Callable[[Mapping[str, Any]], Awaitable[Raw]]
 
+async def resolve_elicitations(request: Request, call_next: Handler[Request]) -> Raw:
+    """Middleware: label what the server asks, and resolve its input requests.
 
-async def call_with_elicitation(
-    call: SendCall, extra: Mapping[str, Any], relay: Relay | None, *, is_multi_round: bool
-) -> Raw:
-    """Make a call with `call(extra)` and resolve the input requests of the server.
-
-    With `is_multi_round` the input requests are returned to the client as they are; otherwise they
-    are sent through `relay`. Without a relay they are returned too.
+    A client of several rounds gets the input requests as the result; any other client is asked
+    through the relay, and the call is repeated with its answers. Without a relay they are returned
+    too.
     """
+    relay = request.context.relay
     if relay is not None:
-        extra = declare_capabilities(extra, relay.capabilities)
+        request.relay = LabelledRelay(request.server, relay)
+    params = request.params
+    if params is None or request.method not in MULTI_ROUND_METHODS:
+        return await call_next(request)
+    if relay is not None:
+        request.params = declare_capabilities(params, relay.capabilities)
+    is_multi_round = request.context.is_multi_round
     try:
-        result = await call(extra)
+        result = await call_next(request)
+        if result.get("resultType") != "input_required":
+            return result
+        if is_multi_round or request.relay is None:
+            return label_result(request.server, result)
+        return await _ask_and_repeat(result, request, request.relay, call_next)
     except RemoteError as error:
-        if is_multi_round and (input_required := to_input_required(error, extra)) is not None:
-            return input_required
-        raise
-    if is_multi_round or relay is None or not is_input_required(result):
-        return result
-    return await resolve_input_requests(result, relay, lambda params: call({**extra, **params}))
+        if error.code != URL_ELICITATION_REQUIRED:
+            raise
+        asked = to_input_required(error, params) if is_multi_round else None
+        if asked is not None:
+            return label_result(request.server, asked)
+        raise label_url_refusal(request.server, error) from error
 
 
-def is_input_required(result: Mapping[str, Any]) -> bool:
-    """Return whether a result contains input requests."""
-    return result.get("resultType") == "input_required"
-
-
-async def resolve_input_requests(
-    result: Raw, relay: Relay, repeat_call: RepeatCall, poll_timeout_s: float | None = None
+async def _ask_and_repeat(
+    result: Raw, request: Request, relay: Relay, call_next: Handler[Request]
 ) -> Raw:
     """Relay the input requests of a result and repeat the call until it completes.
 
     Raises what the relay raises, RemoteError after MAX_ROUNDS, and BackendTimeout if the server
-    still waits for something else after `poll_timeout_s`.
+    still waits for something else after POLL_TIMEOUT_S.
     """
+    first_params = request.params or {}
     rounds = 0
     answers = _ElicitationAnswers()
     poll_s = FIRST_POLL_S
     waiting_since = 0.0
-    while is_input_required(result):
-        wanted = answers.filter_unanswered(parse_input_requests(result))
-        if wanted:
+    while result.get("resultType") == "input_required":
+        asked = parse_input_requests(result)
+        if wanted := answers.filter_unanswered(asked):
             rounds += 1
             if rounds > MAX_ROUNDS:
                 raise RemoteError(
@@ -87,22 +102,55 @@ async def resolve_input_requests(
         else:
             # The server waits for an external event, mostly a person at the URL it named.
             waiting_since = waiting_since or time.monotonic()
-            if time.monotonic() - waiting_since > (poll_timeout_s or POLL_TIMEOUT_S):
+            if time.monotonic() - waiting_since > POLL_TIMEOUT_S:
                 raise BackendTimeout(
                     "the server waits for something else to happen, and it has not happened in time"
                 )
             await asyncio.sleep(poll_s)
             poll_s = min(MAX_POLL_S, poll_s * 2)
-        if _get_input_requests(result):
-            params: Raw = {INPUT_RESPONSES: answers.collect(_get_input_requests(result))}
-        else:
-            params = {}
+        params: Raw = {}
+        if asked:
+            params[INPUT_RESPONSES] = answers.collect(asked)
         if REQUEST_STATE in result:
             params[REQUEST_STATE] = result[REQUEST_STATE]
-        result = await repeat_call(params)
+        request.params = {**first_params, **params}
+        result = await call_next(request)
     for elicitation_id in answers.elicitation_ids:
         await relay.notify(ELICITATION_COMPLETE, {"elicitationId": elicitation_id})
     return result
+
+
+@dataclass(slots=True)
+class LabelledRelay:
+    """A relay for one server that labels its requests and cleans its notifications."""
+
+    _server: str
+    _relay: Relay
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        return self._relay.capabilities
+
+    @property
+    def client_key(self) -> str:
+        return self._relay.client_key
+
+    async def notify(self, method: str, params: Raw) -> None:
+        """Send a notification; progress and log messages lose hidden characters."""
+        cleaned = {
+            key: truncate(sanitize_text(text[:MAX_NOTIFICATION_CHARS]), MAX_NOTIFICATION_CHARS - 1)
+            for key in ("message", "data", "logger")
+            if isinstance(text := params.get(key), str)
+            and (len(text) > MAX_NOTIFICATION_CHARS or not text.isprintable())
+        }
+        await self._relay.notify(method, {**params, **cleaned} if cleaned else params)
+
+    async def request(self, method: str, params: Raw) -> Raw:
+        """Send a labelled request; raises RemoteError if it cannot be shown."""
+        return await self._relay.request(method, label_client_request(self._server, method, params))
+
+    async def pause(self) -> None:
+        await self._relay.pause()
 
 
 class _ElicitationAnswers:
@@ -141,46 +189,24 @@ class _ElicitationAnswers:
         return {key: self._answers[key] for key in requests}
 
 
-def to_input_required(error: RemoteError, extra: Mapping[str, Any]) -> Raw | None:
+def to_input_required(error: RemoteError, params: Mapping[str, Any]) -> Raw | None:
     """Convert a legacy error that requires URL elicitations to an input-required result.
 
-    Return None for any other error, and if the client has already declined: it would be asked
+    Return None if it names none, and if the client has already declined: it would be asked
     forever.
     """
-    if error.code == URL_ELICITATION_REQUIRED:
-        data = error.data
-    else:
-        data = None
-    if isinstance(data, Mapping):
-        listed: Any = cast("Mapping[str, Any]", data).get("elicitations")
-    else:
-        listed = None
-    responses = extra.get(INPUT_RESPONSES)
-    if isinstance(responses, Mapping):
-        answers: list[Any] = list(cast("Mapping[str, Any]", responses).values())
-    else:
-        answers = []
-    if not isinstance(listed, list) or any(
-        isinstance(answer, dict) and answer.get("action") != "accept" for answer in answers
-    ):
+    responses = params.get(INPUT_RESPONSES)
+    answers = responses.values() if isinstance(responses, Mapping) else ()
+    if any(isinstance(answer, dict) and answer.get("action") != "accept" for answer in answers):
         return None
-    elicitations = [
-        cast(Raw, item) for item in cast("list[Any]", listed) if isinstance(item, dict)
-    ][:MAX_REQUESTS_AT_ONCE]
-    requests = {
-        f"visit-{number}": {
-            "method": "elicitation/create",
-            "params": {
-                key: value
-                for key, value in {**elicitation, "mode": "url"}.items()
-                if key != "elicitationId"
-            },
-        }
-        for number, elicitation in enumerate(elicitations, start=1)
-    }
-    if requests:
-        return {"resultType": "input_required", "inputRequests": requests}
-    return None
+    requests: Raw = {}
+    for number, elicitation in enumerate(get_required_urls(error), start=1):
+        asked = {**elicitation, "mode": "url"}
+        asked.pop("elicitationId", None)
+        requests[f"visit-{number}"] = {"method": "elicitation/create", "params": asked}
+    if not requests:
+        return None
+    return {"resultType": "input_required", "inputRequests": requests}
 
 
 def parse_input_requests(result: Mapping[str, Any]) -> dict[str, Raw]:
@@ -217,27 +243,21 @@ def _get_input_requests(result: Mapping[str, Any]) -> dict[str, Raw]:
 
 def _get_url(request: Raw) -> str | None:
     params = _get_params(request)
-    if params.get("mode") == "url":
-        url = params.get("url")
-    else:
-        url = None
-    if isinstance(url, str):
-        return url
-    return None
+    url = params.get("url")
+    return url if params.get("mode") == "url" and isinstance(url, str) else None
 
 
 def _ensure_elicitation_id(request: Raw) -> Raw:
     """Give a URL elicitation an id, so that the client can be notified of its completion."""
-    if _get_url(request) is None or _get_params(request).get("elicitationId"):
+    params = _get_params(request)
+    if _get_url(request) is None or params.get("elicitationId"):
         return request
-    return {**request, "params": {**_get_params(request), "elicitationId": secrets.token_hex(16)}}
+    return {**request, "params": {**params, "elicitationId": secrets.token_hex(16)}}
 
 
 def _get_params(request: Raw) -> Raw:
     params = request.get("params")
-    if isinstance(params, dict):
-        return cast(Raw, params)
-    return {}
+    return cast(Raw, params) if isinstance(params, dict) else {}
 
 
 async def _request_all(requests: Mapping[str, Raw], relay: Relay) -> dict[str, Raw]:

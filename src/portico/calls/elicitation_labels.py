@@ -10,30 +10,22 @@ one of them is refused, as is one that is too large or whose URL is not a web ad
 
 import re
 import string
-from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
-from portico.calls.elicitation import (
-    MAX_REQUESTS_AT_ONCE,
-    SendCall,
-    call_with_elicitation,
-    is_input_required,
-)
-from portico.catalog.visible_text import sanitize_text
+from portico.catalog.tool import sanitize_text
 from portico.errors import INVALID_PARAMS, RemoteError
-from portico.upstream.backend import Raw, Relay
-from portico.upstream.protocol.url_elicitations import URL_ELICITATION_REQUIRED
+from portico.upstream.backend import Raw
 
 SERVER_META_KEY = "portico/server"
 """Key in the `_meta` of a request: the configured name of the server that sent it."""
+MAX_REQUESTS_AT_ONCE = 64
+"""Maximum number of input requests in one round."""
 MAX_MESSAGE_CHARS = 2_000
 """Longest message of an elicitation; the rest is cut, so that the label stays visible."""
 MAX_CAPTION_CHARS = 500
 """Longest title or description in a form; the rest is cut."""
 MAX_URL_CHARS = 8_192
-MAX_NOTIFICATION_CHARS = 65_536
-"""Longest progress or log message; the rest is cut."""
 MAX_FORM_CHARS = 32_768
 MAX_SAMPLING_CHARS = 131_072
 """Maximum characters of all texts and keys of one request; a larger one is refused."""
@@ -56,62 +48,6 @@ _BLANK_LINES = re.compile(r"\n\s*\n")
 _LIKE_A_LABEL = re.compile(r"^(?=[^\w\n]{0,8}[\w-]{1,40} asks(?::| you to open ))", re.MULTILINE)
 
 
-class LabelledRelay:
-    """A relay for one server that labels its requests and cleans its notifications."""
-
-    def __init__(self, server: str, relay: Relay) -> None:
-        self._server = server
-        self._relay = relay
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        return self._relay.capabilities
-
-    @property
-    def client_key(self) -> str:
-        return self._relay.client_key
-
-    async def notify(self, method: str, params: Raw) -> None:
-        """Send a notification; progress and log messages lose hidden characters."""
-        cleaned = {
-            key: _truncate(sanitize_text(text[:MAX_NOTIFICATION_CHARS]), MAX_NOTIFICATION_CHARS - 1)
-            for key in ("message", "data", "logger")
-            if isinstance(text := params.get(key), str)
-            and (len(text) > MAX_NOTIFICATION_CHARS or not text.isprintable())
-        }
-        await self._relay.notify(method, {**params, **cleaned} if cleaned else params)
-
-    async def request(self, method: str, params: Raw) -> Raw:
-        """Send a labelled request; raises RemoteError if it cannot be shown."""
-        return await self._relay.request(method, label_client_request(self._server, method, params))
-
-    async def pause(self) -> None:
-        await self._relay.pause()
-
-
-async def call_with_labelled_elicitation(
-    server: str,
-    call: SendCall,
-    extra: Mapping[str, Any],
-    relay: Relay | None,
-    *,
-    is_multi_round: bool,
-) -> Raw:
-    """Run `call_with_elicitation` and label input requests in its result or error.
-
-    Requests through `relay` are labelled by the relay itself.
-    """
-    try:
-        result = await call_with_elicitation(call, extra, relay, is_multi_round=is_multi_round)
-    except RemoteError as error:
-        if error.code != URL_ELICITATION_REQUIRED:
-            raise
-        raise label_url_refusal(server, error) from error
-    if is_input_required(result):
-        return label_result(server, result)
-    return result
-
-
 def label_result(server: str, result: Raw) -> Raw:
     """Label the input requests of an `input_required` result."""
     requests = result.get("inputRequests")
@@ -125,24 +61,24 @@ def label_result(server: str, result: Raw) -> Raw:
     return {**result, "inputRequests": labelled}
 
 
-def label_url_refusal(server: str, error: RemoteError) -> RemoteError:
-    """Label the URL elicitations that an error requires."""
-    data = error.data
-    if isinstance(data, dict):
-        listed: Any = cast(Raw, data).get("elicitations")
-    else:
-        listed = None
-    message = sanitize_text(error.message[:MAX_MESSAGE_CHARS])
+def get_required_urls(error: RemoteError) -> list[Raw]:
+    listed = cast(Raw, error.data).get("elicitations") if isinstance(error.data, dict) else None
     if not isinstance(listed, list):
-        return RemoteError(error.code, message)
-    _check_size(listed, MAX_FORM_CHARS)
-    elicitations = [
-        cast(Raw, item) for item in cast("list[Any]", listed) if isinstance(item, dict)
-    ][:MAX_REQUESTS_AT_ONCE]
+        return []
+    elicitations = [cast(Raw, item) for item in cast("list[Any]", listed) if isinstance(item, dict)]
+    return elicitations[:MAX_REQUESTS_AT_ONCE]
+
+
+def label_url_refusal(server: str, error: RemoteError) -> RemoteError:
+    message = sanitize_text(error.message[:MAX_MESSAGE_CHARS])
+    if isinstance(error.data, dict):
+        _check_size(cast(Raw, error.data).get("elicitations"), MAX_FORM_CHARS)
     labelled = [
         label_client_request(server, _ELICITATION, {**elicitation, "mode": "url"})
-        for elicitation in elicitations
+        for elicitation in get_required_urls(error)
     ]
+    if not labelled:
+        return RemoteError(error.code, message)
     return RemoteError(error.code, message, {"elicitations": labelled})
 
 
@@ -150,16 +86,14 @@ def label_client_request(server: str, method: str, params: Raw) -> Raw:
     """Return the labelled params of a request; raises RemoteError if it cannot be shown."""
     max_chars = MAX_SAMPLING_CHARS if method == _SAMPLING else MAX_FORM_CHARS
     _check_size(params, max_chars)
-    meta = params.get("_meta")
-    if isinstance(meta, dict):
-        own_meta: Raw = cast(Raw, meta)
-    else:
-        own_meta = {}
-    marked: Raw = {
-        **{key: value for key, value in own_meta.items() if not key.startswith("portico/")},
-        SERVER_META_KEY: server,
-    }
     labelled = {key: value for key, value in params.items() if key != "_meta"}
+    meta = params.get("_meta")
+    marked: Raw = {
+        key: value
+        for key, value in (cast(Raw, meta) if isinstance(meta, dict) else {}).items()
+        if not key.startswith("portico/")
+    }
+    marked[SERVER_META_KEY] = server
     if method == _ELICITATION:
         labelled = _label_elicitation(server, labelled)
     elif method == _SAMPLING:
@@ -172,16 +106,12 @@ def label_client_request(server: str, method: str, params: Raw) -> Raw:
 def _label_input_request(server: str, request: Any) -> Any:
     if not isinstance(request, dict):
         return request
-    labelled = cast(Raw, request)
-    params = labelled.get("params")
-    if isinstance(params, dict):
-        request_params = cast(Raw, params)
-    else:
-        request_params = {}
-    return {
-        **labelled,
-        "params": label_client_request(server, str(labelled.get("method")), request_params),
-    }
+    asked = cast(Raw, request)
+    params = asked.get("params")
+    if not isinstance(params, dict):
+        params = {}
+    labelled = label_client_request(server, str(asked.get("method")), cast(Raw, params))
+    return {**asked, "params": labelled}
 
 
 def _label_elicitation(server: str, params: Raw) -> Raw:
@@ -201,7 +131,7 @@ def _format_message(label: str, message: Any) -> str:
     """Put the label before a message; quote several lines, so that none of them imitates a
     label."""
     text = _BLANK_LINES.sub("\n\n", sanitize_text(message)).strip()
-    text = _truncate(_WIDE_GAP.sub("   ", text), MAX_MESSAGE_CHARS)
+    text = truncate(_WIDE_GAP.sub("   ", text), MAX_MESSAGE_CHARS)
     if "\n" not in text:
         return f"{label} {text}"
     return "\n> ".join((label, *text.split("\n")))
@@ -275,7 +205,7 @@ def _clean(value: Any, key: str = "") -> Any:
         return _check_visible(value)
     text = sanitize_text(value)
     if key in _CAPTION_KEYS:
-        text = _truncate(text, MAX_CAPTION_CHARS)
+        text = truncate(text, MAX_CAPTION_CHARS)
     if key in _PROSE_KEYS:
         return _LIKE_A_LABEL.sub("> ", text)
     return text
@@ -330,7 +260,8 @@ def _to_ascii_url(parts: SplitResult, netloc: str) -> str:
     return SplitResult(parts.scheme, netloc, path, query, fragment).geturl()
 
 
-def _truncate(text: str, max_chars: int) -> str:
+def truncate(text: str, max_chars: int) -> str:
+    """Cut text to `max_chars`, with an ellipsis."""
     if len(text) <= max_chars:
         return text
     return f"{text[: max_chars - 1]}…"

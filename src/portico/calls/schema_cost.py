@@ -6,11 +6,12 @@ value may come from an attacker. The number of checks is at most the number of v
 *peak*: the maximum number of subschemas that apply to one of them.
 """
 
+import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, cast
 
-from portico.catalog.schema_references import resolve_pointer
+from portico.catalog.schema_types import resolve_pointer
+from portico.json_text.json_codec import measure_value
 
 MAX_PEAK = 10_000
 """Limit of counting: a schema with that peak is not used."""
@@ -18,58 +19,9 @@ MAX_STEPS = 4_000
 """Maximum number of subschemas counted for one peak."""
 MAX_LEVELS = 64
 """Maximum nesting of a value that a recursive schema is followed through."""
-MAX_VALUES = 50_000
-"""Limit of counting values, at 0.2 µs each: a larger value is not checked."""
 
-_WORD_BITS = 64
-_LONG_CHECKS = 16
-"""Cost of comparing two integers beyond 64 bits, in checks."""
 _FRACTION_CHECKS = 1_000
 """Cost of a fractional `multipleOf`, in checks: it computes with big rationals."""
-
-
-@dataclass(frozen=True)
-class ValueSize:
-    """The size of a JSON value."""
-
-    values: int
-    """Nodes; an integer beyond 64 bits counts for the cost of comparing it with all others."""
-    chars: int
-    """Characters of its strings and keys."""
-    levels: int
-    """Levels of nesting; 0 for a scalar."""
-
-
-def measure_value(value: Any, max_values: int = MAX_VALUES) -> ValueSize:
-    """Count a value's nodes, characters and levels; stops beyond `max_values` nodes."""
-    values = 1
-    chars = 0
-    levels = 0
-    long_integers = 0
-    pending: list[Any] = [value]
-    while pending and values <= max_values:
-        level: list[Any] = []
-        for node in pending:
-            if isinstance(node, str):
-                chars += len(node)
-            elif isinstance(node, dict):
-                values += len(node)
-                if values > max_values:
-                    break
-                chars += sum(map(len, cast("dict[str, Any]", node)))
-                level += node.values()
-            elif isinstance(node, list):
-                values += len(node)
-                if values > max_values:
-                    break
-                level += node
-            elif isinstance(node, int) and (words := node.bit_length() // _WORD_BITS):
-                # `uniqueItems` cannot hash these, and compares each with all others.
-                long_integers += 1
-                values += words * words + _LONG_CHECKS * long_integers
-        levels += bool(level)
-        pending = level
-    return ValueSize(values, chars, levels)
 
 
 class PeakCounter:
@@ -81,20 +33,17 @@ class PeakCounter:
         self._patterns_only = patterns_only
         self._counts: dict[tuple[int, int], tuple[int, int] | None] = {}
         self._steps = 0
-        self._recursive = False
-        self._unlimited_peak: int | None = None
         self._peaks: dict[int, int] = {}
         """Peaks of a recursive schema by levels, cached because counting may be expensive."""
+        self.fixed_peak: int | None = None
+        """The peak for values of any depth; None if the schema is recursive."""
+        with contextlib.suppress(_RecursiveSchemaError):
+            self.fixed_peak = self._count(-1)
 
     def count_peak(self, levels: int) -> int:
         """Return the peak for values with so many levels; at least MAX_PEAK if it is too high."""
-        if self._unlimited_peak is None and not self._recursive:
-            try:
-                self._unlimited_peak = self._count(-1)
-            except _RecursiveSchemaError:
-                self._recursive = True
-        if self._unlimited_peak is not None:
-            return self._unlimited_peak
+        if self.fixed_peak is not None:
+            return self.fixed_peak
         if levels > MAX_LEVELS:
             return MAX_PEAK
         if levels not in self._peaks:

@@ -1,45 +1,49 @@
-"""Validation of arguments and results against a tool's schemas, compiled once per definition.
+"""Arguments and results against a tool's schemas, which are compiled once per definition.
 
 Nothing is checked, and the upstream decides, where a schema cannot be compiled (a broken `$ref`, an
 unknown draft) or is too large, where a value would take too many checks, and for a `pattern` that
 would take too long or needs backtracking. Errors are explained as far as that is cheap. All of this
 is estimated beforehand (`schema_cost`). Remote references are never fetched.
+
+Arguments that do not fit are repaired where only one reading is possible. An unknown name never is:
+`tz` may well mean `timezone`, but only the caller knows. It is suggested.
 """
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from itertools import islice
 from threading import Lock
 from typing import Any, NoReturn, cast
 
 import jsonschema_rs
 
-from portico.calls.argument_names import suggest_names
+from portico.calls.call import Call, Handler
 from portico.calls.repair import Repair, repair_arguments
-from portico.calls.schema_cost import (
-    MAX_PEAK,
-    MAX_VALUES,
-    PeakCounter,
-    ValueSize,
-    find_patterns,
-    measure_value,
-)
+from portico.calls.schema_cost import MAX_PEAK, PeakCounter, find_patterns
+from portico.calls.schema_rules import suggest_names
 from portico.catalog.tool import Tool
 from portico.errors import InvalidArguments
 from portico.json_text import json_codec
+from portico.json_text.json_codec import MAX_MEASURED_VALUES, ValueSize, measure_value
+from portico.results.result_meta import REPAIRED
 from portico.upstream.backend import Raw
-from portico.upstream.pattern_cost import MAX_COMPILE_US, estimate_compilation
+from portico.upstream.regex_cost import MAX_COMPILE_US, estimate_compilation
 
 MAX_PROBLEMS = 5
 MAX_SCHEMA_BYTES = 128 * 1024
 """Largest definition whose schema is compiled."""
+_LARGE_DEFINITION_BYTES = 16 * 1024
+"""Size of a definition whose schema is compiled in a thread."""
 MAX_CACHE_BYTES = 8 * 1024**2
 """Total size of the definitions whose compiled schemas are cached."""
 _ENTRY_BYTES = 500
 MAX_CHECKS = 500_000
 """Checks of a value with everything in it: 20 to 40 ns each."""
+FIRST_ERRORS = 100
 MAX_ERRORS = 1_000
-"""Errors that an explanation may produce: some 15 µs each."""
+"""Errors that an explanation may produce, some 15 µs each: the most where the first do not
+suffice."""
 MAX_COPIED_CHARS = 1_000_000
 """Characters that these errors may copy."""
 MAX_PATTERN_STEPS = 2_500_000
@@ -56,85 +60,49 @@ _SHALLOW_KEYWORDS = frozenset(("required", "additionalProperties", "type"))
 """Keywords whose result for a container does not depend on the contents of its members."""
 
 
-def is_valid(tool: Tool, arguments: Any) -> bool:
-    """Return whether the arguments fit, or cannot be checked. The only cost of a valid call."""
-    checker = _find_validator(tool.hash, tool.blob, "inputSchema")
-    return checker is None or checker.is_valid(arguments)
-
-
 def is_valid_for_schema(schema: Mapping[str, Any], value: Any) -> bool:
     """Return whether a value fits a part of a schema, or the part cannot be compiled alone."""
     blob = json_codec.dumps({"inputSchema": dict(schema)})
-    checker = _find_validator("", blob, "inputSchema")
-    return checker is None or checker.is_valid(value)
-
-
-def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
-    """Raise InvalidArguments, naming each problem, when the arguments do not fit."""
-    checker = _find_validator(tool.hash, tool.blob, "inputSchema")
-    if checker is None or checker.is_valid(arguments):
-        return
-    problems = (*suggest_names(tool.input_schema, arguments), *checker.explain(arguments))[
-        :MAX_PROBLEMS
-    ]
-    raise InvalidArguments(
-        f"the arguments do not fit {tool.address}: " + "; ".join(problems),
-        problems=problems,
-        advice="Correct the arguments and call again.",
-    )
-
-
-def repair_or_raise(tool: Tool, arguments: Any) -> Repair:
-    """Repair arguments that do not fit; raises InvalidArguments if they still do not."""
-    try:
-        repair = repair_arguments(tool.input_schema, arguments)
-    except ValueError:
-        repair = None
-    if repair is not None:
-        # Report only what could not be repaired; the next call is repaired again.
-        check_arguments(tool, repair.arguments)
-        return repair
-    if not isinstance(arguments, dict):
-        raise InvalidArguments(
-            f"the arguments of {tool.address} must be an object, not {type(arguments).__name__}",
-            advice="Pass the parameters as one JSON object.",
-        )
-    check_arguments(tool, cast("Mapping[str, Any]", arguments))
-    return Repair(cast("dict[str, Any]", arguments), ())
+    validator = find_validator("", blob, "inputSchema")
+    return validator is None or validator.is_valid(value)
 
 
 def find_mismatches(tool: Tool, result: Raw) -> tuple[str, ...]:
     """Return how a result differs from the output schema; empty if that is unknown or too
     large."""
-    checker = _find_validator(tool.hash, tool.blob, "outputSchema")
-    if (
-        checker is None
-        or result.get("isError")
-        or result.get("resultType", "complete") != "complete"
-    ):
+    validator = find_validator(tool.hash, tool.blob, "outputSchema")
+    if validator is None or result.get("isError"):
+        return ()
+    if result.get("resultType", "complete") != "complete":
         return ()
     structured = result.get("structuredContent")
     if structured is None:
         return ("there is no structured content, though the tool declares some",)
-    if checker.is_valid(structured):
-        return ()
-    return checker.explain(structured)
+    return validator.find_problems(structured)
 
 
-class _SchemaValidator:
-    """One compiled schema."""
+def compile_condition(schema: Mapping[str, Any]) -> "SchemaValidator":
+    """Compile a schema all of which is checked; raises ValueError if that is impossible."""
+    try:
+        blob = json_codec.dumps({"inputSchema": dict(schema)})
+        validator = SchemaValidator(dict(schema), blob)
+    except (TypeError, AttributeError, RecursionError, jsonschema_rs.ReferencingError) as error:
+        raise ValueError(f"it is no JSON Schema: {error}") from None
+    if not validator.checks_patterns:
+        raise ValueError("a pattern in it is invalid, or takes too long to compile")
+    return validator
 
+
+class SchemaValidator:
     def __init__(self, schema: dict[str, Any], blob: bytes) -> None:
         """Compile a schema of the definition `blob`; raises ValueError if it cannot be used."""
         patterns = blob.count(b'"pattern')
         self._schema = schema
         self._names_have_patterns = b'"patternProperties"' in blob
         self._peaks = PeakCounter(schema)
-        matches = patterns or b'"format"' in blob
-        if matches:
+        self._patterns: PeakCounter | None = None
+        if patterns or b'"format"' in blob:
             self._patterns = PeakCounter(schema, patterns_only=True)
-        else:
-            self._patterns = None
         self._states = 1  # a format takes no longer than one state
         self._strict: Any = None
         self._lenient: Any = None
@@ -160,34 +128,69 @@ class _SchemaValidator:
 
     def is_valid(self, value: Any) -> bool:
         """Return whether a value fits, or would take too many checks."""
-        size = measure_value(value)
-        # Beyond MAX_VALUES not all characters and levels are counted.
-        peak = self._peaks.count_peak(size.levels)
-        if size.values > MAX_VALUES or peak >= MAX_PEAK or size.values * peak > MAX_CHECKS:
+        return self._is_valid(value, self._measure(value))
+
+    @property
+    def checks_patterns(self) -> bool:
+        """Whether its patterns could be compiled."""
+        return self._strict is not None
+
+    def check(self, value: Any) -> bool | None:
+        """Return whether a value fits; None where that would take too many checks."""
+        size = self._measure(value)
+        peak = self._peaks.fixed_peak or self._peaks.count_peak(size.levels)
+        if size.values > MAX_MEASURED_VALUES or peak >= MAX_PEAK or size.values * peak > MAX_CHECKS:
+            return None
+        validator = self._strict if self._patterns is None else self._choose_validator(size)
+        if validator is None or validator is not self._strict:
+            return None
+        try:
+            return validator.is_valid(value)
+        except ValueError:  # nested too deeply, or invalid text
+            return None
+
+    def find_problems(self, value: Any) -> tuple[str, ...]:
+        """Describe the errors of a value as far as that is cheap; empty if it is valid."""
+        size = self._measure(value)
+        if self._is_valid(value, size):
+            return ()
+        return self._explain(value, size)
+
+    def _measure(self, value: Any) -> ValueSize:
+        """Count the parts of a value, up to the number that is too large to be checked."""
+        max_values = MAX_MEASURED_VALUES
+        if self._peaks.fixed_peak:
+            max_values = min(max_values, MAX_CHECKS // self._peaks.fixed_peak)
+        return measure_value(value, max_values)
+
+    def _is_valid(self, value: Any, size: ValueSize) -> bool:
+        # Beyond MAX_MEASURED_VALUES not all characters and levels are counted.
+        peak = self._peaks.fixed_peak or self._peaks.count_peak(size.levels)
+        if size.values > MAX_MEASURED_VALUES or peak >= MAX_PEAK or size.values * peak > MAX_CHECKS:
             return True
         try:
-            validator = self._choose_validator(size)
+            validator = self._strict if self._patterns is None else self._choose_validator(size)
             return validator is None or validator.is_valid(value)
         except ValueError:  # nested too deeply, or invalid text
             return False
 
-    def explain(self, value: Any) -> tuple[str, ...]:
-        """Describe the errors of an invalid value as far as that is cheap."""
-        size = measure_value(value)
+    def _explain(self, value: Any, size: ValueSize) -> tuple[str, ...]:
         peak = max(1, self._peaks.count_peak(size.levels))
         found: tuple[str, ...] = ()
         try:
-            if peak <= MAX_ERRORS:
-                part = _shrink(value, MAX_ERRORS // peak, MAX_COPIED_CHARS // peak)
-                validator = self._choose_validator(size)
-                if validator is not None:
-                    errors = validator.iter_errors(part)
-                else:
-                    errors = ()
+            validator = self._choose_validator(size)
+            for max_errors in (FIRST_ERRORS, MAX_ERRORS):
+                if peak > max_errors or validator is None:
+                    continue
+                part = _shrink(value, max_errors // peak, MAX_COPIED_CHARS // peak)
                 certain = (
-                    _format_problem(error) for error in errors if _is_certain(error, value, part)
+                    _format_problem(error)
+                    for error in validator.iter_errors(part)
+                    if _is_certain(error, value, part)
                 )
                 found = tuple(islice(certain, MAX_PROBLEMS))
+                if part is value or len(found) == MAX_PROBLEMS:
+                    break
         except (ValueError, RecursionError) as error:
             found = (str(error)[:MAX_PROBLEM_CHARS],)
         return found or ("they do not fit its schema; they are too large, or it is, to say where",)
@@ -195,10 +198,7 @@ class _SchemaValidator:
     def _choose_validator(self, size: ValueSize) -> Any | None:
         """Return the validator with patterns and formats, without them if they take too long, or
         None."""
-        if self._patterns is not None:
-            patterns = self._patterns.count_peak(size.levels)
-        else:
-            patterns = 0
+        patterns = self._patterns.count_peak(size.levels) if self._patterns is not None else 0
         if self._strict is not None and size.chars * patterns * self._states <= MAX_PATTERN_STEPS:
             return self._strict
         if self._lenient is None:
@@ -215,8 +215,6 @@ class _SchemaValidator:
 
 
 class _AcceptingKeyword:
-    """A keyword that accepts everything."""
-
     def __init__(
         self, parent_schema: dict[str, Any], value: Any, schema_path: list[str | int]
     ) -> None:
@@ -295,22 +293,20 @@ def _format_problem(error: jsonschema_rs.ValidationError) -> str:
     # The message begins with the value and ends with what is wrong with it.
     if len(message) > MAX_PROBLEM_CHARS:
         message = f"{message[: MAX_PROBLEM_CHARS // 2]} … {message[-MAX_PROBLEM_CHARS // 2 :]}"
-    if path:
-        return f"{path}: {message}"
-    return message
+    return f"{path}: {message}" if path else message
 
 
 class _ValidatorCache:
     """LRU cache of compiled schemas, each 30 times as large as its text. Thread-safe."""
 
     def __init__(self) -> None:
-        self._validators: OrderedDict[tuple[str, bytes, str], _SchemaValidator | None] = (
+        self._validators: OrderedDict[tuple[str, bytes, str], SchemaValidator | None] = (
             OrderedDict()
         )
         self._bytes = 0
         self._lock = Lock()
 
-    def find(self, key: str, blob: bytes, member: str) -> _SchemaValidator | None:
+    def find(self, key: str, blob: bytes, member: str) -> SchemaValidator | None:
         """Return the validator of a member of the definition `blob`; None if it cannot be
         used."""
         if len(blob) > MAX_SCHEMA_BYTES:
@@ -331,14 +327,76 @@ class _ValidatorCache:
         return validator
 
 
-_find_validator = _ValidatorCache().find
+find_validator = _ValidatorCache().find
 
 
-def _build_validator(blob: bytes, member: str) -> _SchemaValidator | None:
+def _build_validator(blob: bytes, member: str) -> SchemaValidator | None:
     try:
         schema = json_codec.loads(blob).get(member)
         if isinstance(schema, dict):
-            return _SchemaValidator(schema, blob)
+            return SchemaValidator(schema, blob)
         return None
     except (ValueError, TypeError, AttributeError, RecursionError, jsonschema_rs.ReferencingError):
         return None
+
+
+def prepare_arguments(call: Call, call_next: Handler[Call]) -> Coroutine[Any, Any, Raw]:
+    """Middleware: make the arguments fit the tool; raises InvalidArguments."""
+    if len(call.tool.blob) > _LARGE_DEFINITION_BYTES:
+        return _compile_and_prepare(call, call_next)
+    validate_arguments(call)
+    call.is_validated = True
+    return call_next(call)
+
+
+async def _compile_and_prepare(call: Call, call_next: Handler[Call]) -> Raw:
+    # The first call compiles the schema, for up to 60 ms; it is cached then.
+    await asyncio.to_thread(find_validator, call.tool.hash, call.tool.blob, "inputSchema")
+    validate_arguments(call)
+    call.is_validated = True
+    return await call_next(call)
+
+
+def validate_arguments(call: Call) -> None:
+    """Check a call's arguments, and repair them if necessary; raises InvalidArguments."""
+    if isinstance(call.arguments, dict):
+        validator = find_validator(call.tool.hash, call.tool.blob, "inputSchema")
+        if validator is None or validator.is_valid(call.arguments):
+            return
+    repair = repair_or_raise(call.tool, call.arguments)
+    call.arguments = repair.arguments
+    if repair.notes:
+        call.marks[REPAIRED] = [*call.marks.get(REPAIRED, ()), *repair.notes]
+
+
+def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
+    """Raise InvalidArguments, naming each problem, when the arguments do not fit."""
+    validator = find_validator(tool.hash, tool.blob, "inputSchema")
+    found = validator.find_problems(arguments) if validator is not None else ()
+    if not found:
+        return
+    problems = (*suggest_names(tool.input_schema, arguments), *found)[:MAX_PROBLEMS]
+    raise InvalidArguments(
+        f"the arguments do not fit {tool.address}: " + "; ".join(problems),
+        problems=problems,
+        advice="Correct the arguments and call again.",
+    )
+
+
+def repair_or_raise(tool: Tool, arguments: Any) -> Repair:
+    """Repair arguments that do not fit; raises InvalidArguments if they still do not."""
+    try:
+        repair = repair_arguments(tool.input_schema, arguments)
+    except ValueError:
+        repair = None
+    if repair is not None:
+        # Report only what could not be repaired; the next call is repaired again.
+        check_arguments(tool, repair.arguments)
+        return repair
+    if not isinstance(arguments, dict):
+        raise InvalidArguments(
+            f"the arguments of {tool.address} must be an object, not {type(arguments).__name__}",
+            advice="Pass the parameters as one JSON object.",
+        )
+    check_arguments(tool, cast("Mapping[str, Any]", arguments))
+    return Repair(cast("dict[str, Any]", arguments), ())

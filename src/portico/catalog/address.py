@@ -12,10 +12,73 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from portico.catalog.packed_names import PackedNames, fold
-from portico.catalog.visible_text import quote_text, sanitize_text
+from portico.catalog.tool import quote_text, sanitize_text
 from portico.errors import UnknownName
-from portico.lazy import lazy_property
+from portico.lazy_attribute import lazy_property
+
+_FOLD_BATCH = 1_000
+_NOT_ALNUM = re.compile(r"[\W_]+")
+_ASCII = {
+    code: chr(code).lower() if chr(code).isalnum() or chr(code) == "\n" else None
+    for code in range(128)
+}
+
+
+def fold(name: str) -> str:
+    """Return a name as shown, lower-cased and without separators and punctuation."""
+    return _NOT_ALNUM.sub("", sanitize_text(name)).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class PackedNames:
+    """Texts by position in one string; a large dict would take thirty times the memory."""
+
+    text: str
+    """Every line follows a line break and is followed by one."""
+
+    @classmethod
+    def pack(cls, names: Sequence[str]) -> "PackedNames":
+        """Pack texts; one with a line break is left blank."""
+        return cls("\n".join(["", *("" if "\n" in text else text for text in names), ""]))
+
+    @classmethod
+    def pack_folded(cls, names: Sequence[str]) -> "PackedNames":
+        # Escape sequences are not shown, including their letters, so these need the full `fold`.
+        special = {
+            position: fold(name)
+            for position, name in enumerate(names)
+            if not name.isascii() or "\x1b" in name or "\n" in name
+        }
+        plain = names
+        if special:
+            plain = ["" if position in special else name for position, name in enumerate(names)]
+        # In batches, because translation holds the GIL.
+        batches = (
+            plain[start : start + _FOLD_BATCH]
+            for start in range(0, max(1, len(plain)), _FOLD_BATCH)
+        )
+        lines = [
+            line for batch in batches for line in "\n".join(batch).translate(_ASCII).split("\n")
+        ]
+        for position, line in special.items():
+            lines[position] = line
+        return cls("\n".join(["", *lines, ""]))
+
+    def find_positions(self, line: str) -> Iterator[int]:
+        """Yield the positions of a line; a blank line has none."""
+        needle = f"\n{line}\n"
+        position = 0
+        counted = 0
+        at = self.text.find(needle) if line and "\n" not in line else -1
+        while at >= 0:
+            position += self.text.count("\n", counted, at)
+            counted = at
+            yield position
+            at = self.text.find(needle, at + 1)
+
+    def unpack(self) -> list[str]:
+        return self.text[1:-1].split("\n")
+
 
 FLAT_NAME_CHARS = 64
 MAX_NAME_CHARS = 512
@@ -57,9 +120,7 @@ def to_identifier(name: str) -> str:
     `data-server` becomes `data_server`, `while` becomes `_while`.
     """
     word = _NOT_WORD.sub("_", name) or "_"
-    if word[0].isdigit() or word in RESERVED_WORDS:
-        return f"_{word}"
-    return word
+    return f"_{word}" if word[0].isdigit() or word in RESERVED_WORDS else word
 
 
 def is_identifier(name: str) -> bool:
@@ -86,6 +147,14 @@ def assign_identifiers(names: Iterable[str], reserved: Collection[str] = ()) -> 
             word = f"{word}_{_hash_name(name)}"
         taken[word] = name
     return taken
+
+
+def find_identifier(name: str, identifiers: Mapping[str, str]) -> str:
+    """Return the identifier of a name, as `assign_identifiers` assigned it."""
+    identifier = to_identifier(name)
+    if identifiers.get(identifier) == name:
+        return identifier
+    return next(identifier for identifier, owner in identifiers.items() if owner == name)
 
 
 def make_flat_name(server: str, tool: str) -> str:
@@ -125,13 +194,10 @@ def _hash_name(name: str) -> str:
 def find_nearest_names(name: str, names: Iterable[str], limit: int = 5) -> tuple[str, ...]:
     """Return up to `limit` known names most similar to an unknown one."""
     known = list(islice(names, MAX_COMPARED))
-    if known:
-        folded = PackedNames.pack_folded(
-            [candidate[:MAX_NAME_CHARS] for candidate in known]
-        ).unpack()
-    else:
-        folded = []
-    return _rank_nearest([(name, folded, 1.0)], known, limit)
+    if not known:
+        return ()
+    folded = PackedNames.pack_folded([candidate[:MAX_NAME_CHARS] for candidate in known])
+    return _rank_nearest([(name, folded.unpack(), 1.0)], known, limit)
 
 
 def _rank_nearest(
@@ -162,8 +228,6 @@ def _rank_nearest(
 
 @dataclass(frozen=True)
 class AddressResolver:
-    """Resolves a name to a tool address."""
-
     addresses: Mapping[str, object]
     """Every known `server.tool`."""
 
@@ -184,19 +248,16 @@ class AddressResolver:
                 advice=f"Say which one: {', '.join(map(sanitize_text, shown))}{ellipsis}",
             )
         near = self._find_nearest(name) if len(name) <= MAX_NAME_CHARS else ()
+        advice = "Use search_tools to find one."
         if near:
             advice = f"Did you mean {', '.join(map(sanitize_text, near))}?"
-        else:
-            advice = "Use search_tools to find one."
         raise UnknownName(f"there is no tool {quote_text(name)} here", nearest=near, advice=advice)
 
     def find(self, name: str) -> tuple[str, ...]:
         """Return every address that `name` can mean."""
         if name in self.addresses:
             return (name,)
-        if len(name) <= MAX_NAME_CHARS:
-            return self._interpret(name.strip())
-        return ()
+        return self._interpret(name.strip()) if len(name) <= MAX_NAME_CHARS else ()
 
     def _find_nearest(self, name: str) -> tuple[str, ...]:
         addresses = self._folded_addresses.unpack()
@@ -225,7 +286,6 @@ class AddressResolver:
         return next((tuple(sorted(meant)) for reading in readings if (meant := list(reading))), ())
 
     def _find_line(self, packed: PackedNames, line: str) -> Iterator[str]:
-        """Return the addresses whose packed name equals `line`."""
         found = (self._names[position] for position in packed.find_positions(line))
         # A tool name without letters or digits folds to nothing and must match literally.
         return (
@@ -249,9 +309,7 @@ class AddressResolver:
         if name not in self._tool_identifiers:
             self._tool_identifiers[name] = assign_identifiers(self._list_tools(name))
         found = self._tool_identifiers[name].get(tool)
-        if found is not None:
-            return f"{name}.{found}"
-        return ""
+        return "" if found is None else f"{name}.{found}"
 
     def _list_tools(self, server: str) -> list[str]:
         prefix = f"{server}."
@@ -272,7 +330,6 @@ class AddressResolver:
 
     @lazy_property
     def _folded_servers(self) -> dict[str, list[str]]:
-        """Servers by folded name."""
         found: dict[str, list[str]] = {}
         for server in self._server_identifiers.values():
             found.setdefault(fold(server), []).append(server)

@@ -8,20 +8,19 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from itertools import zip_longest
 
-from portico.catalog.search_documents import compose_tool_text
+from portico.catalog.entries import compose_tool_text
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool
 from portico.search import Encoder, EncoderUnavailable, Index, Vector, compute_text_key
-from portico.storage.vector_file import VectorFile
+from portico.storage.search_files import VectorFile
 
 _BATCH = 64
 """Documents encoded between two checks for changes: about half a second."""
 
 
 class Embeddings:
-    """The encoder and the stored vectors."""
-
     def __init__(self, encoder: Encoder, vector_file: VectorFile) -> None:
         self.encoder = encoder
         self._vector_file = vector_file
@@ -39,24 +38,18 @@ class Embeddings:
 
     def generate_vectors(self, snapshot: Snapshot) -> Iterator[Mapping[str, Vector]]:
         """Yield missing vectors by address in batches, stored ones first. Blocks."""
-        texts = {
-            name: {
-                address: compose_tool_text(tool)
-                for address, tool in _select_tools(snapshot.servers[name], ids)
-            }
-            for name, ids in snapshot.index.list_unencoded_by_group().items()
-        }
-        keys = {
-            address: compute_text_key(text)
-            for server_texts in texts.values()
-            for address, text in server_texts.items()
-        }
+        texts: list[dict[str, str]] = []
+        keys: dict[str, str] = {}
+        for name, ids in snapshot.index.list_unencoded_by_group().items():
+            tools = _select_tools(snapshot.servers[name], ids)
+            texts.append({tool.address: compose_tool_text(tool) for tool in tools})
+            keys |= {address: compute_text_key(text) for address, text in texts[-1].items()}
         stored = self._vector_file.find(set(keys.values()))
         if stored:
             yield {address: stored[key] for address, key in keys.items() if key in stored}
         missing = _interleave_servers(
             {it: text for it, text in server_texts.items() if keys[it] not in stored}
-            for server_texts in texts.values()
+            for server_texts in texts
         )
         with suppress(EncoderUnavailable):
             for start in range(0, len(missing), _BATCH):
@@ -93,7 +86,6 @@ def gather_batches(batches: Iterator[Mapping[str, Vector]], seconds: float) -> M
 
 
 def add_vectors(current: Snapshot, earlier: Snapshot, vectors: Mapping[str, Vector]) -> Index:
-    """Return the snapshot's index with vectors that were made for an earlier snapshot."""
     # A tool may have changed under the same name in the meantime.
     return current.index.with_vectors(
         {
@@ -105,23 +97,17 @@ def add_vectors(current: Snapshot, earlier: Snapshot, vectors: Mapping[str, Vect
 
 
 def _has_unchanged_tool(snapshot: Snapshot, tool: Tool) -> bool:
-    """Return whether the tool still exists with the same definition."""
     entry = snapshot.servers.get(tool.server)
-    return (
-        entry is not None and tool.name in entry.tools and entry.tools[tool.name].hash == tool.hash
-    )
+    return entry is not None and entry.tools.get(tool.name) == tool
 
 
 def _interleave_servers(servers: Iterable[Mapping[str, str]]) -> list[tuple[str, str]]:
     """Take one text per server in turn, so that a server of thousands does not delay the others."""
-    ranked = [
-        (rank, item)
-        for texts in sorted(servers, key=len)
-        for rank, item in enumerate(texts.items())
-    ]
-    return [item for _, item in sorted(ranked, key=lambda it: it[0])]
+    columns = [texts.items() for texts in sorted(servers, key=len)]
+    rounds = zip_longest(*columns)
+    return [item for items in rounds for item in items if item is not None]
 
 
-def _select_tools(entry: ServerEntry, ids: Sequence[str]) -> Iterator[tuple[str, Tool]]:
+def _select_tools(entry: ServerEntry, ids: Sequence[str]) -> list[Tool]:
     wanted = set(ids)
-    return ((tool.address, tool) for tool in entry.tools.values() if tool.address in wanted)
+    return [tool for tool in entry.tools.values() if tool.address in wanted]

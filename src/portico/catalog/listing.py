@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from portico.catalog.tool import encode_json
 from portico.errors import RemoteError
-from portico.json_text.size import estimate_size
+from portico.json_text.json_codec import estimate_size
 from portico.upstream.backend import Connection, InitializeInfo, Raw, RequestOptions
 
 MAX_PAGES = 1_000
@@ -32,12 +32,16 @@ LARGE_LISTING_ITEMS = 500
 """Number of entries above which processing leaves the event loop for a thread."""
 LARGE_LISTING_BYTES = 256 * 1024
 """Bytes of definitions above which processing leaves the event loop for a thread."""
+_OTHER_LISTS = (
+    ("resources", "resources/list", "resources", "uri"),
+    ("resources", "resources/templates/list", "resourceTemplates", "uriTemplate"),
+    ("prompts", "prompts/list", "prompts", "name"),
+)
+"""Capability, method, key of the answer and identity of an entry, in the order of ServerOffers."""
 
 
 @dataclass(frozen=True)
 class ListedTool:
-    """One listed tool with its warnings."""
-
     name: str
     blob: bytes
     """The definition as JSON; thousands of decoded definitions would take long to free."""
@@ -52,11 +56,13 @@ class ServerOffers:
     templates: tuple[Raw, ...] = ()
     prompts: tuple[Raw, ...] = ()
 
+    @property
+    def count(self) -> int:
+        return len(self.resources) + len(self.templates) + len(self.prompts)
+
 
 @dataclass(frozen=True)
 class ServerListing:
-    """Everything a server offered at one time."""
-
     initialize_info: InitializeInfo
     tools: tuple[ListedTool, ...] = ()
     offers: ServerOffers = field(default_factory=ServerOffers)
@@ -65,14 +71,9 @@ class ServerListing:
     @property
     def is_large(self) -> bool:
         """Return whether processing it would block the event loop for too long."""
-        offers = self.offers
-        entries = (
-            len(self.tools) + len(offers.resources) + len(offers.templates) + len(offers.prompts)
-        )
-        return (
-            entries > LARGE_LISTING_ITEMS
-            or sum(len(tool.blob) for tool in self.tools) > LARGE_LISTING_BYTES
-        )
+        size = sum(len(tool.blob) for tool in self.tools)
+        entries = len(self.tools) + self.offers.count
+        return entries > LARGE_LISTING_ITEMS or size > LARGE_LISTING_BYTES
 
 
 async def fetch_listing(connection: Connection, timeout: float) -> ServerListing:
@@ -88,16 +89,8 @@ async def fetch_listing(connection: Connection, timeout: float) -> ServerListing
     )
     tools, new_warnings = await asyncio.to_thread(_salvage_and_free, listed)
     warnings += new_warnings
-    other_lists: dict[str, tuple[Raw, ...]] = {
-        "resources": (),
-        "resourceTemplates": (),
-        "prompts": (),
-    }
-    for capability, method, key in (
-        ("resources", "resources/list", "resources"),
-        ("resources", "resources/templates/list", "resourceTemplates"),
-        ("prompts", "prompts/list", "prompts"),
-    ):
+    other_lists: dict[str, tuple[Raw, ...]] = {}
+    for capability, method, key, identity in _OTHER_LISTS:
         if capability not in info.capabilities:
             continue
         try:
@@ -107,14 +100,11 @@ async def fetch_listing(connection: Connection, timeout: float) -> ServerListing
             if key != "resourceTemplates":
                 warnings.append(f"declares {capability} but answers {method} with: {error.message}")
             continue
-        identity = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}[key]
         other_lists[key], new_warnings = await asyncio.to_thread(
             _salvage_items, found, identity, method
         )
         warnings += new_warnings
-    offers = ServerOffers(
-        other_lists["resources"], other_lists["resourceTemplates"], other_lists["prompts"]
-    )
+    offers = ServerOffers(*(other_lists.get(key, ()) for _, _, key, _ in _OTHER_LISTS))
     omitted = len(warnings) - MAX_WARNINGS
     if omitted > 0:
         warnings = [*warnings[:MAX_WARNINGS], f"and {omitted} more"]
@@ -201,7 +191,6 @@ def salvage_tools(items: Iterable[Any]) -> tuple[tuple[ListedTool, ...], tuple[s
 
 
 def _build_listed_tool(definition: Raw) -> ListedTool:
-    """Build a listed tool from every part of its definition that can be stored."""
     definition, notes = _shorten_description(definition)
     try:
         return ListedTool(

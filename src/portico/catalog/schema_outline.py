@@ -9,19 +9,30 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
-from portico.catalog.constraints import describe_constraints
-from portico.catalog.schema_references import (
+from portico.catalog.schema_types import (
     ABSENT,
+    ANNOTATION_KEYS,
     count_references,
+    describe_constraints,
+    detect_type,
+    is_plain,
+    list_types,
+    list_values,
+    merge_schemas,
     resolve_pointer,
+    summarize_type,
+    to_list,
+    to_names,
+    to_one_line,
     to_parameter_path,
     unescape_step,
+    unwrap_reference,
 )
-from portico.catalog.tool import Tool
-from portico.catalog.visible_text import sanitize_text, to_literal
+from portico.catalog.tool import Tool, sanitize_text, to_literal
+from portico.json_text.json_codec import to_object
 
 _MAX_DEPTH = 48
 """Levels that are parsed; anything deeper is shown as its bare type."""
@@ -29,31 +40,9 @@ _MAX_NODES = 3_000
 """Nodes parsed per schema: a few hundred bytes of `allOf` can unfold into millions."""
 _NOT_A_WORD = re.compile(r"[\W_]+")
 
-_SCALARS = frozenset(("string", "integer", "number", "boolean", "null"))
-_ANNOTATION_KEYS = frozenset(
-    ("title", "description", "default", "examples", "example", "enum", "const", "deprecated")
-)
-_JSON_TYPES = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    list: "array",
-    dict: "object",
-    type(None): "null",
-}
-_TYPE_HINTS = {
-    "object": {"properties", "patternProperties", "additionalProperties", "required"},
-    "array": {"items", "prefixItems"},
-    "string": {"pattern", "minLength", "maxLength"},
-    "number": {"minimum", "maximum"},
-}
-
 
 @dataclass(frozen=True, slots=True)
 class SchemaParameter:
-    """One parameter, one item of an array, or one variant of a union."""
-
     name: str = ""
     type: str = "any"
     """A JSON type, or `union`, `any`, `never`."""
@@ -116,20 +105,15 @@ def summarize_parameters(schema: Any) -> Iterator[tuple[str, bool, str]]:
     if not isinstance(schema, dict):
         return
     top = _SchemaReader(schema).flatten(schema)
-    properties = _to_mapping(top.get("properties"))
-    required = _to_names(top.get("required"))
+    properties = to_object(top.get("properties"))
+    required = to_names(top.get("required"))
     for name in [name for name in properties if name in required] + [
         name for name in required if name not in properties
     ]:
-        yield name, True, _summarize_type(properties.get(name), schema, 0)
+        yield name, True, summarize_type(properties.get(name), schema)
     for name, value in properties.items():
         if name not in required:
-            yield name, False, _summarize_type(value, schema, 0)
-
-
-def get_json_type(value: Any) -> str:
-    """Return the JSON type of a value; `any` for what is not JSON."""
-    return _JSON_TYPES.get(type(value), "any")
+            yield name, False, summarize_type(value, schema)
 
 
 class _SchemaReader:
@@ -150,24 +134,25 @@ class _SchemaReader:
             return SchemaParameter(name, "never" if schema is False else "any", required)
         if self._nodes_left < 0 or depth > _MAX_DEPTH:
             return SchemaParameter(
-                name, _detect_type(schema)[0], required, constraints=("more below: see full",)
+                name, detect_type(schema)[0], required, constraints=("more below: see full",)
             )
         if "allOf" in schema:
-            schema = _unwrap_reference(schema) or self.flatten(schema)
+            schema = unwrap_reference(schema) or self.flatten(schema)
         if isinstance(schema.get("$ref"), str):
             return self._read_reference(schema, name, required, depth)
-        kind, nullable = _detect_type(schema)
-        param = SchemaParameter(name, kind, required, nullable, *_extract_facts(schema, name, kind))
+        kind, nullable = detect_type(schema)
+        facts = _extract_facts(schema, name, kind)
+        param = SchemaParameter(name, kind, required, nullable, **facts)
         branches = schema.get("anyOf") or schema.get("oneOf")
         if isinstance(branches, list) and branches:
             return self._read_union(
                 self._read_structure(param, schema, depth), schema, branches, depth
             )
         if kind == "union":
-            structure = {key: value for key, value in schema.items() if key not in _ANNOTATION_KEYS}
+            structure = {key: value for key, value in schema.items() if key not in ANNOTATION_KEYS}
             variants = [
                 self.read_parameter({**structure, "type": type_name}, "", True, depth + 1)
-                for type_name in _list_types(schema)
+                for type_name in list_types(schema)
             ]
             return replace(param, variants=tuple(variants))
         return self._read_structure(param, schema, depth)
@@ -184,7 +169,7 @@ class _SchemaReader:
         """Merge `$ref` and `allOf` into a schema; its own keys win, `if` rules stay."""
         self._nodes_left -= 1
         ref = schema.get("$ref")
-        parts = _to_list(schema.get("allOf"))
+        parts = to_list(schema.get("allOf"))
         if (not parts and not isinstance(ref, str)) or self._nodes_left < 0 or depth > _MAX_DEPTH:
             return dict(schema)
         merged: dict[str, Any] = {}
@@ -193,14 +178,14 @@ class _SchemaReader:
             del own["$ref"]
             if ref not in seen:
                 seen = (*seen, ref)
-                _merge(merged, self.flatten(target, seen, depth + 1))
+                merge_schemas(merged, self.flatten(target, seen, depth + 1))
         for part in parts:
             if isinstance(part, dict):
-                _merge(
+                merge_schemas(
                     merged,
                     {"allOf": [part]} if "if" in part else self.flatten(part, seen, depth + 1),
                 )
-        return _merge(merged, own)
+        return merge_schemas(merged, own)
 
     def _read_reference(
         self, schema: Mapping[str, Any], name: str, required: bool, depth: int
@@ -210,7 +195,7 @@ class _SchemaReader:
         own = {key: value for key, value in schema.items() if key != "$ref"}
         if not isinstance(target, dict):
             param = self.read_parameter(own, name, required, depth + 1)
-            return replace(param, constraints=(*param.constraints, f"$ref {_to_one_line(ref)}"))
+            return replace(param, constraints=(*param.constraints, f"$ref {to_one_line(ref)}"))
         path = to_parameter_path(ref)
         if not self._is_shown_by_name(ref, target, path):
             self._open_references.append(ref)
@@ -222,25 +207,11 @@ class _SchemaReader:
                     param.description, sanitize_text(target.get("description"))
                 ),
             )
-        if path:
-            label = f"typeof {path}"
-        else:
-            label = self._assign_label(ref, target)
-        kind, nullable = _detect_type(target)
-        description, _, default, examples, constraints, _ = _extract_facts(own, name, kind)
-        return SchemaParameter(
-            name,
-            kind,
-            required,
-            nullable,
-            description,
-            (),
-            default,
-            examples,
-            constraints,
-            target,
-            ref=label,
-        )
+        label = f"typeof {path}" if path else self._assign_label(ref, target)
+        kind, nullable = detect_type(target)
+        facts = _extract_facts(own, name, kind)
+        facts |= {"enum": (), "source": target, "ref": label}
+        return SchemaParameter(name, kind, required, nullable, **facts)
 
     def _is_shown_by_name(self, ref: str, target: Mapping[str, Any], parameter_path: str) -> bool:
         """Return whether a reference is named: repeated or recursive, and not a plain type."""
@@ -248,7 +219,7 @@ class _SchemaReader:
             return True
         if self._reference_counts is None:
             self._reference_counts = count_references(self._root)
-        if _is_plain(target):
+        if is_plain(target):
             return (
                 not parameter_path
                 and ("enum" in target or "description" in target)
@@ -258,17 +229,10 @@ class _SchemaReader:
 
     def _assign_label(self, ref: str, target: Mapping[str, Any]) -> str:
         if ref not in self._labels:
-            wanted = (
-                _NOT_A_WORD.sub("_", sanitize_text(unescape_step(ref.rsplit("/", 1)[-1]))).strip(
-                    "_"
-                )
-                or "Type"
-            )
-            label = wanted
-            number = 2
-            while label in self.types:
-                label = f"{wanted}{number}"
-                number = number + 1
+            last_step = sanitize_text(unescape_step(ref.rsplit("/", 1)[-1]))
+            wanted = _NOT_A_WORD.sub("_", last_step).strip("_") or "Type"
+            numbered = (f"{wanted}{number}" for number in count(2))
+            label = next(name for name in chain([wanted], numbered) if name not in self.types)
             self._labels[ref] = label
             self.types[label] = SchemaParameter()
             self._pending.append((label, target))
@@ -287,7 +251,7 @@ class _SchemaReader:
                 and "required" in branch
                 and branch.keys() <= {"required", "type", "title"}
             ):
-                needs.append("+".join(_to_one_line(name) for name in _to_names(branch["required"])))
+                needs.append("+".join(to_one_line(name) for name in to_names(branch["required"])))
             elif isinstance(branch, dict) and (
                 branch.get("type") == "null" or branch.get("const", 0) is None
             ):
@@ -341,29 +305,25 @@ class _SchemaReader:
             if isinstance(rest, list):
                 prefix = rest
                 rest = schema.get("additionalItems")
+            items = None
             if isinstance(rest, dict):
                 items = self.read_parameter(rest, "", True, depth + 1)
-            else:
-                items = None
-            return replace(
-                param,
-                items=items,
-                prefix=tuple(self.read_parameter(p, "", True, depth + 1) for p in _to_list(prefix)),
-            )
+            leading = [self.read_parameter(p, "", True, depth + 1) for p in to_list(prefix)]
+            return replace(param, items=items, prefix=tuple(leading))
         return param
 
     def _read_children(self, schema: Mapping[str, Any], depth: int) -> Iterator[SchemaParameter]:
-        properties = _to_mapping(schema.get("properties"))
-        required = _to_names(schema.get("required"))
+        properties = to_object(schema.get("properties"))
+        required = to_names(schema.get("required"))
         names = chain(properties, (name for name in required if name not in properties))
         for name in names:
             if self._nodes_left < 0:
                 yield _TRUNCATED
                 return
             yield self.read_parameter(properties.get(name, True), name, name in required, depth + 1)
-        for pattern, value in _to_mapping(schema.get("patternProperties")).items():
+        for pattern, value in to_object(schema.get("patternProperties")).items():
             yield replace(
-                self.read_parameter(value, f"[/{_to_one_line(pattern)}/]", False, depth + 1),
+                self.read_parameter(value, f"[/{to_one_line(pattern)}/]", False, depth + 1),
                 is_pattern=True,
             )
         rest = schema.get("additionalProperties")
@@ -373,144 +333,32 @@ class _SchemaReader:
             limits = "|".join(map(to_literal, only.enum)) or ", ".join(only.constraints)
             # An object with arbitrary keys is shown as `object`; beside named keys it gets a line.
             if properties or limits or rest not in (True, {}):
-                if limits:
-                    name = f"[key: {limits}]"
-                else:
-                    name = "[key]"
+                name = f"[key: {limits}]" if limits else "[key]"
                 yield replace(self.read_parameter(rest, name, False, depth + 1), is_pattern=True)
 
 
-_SchemaFacts = tuple[str, tuple[Any, ...], Any, tuple[Any, ...], tuple[str, ...], Mapping[str, Any]]
-
-
-def _extract_facts(schema: Mapping[str, Any], name: str, kind: str) -> _SchemaFacts:
-    """Return `description` to `source`, in the order of SchemaParameter's fields."""
+def _extract_facts(schema: Mapping[str, Any], name: str, kind: str) -> dict[str, Any]:
     description = sanitize_text(schema.get("description")).strip()
     title = schema.get("title")
-    if (
-        not description
-        and name
-        and isinstance(title, str)
-        and _keep_letters(title) not in _keep_letters(name)
-    ):
-        description = sanitize_text(title).strip()
-    if "const" in schema:
-        enum = (schema["const"],)
-    else:
-        enum = tuple(_to_list(schema.get("enum")))
-    examples = _to_list(schema.get("examples")) or (
-        [schema["example"]] if "example" in schema else []
-    )
-    limits = tuple(text.replace("\n", "\\n") for text in describe_constraints(schema, kind))
-    return description, enum, schema.get("default", ABSENT), tuple(examples), limits, schema
-
-
-def _detect_type(schema: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the type of a schema, and whether it also accepts null."""
-    declared = schema.get("type")
-    listed = _list_types(schema)
-    nullable = schema.get("nullable") is True or (
-        isinstance(declared, list) and "null" in declared and bool(listed)
-    )
-    if len(listed) > 1 and not ("enum" in schema or "const" in schema):
-        return "union", nullable
-    if listed:
-        return listed[0], nullable
-    if "const" in schema:
-        values = [schema["const"]]
-    else:
-        values = _to_list(schema.get("enum"))
-    if values:
-        return get_json_type(values[0]), nullable
-    return next(
-        (kind for kind, keys in _TYPE_HINTS.items() if not keys.isdisjoint(schema)), "any"
-    ), nullable
-
-
-def _list_types(schema: Mapping[str, Any]) -> list[str]:
-    """Return the declared types; null only if it is the only one."""
-    declared = schema.get("type")
-    if isinstance(declared, str):
-        return [declared if declared.isidentifier() else _to_one_line(declared)]
-    names = [_to_one_line(name) for name in _to_list(declared) if isinstance(name, str)]
-    return [name for name in names if name != "null"] or names[:1]
-
-
-def _summarize_type(schema: Any, root: Any, hops: int) -> str:
-    """Return a type in a word or two, for a one-line summary."""
-    if not isinstance(schema, dict) or hops > 6:
-        return "any"
-    if isinstance(schema.get("$ref"), str):
-        return _summarize_type(resolve_pointer(schema["$ref"], root), root, hops + 1)
-    if "const" in schema:
-        values = [schema["const"]]
-    else:
-        values = _to_list(schema.get("enum"))
-    if values:
-        text = "|".join(map(to_literal, values[:5]))
-        if len(values) <= 4 and len(text) <= 36:
-            return text
-        return "enum"
-    parts = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
-    if isinstance(parts, list) and parts and "properties" not in schema:
-        types = dict.fromkeys(
-            _summarize_type(part, root, hops + 1) for part in parts if part != {"type": "null"}
-        )
-        if len(types) <= 3 and "any" not in types:
-            return "|".join(types)
-        return "any"
-    kind = _detect_type(schema)[0]
-    if kind == "array":
-        inner = _summarize_type(schema.get("items"), root, hops + 1)
-        if inner == "any":
-            return "array"
-        if "|" in inner:
-            return f"({inner})[]"
-        return f"{inner}[]"
-    if kind == "union":
-        return "|".join(_list_types(schema))
-    return kind
-
-
-def _unwrap_reference(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a reference wrapped in `allOf` to describe it; it keeps its name."""
-    parts = _to_list(schema.get("allOf"))
-    if (
-        len(parts) != 1
-        or not isinstance(parts[0], dict)
-        or "$ref" not in parts[0]
-        or schema.keys() - _ANNOTATION_KEYS - {"allOf"}
-    ):
-        return None
-    return {**parts[0], **{key: value for key, value in schema.items() if key != "allOf"}}
-
-
-def _is_plain(schema: Mapping[str, Any]) -> bool:
-    """Return whether it is a scalar or an array of scalars, which is shorter than a type name."""
-    items = schema.get("items")
-    if isinstance(items, dict) and schema.get("type") == "array":
-        schema = items
-    kind = schema.get("type")
-    return (
-        isinstance(kind, str)
-        and kind in _SCALARS
-        and schema.keys().isdisjoint(("anyOf", "oneOf", "allOf", "$ref"))
-    )
-
-
-def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    for key, value in other.items():
-        if key == "properties" and isinstance(value, dict) and isinstance(into.get(key), dict):
-            into[key] = {**into[key], **value}
-        elif key in ("required", "allOf"):
-            into[key] = [*_to_list(into.get(key)), *_to_list(value)]
-        else:
-            into[key] = value
-    return into
+    # A title that repeats the name says nothing.
+    if not description and name and isinstance(title, str):
+        is_new = _keep_letters(title) not in _keep_letters(name)
+        description = sanitize_text(title).strip() if is_new else ""
+    examples = to_list(schema.get("examples"))
+    if not examples and "example" in schema:
+        examples = [schema["example"]]
+    limits = describe_constraints(schema, kind)
+    return {
+        "description": description,
+        "enum": tuple(list_values(schema)),
+        "default": schema.get("default", ABSENT),
+        "examples": tuple(examples),
+        "constraints": tuple(text.replace("\n", "\\n") for text in limits),
+        "source": schema,
+    }
 
 
 def _join_descriptions(first: str, second: str) -> str:
-    """Join two descriptions of one parameter."""
     if second.strip() in first:
         return first
     if first:
@@ -518,25 +366,5 @@ def _join_descriptions(first: str, second: str) -> str:
     return second.strip()
 
 
-def _to_one_line(text: str) -> str:
-    return " ".join(sanitize_text(text).split())
-
-
 def _keep_letters(text: str) -> str:
     return _NOT_A_WORD.sub("", text).lower()
-
-
-def _to_mapping(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, dict):
-        return value
-    return {}
-
-
-def _to_list(value: Any) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    return []
-
-
-def _to_names(value: Any) -> dict[str, None]:
-    return dict.fromkeys(name for name in _to_list(value) if isinstance(name, str))

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
-from portico.access import MAX_URI_CHARS, Scope
 from portico.catalog.address import (
     FLAT_NAME_CHARS,
     SCRIPT_BUILTINS,
@@ -21,16 +20,19 @@ from portico.catalog.address import (
     assign_flat_names,
     assign_identifiers,
     find_nearest_names,
+    fold,
 )
-from portico.catalog.listing import LARGE_LISTING_ITEMS, ServerOffers
-from portico.catalog.packed_names import fold
-from portico.catalog.tool import Tool
+from portico.catalog.listing import LARGE_LISTING_BYTES, LARGE_LISTING_ITEMS, ServerOffers
+from portico.catalog.tool import Tool, quote_text, sanitize_text
 from portico.catalog.uri_template import UriTemplate, matches_any, parse_templates
-from portico.catalog.visible_text import quote_text
+from portico.config import ToolRules
 from portico.errors import UnknownName
-from portico.lazy import lazy_property
+from portico.json_text.json_codec import to_text
+from portico.lazy_attribute import lazy_property
+from portico.policy.definition_change import DefinitionChange
 from portico.search import Index
 from portico.upstream.backend import InitializeInfo, Raw
+from portico.visibility import MAX_URI_CHARS, Scope
 
 ScanResult = TypeVar("ScanResult")
 _PREPARED_LOOKUPS = frozenset({"server_identifiers", "offers_version", "flat_prompts"})
@@ -38,27 +40,50 @@ _PREPARED_LOOKUPS = frozenset({"server_identifiers", "offers_version", "flat_pro
 
 @dataclass(frozen=True)
 class ServerEntry:
-    """One server and what it offers."""
-
     name: str
     title: str = ""
     description: str = ""
+    kind: str = ""
+    """Kind of its backend: `stdio`, `http` …"""
     tags: tuple[str, ...] = ()
     category: str = ""
     """Category the config sets for all its tools; otherwise its tags or words decide."""
     categories: Mapping[str, str] = field(default_factory=dict)
     """Categories the config sets for single tools, by name or pattern."""
+    rules: ToolRules = field(default_factory=ToolRules)
+    twins: tuple[str, ...] = ()
+    """Names of all servers with exactly these tools, if there are several."""
     initialize_info: InitializeInfo | None = None
     tools: Mapping[str, Tool] = field(default_factory=dict)
     offers: ServerOffers = field(default_factory=ServerOffers)
     warnings: tuple[str, ...] = ()
     listed_at: float = 0.0
     """Unix time of the last listing; 0 means never."""
+    changes: tuple[DefinitionChange, ...] = ()
+    """What differs from what was trusted, held back or not."""
+    held_offers: frozenset[tuple[str, str]] = frozenset()
+    """Kinds and names of prompts and resource templates that must not be used."""
+    looked_at: frozenset[tuple[str, str]] = frozenset()
+    """Kinds and names of what a person has looked at, as it is now."""
 
     @property
     def is_listed(self) -> bool:
-        """Whether the server was ever listed."""
         return self.listed_at > 0
+
+    @property
+    def own_title(self) -> str:
+        """The configured title, or the one that the server reported; empty if it is the name."""
+        title = self.title or self._get_reported("title")
+        return "" if title == self.name else title
+
+    @property
+    def own_description(self) -> str:
+        """The configured description, or the one that the server reported."""
+        return self.description or self._get_reported("description")
+
+    def _get_reported(self, key: str) -> str:
+        info = self.initialize_info
+        return " ".join(sanitize_text(to_text(info.server_info.get(key))).split()) if info else ""
 
     @lazy_property
     def digest(self) -> str:
@@ -70,17 +95,14 @@ class ServerEntry:
 
     @lazy_property
     def tool_identifiers(self) -> Mapping[str, str]:
-        """Map script identifiers to the server's tool names."""
         return assign_identifiers(self.tools)
 
     @lazy_property
     def resource_uris(self) -> frozenset[str]:
-        """URIs of the server's listed resources."""
         return frozenset(resource["uri"] for resource in self.offers.resources)
 
     @lazy_property
     def uri_templates(self) -> tuple[UriTemplate, ...]:
-        """Parsed templates of the server's listed resource templates."""
         return parse_templates(template["uriTemplate"] for template in self.offers.templates)
 
     def has_resource(self, uri: str) -> bool:
@@ -99,8 +121,6 @@ def find_most_common(counts: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class ToolNames:
-    """Looks up tools by address or flat name."""
-
     tools: Mapping[str, Tool]
 
     def __contains__(self, name: object) -> bool:
@@ -109,7 +129,6 @@ class ToolNames:
         )
 
     def find_flat_tool(self, name: str) -> Tool | None:
-        """Return the tool of a flat name."""
         # Avoids building the table for text that cannot be a flat name.
         if self.can_be_flat(name):
             return self.tools_by_flat_name.get(name)
@@ -122,7 +141,6 @@ class ToolNames:
 
     @lazy_property
     def tools_by_flat_name(self) -> dict[str, Tool]:
-        """Every tool by its flat name, `server__tool`."""
         names = assign_flat_names((tool.server, tool.name) for tool in self.tools.values())
         return dict(zip(names, self.tools.values(), strict=True))
 
@@ -133,21 +151,17 @@ class Snapshot:
 
     servers: Mapping[str, ServerEntry] = field(default_factory=dict)
     index: Index = field(default_factory=lambda: Index.build(()))
-    scope: Scope = field(default_factory=Scope)
+    is_restricted: bool = False
+    """Whether servers, tools or offers of the catalog are left out."""
 
     @lazy_property
     def is_large(self) -> bool:
         """Whether a scan of the whole snapshot would block the event loop for too long."""
-        entries = 0
-        for server in self.servers.values():
-            offers = server.offers
-            entries += (
-                len(server.tools)
-                + len(offers.resources)
-                + len(offers.templates)
-                + len(offers.prompts)
-            )
-        return entries > LARGE_LISTING_ITEMS
+        servers = self.servers.values()
+        if sum(len(it.tools) + it.offers.count for it in servers) > LARGE_LISTING_ITEMS:
+            return True
+        tools = (tool for server in servers for tool in server.tools.values())
+        return sum(len(tool.blob) for tool in tools) > 2 * LARGE_LISTING_BYTES
 
     async def run_scan(self, work: Callable[..., ScanResult], *args: Any) -> ScanResult:
         """Run `work`, which scans this snapshot, in a thread if the snapshot is large."""
@@ -163,18 +177,15 @@ class Snapshot:
         return await self.run_scan(self.resolve_tool, name)
 
     async def find_by_flat_name(self, name: str) -> Tool | None:
-        """Return the tool of a flat name, or None."""
         if ToolNames.can_be_flat(name):
             await self.load_flat_names()
         return self.tool_names.find_flat_tool(name)
 
     async def load_lookup(self, lookup: Literal["flat_prompts", "offers_version"]) -> None:
-        """Compute a lookup unless it is cached."""
         if lookup not in vars(self):
             await self.run_scan(getattr, self, lookup)
 
     async def load_flat_names(self) -> None:
-        """Compute `tools_by_flat_name` unless it is cached."""
         if "tools_by_flat_name" not in vars(self.tool_names):
             await self.run_scan(lambda: self.tools_by_flat_name)
 
@@ -215,12 +226,20 @@ class Snapshot:
 
     @lazy_property
     def tools(self) -> dict[str, Tool]:
-        """Every tool by address."""
         return {
             tool.address: tool
             for name in sorted(self.servers)
             for tool in self.servers[name].tools.values()
         }
+
+    @lazy_property
+    def tool_owners(self) -> Mapping[str, tuple[str, ...]]:
+        """The servers that have a tool, by its name in lower case."""
+        owners: dict[str, tuple[str, ...]] = {}
+        for tool in self.tools.values():
+            name = tool.upstream_name.casefold()
+            owners[name] = (*owners.get(name, ()), tool.server)
+        return owners
 
     @lazy_property
     def unlisted_servers(self) -> tuple[str, ...]:
@@ -229,22 +248,18 @@ class Snapshot:
 
     @lazy_property
     def tool_names(self) -> ToolNames:
-        """Lookup of tools by address or flat name."""
         return ToolNames(self.tools)
 
     @lazy_property
     def resolver(self) -> AddressResolver:
-        """Resolver of tool names."""
         return AddressResolver(self.tools)
 
     @lazy_property
     def server_identifiers(self) -> Mapping[str, str]:
-        """Map script identifiers to server names."""
         return assign_identifiers(self.servers, SCRIPT_BUILTINS)
 
     @property
     def tools_by_flat_name(self) -> dict[str, Tool]:
-        """Every tool by its flat name, `server__tool`."""
         return self.tool_names.tools_by_flat_name
 
     @lazy_property
@@ -286,16 +301,14 @@ class Snapshot:
         ):
             return self.servers[found]
         near = tuple(matches) or find_nearest_names(spelled, self.servers)
+        advice = "browse_tools without arguments lists them."
         if near:
             advice = f"Did you mean {', '.join(near)}?"
-        else:
-            advice = "browse_tools without arguments lists them."
         raise UnknownName(
             f"there is no server {quote_text(name)} here", nearest=near, advice=advice
         )
 
     def get_category(self, address: str) -> str:
-        """Return the category of a tool, as stored in the index."""
         return self.index.get_category(address)
 
     @lazy_property
@@ -331,7 +344,6 @@ class Snapshot:
         return other
 
     def restrict_to(self, scope: Scope) -> "Snapshot":
-        """Return this snapshot restricted to what a scope may see."""
         if scope.is_unrestricted:
             return self
         servers = {
@@ -347,7 +359,7 @@ class Snapshot:
             for name, entry in self.servers.items()
             if scope.can_see_server(name)
         }
-        return Snapshot(servers, self.index, scope)
+        return Snapshot(servers, self.index, is_restricted=True)
 
 
 def _filter_offers(server: str, offers: ServerOffers, scope: Scope) -> ServerOffers:

@@ -7,8 +7,9 @@ parts; the total is checked before it is spent.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
-from portico.access import MAX_URI_CHARS, has_parent_segment
+from portico.visibility import MAX_URI_CHARS, has_parent_segment
 
 MAX_TEMPLATES = 1_000
 """Templates per server that are considered."""
@@ -45,20 +46,17 @@ class UriTemplate:
             reached = found.end()
         parts.append(text[reached:])
         non_empty = tuple(part for part in parts if part != "")
-        if len(non_empty) <= MAX_PARTS:
-            return cls(non_empty)
-        return None
+        return cls(non_empty) if len(non_empty) <= MAX_PARTS else None
 
     def can_match(self, uri: str) -> bool:
         """Return whether prefix and suffix fit: the cheap part of `matches`."""
         first = self.parts[0]
         last = self.parts[-1]
-        return not (isinstance(first, str) and not uri.startswith(first)) and not (
-            isinstance(last, str) and not uri.endswith(last)
-        )
+        if isinstance(first, str) and not uri.startswith(first):
+            return False
+        return not isinstance(last, str) or uri.endswith(last)
 
     def matches(self, uri: str) -> bool:
-        """Return whether a URI can be generated from the template."""
         positions = {0}
         for part in self.parts:
             if isinstance(part, str):
@@ -74,12 +72,8 @@ class UriTemplate:
 
 def parse_templates(texts: Iterable[str]) -> tuple[UriTemplate, ...]:
     """Parse the first templates of a server; those that cannot be matched are left out."""
-    found: list[UriTemplate] = []
-    for text, _ in zip(texts, range(MAX_TEMPLATES), strict=False):
-        template = UriTemplate.parse(text)
-        if template is not None and template.parts:
-            found.append(template)
-    return tuple(found)
+    parsed = map(UriTemplate.parse, islice(texts, MAX_TEMPLATES))
+    return tuple(template for template in parsed if template is not None and template.parts)
 
 
 def matches_any(templates: Iterable[UriTemplate], uri: str) -> bool:

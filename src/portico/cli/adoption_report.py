@@ -1,7 +1,7 @@
 """Output of `portico adopt`: what it found and what it did."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +16,32 @@ from portico.adoption.adoption_plan import (
     list_environment_variables,
 )
 from portico.adoption.discovery import DiscoveredServers
+from portico.adoption.environment_search import NeededVariables
+from portico.adoption.rule_transfer import get_tool_rules, is_denied
 from portico.adoption.server_costs import AdoptionCosts
-from portico.catalog.visible_text import sanitize_text
-from portico.cli.columns import Column, show_rows
+from portico.catalog.tool import sanitize_text
+from portico.cli.columns import Column, numbers, show_rows, texts
 from portico.cli.exit import (
     EXIT_FAILED,
     print_error,
-    print_note,
+    print_warning,
     sanitize_server_text,
     to_error_data,
 )
 from portico.cli.screen import Screen
 from portico.errors import PorticoError
-from portico.rendering.lines import format_count
+from portico.profiles.view_cost import DirectCost
 from portico.rendering.listing_cost import compute_saved_share
+from portico.rendering.token_budget import format_count
 
 _MAX_REASON_CHARS = 160
+_MAX_FOLDERS = 3
+_COLUMNS = (
+    Column("", align_right=True, style="dim"),
+    Column("server", style="cyan", no_wrap=True),
+    *numbers("tools", "tokens"),
+    *texts("from", "secrets and remarks"),
+)
 
 
 @dataclass(frozen=True)
@@ -48,41 +58,79 @@ class AdoptionOutcome:
     chosen: tuple[AdoptionCandidate, ...] = ()
     written: bool = False
     backup: Path | None = None
+    needed_variables: Mapping[str, NeededVariables] = field(
+        default_factory=dict[str, NeededVariables]
+    )
+    """What servers that did not start with the default environment need."""
     needs_manual_edit: bool = False
     """The existing file could not be extended safely."""
 
     @property
-    def counted_servers(self) -> tuple[AdoptionCandidate, ...]:
+    def new_candidates(self) -> list[AdoptionCandidate]:
+        return [candidate for candidate in self.candidates if candidate.status == "new"]
+
+    @property
+    def counted_servers(self) -> list[AdoptionCandidate]:
         """Servers whose cost counts: the configured and chosen ones, or all usable ones before a
         choice.
         """
-        if self.chosen:
-            left_out = ("unusable", "new")
-        else:
-            left_out = ("unusable",)
-        return tuple(
+        left_out = ("unusable", "new") if self.chosen else ("unusable",)
+        return [
             candidate
             for candidate in self.candidates
             if candidate.status not in left_out or candidate in self.chosen
-        )
+        ]
 
     @property
     def direct_tokens(self) -> int:
+        keys = {candidate.key for candidate in self.counted_servers}
         if self.costs:
-            return self.costs.sum_direct_tokens(
-                {candidate.key for candidate in self.counted_servers}
-            )
+            return self.costs.sum_direct_tokens(keys)
         return 0
 
     @property
-    def clients(self) -> list[str]:
-        """Clients whose servers are in the configuration now."""
-        origins = [
-            origin
-            for candidate in self.counted_servers
-            for origin in candidate.found_server.origins
-        ]
-        return list(dict.fromkeys(origin.client for origin in origins if origin.client))
+    def gateway_tokens(self) -> int:
+        if self.costs:
+            return self.costs.gateway_tokens
+        return 0
+
+    @property
+    def saved_share(self) -> float:
+        return compute_saved_share(self.direct_tokens, self.gateway_tokens)
+
+    @property
+    def env_path(self) -> Path | None:
+        """The file of secrets that was or would be written."""
+        if self.files and self.files.env is not None:
+            return self.files.env_path
+        return None
+
+    def get_cost(self, candidate: AdoptionCandidate) -> DirectCost | None:
+        """Return the cost of a server; None if it could not be listed."""
+        if self.costs is None or candidate.status == "unusable":
+            return None
+        return self.costs.servers.get(candidate.key)
+
+    def get_failure(self, candidate: AdoptionCandidate) -> str:
+        """Return why a server could not be started; empty if it could."""
+        failure = self.costs.failures.get(candidate.key, "") if self.costs else ""
+        line = " ".join(sanitize_server_text(failure).split())
+        if len(line) <= _MAX_REASON_CHARS:
+            return line
+        return f"{line[: _MAX_REASON_CHARS - 1]}…"
+
+    @property
+    def install_commands(self) -> list[str]:
+        """The next command for each client whose servers are in the configuration now."""
+        origins = (one for server in self.counted_servers for one in server.found_server.origins)
+        clients = dict.fromkeys(origin.client for origin in origins if origin.client)
+        option = self.config_option
+        return [f"portico install {client}{option}" for client in clients or ["CLIENT"]]
+
+    @property
+    def config_option(self) -> str:
+        """The option that the next commands need; empty where they find the file themselves."""
+        return "" if self.is_default_path else f" --config {self.existing.path}"
 
 
 def show_nothing_found(screen: Screen, outcome: AdoptionOutcome, sources: Sequence[str]) -> int:
@@ -90,12 +138,11 @@ def show_nothing_found(screen: Screen, outcome: AdoptionOutcome, sources: Sequen
     if screen.as_json:
         screen.write_json(_to_data(outcome))
     _print_findings(outcome)
+    where = "Claude, Cursor, VS Code, Windsurf, Codex, Gemini, Zed and Cline"
+    advice = "`portico adopt --from FILE` reads any other file; `portico demo` needs none."
     if sources:
         where = ", ".join(sources)
         advice = ""
-    else:
-        where = "Claude, Cursor, VS Code, Windsurf, Codex, Gemini, Zed and Cline"
-        advice = "`portico adopt --from FILE` reads any other file; `portico demo` needs none."
     print_error(PorticoError(f"No MCP servers were found in {where}.", advice=advice))
     return EXIT_FAILED
 
@@ -108,17 +155,8 @@ def show_candidates(screen: Screen, outcome: AdoptionOutcome) -> None:
     summary = f"{format_count(len(candidates), 'server')} in {files}"
     if duplicates > 0:
         summary += f" ({format_count(duplicates, 'duplicate')} merged)"
-    screen.write_text(f"{summary}:")
-    screen.write_text("")
-    columns = (
-        Column("", align_right=True, style="dim"),
-        Column("server", style="cyan", no_wrap=True),
-        Column("tools", align_right=True),
-        Column("tokens", align_right=True),
-        Column("from"),
-        Column("secrets and remarks"),
-    )
-    show_rows(screen, columns, list(_build_rows(outcome)))
+    screen.write_text(f"{summary}:", "")
+    show_rows(screen, _COLUMNS, list(_build_rows(outcome)))
     screen.write_text("")
     if line := _render_cost_line(outcome):
         screen.write_text(Text(line, style="bold"))
@@ -131,10 +169,7 @@ def _build_rows(outcome: AdoptionOutcome) -> Iterator[tuple[str, ...]]:
     number = 0
     for candidate in outcome.candidates:
         number += candidate.status == "new"
-        if outcome.costs and candidate.status != "unusable":
-            cost = outcome.costs.servers.get(candidate.key)
-        else:
-            cost = None
+        cost = outcome.get_cost(candidate)
         yield (
             str(number) if candidate.status == "new" else "",
             sanitize_text(candidate.name),
@@ -145,8 +180,8 @@ def _build_rows(outcome: AdoptionOutcome) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _render_remark(one: AdoptionCandidate) -> str:
-    match one.status:
+def _render_remark(candidate: AdoptionCandidate) -> str:
+    match candidate.status:
         case "present":
             return "already in the configuration"
         case "differs":
@@ -157,94 +192,114 @@ def _render_remark(one: AdoptionCandidate) -> str:
         case "unusable":
             return "cannot be used"
         case "new":
-            parts = [
-                f"${{{name}}}" for name in (*one.secrets, *one.found_server.required_variables)
-            ]
-            parts += [f"named {one.found_server.original_name} there"] if is_renamed(one) else []
-            parts += ["switched off"] if one.entry.get("disabled") else []
+            found = candidate.found_server
+            parts = [f"${{{name}}}" for name in (*candidate.secrets, *found.required_variables)]
+            if is_renamed(candidate):
+                parts.append(f"named {found.original_name} there")
+            if inherited := candidate.entry.get("inherit_env"):
+                parts.append(f"inherits {', '.join(map(str, inherited))}")
+            if is_denied(found.rules):
+                parts.append("denied by its client's rules: switched off")
+            elif candidate.entry.get("disabled"):
+                parts.append("switched off")
+            if denied := get_tool_rules(candidate.entry).get("deny"):
+                parts.append(f"denied: {', '.join(map(str, denied))}")
+            if candidate.asked_tools:
+                parts.append(f"asked about: {', '.join(candidate.asked_tools)}")
             return ", ".join(parts)
 
 
 def _render_cost_line(outcome: AdoptionOutcome) -> str:
-    costs = outcome.costs
-    if costs is None or not outcome.direct_tokens:
+    if outcome.costs is None or not outcome.direct_tokens:
         return ""
-    saved = compute_saved_share(outcome.direct_tokens, costs.gateway_tokens)
-    if costs.counter == "o200k_base":
-        method = ""
-    else:
-        method = " (estimated)"
+    method = "" if outcome.costs.counter == "o200k_base" else " (estimated)"
     line = (
         f"Connected directly they cost a client {outcome.direct_tokens:,} tokens{method} before "
-        f"its first word, through Portico {costs.gateway_tokens:,}"
+        f"its first word, through Portico {outcome.gateway_tokens:,}"
     )
-    if saved <= 0:
+    if outcome.saved_share <= 0:
         return f"{line}: so few tools are better listed, with `exposure: full`."
-    return f"{line}: {saved:.1%} less."
+    return f"{line}: {outcome.saved_share:.1%} less."
 
 
 def _collect_remarks(outcome: AdoptionOutcome) -> Iterator[str]:
-    costs = outcome.costs
+    # Names of servers that did not start, by what is said of them.
+    failed: dict[str, list[str]] = {}
     for candidate in outcome.candidates:
-        origin = candidate.found_server.origins[0]
+        is_new = candidate.status == "new"
+        failure = outcome.get_failure(candidate)
         if candidate.status == "unusable":
+            origin = candidate.found_server.origins[0]
             line = f":{origin.line}" if origin.line else ""
             yield f"{candidate.name} cannot be adopted: {candidate.problem} ({origin.file}{line})"
-        elif candidate.found_server.required_variables and candidate.status == "new":
+        elif candidate.found_server.required_variables and is_new:
             continue
         elif candidate.problem:
             yield f"{candidate.name} lacks something: {candidate.problem}"
-        elif costs is not None and candidate.key in costs.failures:
-            if candidate.status == "new":
-                anyway = "; it can be adopted all the same"
-            else:
-                anyway = ""
+        elif failure and candidate.key in outcome.needed_variables:
             yield (
-                f"{candidate.name} did not start: "
-                f"{_shorten(costs.failures[candidate.key])}{anyway}."
+                f"{candidate.name} did not start, but it does with all variables of this shell; "
+                "which it needs was not found in time. Name them in its `inherit_env`."
             )
+        elif failure:
+            anyway = "; it can be adopted all the same" if is_new else ""
+            failed.setdefault(f"did not start: {failure}{anyway}.", []).append(candidate.name)
+        needed = outcome.needed_variables.get(candidate.key)
+        if is_new and needed is not None and needed.names:
+            yield (
+                f"{candidate.name} starts only with {', '.join(needed.names)} of this shell: "
+                "passed on to it by `inherit_env`."
+            )
+        if candidate.lost_rules and candidate.status != "unusable":
+            yield _render_lost_rules(candidate)
+    for what, names in failed.items():
+        yield f"{', '.join(names)} {what}"
+    if other_projects := outcome.scan.other_projects:
+        count = sum(other_projects.values())
+        folders = _join_folders(list(other_projects))
+        yield f"{count} more in {folders}: --all-projects takes them too"
+    new = outcome.new_candidates
     not_started = [
         candidate.name
-        for candidate in outcome.candidates
+        for candidate in new
         if candidate.is_from_project
-        and candidate.status == "new"
-        and not outcome.chosen
-        and costs
-        and candidate.key not in costs.servers
-        and candidate.name not in costs.failures
+        and outcome.get_cost(candidate) is None
+        and not outcome.get_failure(candidate)
     ]
-    if not_started:
+    if not_started and outcome.costs and not outcome.chosen:
         names = ", ".join(not_started)
         yield f"Not started before you choose, because this folder brought them: {names}"
-    if inherited := sorted(
-        {
-            name
-            for candidate in outcome.candidates
-            if candidate.status == "new"
-            for name in list_environment_variables(candidate)
-        }
-    ):
-        names = ", ".join(f"${{{name}}}" for name in inherited)
+    inherited = {name for candidate in new for name in list_environment_variables(candidate)}
+    if inherited:
+        names = ", ".join(f"${{{name}}}" for name in sorted(inherited))
         yield f"Still read from the environment, which a client may not pass on: {names}"
-    for candidate in outcome.candidates:
+    for candidate in new:
         for name, text in candidate.found_server.required_variables.items():
-            if candidate.status == "new":
-                yield (
-                    f"{candidate.name}: its client asks for {text}; nobody can be asked here, "
-                    f"so it is ${{{name}}} now."
-                )
+            yield (
+                f"{candidate.name}: its client asks for {text}; nobody can be asked here, "
+                f"so it is ${{{name}}} now."
+            )
 
 
-def _shorten(text: str) -> str:
-    line = " ".join(sanitize_server_text(text).split())
-    if len(line) <= _MAX_REASON_CHARS:
-        return line
-    return f"{line[: _MAX_REASON_CHARS - 1]}…"
+def _render_lost_rules(candidate: AdoptionCandidate) -> str:
+    place = "the configuration" if candidate.status != "new" else "Portico"
+    return (
+        f"{candidate.name}: rules of its clients do not hold in {place}: "
+        f"{'; '.join(candidate.lost_rules)}. `install --replace` leaves the server in the client's "
+        f"file; `tools: {{deny: […]}}` of {candidate.name} or a rule with `may: ask` does instead."
+    )
+
+
+def _join_folders(folders: Sequence[str]) -> str:
+    shown = ", ".join(folders[:_MAX_FOLDERS])
+    if len(folders) > _MAX_FOLDERS:
+        return f"{shown} and {format_count(len(folders) - _MAX_FOLDERS, 'other folder')}"
+    return shown
 
 
 def _print_findings(outcome: AdoptionOutcome) -> None:
     for finding in outcome.scan.findings:
-        print_note(f"Warning: {sanitize_text(str(finding))}")
+        print_warning(sanitize_text(str(finding)))
 
 
 def show_outcome(screen: Screen, outcome: AdoptionOutcome, *, dry_run: bool = False) -> None:
@@ -252,140 +307,96 @@ def show_outcome(screen: Screen, outcome: AdoptionOutcome, *, dry_run: bool = Fa
     if screen.as_json:
         screen.write_json(_to_data(outcome))
         return
-    files = outcome.files
     path = outcome.existing.path
-    if outcome.needs_manual_edit and files is not None:
-        if files.env is not None:
-            secrets_note = f"Its secrets are in {files.env_path}. "
-        else:
-            secrets_note = ""
-        advice = f"It was left as it is. {secrets_note}Add this to it:"
+    addition = outcome.files.manual_addition if outcome.files else ""
+    if outcome.needs_manual_edit:
+        secrets = f"Its secrets are in {outcome.env_path}. " if outcome.env_path else ""
+        advice = f"It was left as it is. {secrets}Add this to it:"
         print_error(PorticoError(f"{path} cannot be added to without rewriting it.", advice=advice))
-        screen.write_text(files.manual_addition)
+        screen.write_text(addition)
         return
-    if not outcome.chosen:
-        if all(candidate.status == "unusable" for candidate in outcome.candidates):
-            screen.write_text("Nothing new is to be had there.")
-        elif not _has_new_servers(outcome):
-            screen.write_text(f"Nothing to do: {path} has them already.")
-        elif not dry_run and screen.is_stdout_terminal:
-            screen.write_text("Nothing was written.")
-    elif dry_run:
-        screen.write_text(
-            "",
-            Text(f"--dry-run: {path} would get", style="bold"),
-            files.manual_addition if files else "",
-        )
-    elif outcome.written:
+    if outcome.written:
         _show_written(screen, outcome)
-    if outcome.written or (outcome.counted_servers and not _has_new_servers(outcome)):
-        for line in _render_next_step(outcome):
-            screen.write_text(line)
-
-
-def _has_new_servers(outcome: AdoptionOutcome) -> bool:
-    return any(candidate.status == "new" for candidate in outcome.candidates)
+    elif outcome.chosen:
+        screen.write_text("", Text(f"--dry-run: {path} would get", style="bold"), addition)
+    elif all(candidate.status == "unusable" for candidate in outcome.candidates):
+        screen.write_text("Nothing new is to be had there.")
+    elif not outcome.new_candidates:
+        screen.write_text(f"Nothing to do: {path} has them already.")
+    elif not dry_run and screen.is_stdout_terminal:
+        screen.write_text("Nothing was written.")
+    if outcome.written or (outcome.counted_servers and not outcome.new_candidates):
+        first, *others = outcome.install_commands
+        more = f"   (or {', '.join(other.split()[2] for other in others)})" if others else ""
+        screen.write_text("", f"Next: {first}{more}")
 
 
 def _show_written(screen: Screen, outcome: AdoptionOutcome) -> None:
-    files = outcome.files
-    path = outcome.existing.path
     names = sanitize_text(", ".join(candidate.name for candidate in outcome.chosen))
-    screen.write_text(
-        "", Text(f"Adopted {format_count(len(outcome.chosen), 'server')}: {names}", style="green")
-    )
-    screen.write_text(f"  configuration  {path}")
-    if files is not None and files.env is not None:
-        screen.write_text(f"  secrets        {files.env_path}  (only you can read it)")
+    adopted = f"Adopted {format_count(len(outcome.chosen), 'server')}: {names}"
+    screen.write_text("", Text(adopted, style="green"))
+    screen.write_text(f"  configuration  {outcome.existing.path}")
+    if outcome.env_path:
+        screen.write_text(f"  secrets        {outcome.env_path}  (only you can read it)")
     if outcome.backup is not None:
         screen.write_text(f"  backup         {outcome.backup}")
-    required_variables = [
+    screen.write_text(f"  to undo it     portico undo{outcome.config_option}")
+    required = dict.fromkeys(
         name for candidate in outcome.chosen for name in candidate.found_server.required_variables
-    ]
-    if required_variables and files is not None:
-        screen.write_text(
-            Text(f"Fill in {', '.join(dict.fromkeys(required_variables))} there.", style="yellow")
-        )
-    if (
-        outcome.costs is not None
-        and (saved := outcome.direct_tokens - outcome.costs.gateway_tokens) > 0
-    ):
-        share = compute_saved_share(outcome.direct_tokens, outcome.costs.gateway_tokens)
+    )
+    if required:
+        screen.write_text(Text(f"Fill in {', '.join(required)} there.", style="yellow"))
+    saved = outcome.direct_tokens - outcome.gateway_tokens
+    if outcome.costs is not None and saved > 0:
         summary = (
             f"Saved at the start of every conversation: {saved:,} of "
-            f"{outcome.direct_tokens:,} tokens ({share:.1%})."
+            f"{outcome.direct_tokens:,} tokens ({outcome.saved_share:.1%})."
         )
         screen.write_text(Text(summary, style="bold"))
 
 
-def _render_next_step(outcome: AdoptionOutcome) -> list[str]:
-    commands = _list_install_commands(outcome)
-    if not commands:
-        return []
-    first, *others = commands
-    if others:
-        more = f"   (or {', '.join(other.split()[2] for other in others)})"
-    else:
-        more = ""
-    return ["", f"Next: {first}{more}"]
-
-
-def _list_install_commands(outcome: AdoptionOutcome) -> list[str]:
-    if outcome.is_default_path:
-        config = ""
-    else:
-        config = f" --config {outcome.existing.path}"
-    return [f"portico install {client}{config}" for client in outcome.clients or ["CLIENT"]]
-
-
 def _to_data(outcome: AdoptionOutcome) -> dict[str, Any]:
     files = outcome.files
-    costs = outcome.costs
     tokens = None
-    if costs is not None and outcome.direct_tokens:
+    if outcome.direct_tokens:
         tokens = {
             "direct": outcome.direct_tokens,
-            "portico": costs.gateway_tokens,
-            "saved": round(compute_saved_share(outcome.direct_tokens, costs.gateway_tokens), 4),
+            "portico": outcome.gateway_tokens,
+            "saved": round(outcome.saved_share, 4),
         }
-    addition = None
-    if files is not None and outcome.needs_manual_edit:
-        addition = files.manual_addition
     return {
         "config": str(outcome.existing.path),
-        "env_file": str(files.env_path) if files is not None and files.env is not None else None,
+        "env_file": str(outcome.env_path) if outcome.env_path else None,
         "written": outcome.written,
         "backup": str(outcome.backup) if outcome.backup else None,
-        "counter": costs.counter if costs is not None else None,
+        "counter": outcome.costs.counter if outcome.costs is not None else None,
         "servers": [_to_server_data(candidate, outcome) for candidate in outcome.candidates],
         "tokens": tokens,
         "findings": [to_error_data(finding.to_error()) for finding in outcome.scan.findings],
-        "addition": addition,
-        "next": _list_install_commands(outcome) if outcome.written else [],
+        "addition": files.manual_addition if files and outcome.needs_manual_edit else None,
+        "next": outcome.install_commands if outcome.written else [],
+        "other_projects": dict(outcome.scan.other_projects),
     }
 
 
-def _to_server_data(one: AdoptionCandidate, outcome: AdoptionOutcome) -> dict[str, Any]:
-    costs = outcome.costs
-    if costs is not None and one.status != "unusable":
-        cost = costs.servers.get(one.key)
-    else:
-        cost = None
-    if costs is not None:
-        failure = costs.failures.get(one.key, "")
-    else:
-        failure = ""
+def _to_server_data(candidate: AdoptionCandidate, outcome: AdoptionOutcome) -> dict[str, Any]:
+    cost = outcome.get_cost(candidate)
+    found = candidate.found_server
     return {
-        "name": one.name,
+        "name": candidate.name,
         "from": [
             {"client": origin.client, "file": origin.file, "line": origin.line}
-            for origin in one.found_server.origins
+            for origin in found.origins
         ],
-        "standing": one.status,
-        "chosen": one in outcome.chosen,
+        "standing": candidate.status,
+        "chosen": candidate in outcome.chosen,
         "tools": cost.tools if cost else None,
         "tokens": cost.tokens if cost else None,
-        "secrets": list(one.secrets),
-        "wanted": list(one.found_server.required_variables),
-        "problem": one.problem or _shorten(failure),
+        "secrets": list(candidate.secrets),
+        "wanted": list(found.required_variables),
+        "inherit_env": list(candidate.entry.get("inherit_env", ())),
+        "problem": candidate.problem or outcome.get_failure(candidate),
+        "denied": list(get_tool_rules(candidate.entry).get("deny", ())),
+        "asked": list(candidate.asked_tools),
+        "rules_without_equivalent": list(candidate.lost_rules),
     }

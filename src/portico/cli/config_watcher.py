@@ -1,8 +1,8 @@
 """Applies changes of the configuration files, and restart requests, to a running gateway.
 
-A broken configuration is rejected and the running one stays. Files are polled once a second: that
-costs microseconds, needs nothing beyond the file system, and sees every way a file is replaced (an
-editor's rename, a mounted folder, a link that points elsewhere).
+A broken configuration is rejected and the running one stays. Files are polled four times a
+second: that costs microseconds, needs nothing beyond the file system, and sees every way a file is
+replaced (an editor's rename, a mounted folder, a link that points elsewhere).
 """
 
 import asyncio
@@ -11,15 +11,15 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from portico.app import GatewayRuntime
 from portico.cli.setup import Setup, Signature, compute_signature, reconfigure_logging
 from portico.errors import ConfigError, PorticoError
-from portico.storage import restart_requests
+from portico.gateway import GatewayRuntime
+from portico.storage import data_files
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 1.0
-UNCHANGED_S = 0.5
+POLL_S = 0.25
+UNCHANGED_S = 0.2
 """How long files must be unchanged before they are read: an editor may still be writing them."""
 
 
@@ -43,11 +43,11 @@ async def watch_changes(gateway: GatewayRuntime, setup: Setup) -> AsyncGenerator
 
 async def watch_restart_marks(gateway: GatewayRuntime) -> None:
     """Restart servers that `portico restart` has requested, until cancelled."""
-    folder = gateway.config.data_dir / restart_requests.FOLDER
-    seen = restart_requests.list_restart_requests(folder, 0)
+    folder = gateway.config.data_dir / data_files.RESTARTS_FOLDER
+    seen = data_files.list_restart_requests(folder, 0)
     while True:
         await asyncio.sleep(POLL_S)
-        requested = restart_requests.list_restart_requests(folder, 0)
+        requested = data_files.list_restart_requests(folder, 0)
         # Compared per server: a wrong clock at one request must not hide later ones.
         changed = {name: at for name, at in requested.items() if seen.get(name) != at}
         seen = requested
@@ -66,12 +66,13 @@ async def watch_config_files(gateway: GatewayRuntime, setup: Setup) -> None:
     """Apply changes of the configuration files until cancelled."""
     files = setup.loaded.files
     seen = setup.signature
+    warned = set(map(str, setup.loaded.warnings))
     while True:
         await asyncio.sleep(POLL_S)
         if compute_signature(files) == seen:
             continue
         seen = await _wait_until_unchanged(files)
-        new_files = await _apply_changes(gateway, setup)
+        new_files = await _apply_changes(gateway, setup, warned)
         if new_files is not None and new_files != files:
             # Newly added files may have changed since they were read, so their signature is
             # unknown.
@@ -100,9 +101,11 @@ def _reload_setup(setup: Setup) -> Setup:
     return setup.reload()
 
 
-async def _apply_changes(gateway: GatewayRuntime, setup: Setup) -> tuple[Path, ...] | None:
+async def _apply_changes(
+    gateway: GatewayRuntime, setup: Setup, warned: set[str]
+) -> tuple[Path, ...] | None:
     """Apply the files as they are now; return their paths, or None if the configuration is
-    rejected.
+    rejected. Warnings in `warned` are not repeated.
     """
     try:
         new_setup = await asyncio.to_thread(_reload_setup, setup)
@@ -121,8 +124,10 @@ async def _apply_changes(gateway: GatewayRuntime, setup: Setup) -> tuple[Path, .
             "the changed configuration could not be taken over, and the running one stays"
         )
         return None
-    for warning in new_setup.loaded.warnings:
-        logger.warning("%s", warning)
+    for warning in map(str, new_setup.loaded.warnings):
+        if warning not in warned:
+            warned.add(warning)
+            logger.warning("%s", warning)
     if change:
         logger.warning("took over the changed configuration: %s", change)
     elif previous_problem:

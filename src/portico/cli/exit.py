@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from portico.cli.streams import get_streams
 from portico.errors import (
     BackendUnavailable,
     ConfigError,
@@ -35,16 +36,17 @@ CLI_ADVICE = {
 
 
 def run_to_exit_code(job: Callable[[], int], *, as_json: bool = False) -> int:
-    """Run a command and return its exit code."""
     try:
         code = job()
-        sys.stdout.flush()
+        get_streams().stdout.flush()
         return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     # The outermost boundary: people read a sentence, PORTICO_DEBUG=1 shows the traceback.
     except Exception as error:
-        cause = _unwrap_group(error)
+        cause = error
+        while isinstance(cause, ExceptionGroup):
+            cause = cause.exceptions[0]
         if isinstance(cause, BrokenPipeError):
             _discard_stdout()
             return EXIT_BROKEN_PIPE
@@ -53,17 +55,20 @@ def run_to_exit_code(job: Callable[[], int], *, as_json: bool = False) -> int:
 
 def report_failure(cause: Exception, *, as_json: bool = False) -> int:
     """Print an error and return its exit code."""
-    if isinstance(cause, PorticoError):
-        error = cause
-    else:
-        error = _wrap_unexpected(cause)
+    error = cause
+    if not isinstance(error, PorticoError):
+        error = PorticoError(
+            f"something unexpected happened: {type(cause).__name__}: {cause}",
+            advice=f"This is a bug in Portico; {DEBUG_VARIABLE}=1 shows where.",
+        )
     if os.environ.get(DEBUG_VARIABLE):
         traceback.print_exc()
     print_error(error)
     if as_json:
         with contextlib.suppress(BrokenPipeError):
-            sys.stdout.buffer.write(orjson.dumps({"error": to_error_data(error)}) + b"\n")
-            sys.stdout.flush()
+            stdout = get_streams().stdout
+            stdout.buffer.write(orjson.dumps({"error": to_error_data(error)}) + b"\n")
+            stdout.flush()
     if isinstance(error, ConfigError):
         return EXIT_INVALID
     return EXIT_FAILED
@@ -73,17 +78,27 @@ def print_error(error: PorticoError) -> None:
     """Print an error on stderr: the message in red, the advice below."""
     message = _sanitize_message(error, str(error).removesuffix(f"\n{error.advice}"))
     advice = _get_cli_advice(error)
-    color, reset = ("\x1b[31m", "\x1b[0m") if can_color_stderr() else ("", "")
-    lines = [f"{color}Error: {message}{reset}", *filter(None, [advice])]
-    with contextlib.suppress(OSError):
-        print(*lines, sep="\n", file=sys.stderr)  # noqa: T201
+    _print_styled(f"Error: {message}", "\x1b[31m", advice)
+
+
+def print_warning(text: str) -> None:
+    """Print a warning on stderr, once in a run."""
+    shown = get_streams().shown_warnings
+    if text not in shown:
+        shown.add(text)
+        print_note(f"Warning: {text}")
 
 
 def print_note(text: str) -> None:
     """Print a dimmed note on stderr."""
-    dim, plain = ("\x1b[2m", "\x1b[0m") if can_color_stderr() else ("", "")
+    _print_styled(text, "\x1b[2m")
+
+
+def _print_styled(text: str, style: str, more: str = "") -> None:
+    if can_color_stderr():
+        text = f"{style}{text}\x1b[0m"
     with contextlib.suppress(OSError):
-        print(f"{dim}{text}{plain}", file=sys.stderr)  # noqa: T201
+        print(text, *filter(None, [more]), sep="\n", file=get_streams().stderr)
 
 
 def to_error_data(error: PorticoError) -> dict[str, Any]:
@@ -104,28 +119,14 @@ def to_error_data(error: PorticoError) -> dict[str, Any]:
 
 def can_color_stderr() -> bool:
     """Return whether stderr is a terminal that supports colours."""
-    return (
-        sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    )
-
-
-def _unwrap_group(error: Exception) -> Exception:
-    """Return the first cause in nested exception groups."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _wrap_unexpected(error: Exception) -> PorticoError:
-    return PorticoError(
-        f"something unexpected happened: {type(error).__name__}: {error}",
-        advice=f"This is a bug in Portico; {DEBUG_VARIABLE}=1 shows where.",
-    )
+    streams = get_streams()
+    environ = streams.environ
+    return streams.stderr.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
 def sanitize_server_text(text: str) -> str:
     """Mask secrets and control characters in text that a server wrote."""
-    from portico.catalog.visible_text import sanitize_text
+    from portico.catalog.tool import sanitize_text
 
     # Imported late, because compiling its patterns slows down every start.
     from portico.config_file.mask import mask_text
@@ -137,7 +138,7 @@ def sanitize_reason(state: str, text: str) -> str:
     """Sanitize the reason of a server's state; texts about the configuration are ours and not
     masked.
     """
-    from portico.catalog.visible_text import sanitize_text
+    from portico.catalog.tool import sanitize_text
 
     if state == "disabled":
         return sanitize_text(text)

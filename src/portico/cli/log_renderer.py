@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from portico.config_file.mask import mask_text
+from portico.config_file.secret_references import known_secrets
 from portico.config_file.secret_values import SecretMask
 
 MAX_TEXT_CHARS = 16_384
@@ -26,14 +27,22 @@ _INVISIBLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
-_SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class LogRecordRenderer:
-    """Renders records with these secrets masked."""
+    """Renders records with these secrets masked, and those that are read meanwhile."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._mask = SecretMask(secrets)
+        self._secrets = frozenset(secrets)
+        self._version = known_secrets.version
+        self._known_mask = SecretMask(self._secrets | known_secrets.list_values())
+
+    @property
+    def _mask(self) -> SecretMask:
+        if self._version != known_secrets.version:
+            self._version = known_secrets.version
+            self._known_mask = SecretMask(self._secrets | known_secrets.list_values())
+        return self._known_mask
 
     def render_text(self, record: logging.LogRecord) -> str:
         """Render a record for people: a line, and a traceback below it if there is one."""
@@ -64,7 +73,7 @@ class LogRecordRenderer:
         # Not Python's own format: it indents and splits messages, so that secrets are not found.
         error = _get_exception(record)
         for index, cause in enumerate(_collect_chain(error) if error is not None else ()):
-            heading = "Beneath it:" if index else "Traceback (most recent call last):"
+            heading = "Caused by:" if index else "Traceback (most recent call last):"
             yield f"{_TRACEBACK_PREFIX}{heading}"
             for text in traceback.format_list(_extract_frames(cause.__traceback__)):
                 yield from (_TRACEBACK_PREFIX + self._clean(line) for line in text.splitlines())
@@ -92,34 +101,20 @@ class LogRecordRenderer:
         return [self._clean(str(note)) for note in getattr(error, "__notes__", ())[:_MAX_CAUSES]]
 
     def _clean(self, text: str) -> str:
-        return escape_invisible(self._mask_and_cut(text))
-
-    def _mask_and_cut(self, text: str) -> str:
         masked = mask_text(self._mask.apply(text[:_MAX_MASKED_CHARS]))
         if len(text) > _MAX_MASKED_CHARS:
             # The cut may have left a part of a secret at the end.
             masked = masked[: -self._mask.longest_form]
-        if len(masked) <= MAX_TEXT_CHARS:
-            return masked
-        return f"{masked[:MAX_TEXT_CHARS]}… ({len(text):,} characters)"
+        if len(masked) > MAX_TEXT_CHARS:
+            masked = f"{masked[:MAX_TEXT_CHARS]}… ({len(text):,} characters)"
+        return escape_invisible(masked)
 
 
 def escape_invisible(text: str) -> str:
     """Escape invisible characters and line ends."""
     if text.isascii() and text.isprintable():
         return text
-    return _INVISIBLE.sub(
-        lambda found: _SHORT_ESCAPES.get(found[0]) or _escape_character(found[0]), text
-    )
-
-
-def _escape_character(character: str) -> str:
-    point = ord(character)
-    if point < 0x100:
-        return f"\\x{point:02x}"
-    if point < 0x10000:
-        return f"\\u{point:04x}"
-    return f"\\U{point:08x}"
+    return _INVISIBLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def _get_exception(record: logging.LogRecord) -> BaseException | None:
@@ -132,7 +127,7 @@ def _get_message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:  # User-defined exceptions may raise anything here.
-        return "(it cannot be told)"
+        return "(it has no text)"
 
 
 def _collect_chain(error: BaseException) -> list[BaseException]:

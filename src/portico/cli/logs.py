@@ -4,9 +4,13 @@ Masked are texts that look like a secret, and every secret of the configuration 
 messages, exceptions and tracebacks. Text from other programs cannot start a line of its own.
 """
 
+import asyncio
+import contextlib
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Literal
 
 LogFormat = Literal["text", "json"]
@@ -17,7 +21,14 @@ LIBRARY_LOG_LEVELS: Mapping[str, int] = {
     "sse_starlette": logging.WARNING,
 }
 """Minimum levels for libraries, which log whole messages with their content below these."""
+SERVER_LOGGERS = ("portico.upstream", "portico.catalog")
+"""Loggers about single servers, which commands keep quiet because they report on servers."""
 _FALLBACK_MESSAGE = "a log line could not be written"
+
+
+MAX_BYTES = 5 * 2**20
+KEPT_FILES = 3
+CHECK_INTERVAL_S = 10.0
 
 
 def configure_logging(
@@ -83,3 +94,45 @@ class _MaskingFormatter(logging.Formatter):
                 f'"message":"{_FALLBACK_MESSAGE}","line":{record.lineno}}}'
             )
         return f"ERROR {__name__}: {_FALLBACK_MESSAGE} ({record.module}, line {record.lineno})"
+
+
+class LogFile:
+    """A file of at most `max_bytes`, and the few that were full before it (`.1` is the newest)."""
+
+    def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+
+    def open(self) -> None:
+        """Send stdout and stderr of this process there."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.is_full():
+            self._rotate()
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
+
+    def is_full(self) -> bool:
+        """Return whether the file has reached its size."""
+        try:
+            return self._path.stat().st_size >= self._max_bytes
+        except OSError:
+            return False
+
+    def _rotate(self) -> None:
+        for number in range(KEPT_FILES - 1, 0, -1):
+            with contextlib.suppress(OSError):
+                os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
+        with contextlib.suppress(OSError):
+            os.replace(self._path, f"{self._path}.1")
+
+    async def rotate_when_full(self) -> None:
+        """Begin a new file whenever this one is full, until cancelled."""
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            if self.is_full():
+                self.open()

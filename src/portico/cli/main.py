@@ -1,8 +1,13 @@
-"""Entry point. `stdio` and `serve` skip the option parser, to start fast and use less memory."""
+"""Entry point. `stdio`, `serve` and `complete` skip the option parser, to start fast."""
 
+import atexit
+import gc
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
+ALONE = "--alone"
+"""Serve or answer without the gateway that already runs."""
 _STDIO_OPTIONS = {
     "--config": "config",
     "-c": "config",
@@ -10,37 +15,72 @@ _STDIO_OPTIONS = {
     "-p": "profile",
     "--exposure": "exposure",
 }
-_SERVE_OPTIONS = {**_STDIO_OPTIONS, "--host": "host", "--port": "port", "--token": "token"}
+_SERVE_OPTIONS = {
+    **_STDIO_OPTIONS,
+    "--host": "host",
+    "--port": "port",
+    "--token": "token",
+    "--log-file": "log_file",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    # Read when numpy is loaded: threads of its products would only wait for each other here.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # The interpreter would look for garbage in everything once more before it ends.
+    atexit.register(gc.freeze)
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["stdio"] and (options := parse_stdio_options(arguments[1:])) is not None:
-        from portico.cli.commands import stdio
+    if arguments[:1] == ["complete"]:
+        from portico.cli.completion import print_names
 
-        return stdio.run_stdio(
-            options["config"], _get_last(options["profile"]), _get_last(options["exposure"])
+        print_names("".join(arguments[1:2]))
+        return 0
+    if arguments[:1] == ["stdio"] and (found := parse_stdio_options(arguments[1:])) is not None:
+        last = _take_last(found)
+        return run_stdio(
+            found["config"], last.get("profile"), last.get("exposure"), alone=ALONE in arguments
         )
-    if arguments[:1] == ["serve"] and (options := parse_serve_options(arguments[1:])) is not None:
+    if arguments[:1] == ["serve"] and (found := parse_serve_options(arguments[1:])) is not None:
         from portico.cli.commands import serve
 
-        port = _get_last(options["port"])
-        flags = {
-            "gateway.host": _get_last(options["host"]),
-            "gateway.port": int(port) if port is not None else None,
-            "gateway.token": _get_last(options["token"]),
-            "exposure": _get_last(options["exposure"]),
-        }
-        return serve.run_serve(options["config"], flags, options["profile"])
+        last = _take_last(found)
+        port = int(last["port"]) if "port" in last else None
+        return serve.run_serve(
+            found["config"],
+            found["profile"],
+            last.get("host"),
+            port,
+            last.get("token"),
+            last.get("exposure"),
+            last.get("log_file"),
+        )
+    from portico.cli.local_gateway.command_client import run_in_gateway
+
+    if (code := run_in_gateway(arguments)) is not None:
+        return code
     from portico.cli.command_table import run_command_line
 
     return run_command_line(arguments)
 
 
+def run_stdio(
+    files: Sequence[str], profile: str | None, exposure: str | None, *, alone: bool
+) -> int:
+    """Serve one client through the gateway that runs for its configuration, else alone."""
+    if not alone:
+        from portico.cli.local_gateway.bridge import run_bridge
+
+        run_bridge(files, profile, exposure)
+    from portico.cli.commands import stdio
+
+    return stdio.run_stdio(files, profile, exposure)
+
+
 def parse_stdio_options(arguments: Sequence[str]) -> dict[str, list[str]] | None:
     """Parse the options of `stdio`; None if they need the full parser, for help or an error."""
-    return _parse_plain_options(arguments, _STDIO_OPTIONS)
+    valued = [argument for argument in arguments if argument != ALONE]
+    return _parse_plain_options(valued, _STDIO_OPTIONS)
 
 
 def parse_serve_options(arguments: Sequence[str]) -> dict[str, list[str]] | None:
@@ -50,10 +90,9 @@ def parse_serve_options(arguments: Sequence[str]) -> dict[str, list[str]] | None
     from portico.config import Exposure
 
     found = _parse_plain_options(arguments, _SERVE_OPTIONS)
-    if found is None:
+    if found is None or not set(found["exposure"]) <= set(get_args(Exposure)):
         return None
-    has_valid_ports = all(port.isascii() and port.isdigit() for port in found["port"])
-    if has_valid_ports and set(found["exposure"]) <= set(get_args(Exposure)):
+    if all(port.isascii() and port.isdigit() for port in found["port"]):
         return found
     return None
 
@@ -75,7 +114,6 @@ def _parse_plain_options(
     return found
 
 
-def _get_last(values: list[str]) -> str | None:
-    if values:
-        return values[-1]
-    return None
+def _take_last(found: Mapping[str, list[str]]) -> dict[str, str]:
+    """Return the last value of each option that was given."""
+    return {name: values[-1] for name, values in found.items() if values}

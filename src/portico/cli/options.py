@@ -1,66 +1,87 @@
-"""Options that commands share, and a runner for commands that open a gateway."""
+"""Options that commands share; a command takes one of these objects as `options`.
 
-import asyncio
-from collections.abc import Callable, Coroutine
+The text below an option is its help.
+"""
+
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter, validators
-
-from portico.cli.exit import EXIT_INVALID, print_error, run_to_exit_code
-from portico.errors import PorticoError
+from cyclopts import Group, Parameter, validators
 
 if TYPE_CHECKING:
     from portico.cli.screen import Screen
     from portico.cli.setup import Setup
 
-FilesOption = Annotated[
-    list[str] | None,
-    Parameter(
-        name=["--config", "-c"],
-        help="Configuration file; repeat it to add files, a later one wins.",
-    ),
-]
-ProfileOption = Annotated[
-    str | None, Parameter(name=["--profile", "-p"], help="See what this profile's clients see.")
-]
-JsonOption = Annotated[bool, Parameter(name="--json", help="Answer as JSON.", show_default=False)]
-OfflineOption = Annotated[
-    bool,
-    Parameter(help="Start nothing: answer from what is known from last time.", show_default=False),
-]
+_COMMON = Group("Common options", sort_key=9)
+FilesOption = Annotated[list[str] | None, Parameter(name=["--config", "-c"], group=_COMMON)]
+ProfileOption = Annotated[str | None, Parameter(name=["--profile", "-p"], group=_COMMON)]
+ServerOption = Annotated[str | None, Parameter(name=["--server", "-s"])]
 LimitOption = Annotated[
     int,
-    Parameter(name=["--limit", "-n"], help="How many to show.", validator=validators.Number(gte=1)),
+    Parameter(name=["--limit", "-n"], validator=validators.Number(gte=1), show_default=True),
 ]
 
 
-@dataclass(frozen=True)
-class CommonOptions:
-    """Options of nearly every command."""
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """The option of every command."""
 
-    config_files: list[str] | None
-    profile: str | None
-    json: bool
+    json: Annotated[bool, Parameter(group=_COMMON)] = False
+    """Answer as JSON."""
 
-
-def run_async_command(
-    options: CommonOptions, job: "Callable[[Setup, Screen], Coroutine[Any, Any, int]]"
-) -> int:
-    """Run one job with its own configuration and screen."""
-
-    def run_job() -> int:
+    def make_screen(self) -> "Screen":
+        """Make the screen of the command."""
+        # Imported late: help is shown without it.
         from portico.cli.screen import Screen
-        from portico.cli.setup import load_setup
 
-        screen = Screen(as_json=options.json)
-        setup = load_setup(options.config_files or (), profile=options.profile)
-        return asyncio.run(job(setup, screen))
-
-    return run_to_exit_code(run_job, as_json=options.json)
+        return Screen(as_json=self.json)
 
 
-def refuse_command_line(message: str, advice: str) -> int:
-    """Print an error for an invalid command line and return the exit code."""
-    print_error(PorticoError(message, advice=advice))
-    return EXIT_INVALID
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ConfigOptions(OutputOptions):
+    """Options of commands that read the configuration."""
+
+    config: FilesOption = None
+    """Configuration file; repeat it to add files, a later one wins."""
+
+    def load(self, profile: str | None = None) -> "tuple[Setup, Screen]":
+        """Load the configuration, and make the screen."""
+        from portico.cli.setup import load_setup, note_hidden_config
+
+        setup = load_setup(self.config or (), profile=profile)
+        if not self.config and not self.json:
+            note_hidden_config(setup)
+        return setup, self.make_screen()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ProfileOptions(ConfigOptions):
+    """Options of commands that look at one profile."""
+
+    profile: ProfileOption = None
+    """See what this profile's clients see."""
+
+    def load(self, profile: str | None = None) -> "tuple[Setup, Screen]":
+        """Load the configuration for the profile, and make the screen."""
+        return super().load(profile or self.profile)
+
+    alone: Annotated[bool, Parameter(group=_COMMON)] = False
+    """Do not ask the running gateway: load the configuration and open its servers here."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ListedOptions(ProfileOptions):
+    """Options of commands that show what servers list."""
+
+    offline: bool = False
+    """Start nothing: answer from what is known from last time."""
+
+
+OUTPUT_DEFAULTS = OutputOptions()
+CONFIG_DEFAULTS = ConfigOptions()
+PROFILE_DEFAULTS = ProfileOptions()
+LISTED_DEFAULTS = ListedOptions()

@@ -4,20 +4,53 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from portico.app import GatewayRuntime
+from portico.callers import Caller
 from portico.cli import logs
-from portico.cli.exit import print_note
+from portico.cli.exit import print_note, print_warning
+from portico.cli.local_gateway.registration import ServedConfiguration, identify_configuration
 from portico.config import Config
 from portico.config_file import LoadedConfig, load
 from portico.errors import PorticoError
+from portico.gateway import GatewayRuntime
+from portico.profiles.view import ProfileView
+from portico.standard_paths import get_user_config
 from portico.storage.gateway_store import StoreUnavailable
+from portico.upstream.lifecycle.status import TROUBLED_STATES
 
 if TYPE_CHECKING:
     from portico.cli.screen import Screen
+
+
+class CommandGateway:
+    """The running gateway that commands of this context use instead of one of their own."""
+
+    def __init__(self, gateway: GatewayRuntime, setup: "Setup") -> None:
+        self.gateway = gateway
+        self._setup = setup
+
+    def make_setup(self, profile: str | None) -> "Setup":
+        """Return the setup of a command for a profile; raises UnknownName for an unknown one."""
+        self.gateway.config.resolve_profile(profile)
+        return replace(self._setup, config=self.gateway.config, profile=profile)
+
+
+_running: ContextVar[CommandGateway | None] = ContextVar("running gateway", default=None)
+
+
+def use_running_gateway(gateway: CommandGateway) -> None:
+    """Make the commands that run in this context use a gateway that runs."""
+    _running.set(gateway)
+
+
+def get_running_gateway() -> GatewayRuntime | None:
+    """Return the gateway that this command runs in; None for a command in its own process."""
+    running = _running.get()
+    return running.gateway if running is not None else None
 
 
 @dataclass(frozen=True)
@@ -33,6 +66,13 @@ class Setup:
     """Signature of the files when they were read."""
     reload: "Callable[[], Setup]"
     """Load everything again."""
+    configuration: ServedConfiguration
+    """By what commands find the gateway that serves it."""
+
+    @property
+    def caller(self) -> Caller:
+        """Who makes the calls of the command."""
+        return Caller(profile=self.profile or "")
 
 
 def load_setup(
@@ -46,24 +86,40 @@ def load_setup(
 
     Commands that are `short_lived` report broken servers in their output, so those are not logged.
     """
-    setup = read_setup(files, profile, flags)
-    config = setup.config
-    is_quiet = short_lived and setup.loaded.sources["log_level"].kind == "default"
-    if is_quiet:
-        quiet_loggers = ("portico.upstream", "portico.catalog")
+    running = _running.get()
+    if running is not None:
+        setup = running.make_setup(profile)
     else:
-        quiet_loggers = ()
-    logs.configure_logging(
-        config.log_level, quiet_loggers, config.log_format, lambda: _collect_secrets(config)
-    )
+        setup = read_setup(files, profile, flags)
+        _configure_logging(setup, short_lived=short_lived)
     if setup.demo:
         print_note(
             "No configuration found: using the embedded demo servers "
-            f"({', '.join(config.servers)}). Write a portico.yaml, or name a file with --config."
+            f"({', '.join(setup.config.servers)}). `portico adopt` takes over the servers of your "
+            "clients, `portico add` adds one, --config names a file."
         )
     for warning in setup.loaded.warnings:
-        print_note(f"Warning: {warning}")
+        print_warning(str(warning))
     return setup
+
+
+def note_hidden_config(setup: Setup) -> None:
+    """Print a note if a client's file of this folder is used instead of the user's own."""
+    path = setup.loaded.path
+    if path is None or path.name != ".mcp.json" or os.environ.get("PORTICO_CONFIG"):
+        return
+    hidden = get_user_config(os.environ)
+    if os.path.isfile(hidden):
+        print_note(f"Using .mcp.json of this folder; {hidden} exists too: --config names it.")
+
+
+def _configure_logging(setup: Setup, *, short_lived: bool) -> None:
+    config = setup.config
+    is_quiet = short_lived and setup.loaded.sources["log_level"].kind == "default"
+    quiet_loggers = logs.SERVER_LOGGERS if is_quiet else ()
+    logs.configure_logging(
+        config.log_level, quiet_loggers, config.log_format, lambda: _collect_secrets(config)
+    )
 
 
 def read_setup(
@@ -90,6 +146,7 @@ def read_setup(
         demo,
         compute_signature(loaded.files),
         lambda: read_setup(files, profile, flags),
+        identify_configuration(files, exposure),
     )
 
 
@@ -138,16 +195,26 @@ ServerSelector = Callable[[GatewayRuntime], Iterable[str]]
 async def open_gateway(
     setup: Setup,
     screen: "Screen",
-    select_servers: ServerSelector,
+    select_servers: ServerSelector | None = None,
     idle_timeout: float | None = None,
 ) -> AsyncGenerator[GatewayRuntime]:
     """Open a gateway for one command, list the selected servers with progress, and close it."""
+    running = _running.get()
+    if running is not None:
+        if select_servers is not None:
+            await list_servers(
+                running.gateway, screen, select_servers(running.gateway), idle_timeout
+            )
+        yield running.gateway
+        return
     gateway = GatewayRuntime(setup.config)
     try:
-        await list_servers(gateway, screen, select_servers(gateway), idle_timeout)
+        if select_servers is not None:
+            await list_servers(gateway, screen, select_servers(gateway), idle_timeout)
         yield gateway
     finally:
-        await gateway.close()
+        if running is None:
+            await gateway.close()
 
 
 async def list_servers(
@@ -160,6 +227,9 @@ async def list_servers(
     listing.
     """
     server_names = list(names)
+    if _running.get() is not None:
+        # It has started its servers itself, and tries those that failed again in its own time.
+        server_names = [name for name in server_names if _is_first_listing_due(gateway, name)]
     if not server_names:
         return
     with screen.show_start_progress(server_names) as show:
@@ -176,27 +246,33 @@ async def list_servers(
             return  # Servers that are still starting are named with the answer.
 
 
+def _is_first_listing_due(gateway: GatewayRuntime, name: str) -> bool:
+    is_troubled = gateway.upstreams[name].state in TROUBLED_STATES
+    return not is_troubled and not gateway.catalog.snapshot.servers[name].is_listed
+
+
 async def load_record_or_raise(gateway: GatewayRuntime) -> None:
     """Load the usage record; raises PorticoError if it cannot be read."""
+    problem = ""
+    advice = "`portico status` names the database."
     try:
         await gateway.store.open()
+        await gateway.load_usage()
+        problem = gateway.store.problem
     except StoreUnavailable as error:
-        raise PorticoError(
-            f"the record of calls cannot be read: {error.message}", advice=error.advice
-        ) from error
-    await gateway.load_usage()
-    if problem := gateway.store.problem:
-        raise PorticoError(
-            f"the record of calls cannot be read: {problem}",
-            advice="`portico status` names the database.",
-        )
+        problem = error.message
+        advice = error.advice
+    if problem:
+        raise PorticoError(f"the record of calls cannot be read: {problem}", advice=advice)
 
 
-def find_starting_servers(gateway: GatewayRuntime) -> list[str]:
-    """Return the servers that are still starting."""
-    return sorted(
-        name for name, upstream in gateway.upstreams.items() if upstream.state == "starting"
-    )
+def note_starting_servers(gateway: GatewayRuntime) -> None:
+    """Print a note about servers that are still starting."""
+    upstreams = gateway.upstreams.items()
+    starting = sorted(name for name, upstream in upstreams if upstream.state == "starting")
+    if starting:
+        them = "it" if len(starting) == 1 else "them"
+        print_note(f"Still starting: {', '.join(starting)}; `portico status` waits for {them}.")
 
 
 def select_unlisted_servers(gateway: GatewayRuntime) -> list[str]:
@@ -206,17 +282,15 @@ def select_unlisted_servers(gateway: GatewayRuntime) -> list[str]:
     servers = gateway.catalog.snapshot.servers
     return [
         name
-        for name, upstream in gateway.upstreams.items()
-        if upstream.state != "disabled"
-        and (upstream.backend.kind == "functions" or not servers[name].is_listed)
+        for name in select_enabled_servers(gateway)
+        if gateway.upstreams[name].backend.kind == "functions" or not servers[name].is_listed
     ]
 
 
+def select_view(gateway: GatewayRuntime, setup: Setup) -> ProfileView:
+    """Return what the local user sees of the command's profile."""
+    return gateway.get_view(setup.profile, setup.caller)
+
+
 def select_enabled_servers(gateway: GatewayRuntime) -> list[str]:
-    """Select every server that may be started."""
     return [name for name, upstream in gateway.upstreams.items() if upstream.state != "disabled"]
-
-
-def select_no_servers(gateway: GatewayRuntime) -> list[str]:
-    """Select no server; only stored listings are used."""
-    return []

@@ -24,7 +24,7 @@ from portico.rendering.listing_cost import (
     TierSize,
     compute_tier_sizes,
 )
-from portico.rendering.token_count import TokenCounter
+from portico.rendering.token_budget import TokenCounter
 from portico.rendering.tool import render_schema
 from portico.storage.gateway_store import GatewayStore
 
@@ -71,17 +71,25 @@ def find_largest_tools(
 async def _measure_meta_tools(
     view: ProfileView, counter: TokenCounter, largest: Sequence[Tool]
 ) -> list[TierResponse]:
+    async def browse(arguments: dict[str, Any]) -> str | None:
+        return await _call_meta_tool(view, tool_definitions.BROWSE_TOOLS, arguments)
+
     served = list[TierResponse]()
-    overview = await _call_meta_tool(view, tool_definitions.BROWSE_TOOLS, {})
+    overview = await browse({})
     if overview is not None:
         served.append(TierResponse("T0", "browse_tools()", counter.count(overview)))
-        served.append(await _measure_categories(view, counter, overview))
-    pages = {
-        name: counter.count(page)
-        for name in view.ranked_catalog.categories
-        if (page := await _call_meta_tool(view, tool_definitions.BROWSE_TOOLS, {"category": name}))
-        is not None
-    }
+        # T1 is part of that answer, or its continuation if not all categories fit.
+        next_cursor = _NEXT_CURSOR.search(overview)
+        categories = view.ranked_catalog.categories
+        if next_cursor is None or all(f"\n{name} (" in overview for name in categories):
+            served.append(TierResponse("T1", "the same answer", 0))
+        else:
+            rest = counter.count(await browse({"cursor": next_cursor[1]}) or "")
+            served.append(TierResponse("T1", "browse_tools(cursor=…), which goes on", rest))
+    pages: dict[str, int] = {}
+    for name in view.ranked_catalog.categories:
+        if (page := await browse({"category": name})) is not None:
+            pages[name] = counter.count(page)
     if pages:
         worst = max(pages, key=lambda name: pages[name])
         served.append(TierResponse("T2", f'browse_tools(category="{worst}")', pages[worst]))
@@ -92,23 +100,6 @@ async def _measure_meta_tools(
         request = f"describe_tools of the {len(largest)} largest, {largest[0].address} first"
         served.append(TierResponse("T3", request, counter.count(schemas)))
     return served
-
-
-async def _measure_categories(
-    view: ProfileView, counter: TokenCounter, overview: str
-) -> TierResponse:
-    """Measure T1: part of the answer with T0, or its continuation if not all categories fit."""
-    next_cursor = _NEXT_CURSOR.search(overview)
-    if next_cursor is None or all(
-        f"\n{name} (" in overview for name in view.ranked_catalog.categories
-    ):
-        return TierResponse("T1", "the same answer", 0)
-    continuation = await _call_meta_tool(
-        view, tool_definitions.BROWSE_TOOLS, {"cursor": next_cursor[1]}
-    )
-    return TierResponse(
-        "T1", "browse_tools(cursor=…), which goes on", counter.count(continuation or "")
-    )
 
 
 async def _measure_resources(
@@ -132,8 +123,7 @@ async def _measure_rest_api(
     from httpx2 import ASGITransport, AsyncClient
 
     from portico.api.app import make_api
-    from portico.api.pagination import quote_path_segment
-    from portico.api.params import MAX_PAGE_SIZE
+    from portico.api.params import MAX_PAGE_SIZE, quote_path_segment
     from portico.api.tiers import V1, build_tool_path
 
     paths: Mapping[TierName, Sequence[str]] = {

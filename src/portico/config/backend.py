@@ -1,19 +1,34 @@
-"""Configuration of one server: how it is reached, which tools are kept, timeouts and limits."""
+"""Configuration of one server: how it is reached, and its fingerprint."""
 
 import hashlib
 import json
 import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args
 from urllib.parse import urlsplit
 
-from pydantic import ByteSize, Field, ValidationInfo, field_validator, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from portico.config.command_tool import CommandTool
-from portico.config.section import Section, mark_internal
+from portico.config.containment import ContainmentConfig
+from portico.config.section import Section, internal, list_names, setting
+from portico.config.server_auth import ServerAuth
+from portico.config.server_rules import (
+    CacheConfig,
+    HealthConfig,
+    PromptRules,
+    ResourceRules,
+    RestartConfig,
+    RetryConfig,
+    ServerLimits,
+    Timeouts,
+    ToolRules,
+)
 
+Trust = Literal["first", "ask", "always"]
+"""Whether what a server says of itself is held back: what changes after the first listing, what
+nobody has looked at, or nothing."""
 BackendKind = Literal["stdio", "http", "sse", "openapi", "commands", "functions", "recorded"]
 TARGETS: Mapping[str, tuple[str, ...]] = {
     "command": ("stdio",),
@@ -33,337 +48,158 @@ KIND_SPELLINGS: Mapping[str, BackendKind] = {
 """Values clients write for `type`, in lower case and without `-`, `_` and spaces."""
 
 
-class ToolRules(Section):
-    """Which of a server's tools are exposed, and under which names."""
-
-    allow: tuple[str, ...] = Field(
-        default=("*",), description="Globs of tool names to keep; the default keeps all."
-    )
-    deny: tuple[str, ...] = Field(
-        default=(), description="Globs of tool names to drop; wins over `allow`."
-    )
-    rename: dict[str, str] = Field(
-        default={}, description="The server's own tool name → the name exposed by the gateway."
-    )
-    destructive: tuple[str, ...] = Field(
-        default=(),
-        description="Globs of tool names that need approval in a workflow, beside those annotated"
-        " as destructive.",
-    )
-    categories: dict[str, str] = Field(
-        default={},
-        description="Globs of tool names → the category of those tools; the first match counts.",
-    )
-
-    @field_validator("rename")
-    @classmethod
-    def _check_new_names(cls, value: dict[str, str]) -> dict[str, str]:
-        taken: dict[str, str] = {}
-        for old, new in value.items():
-            if not re.fullmatch(r"[A-Za-z0-9_./-]{1,128}", new):
-                raise ValueError(f"{new!r} is no tool name: use 1 to 128 of A-Z a-z 0-9 _ . / -")
-            if new in taken:
-                raise ValueError(f"{taken[new]!r} and {old!r} would both be named {new!r}")
-            taken[new] = old
-        return value
-
-    def get_exposed_name(self, upstream_name: str) -> str:
-        """Return the exposed name of a tool."""
-        return self.rename.get(upstream_name, upstream_name)
-
-    def permits(self, upstream_name: str) -> bool:
-        """Return whether a tool is exposed. Globs match its own and its exposed name."""
-        names = {upstream_name, self.get_exposed_name(upstream_name)}
-        return any(fnmatchcase(name, glob) for glob in self.allow for name in names) and not any(
-            fnmatchcase(name, glob) for glob in self.deny for name in names
-        )
-
-
-class PromptRules(Section):
-    """Which of a server's prompts are exposed."""
-
-    allow: tuple[str, ...] | None = Field(
-        default=None,
-        description="Globs to keep. Not given: all, or none where `tools` leaves some out.",
-    )
-    deny: tuple[str, ...] = Field(default=(), description="Globs to drop; wins over `allow`.")
-
-
-class ResourceRules(PromptRules):
-    """Which resources and resource templates are exposed; globs match the server's URIs."""
-
-    unlisted: bool = Field(
-        default=False,
-        description="Pass on URIs that it neither lists nor has a listed template for. Links in its"
-        " tools' results can be read by the client that received them in any case.",
-    )
-
-
-class CacheConfig(Section):
-    """Caching of a server's tool results; cached results are marked as such."""
-
-    ttl_s: float = Field(
-        default=0, ge=0, description="Seconds, for tools annotated as read-only; 0 disables it."
-    )
-    tools: dict[str, float] = Field(
-        default={},
-        description="Globs of tool names → seconds; the first match counts, whatever the"
-        " annotations.",
-    )
-
-
-class Timeouts(Section):
-    """Timeouts of one server, in seconds."""
-
-    start_s: float = Field(
-        default=30, gt=0, description="Time to start the server and complete its handshake."
-    )
-    call_s: float = Field(
-        default=120, gt=0, description="Time for a call; `limits.call_s` is the upper limit."
-    )
-    list_s: float = Field(
-        default=30, gt=0, description="Time for a listing (tools, resources, prompts)."
-    )
-
-
-class ServerLimits(Section):
-    """Concurrency and rate limits of one server; calls beyond them are queued in order."""
-
-    concurrency: int = Field(
-        default=64, ge=0, description="Maximum number of concurrent calls; 0 is unlimited."
-    )
-    rate_per_s: float = Field(
-        default=0, ge=0, description="Maximum number of calls started per second; 0 is unlimited."
-    )
-    burst: int = Field(
-        default=1,
-        ge=1,
-        description="Calls that may start at once after a pause, with `rate_per_s`.",
-    )
-    queue: int = Field(
-        default=1_000,
-        ge=0,
-        description="Maximum number of queued calls; more are rejected. Queueing is call time.",
-    )
-
-
-class RetryConfig(Section):
-    """Retries of calls whose connection to the server was lost."""
-
-    times: int = Field(
-        default=1,
-        ge=0,
-        le=5,
-        description="Number of retries for tools annotated as read-only or idempotent; 0 is none.",
-    )
-    tools: tuple[str, ...] = Field(
-        default=(), description="Globs of tool names that are safe to retry too."
-    )
-
-
-class HealthConfig(Section):
-    """Health checks of a running server."""
-
-    every_s: float = Field(
-        default=30,
-        ge=0,
-        description="Seconds between health checks while nothing else is received; 0 disables"
-        " them.",
-    )
-    timeout_s: float = Field(default=10, gt=0, description="Seconds to answer a health check.")
-    failures: int = Field(
-        default=3,
-        ge=1,
-        description="Failed health checks in a row after which it is restarted.",
-    )
-
-
-class RestartConfig(Section):
-    """Restarts of a server that fails: with increasing delays, then quarantine."""
-
-    pause_s: float = Field(
-        default=1, gt=0, description="Delay after the first failure; it doubles with each."
-    )
-    longest_s: float = Field(default=60, gt=0, description="Maximum delay.")
-    tries: int = Field(
-        default=5,
-        ge=1,
-        description="Failures of a command within `window_s` after which it is quarantined.",
-    )
-    window_s: float = Field(default=600, gt=0, description="Seconds over which failures count.")
-    quarantine_s: float = Field(
-        default=1_800,
-        ge=0,
-        description="Seconds in quarantine before one more attempt; 0 is until `portico restart`,"
-        " or a change of its configuration, which end it at once.",
-    )
-    memory: ByteSize = Field(
-        default=ByteSize(4 * 1024**3),
-        ge=0,
-        description="Memory of a command and its children above which it is restarted; 0 is"
-        " unlimited.",
-    )
-    drain_s: float = Field(
-        default=30,
-        ge=0,
-        description="Seconds that running calls may still take when it is replaced.",
-    )
+STATEFUL_PACKAGES = frozenset(
+    {
+        "@executeautomation/playwright-mcp-server",
+        "@mobilenext/mobile-mcp",
+        "@modelcontextprotocol/server-puppeteer",
+        "@modelcontextprotocol/server-sequential-thinking",
+        "@playwright/mcp",
+        "chrome-devtools-mcp",
+        "mcp-server-playwright",
+        "mcp/playwright",
+        "mcp/puppeteer",
+        "mcp/sequentialthinking",
+    }
+)
+"""Packages and images of servers that keep a state between calls: a page, a chain of thoughts."""
+_VERSION = re.compile(r"(?<=.)[@:][^/@:]*$")
 
 
 class BackendConfig(Section):
     """One server behind the gateway."""
 
-    problem: str | None = Field(
-        default=None, **mark_internal("Why the server cannot be used; None when it can.")
-    )
+    problem: str | None = internal(None, "Why the server cannot be used; None when it can.")
 
-    type: BackendKind = Field(
-        default="stdio",
-        description="How it is reached. Inferred: `command` is stdio, `url` is http (sse where the"
-        " path ends in /sse), the others are named after their own key. Clients' spellings"
+    type: BackendKind = setting(
+        "stdio",
+        "How it is reached. Inferred: `command` is stdio, `url` is http (sse where the path"
+        " ends in /sse), the others are named after their own key. Clients' spellings"
         " (`streamable-http`, `local` …) are understood.",
     )
-    title: str = Field(
-        default="",
-        description="Display name; the key as written where that had to be changed.",
+    title: str = setting("", "Display name; the key as written where that had to be changed.")
+    description: str = setting("", "What the server is for, in a sentence; improves search.")
+    category: str = setting("", "Category of its tools; else derived from its tags or texts.")
+    tags: tuple[str, ...] = setting(
+        (), "Search words; the first that names a category is the category of its tools."
     )
-    description: str = Field(
-        default="", description="What the server is for, in a sentence; improves search."
-    )
-    category: str = Field(
-        default="", description="Category of its tools; else derived from its tags or texts."
-    )
-    tags: tuple[str, ...] = Field(
-        default=(),
-        description="Search words; the first that names a category is the category of its tools.",
-    )
-    disabled: bool = Field(default=False, description="Keep the entry, ignore the server.")
+    disabled: bool = setting(False, "Keep the entry, ignore the server.")
 
-    command: str | None = Field(
-        default=None, description="stdio: the program to run, without a shell."
-    )
-    args: tuple[str, ...] = Field(default=(), description="stdio: its arguments.", repr=False)
-    env: dict[str, str] = Field(
-        default={},
-        description="stdio, commands: its environment variables. A key without a value passes the"
+    command: str | None = setting(None, "stdio: the program to run, without a shell.")
+    args: tuple[str, ...] = setting((), "stdio: its arguments.", repr=False)
+    env: dict[str, str] = setting(
+        {},
+        "stdio, commands: its environment variables. A key without a value passes the"
         " gateway's own.",
         repr=False,
     )
-    env_file: str | None = Field(
-        default=None, description="stdio, commands: a file of KEY=VALUE lines; `env` wins over it."
+    env_file: str | None = setting(
+        None, "stdio, commands: a file of KEY=VALUE lines; `env` wins over it."
     )
-    inherit_env: tuple[str, ...] = Field(
-        default=(), description="stdio, commands: inherited variables beside the harmless ones."
+    inherit_env: tuple[str, ...] = setting(
+        (),
+        "stdio, commands: variables of the gateway passed on to it beside the default ones: names,"
+        " patterns (`AWS_*`) or `all`. Those of the root key `inherit_env` are added.",
     )
-    cwd: str | None = Field(
-        default=None,
-        description="stdio, commands: its working directory; functions: the import directory."
-        " Relative to the file.",
-    )
-
-    url: str | None = Field(default=None, description="http, sse: the endpoint.", repr=False)
-    headers: dict[str, str] = Field(
-        default={}, description="http, sse, openapi: headers sent with every request.", repr=False
+    cwd: str | None = setting(
+        None,
+        "stdio, commands: its working directory; functions: the import directory. Relative to"
+        " the file.",
     )
 
-    openapi: str | None = Field(
-        default=None,
-        description="openapi: a description of an HTTP API, URL or file; its operations are the"
-        " tools.",
-    )
-    base_url: str | None = Field(
-        default=None,
-        description="openapi: base URL of the API, if not the one in its description.",
-        repr=False,
-    )
-    query: dict[str, str] = Field(
-        default={},
-        description="openapi: query parameters sent with every request.",
-        repr=False,
+    contain: ContainmentConfig | bool | None = setting(
+        None,
+        "stdio: contain it (Linux): `true`, or what it may reach beside programs, a home of its own"
+        " and what this entry names. Never started uncontained. Not given: as `contain` of the"
+        " gateway.",
     )
 
-    commands: dict[str, CommandTool] = Field(
-        default={}, description="commands: command-line programs as tools, by tool name."
+    url: str | None = setting(None, "http, sse: the endpoint.", repr=False)
+    headers: dict[str, str] = setting(
+        {}, "http, sse, openapi: headers sent with every request.", repr=False
     )
 
-    functions: str | None = Field(
-        default=None,
-        description="functions: `package.module:attribute`, a module, mapping or list of Python"
-        " callables.",
-    )
-    recorded: Path | None = Field(
-        default=None,
-        description="recorded: a listing on disk, .json or one line of a .jsonl(.gz)"
-        " (`file.jsonl.gz#slug`).",
-    )
-    recorded_slug: str | None = Field(
-        default=None, description="recorded: the `slug` of this server's line."
+    auth: ServerAuth | None = setting(
+        None,
+        "http, sse: how Portico signs in: `oauth`, or the settings below. Not given: found out"
+        " from what the server answers.",
     )
 
-    tools: ToolRules = Field(
-        default=ToolRules(), description="Which of its tools are exposed, and renames."
+    openapi: str | None = setting(
+        None, "openapi: a description of an HTTP API, URL or file; its operations are the tools."
     )
-    resources: ResourceRules = Field(
-        default=ResourceRules(), description="Which of its resources are exposed."
+    base_url: str | None = setting(
+        None, "openapi: base URL of the API, if not the one in its description.", repr=False
     )
-    prompts: PromptRules = Field(
-        default=PromptRules(), description="Which of its prompts are exposed."
+    query: dict[str, str] = setting(
+        {}, "openapi: query parameters sent with every request.", repr=False
     )
-    client_meta: tuple[str, ...] = Field(
-        default=(),
-        description="Globs of keys in a client's `_meta` that are passed on beside those the"
-        " protocol defines for servers (progress, trace, log level, capabilities, related task);"
-        " never the client's identity.",
+
+    commands: dict[str, CommandTool] = setting(
+        {}, "commands: command-line programs as tools, by tool name."
     )
-    timeouts: Timeouts = Field(default=Timeouts(), description="Its timeouts.")
-    cache: CacheConfig = Field(default=CacheConfig(), description="Caching of its results.")
-    limits: ServerLimits = Field(
-        default=ServerLimits(), description="Its concurrency and rate limits."
+
+    functions: str | None = setting(
+        None,
+        "functions: `package.module:attribute`, a module, mapping or list of Python callables.",
     )
-    retry: RetryConfig = Field(
-        default=RetryConfig(), description="Retries of calls whose connection was lost."
+    recorded: Path | None = setting(
+        None,
+        "recorded: a listing on disk, .json or one line of a .jsonl(.gz) (`file.jsonl.gz#slug`).",
     )
-    health: HealthConfig = Field(default=HealthConfig(), description="Its health checks.")
-    restart: RestartConfig = Field(default=RestartConfig(), description="Restarts after failures.")
-    start: Literal["lazy", "boot"] = Field(
-        default="lazy", description="Start it on its first call, or with the gateway."
+    recorded_slug: str | None = setting(None, "recorded: the `slug` of this server's line.")
+
+    tools: ToolRules = setting(ToolRules(), "Which of its tools are exposed, and renames.")
+    resources: ResourceRules = setting(ResourceRules(), "Which of its resources are exposed.")
+    prompts: PromptRules = setting(PromptRules(), "Which of its prompts are exposed.")
+    trust: Trust | None = setting(
+        None,
+        "As `trust` of the gateway, for this server. Not given: the gateway's, and `always` for"
+        " what this configuration defines itself (`commands`, `functions`, `recorded`).",
     )
-    idle_s: float = Field(
-        default=900,
+    client_meta: tuple[str, ...] = setting(
+        (),
+        "Globs of keys in a client's `_meta` that are passed on beside those the protocol"
+        " defines for servers (progress, trace, log level, capabilities, related task); never"
+        " the client's identity.",
+    )
+    timeouts: Timeouts = setting(Timeouts(), "Its timeouts.")
+    cache: CacheConfig = setting(CacheConfig(), "Caching of its results.")
+    limits: ServerLimits = setting(ServerLimits(), "Its concurrency and rate limits.")
+    retry: RetryConfig = setting(RetryConfig(), "Retries of calls whose connection was lost.")
+    health: HealthConfig = setting(HealthConfig(), "Its health checks.")
+    restart: RestartConfig = setting(RestartConfig(), "Restarts after failures.")
+    start: Literal["lazy", "boot"] = setting(
+        "lazy", "Start it on its first call, or with the gateway."
+    )
+    idle_s: float = setting(
+        900,
+        "Seconds without a call after which it is stopped, each instance separately; 0 keeps"
+        " it running.",
         ge=0,
-        description="Seconds without a call after which it is stopped, each instance separately; 0"
-        " keeps it running.",
     )
-    ttl_s: float = Field(
-        default=3600,
-        ge=0,
-        description="Seconds after which a listing is refreshed.",
+    ttl_s: float = setting(3600, "Seconds after which a listing is refreshed.", ge=0)
+    isolation: Literal["auto", "shared", "session"] = setting(
+        "auto",
+        "One connection for all clients, or an instance for each: by its session, its stdio"
+        " connection, or the state handle in its first answer. `auto`: an instance for each of a"
+        " command that is known to keep a state (browsers, sequential thinking).",
     )
-    isolation: Literal["shared", "session"] = Field(
-        default="shared",
-        description="One connection for all clients, or an instance for each: by its session, its"
-        " stdio connection, or the state handle in its first answer.",
-    )
-    max_instances: int = Field(
-        default=64,
+    max_instances: int = setting(
+        64,
+        "With an instance for each client: how many at most; beyond it the least recently used"
+        " is stopped.",
         ge=1,
-        description="With `isolation: session`: maximum number of instances; beyond it the least"
-        " recently used is stopped.",
     )
-    protocol: Literal["auto", "legacy", "modern"] = Field(
-        default="auto",
-        description="Protocol era: detected, the initialize handshake, or 2026-07-28.",
+    protocol: Literal["auto", "legacy", "modern"] = setting(
+        "auto", "Protocol era: detected, the initialize handshake, or 2026-07-28."
     )
-    roots: tuple[str, ...] = Field(
-        default=(),
-        description="Folders (paths, file:// URIs) sent to a server that asks for roots.",
+    roots: tuple[str, ...] = setting(
+        (), "Folders (paths, file:// URIs) sent to a server that asks for roots."
     )
 
-    written: dict[str, str] = Field(
-        default={},
-        **mark_internal(
-            "Dotted key → text as it was written, for values that came from expansion."
-        ),
+    written: dict[str, str] = internal(
+        {}, "Dotted key → text as it was written, for values that came from expansion."
     )
 
     @model_validator(mode="before")
@@ -390,6 +226,16 @@ class BackendConfig(Section):
                 values["type"] = "sse"
         return values
 
+    @field_validator("auth", mode="before")
+    @classmethod
+    def _read_auth(cls, value: Any) -> Any:
+        return {} if value == "oauth" else value
+
+    @field_validator("inherit_env", mode="before")
+    @classmethod
+    def _list_inherited(cls, value: Any) -> Any:
+        return list_names(value)
+
     @field_validator("url")
     @classmethod
     def _check_url(cls, value: str | None, info: ValidationInfo) -> str | None:
@@ -414,12 +260,58 @@ class BackendConfig(Section):
         if self.type not in TARGETS[targets[0]]:
             wanted = next(key for key, kinds in TARGETS.items() if self.type in kinds)
             raise ValueError(f"type {self.type} needs `{wanted}`, not `{targets[0]}`")
+        if self.auth is not None and self.type not in ("http", "sse"):
+            raise ValueError("auth is for servers with a `url`")
+        if self.contain not in (None, False) and self.type != "stdio":
+            raise ValueError("contain is for servers with a `command`")
         return self
 
     @property
     def kind(self) -> BackendKind:
         """Kind of backend."""
         return self.type
+
+    def add_inherited(self, names: tuple[str, ...]) -> Self:
+        """Return it with the gateway's `inherit_env` added, if it is started as a process."""
+        added = tuple(name for name in names if name not in self.inherit_env)
+        if not added or self.type not in ("stdio", "commands"):
+            return self
+        return self.model_copy(update={"inherit_env": (*self.inherit_env, *added)})
+
+    def add_containment(self, default: ContainmentConfig | bool) -> Self:
+        """Return it contained as the gateway's `contain` says, if it says nothing itself."""
+        if default is False or self.contain is not None or self.type != "stdio":
+            return self
+        return self.model_copy(update={"contain": default})
+
+    @property
+    def containment(self) -> ContainmentConfig | None:
+        """How it is contained; None where it is not."""
+        if self.contain is True:
+            return ContainmentConfig()
+        return self.contain or None
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether each client gets an instance of its own."""
+        words = (self.command or "", *self.args) if self.isolation == "auto" else ()
+        return self.isolation == "session" or any(
+            _VERSION.sub("", word) in STATEFUL_PACKAGES or Path(word).name in STATEFUL_PACKAGES
+            for word in words
+        )
+
+    def get_trust(self, default: Trust) -> Trust:
+        """Return what of it is held back; `default` is the gateway's setting."""
+        if self.trust is not None:
+            return self.trust
+        if self.type in ("commands", "functions", "recorded"):
+            return "always"
+        return default
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether each person uses an own account there."""
+        return self.auth is not None and (self.auth.per_user or self.auth.is_exchanged)
 
     @property
     def is_usable(self) -> bool:
@@ -442,18 +334,9 @@ def compute_fingerprint(backend: BackendConfig) -> str:
     """
     parts: dict[str, Any] = {
         key: getattr(backend, key)
-        for key in (
-            "type",
-            "command",
-            "args",
-            "cwd",
-            "url",
-            "openapi",
-            "base_url",
-            "functions",
-            "recorded_slug",
-        )
+        for key in ("type", "command", "args", "cwd", "url", "openapi", "base_url", "functions")
     }
+    parts["recorded_slug"] = backend.recorded_slug
     parts["commands"] = {
         name: tool.model_dump(mode="json") for name, tool in backend.commands.items()
     }

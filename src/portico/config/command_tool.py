@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, cast
 from pydantic import Field, field_validator, model_validator
 
 from portico.config.command_words import ARGUMENT_NAME, WordTemplate, parse_word, split_command_line
-from portico.config.section import Section
+from portico.config.section import Section, setting
 
 Scalar = str | int | float
 _NUMBERS = ("integer", "number")
@@ -17,39 +17,34 @@ _NUMBERS = ("integer", "number")
 class CommandArgument(Section):
     """One argument of a command tool. A type alone (`count: integer`) is the short form."""
 
-    type: Literal["string", "integer", "number", "boolean", "array"] = Field(
-        default="string", description="Its type; each item of an array is a separate word."
+    type: Literal["string", "integer", "number", "boolean", "array"] = setting(
+        "string", "Its type; each item of an array is a separate word."
     )
-    description: str = Field(default="", description="What it is for, in a sentence.")
-    default: Any = Field(default=None, description="Its value if none is given.")
-    required: bool = Field(default=False, description="Whether a call must give it.")
-    choices: tuple[Scalar, ...] = Field(
-        default=(), description="The only values allowed for it, or for an item of it."
+    description: str = setting("", "What it is for, in a sentence.")
+    default: Any = setting(None, "Its value if none is given.")
+    required: bool = setting(False, "Whether a call must give it.")
+    choices: tuple[Scalar, ...] = setting(
+        (), "The only values allowed for it, or for an item of it."
     )
-    pattern: str = Field(
-        default="",
-        description="A regular expression that the whole text, or each item's, must match.",
+    pattern: str = setting(
+        "", "A regular expression that the whole text, or each item's, must match."
     )
-    minimum: float | None = Field(
-        default=None,
-        description="Minimum value; of text its characters, of an array its items.",
+    minimum: float | None = setting(
+        None, "Minimum value; of text its characters, of an array its items."
     )
-    maximum: float | None = Field(
-        default=None,
-        description="Maximum value; of text its characters, of an array its items.",
+    maximum: float | None = setting(
+        None, "Maximum value; of text its characters, of an array its items."
     )
-    items: Literal["string", "integer", "number"] = Field(
-        default="string", description="Type of an array's items."
-    )
-    flag: str = Field(
-        default="",
-        description="The option before its value: `--author` becomes `--author=value`, `-n` becomes"
-        " `-n` and the value as the next word, and `{}` sets another position (`--author {}`,"
+    items: Literal["string", "integer", "number"] = setting("string", "Type of an array's items.")
+    flag: str = setting(
+        "",
+        "The option before its value: `--author` becomes `--author=value`, `-n` becomes `-n`"
+        " and the value as the next word, and `{}` sets another position (`--author {}`,"
         " `-I{}`); of a boolean, the word for true. Of an array it is repeated.",
     )
-    options: bool = Field(
-        default=False,
-        description="Its value may begin with `-`, though the program might take it for an option."
+    options: bool = setting(
+        False,
+        "Its value may begin with `-`, though the program might take it for an option."
         " Otherwise that is refused unless `--` or a part of the word stands before it.",
     )
 
@@ -142,27 +137,19 @@ class CommandTool(Section):
         " Arguments that no word names follow at the end, those with a flag before a `--`. Without"
         " `arguments`, each name is a required text.",
     )
-    description: str = Field(default="", description="What it does, for search and for the agent.")
-    arguments: dict[str, CommandArgument] = Field(default={}, description="Its arguments by name.")
-    stdin: str = Field(
-        default="",
-        description="Text for its standard input; `{name}` is an argument, as in `command`.",
+    description: str = setting("", "What it does, for search and for the agent.")
+    arguments: dict[str, CommandArgument] = setting({}, "Its arguments by name.")
+    stdin: str = setting(
+        "", "Text for its standard input; `{name}` is an argument, as in `command`."
     )
-    output: Literal["text", "json"] = Field(default="text", description="Format of its output.")
-    success: tuple[int, ...] = Field(default=(0,), description="Exit codes that mean success.")
-    read_only: bool = Field(
-        default=False, description="It changes nothing: it may be cached and repeated."
+    output: Literal["text", "json"] = setting("text", "Format of its output.")
+    success: tuple[int, ...] = setting((0,), "Exit codes that mean success.")
+    read_only: bool = setting(False, "It changes nothing: it may be cached and repeated.")
+    destructive: bool | None = setting(
+        None, "It is destructive: a workflow needs approval for it. Not given: unknown."
     )
-    destructive: bool | None = Field(
-        default=None,
-        description="It is destructive: a workflow needs approval for it. Not given: unknown.",
-    )
-    idempotent: bool = Field(
-        default=False, description="Running it twice has the same effect as running it once."
-    )
-    open_world: bool | None = Field(
-        default=None, description="It reaches beyond this machine. Not given: unknown."
-    )
+    idempotent: bool = setting(False, "Running it twice has the same effect as running it once.")
+    open_world: bool | None = setting(None, "It reaches beyond this machine. Not given: unknown.")
 
     @model_validator(mode="before")
     @classmethod
@@ -213,17 +200,16 @@ class CommandTool(Section):
         for word in words:
             self._check_word(word)
         # Imported late: many installations have no commands.
-        from portico.config.command_injection import find_injected_code
+        from portico.config.command_words import find_injected_code
 
         for code in find_injected_code(words):
             if not code.is_whole_word and self.arguments[code.argument].is_free_text:
+                instead = (
+                    "name the program itself, or hand the value over as a word of its own"
+                    " behind the code, which has it as $1 (a shell) or sys.argv[1] (Python)"
+                )
                 if code.is_shell_joined:
                     instead = "give it a pattern or choices that leave nothing to a shell"
-                else:
-                    instead = (
-                        "name the program itself, or hand the value over as a word of its own"
-                        " behind the code, which has it as $1 (a shell) or sys.argv[1] (Python)"
-                    )
                 raise ValueError(
                     f"{code.program} would run what a caller writes for {{{code.argument}}} as"
                     f" code: {instead}"

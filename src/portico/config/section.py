@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Section(BaseModel):
@@ -13,6 +13,16 @@ class Section(BaseModel):
     )
 
 
-def mark_internal(description: str) -> dict[str, Any]:
-    """Return field arguments for values set by Portico, which must not be in a file."""
-    return {"description": description, "repr": False, "json_schema_extra": {"internal": True}}
+def setting(default: Any, description: str, **options: Any) -> Any:
+    """Return a field with its default and help text; `options` are its limits, as of `Field`."""
+    return Field(default=default, description=description, **options)
+
+
+def list_names(value: Any) -> Any:
+    """Return a single name as a list of it; anything else unchanged."""
+    return [value] if isinstance(value, str) else value
+
+
+def internal(default: Any, description: str) -> Any:
+    """Return a field for a value that Portico sets itself, which must not be in a file."""
+    return setting(default, description, repr=False, json_schema_extra={"internal": True})

@@ -1,20 +1,17 @@
 """Loads configuration files, the environment and flags into a `Config`, and masks a `Config`.
 
 loader: entry point, precedence, sources · file_permissions: who could have written a file
-tree_reader, toml_reader: bytes to nodes with lines · client_keys, client_translation: clients' keys
+tree_reader, toml_reader: bytes to nodes with lines · client_translation: clients' keys
 draft_builder, draft, env_file, placeholders: values with `${VAR}` filled in
-keys, names: known keys and suggestions · findings, validation_messages, dangling_references: errors
-mask, secret_values: hide secrets in output
+names: known keys and suggestions · mask, secret_values: hide secrets in output
 """
 
 from typing import Any
 
 from portico.config import Config
-from portico.config_file.draft import ConfigSource
-from portico.config_file.findings import ConfigFinding
-from portico.config_file.keys import ConfigKey, iter_keys, to_environment_name
+from portico.config_file.draft import ConfigFinding, ConfigSource
 from portico.config_file.loader import LoadedConfig, find_files, load
-from portico.config_file.names import to_server_key
+from portico.config_file.names import ConfigKey, iter_keys, to_environment_name, to_server_key
 
 __all__ = [
     "ConfigFinding",

@@ -12,7 +12,8 @@ from pathlib import PurePath
 from typing import Any
 
 from portico.config import RESERVED_NAMES, TARGETS, BackendConfig, Config, ToolRules, parse_kind
-from portico.config_file.client_keys import (
+from portico.config_file.draft import ConfigFinding
+from portico.config_file.names import (
     ALLOW_KEYS,
     CLIENT_ONLY_KEYS,
     CLIENT_ONLY_MAPS,
@@ -24,10 +25,9 @@ from portico.config_file.client_keys import (
     SERVER_MAPS,
     TIMEOUT_KEYS,
     UNSUPPORTED_KEYS,
+    find_intended_name,
+    list_settable_keys,
 )
-from portico.config_file.findings import ConfigFinding
-from portico.config_file.keys import list_settable_keys
-from portico.config_file.names import find_intended_name
 from portico.config_file.tree_reader import ConfigNode
 
 OWN_ROOT_KEYS = frozenset(list_settable_keys(Config)) - {"servers"}
@@ -37,8 +37,6 @@ TOOL_RULE_KEYS = frozenset(ToolRules.model_fields)
 
 @dataclass(slots=True)
 class TranslatedFile:
-    """One file in our own keys."""
-
     settings: dict[str, ConfigNode] = field(default_factory=dict[str, ConfigNode])
     servers: list[tuple[str, ConfigNode]] = field(default_factory=list[tuple[str, ConfigNode]])
     """Name as written and translated entry, in the file's order; names may still collide."""
@@ -49,15 +47,16 @@ class TranslatedFile:
     errors: list[ConfigFinding] = field(default_factory=list[ConfigFinding])
     warnings: list[ConfigFinding] = field(default_factory=list[ConfigFinding])
 
+    def fail(self, file: str, line: int, key: str, message: str, advice: str = "") -> None:
+        self.errors.append(ConfigFinding(file, line, key, message, advice))
+
 
 def translate(root: ConfigNode, file: str) -> TranslatedFile:
     """Translate a file's tree to our own keys."""
     result = TranslatedFile()
     entries = root.entries
     if entries is None:
-        result.errors.append(
-            ConfigFinding(file, root.line, "", "expected keys and values", "Begin with `servers:`.")
-        )
+        result.fail(file, root.line, "", "expected keys and values", "Begin with `servers:`.")
         return result
     name = PurePath(file).name
     maps = {key: entries[key] for key in SERVER_MAPS if key in entries}
@@ -84,14 +83,10 @@ def translate(root: ConfigNode, file: str) -> TranslatedFile:
             if key in OWN_ROOT_KEYS or key not in Config.model_fields
         }
     elif others:
-        summary = ", ".join(others[:8]) + (
-            f" and {len(others) - 8} more" if len(others) > 8 else ""
-        )
-        result.warnings.append(
-            ConfigFinding(
-                file, entries[others[0]].line, "", f"left out, a client's own settings: {summary}"
-            )
-        )
+        message = f"left out, a client's own settings: {', '.join(others[:8])}"
+        if len(others) > 8:
+            message += f" and {len(others) - 8} more"
+        result.warnings.append(ConfigFinding(file, entries[others[0]].line, "", message))
     for key, node in maps.items():
         translate_servers(result, file, key, node)
     return result
@@ -122,15 +117,8 @@ def translate_servers(result: TranslatedFile, file: str, key: str, node: ConfigN
             translate_servers(result, file, "mcp.servers", inner)
         return
     if node.items and not any(item.entries is not None for item in node.items):
-        result.errors.append(
-            ConfigFinding(
-                file,
-                node.line,
-                key,
-                "expected servers by name, found a list",
-                f"Write {key}: {{name: {{command: …}}}}.",
-            )
-        )
+        advice = f"Write {key}: {{name: {{command: …}}}}."
+        result.fail(file, node.line, key, "expected servers by name, found a list", advice)
         return
     if node.items is not None:
         # Continue writes a list of items with names.
@@ -140,22 +128,16 @@ def translate_servers(result: TranslatedFile, file: str, key: str, node: ConfigN
     elif node.value is None:
         return
     else:
-        result.errors.append(
-            ConfigFinding(file, node.line, key, "expected a mapping of server names to entries")
-        )
+        result.fail(file, node.line, key, "expected a mapping of server names to entries")
         return
     for name, entry in named:
         label = f"{key}.{name}".lstrip(".")
         if entry.entries is None and name.startswith(COMMENT_PREFIXES):
             continue
         if entry.entries is None:
-            result.errors.append(
-                ConfigFinding(file, entry.line, label, "expected keys like command or url")
-            )
+            result.fail(file, entry.line, label, "expected keys like command or url")
         elif not name:
-            result.errors.append(
-                ConfigFinding(file, entry.line, key, "a server without a name", "Add `name` to it.")
-            )
+            result.fail(file, entry.line, key, "a server without a name", "Add `name` to it.")
         elif not result.is_own and is_portico_entry(name, entry.entries):
             result.warnings.append(
                 ConfigFinding(file, entry.line, label, "left out: it is Portico itself")
@@ -181,26 +163,19 @@ def is_portico_entry(name: str, entry: Mapping[str, ConfigNode]) -> bool:
     args = entry.get("args")
     words = [command.text] if command is not None else []
     words += [item.text for item in (args.items if args is not None else None) or []]
-    program = ""
-    if words:
-        program = PurePath(words[0].replace("\\", "/")).name.lower().removesuffix(".exe")
-    return (
-        name.lower() in RESERVED_NAMES
-        or program == "portico"
-        or (
-            program in ("uvx", "uv", "pipx")
-            and any(word.split("[")[0] == "portico-mcp" for word in words)
-        )
-        or (
-            program.startswith("python")
-            and words[1:3] in (["-m", "portico"], ["-m", "portico.cli"])
-        )
-    )
+    if not words:
+        return name.lower() in RESERVED_NAMES
+    program = PurePath(words[0].replace("\\", "/")).name.lower().removesuffix(".exe")
+    if program in ("uvx", "uv", "pipx"):
+        is_portico = any(word.split("[")[0] == "portico-mcp" for word in words)
+    elif program.startswith("python"):
+        is_portico = words[1:3] in (["-m", "portico"], ["-m", "portico.cli"])
+    else:
+        is_portico = program == "portico"
+    return is_portico or name.lower() in RESERVED_NAMES
 
 
 class EntryTranslator:
-    """Translates one server's entry."""
-
     def __init__(self, result: TranslatedFile, file: str, label: str, entry: ConfigNode) -> None:
         self.result = result
         self.file = file
@@ -234,15 +209,17 @@ class EntryTranslator:
             and not TOOL_RULE_KEYS & set(node.entries or {})
         ):
             self.dropped_keys.append(key)  # Codex lists tools there that need no confirmation
+        elif key == "trust" and not self.result.is_own:
+            self.dropped_keys.append(key)  # clients call none of its tools without asking otherwise
+        elif key == "auth" and not self.result.is_own and node.value != "oauth":
+            self.warn(node.line, f"{self.label}.{key}", UNSUPPORTED_KEYS["oauth"])
         elif key in ("env", "headers") or (special is None and key in SERVER_KEYS):
             self.set_key(key, node)
         elif special is not None:
             special(self, key, node)
         elif key in BackendConfig.model_fields:
-            self.result.errors.append(
-                ConfigFinding(
-                    self.file, node.line, f"{self.label}.{key}", "only Portico itself sets this"
-                )
+            self.result.fail(
+                self.file, node.line, f"{self.label}.{key}", "only Portico itself sets this"
             )
         elif key in UNSUPPORTED_KEYS:
             self.warn(node.line, f"{self.label}.{key}", UNSUPPORTED_KEYS[key])
@@ -261,11 +238,8 @@ class EntryTranslator:
         if key in self.own_entries and key in ("env", "headers") and node.entries is not None:
             node = ConfigNode({**(self.own_entries[key].entries or {}), **node.entries}, node.line)
         elif key in self.own_entries:
-            self.warn(
-                node.line,
-                f"{self.label}.{key}",
-                f"said twice in this entry, line {node.line} is used",
-            )
+            message = f"repeated in this entry, line {node.line} is used"
+            self.warn(node.line, f"{self.label}.{key}", message)
         self.own_entries[key] = node
 
     def apply_rename(self, key: str, node: ConfigNode) -> None:
@@ -280,10 +254,12 @@ class EntryTranslator:
         self.set_key(RENAMED_KEYS[key], node)
 
     def add_rule(self, rule: str, node: ConfigNode) -> None:
-        rules = dict(
-            (self.own_entries["tools"].entries if "tools" in self.own_entries else None) or {}
-        )
+        rules = self.get_own_entries("tools")
         self.own_entries["tools"] = ConfigNode({**rules, rule: node}, node.line)
+
+    def get_own_entries(self, key: str) -> dict[str, ConfigNode]:
+        node = self.own_entries.get(key)
+        return dict((node.entries if node is not None else None) or {})
 
     def add_allow_rule(self, key: str, node: ConfigNode) -> None:
         self.add_rule("allow", node)
@@ -302,17 +278,14 @@ class EntryTranslator:
         target, unit = TIMEOUT_KEYS[key]
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             value = value * (unit or (0.001 if value >= MILLISECONDS_FROM else 1))
-        known = dict(
-            (self.own_entries["timeouts"].entries if "timeouts" in self.own_entries else None) or {}
-        )
+        known = self.get_own_entries("timeouts")
         known.setdefault(target, ConfigNode(value, node.line, str(value)))
         self.own_entries["timeouts"] = ConfigNode(known, node.line)
 
     def set_bearer_header(self, key: str, node: ConfigNode) -> None:
         text = f"Bearer ${{{node.text}}}"
-        self.set_key(
-            "headers", ConfigNode({"Authorization": ConfigNode(text, node.line, text)}, node.line)
-        )
+        header = ConfigNode(text, node.line, text)
+        self.set_key("headers", ConfigNode({"Authorization": header}, node.line))
 
     def set_headers_from_variables(self, key: str, node: ConfigNode) -> None:
         entries = {
@@ -345,11 +318,8 @@ class EntryTranslator:
             )
             for key in given:
                 if key != keep:
-                    self.warn(
-                        self.own_entries.pop(key).line,
-                        f"{self.label}.{key}",
-                        f"left out, {keep} is used",
-                    )
+                    line = self.own_entries.pop(key).line
+                    self.warn(line, f"{self.label}.{key}", f"left out, {keep} is used")
 
     def normalize_command(self) -> None:
         node = self.own_entries.get("command")

@@ -1,11 +1,42 @@
 """Draft of a `Config`: plain values with their sources."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from portico.config_file.findings import ConfigFinding
+from portico.config_file.placeholders import PlaceholderFolders
+from portico.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFinding:
+    file: str
+    line: int
+    key: str
+    message: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return str(self.to_error())
+
+    def to_error(self) -> ConfigError:
+        text = f"{self.key}: {self.message}" if self.key else self.message
+        return ConfigError(text, advice=self.advice, file=self.file, line=self.line, key=self.key)
+
+
+def to_single_error(findings: Iterable[ConfigFinding]) -> ConfigError:
+    """Combine all findings into one error; file, line and key are the first one's."""
+    first, *rest = sorted(findings, key=lambda finding: (finding.file, finding.line))
+    error = first.to_error()
+    if not rest:
+        return error
+    parts = [error.message, error.advice, *map(str, rest)]
+    error = replace(first, key="", message="\n".join(filter(None, parts))).to_error()
+    error.advice = f"{len(rest) + 1} problems to correct."
+    error.key = first.key
+    return error
+
 
 KeyPath = tuple[str | int, ...]
 """Keys and positions that lead to a value."""
@@ -17,8 +48,6 @@ def join_key_path(key_path: KeyPath) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSource:
-    """Where a value came from."""
-
     kind: Literal["flag", "env", "file", "default"]
     name: str = ""
     line: int = 0
@@ -29,10 +58,17 @@ class ConfigSource:
         return f"{self.kind} {self.name}".rstrip()
 
 
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    display_path: str
+    environ: Mapping[str, str]
+    folders: PlaceholderFolders
+    base: Path
+    """The folder of relative paths."""
+
+
 @dataclass(slots=True)
 class ConfigDraft:
-    """The values collected so far."""
-
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     origins: dict[KeyPath, ConfigSource] = field(default_factory=dict[KeyPath, ConfigSource])
     names: dict[str, str] = field(default_factory=dict[str, str])
@@ -45,6 +81,12 @@ class ConfigDraft:
     env_file_variables: set[str] = field(default_factory=set[str])
     """Variables defined by an env_file."""
 
+    def fail(self, file: str, line: int, key: str, message: str, advice: str = "") -> None:
+        self.errors.append(ConfigFinding(file, line, key, message, advice))
+
+    def warn(self, file: str, line: int, key: str, message: str, advice: str = "") -> None:
+        self.warnings.append(ConfigFinding(file, line, key, message, advice))
+
     def forget(self, key_path: KeyPath) -> None:
         """Drop sources and notes of the values at and below a path that is about to be replaced."""
         for known_path in [
@@ -55,7 +97,6 @@ class ConfigDraft:
             self.values.get("written", {}).pop(join_key_path(known_path), None)
 
     def set_value(self, key_path: tuple[str, ...], value: Any, source: ConfigSource) -> None:
-        """Set a value, replacing what was there."""
         self.forget(key_path)
         *sections, last = key_path
         level = self.values

@@ -2,36 +2,49 @@
 
 import os
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from portico.config import RESERVED_NAMES
+from portico.config import MAX_SERVER_NAME_LENGTH, RESERVED_NAMES
+from portico.config.section import list_names
 from portico.config_file.client_translation import translate
-from portico.config_file.draft import ConfigDraft, ConfigSource, KeyPath, find_source, join_key_path
-from portico.config_file.env_file import UnwrittenFiles, merge_env_file_from_config, read_content
+from portico.config_file.draft import (
+    ConfigDraft,
+    ConfigSource,
+    KeyPath,
+    SourceContext,
+    find_source,
+    join_key_path,
+)
+from portico.config_file.env_file import (
+    UnwrittenFiles,
+    describe_error,
+    merge_env_file_from_config,
+    read_content,
+)
 from portico.config_file.file_permissions import WritableByOthers
-from portico.config_file.findings import ConfigFinding
 from portico.config_file.names import find_intended_name, to_server_key
 from portico.config_file.placeholders import PlaceholderFolders, expand, parse_env_file
+from portico.config_file.secret_file import read_secret_file
+from portico.config_file.secret_references import (
+    REFERENCING_KEYS,
+    ReferenceKind,
+    encode_reference,
+    parse_reference,
+)
 from portico.config_file.tree_reader import ConfigNode, ConfigSyntaxError, decode_text, read_tree
 from portico.errors import ConfigError
 
-TEXT_KEYS = frozenset(
-    {
-        "args",
-        "base_url",
-        "command",
-        "cwd",
-        "description",
-        "env",
-        "env_file",
-        "functions",
-        "headers",
-        "inherit_env",
-    }
-    | {"openapi", "query", "recorded", "recorded_slug", "roots", "tags", "title", "token", "url"}
-)
+TEXT_KEYS = {
+    *("args", "base_url", "command", "cwd", "description", "env", "env_file", "functions"),
+    *("headers", "inherit_env", "openapi", "query", "recorded", "recorded_slug", "roots", "tags"),
+    *("title", "token", "url", "audience", "client_id", "client_secret", "private_key", "issuer"),
+    *("scopes", "credentials_key", "assertion", "read", "write"),
+    *("identity_provider", "identity_client_id", "identity_client_secret"),
+}
 """Keys whose scalars are text as written: the variable DEBUG: no is "no", a token 0123 keeps its
 zero."""
 PATH_KEYS = ("cwd", "env_file", "recorded")
@@ -60,38 +73,35 @@ def add_file(
     draft.errors += findings
     if root is None:
         if not findings:
-            draft.warnings.append(ConfigFinding(display_path, 0, "", "the file is empty"))
+            draft.warn(display_path, 0, "", "the file is empty")
         return
+    folders = PlaceholderFolders(find_workspace(path, cwd), cwd, Path.home())
+    base = folders.workspace if path.parent.name.startswith(".") else path.parent
+    add_tree(draft, root, SourceContext(display_path, environ, folders, base), unwritten)
+
+
+def add_tree(
+    draft: ConfigDraft, root: ConfigNode, context: SourceContext, unwritten: UnwrittenFiles
+) -> None:
+    display_path = context.display_path
     translated = translate(root, display_path)
     draft.errors += translated.errors
     draft.warnings += translated.warnings
-    folders = PlaceholderFolders(find_workspace(path, cwd), cwd, Path.home())
-    base = folders.workspace if path.parent.name.startswith(".") else path.parent
-    environ = merge_env_file_from_config(
-        draft, translated.settings.get("env_file"), display_path, environ, folders, base, unwritten
+    context = merge_env_file_from_config(
+        draft, translated.settings.get("env_file"), context, unwritten
     )
     for key, node in translated.settings.items():
+        if key == "auth" and node.entries is not None:
+            node = ConfigNode([node], node.line)
         if node.value is not None:
-            add_setting(
-                ValueResolver(draft, display_path, (), environ, folders, base, is_own_file=True),
-                key,
-                node,
-            )
+            add_setting(ValueResolver(draft, context, (), is_own_file=True), key, node)
     servers = draft.values.setdefault("servers", {})
-    earlier = dict(draft.names)
+    names = claim_server_names(draft, translated.servers, display_path)
     for position, (written_name, entry) in enumerate(translated.servers):
-        name = claim_server_name(draft, written_name, entry.line, display_path, earlier)
+        name = names.get(position)
         if name is None:
             continue
-        values = ValueResolver(
-            draft,
-            display_path,
-            ("servers", name),
-            environ,
-            folders,
-            base,
-            is_own_file=translated.is_own,
-        )
+        values = ValueResolver(draft, context, ("servers", name), is_own_file=translated.is_own)
         servers[name] = values.resolve_server(entry, translated.problems.get(position, ""))
         if name != written_name:
             servers[name].setdefault("title", written_name)
@@ -100,17 +110,13 @@ def add_file(
 def add_setting(values: "ValueResolver", key: str, node: ConfigNode) -> None:
     draft = values.draft
     value = values.resolve_node(node, (key,))
-    draft.errors += [
-        ConfigFinding(
-            values.display_path,
-            find_source(draft.origins, where).line,
-            join_key_path(where),
-            reason,
-        )
-        for where, reason in values.problems
-    ]
+    for where, reason in values.problems:
+        line = find_source(draft.origins, where).line
+        draft.fail(values.display_path, line, join_key_path(where), reason)
     if key in ("data_dir", "env_file") and isinstance(value, str):
         value = resolve_path(value, values.base)
+    if key == "contain" and isinstance(value, dict):
+        value = resolve_contained_paths(value, values.base)
     if key == "learning" and isinstance(value, str | bool):
         # Expanded, so that a variable or a later file can change the rest of the section.
         value = {"scope": value}
@@ -125,6 +131,26 @@ def add_setting(values: "ValueResolver", key: str, node: ConfigNode) -> None:
     draft.values["written"] = {**draft.values.get("written", {}), **values.written}
 
 
+def claim_server_names(
+    draft: ConfigDraft, servers: Sequence[tuple[str, ConfigNode]], display_path: str
+) -> dict[int, str]:
+    """Return the key of each server by its position, without those that cannot have one.
+
+    A name that needs no change keeps it, whatever the order; another of the same key is renamed.
+    """
+    earlier = dict(draft.names)
+    claimed: dict[int, str] = {}
+    written = [name for name, _ in servers]
+    for position in sorted(
+        range(len(servers)), key=lambda at: to_server_key(written[at]) != written[at]
+    ):
+        line = servers[position][1].line
+        name = claim_server_name(draft, written[position], line, display_path, earlier)
+        if name is not None:
+            claimed[position] = name
+    return claimed
+
+
 def claim_server_name(
     draft: ConfigDraft,
     written_name: str,
@@ -136,30 +162,32 @@ def claim_server_name(
     name = to_server_key(written_name)
     key = f"servers.{written_name}"
     if name.lower() in RESERVED_NAMES:
-        draft.errors.append(
-            ConfigFinding(
-                display_path,
-                line,
-                key,
-                "this name is Portico's own",
-                "Give the server another name.",
-            )
-        )
+        advice = "Give the server another name."
+        draft.fail(display_path, line, key, "this name is Portico's own", advice)
         return None
     if name in earlier_names and name in draft.names:
-        draft.warnings.append(
-            ConfigFinding(
-                display_path, line, key, f"replaces the {earlier_names[name]!r} of an earlier file"
-            )
-        )
+        message = f"replaces the {earlier_names[name]!r} of an earlier file"
+        draft.warn(display_path, line, key, message)
         draft.forget(("servers", name))
         del draft.names[name]
     if name in draft.names:
-        message = f"{draft.names[name]!r} and {written_name!r} would both be named {name}"
-        draft.errors.append(ConfigFinding(display_path, line, key, message, "Rename one of them."))
-        return None
+        other = draft.names[name]
+        renamed = find_free_key(name, draft.names)
+        message = f"{other!r} and {written_name!r} would both be named {name}: this is {renamed}"
+        draft.warn(display_path, line, key, message, "Rename one of them.")
+        name = renamed
     draft.names[name] = written_name
     return name
+
+
+def find_free_key(key: str, taken: Container[str]) -> str:
+    """Return the key with the first number, from 2 on, that makes it free."""
+    for number in count(2):
+        suffix = f"-{number}"
+        candidate = f"{key[: MAX_SERVER_NAME_LENGTH - len(suffix)]}{suffix}"
+        if candidate not in taken:
+            return candidate
+    raise AssertionError("counting does not end")
 
 
 class ValueResolver:
@@ -168,22 +196,19 @@ class ValueResolver:
     def __init__(
         self,
         draft: ConfigDraft,
-        display_path: str,
+        context: SourceContext,
         key_path: KeyPath,
-        environ: Mapping[str, str],
-        folders: PlaceholderFolders,
-        base: Path,
         *,
         is_own_file: bool,
     ) -> None:
         self.draft = draft
-        self.display_path = display_path
+        self.display_path = context.display_path
         self.key_path = key_path
         self.is_own_file = is_own_file
-        self.environ = environ
-        self.folders = folders
-        self.base = base
-        self.outside_env = environ
+        self.environ = context.environ
+        self.folders = context.folders
+        self.base = context.base
+        self.outside_env = context.environ
         self.written: dict[str, str] = {}
         self.problems: list[tuple[KeyPath, str]] = []
 
@@ -208,21 +233,46 @@ class ValueResolver:
             return node.value
         bare = not self.is_own_file and key_path[2:3] in (("env",), ("headers",))
         environ = self.environ if key_path[2:3] == ("env",) else self.outside_env
-        expansion = expand(node.text, environ, self.folders, bare=bare)
+        expansion = expand(
+            node.text,
+            environ,
+            self.folders,
+            bare=bare,
+            # Clients do not know references, and files of theirs come with other people's projects.
+            encode_reference=partial(self.encode_reference, key_path) if self.is_own_file else None,
+        )
         if expansion.has_variables:
             self.draft.expanded.add(key_path)
             self.written[join_key_path(key_path[len(self.key_path) :])] = node.text
         self.problems += [(key_path, problem) for problem in expansion.problems]
-        self.draft.warnings += [
-            ConfigFinding(
-                self.display_path,
-                node.line,
-                join_key_path(key_path),
-                f"{placeholder} is no variable and stays; $${{ would say so",
-            )
-            for placeholder in expansion.unknown_placeholders
-        ]
+        for placeholder in expansion.unknown_placeholders:
+            message = f"{placeholder} is no variable and stays; $${{ would say so"
+            self.draft.warn(self.display_path, node.line, join_key_path(key_path), message)
         return expansion.text
+
+    def encode_reference(self, key_path: KeyPath, kind: ReferenceKind, target: str) -> str:
+        """Return what takes the place of a reference; raise ValueError where none may stand.
+
+        The secret of a server is read when that is started; outside servers, where the gateway
+        itself needs it, only a file is read, now: loading a configuration runs no program.
+        """
+        reference = parse_reference(kind, target, self.base)
+        if key_path[0] == "servers":
+            if key_path[2] not in REFERENCING_KEYS:
+                raise ValueError(f"a secret may stand in {', '.join(sorted(REFERENCING_KEYS))}")
+            return encode_reference(reference)
+        if kind != "file":
+            raise ValueError(
+                f"${{{kind}:…}} is for servers: give the gateway itself ${{file:path}} or ${{VAR}}"
+            )
+        try:
+            secret = read_secret_file(reference.target)
+        except OSError as error:
+            raise ValueError(f"{reference} cannot be read: {describe_error(error)}") from None
+        except ValueError as error:
+            raise ValueError(f"{reference} cannot be read: {error}") from None
+        self.draft.files.append(Path(reference.target))
+        return secret
 
     def resolve_server(self, entry: ConfigNode, problem: str) -> dict[str, Any]:
         """Return the values of one server; missing variables become its `problem`."""
@@ -244,6 +294,8 @@ class ValueResolver:
                 values[key] = resolve_path(values[key], self.base)
         if isinstance(values.get("openapi"), str) and "://" not in values["openapi"]:
             values["openapi"] = resolve_path(values["openapi"], self.base)
+        if isinstance(values.get("contain"), dict):
+            values["contain"] = resolve_contained_paths(values["contain"], self.base)
         if values.get("functions") and values.get("cwd") is None:
             values["cwd"] = str(self.base)  # where they are imported from
         if isinstance(values.get("command"), str):
@@ -257,11 +309,8 @@ class ValueResolver:
             values["problem"] = "; ".join(reasons)
             if values.get("disabled") is not True:
                 message = f"cannot be used: {values['problem']}"
-                self.draft.warnings.append(
-                    ConfigFinding(
-                        self.display_path, entry.line, join_key_path(self.key_path), message
-                    )
-                )
+                key = join_key_path(self.key_path)
+                self.draft.warn(self.display_path, entry.line, key, message)
         if self.written:
             values["written"] = self.written
         return values
@@ -275,26 +324,17 @@ class ValueResolver:
         try:
             found, invalid_lines = parse_env_file(decode_text(read_content(Path(path), {})))
         except WritableByOthers as error:
-            source = find_source(self.draft.origins, where)
-            self.draft.errors.append(
-                ConfigFinding(
-                    self.display_path,
-                    source.line,
-                    join_key_path(where),
-                    error.message,
-                    error.advice,
-                )
-            )
+            line = find_source(self.draft.origins, where).line
+            key = join_key_path(where)
+            self.draft.fail(self.display_path, line, key, error.message, error.advice)
             return
         except (OSError, ConfigSyntaxError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error.message
+            reason = describe_error(error)
             self.problems.append((where, f"{display_path} cannot be read ({reason})"))
             return
         self.draft.files.append(Path(path))
-        self.draft.warnings += [
-            ConfigFinding(display_path, line, "", "left out, not KEY=VALUE")
-            for line in invalid_lines
-        ]
+        for line in invalid_lines:
+            self.draft.warn(display_path, line, "", "left out, not KEY=VALUE")
         env = values.get("env", {})
         if isinstance(env, dict):
             values["env"] = {**found, **env}
@@ -320,6 +360,13 @@ def resolve_path(text: str, base: Path) -> str:
     if "${" in text:
         return text
     return str(base / Path(text).expanduser())
+
+
+def resolve_contained_paths(contain: dict[str, Any], base: Path) -> dict[str, Any]:
+    """Resolve the paths that a `contain` names."""
+    named = {key: list_names(contain[key]) for key in ("read", "write") if contain.get(key)}
+    resolved = {key: [resolve_path(str(path), base) for path in named[key]] for key in named}
+    return contain | resolved
 
 
 def find_workspace(path: Path, cwd: Path) -> Path:

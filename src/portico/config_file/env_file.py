@@ -5,12 +5,12 @@ A file that cannot be read is reported and only affects servers that need its va
 
 import errno
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from portico.config_file.draft import ConfigDraft
+from portico.config_file.draft import ConfigDraft, ConfigFinding, SourceContext
 from portico.config_file.file_permissions import WritableByOthers, check_file
-from portico.config_file.findings import ConfigFinding
-from portico.config_file.placeholders import PlaceholderFolders, expand, parse_env_file
+from portico.config_file.placeholders import expand, parse_env_file
 from portico.config_file.tree_reader import ConfigNode, ConfigSyntaxError, decode_text
 
 MAX_FILE_BYTES = 64 * 2**20
@@ -50,28 +50,21 @@ def merge_env_file_from_environ(
 
 
 def merge_env_file_from_config(
-    draft: ConfigDraft,
-    node: ConfigNode | None,
-    display_path: str,
-    environ: Mapping[str, str],
-    folders: PlaceholderFolders,
-    base: Path,
-    unwritten: UnwrittenFiles,
-) -> Mapping[str, str]:
-    """Return the environment with the configured env_file, unless it names one itself."""
-    if (
-        node is None
-        or not isinstance(node.value, str)
-        or environ.get(ENV_FILE_VARIABLE, "").strip()
-    ):
-        return environ
-    path = expand(node.text, environ, folders)
+    draft: ConfigDraft, node: ConfigNode | None, context: SourceContext, unwritten: UnwrittenFiles
+) -> SourceContext:
+    """Return the context with the variables of the configured env_file, unless the environment
+    names one itself."""
+    environ = context.environ
+    named = environ.get(ENV_FILE_VARIABLE, "").strip()
+    if node is None or not isinstance(node.value, str) or named:
+        return context
+    path = expand(node.text, environ, context.folders)
     if path.problems:
-        return environ  # reported with the key itself
-    full = base / Path(path.text).expanduser()
-    return _merge_env_file(
-        draft, full, environ, ConfigFinding(display_path, node.line, "env_file", ""), unwritten
-    )
+        return context  # reported with the key itself
+    full = context.base / Path(path.text).expanduser()
+    reference = ConfigFinding(context.display_path, node.line, "env_file", "")
+    merged = _merge_env_file(draft, full, environ, reference, unwritten)
+    return replace(context, environ=merged)
 
 
 def _merge_env_file(
@@ -85,28 +78,23 @@ def _merge_env_file(
         values, invalid_lines = parse_env_file(decode_text(read_content(path, unwritten)))
     except WritableByOthers as error:
         draft.files.append(path)
-        draft.errors.append(
-            ConfigFinding(
-                reference.file, reference.line, reference.key, error.message, error.advice
-            )
-        )
+        draft.errors.append(replace(reference, message=error.message, advice=error.advice))
         return environ
     except (OSError, ConfigSyntaxError) as error:
-        if isinstance(error, OSError):
-            reason = error.strerror or type(error).__name__
-        else:
-            reason = error.message
-        message = f"{path} cannot be read ({reason}): its variables are missing"
-        draft.warnings.append(
-            ConfigFinding(reference.file, reference.line, reference.key, message, _advise(error))
-        )
+        message = f"{path} cannot be read ({describe_error(error)}): its variables are missing"
+        draft.warnings.append(replace(reference, message=message, advice=_advise(error)))
         return environ
     draft.files.append(path)
     draft.env_file_variables.update(values)
-    draft.warnings += [
-        ConfigFinding(str(path), line, "", "left out, not KEY=VALUE") for line in invalid_lines
-    ]
+    for line in invalid_lines:
+        draft.warn(str(path), line, "", "left out, not KEY=VALUE")
     return {**values, **environ}
+
+
+def describe_error(error: OSError | ConfigSyntaxError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return error.message
 
 
 def _advise(error: OSError | ConfigSyntaxError) -> str:

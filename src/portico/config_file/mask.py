@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from portico.config import BackendConfig, Config
+from portico.config.server_auth import SECRET_FIELDS
 from portico.config_file.placeholders import PLACEHOLDER
 
 MASK = "***"
@@ -19,9 +20,17 @@ SENSITIVE = (
     r"|(?<![a-z])sig(?![a-z])|(?<![a-z])pat(?![a-z])|dsn|connection[-_]?string)"
 )
 SECRET_NAME = re.compile(SENSITIVE, re.IGNORECASE)
-AUTH_SCHEME = re.compile(r"\b(Bearer|Basic|Token)\s+[^\s\"',;]+", re.IGNORECASE)
+_PROSE = (
+    r"(?:a|an|are|at|auth(?:enticat|oriz|oris)?(?:ed|ion)?|credentials?|empty|environment|expired"
+    r"|failed|for|found|from|has|header|in|invalid|is|key|missing|must|no|none|not|null|of|or"
+    r"|provided|realm|required|should|the|to|token|unset|undefined|variable|was|with|wrong"
+    r"|your(?:[-_][\w-]*)?|process\.env\S*)(?![\w-])"
+)
+"""Words of a sentence about a secret, which are none: a server that says what it misses must be
+understood."""
+AUTH_SCHEME = re.compile(rf"\b(Bearer|Basic|Token)\s+(?!{_PROSE}|[<=:])[^\s\"',;]+", re.IGNORECASE)
 USERINFO = re.compile(r"://[^/?#\s\"']*@")
-_NO_VALUE = r"Bearer\b|Basic\b|Token\b|[{\[(]|the environment variable\b"
+_NO_VALUE = rf"Bearer\b|Basic\b|Token\b|[{{\[(]|{_PROSE}|<"
 """Text after a secret's name that is not its value: a scheme, JSON, or our message about a
 missing variable."""
 ASSIGNED_SECRET = re.compile(
@@ -47,7 +56,10 @@ SECRET_SHAPES = re.compile(
     )=*""",
     re.VERBOSE,
 )
-ONLY_PLACEHOLDERS = re.compile(r"(?:(?:Bearer|Basic|Token) )?(?:\$\{\w[\w:]*\})+", re.IGNORECASE)
+ONLY_PLACEHOLDERS = re.compile(
+    r"(?:(?:Bearer|Basic|Token) )?(?:\$\{(?:\w[\w:]*|(?:keyring|file|cmd):[^{}]*)\})+",
+    re.IGNORECASE,
+)
 ARGUMENT_PLACEHOLDER = re.compile(r"(?:^|=)\{[A-Za-z_][\w-]*\}$")
 HEADER_FLAGS = ("-H", "--header", "--headers")
 ENV_FLAGS = ("-e", "--env")
@@ -56,7 +68,7 @@ ENV_FLAGS = ("-e", "--env")
 def mask_config(config: Config) -> dict[str, Any]:
     """Return the effective configuration, every key, without secrets."""
     plain = config.model_dump(
-        mode="json", exclude={"written": True, "servers": {"__all__": {"written"}}}
+        mode="json", by_alias=True, exclude={"written": True, "servers": {"__all__": {"written"}}}
     )
     servers = plain.pop("servers")
     masked: dict[str, Any] = {
@@ -67,6 +79,8 @@ def mask_config(config: Config) -> dict[str, Any]:
     masked |= {key: mask_value(value, key, config.written) for key, value in plain.items()}
     if config.gateway.token is not None:
         masked["gateway"]["token"] = mask_secret("gateway.token", config.written)
+    if config.credentials_key is not None:
+        masked["credentials_key"] = mask_secret("credentials_key", config.written)
     if config.database_url is not None:
         masked["database_url"] = mask_secret("database_url", config.written)
     return masked
@@ -81,6 +95,9 @@ def mask_server(plain: Mapping[str, Any], backend: BackendConfig) -> dict[str, A
     for key in ("env", "headers", "query"):
         masked[key] = {name: mask_secret(f"{key}.{name}", backend.written) for name in plain[key]}
     masked["args"] = mask_args(backend.args, backend.written)
+    for key in SECRET_FIELDS:
+        if backend.auth is not None and getattr(backend.auth, key):
+            masked["auth"][key] = mask_secret(f"auth.{key}", backend.written)
     for name, tool in backend.commands.items():
         masked["commands"][name]["command"] = mask_command(tool.command, name, backend.written)
     return {key: masked[key] for key in plain}
@@ -89,9 +106,7 @@ def mask_server(plain: Mapping[str, Any], backend: BackendConfig) -> dict[str, A
 def mask_secret(key: str, written: Mapping[str, str]) -> str:
     """Return the variable a secret came from, or a mask if it contains more than that."""
     text = written.get(key, "")
-    if ONLY_PLACEHOLDERS.fullmatch(text):
-        return text
-    return MASK
+    return mask_text(text) if ONLY_PLACEHOLDERS.fullmatch(text) else MASK
 
 
 def mask_value(value: Any, key: str, written: Mapping[str, str]) -> Any:
@@ -174,7 +189,12 @@ def mask_literal(text: str) -> str:
 
 
 def mask_default(placeholder: str) -> str:
-    """Mask the default in `${VAR:-default}` if its variable or form suggests a secret."""
+    """Mask the default in `${VAR:-default}` if its variable or form suggests a secret.
+
+    In the words of a `${cmd:…}`, what looks like a secret is masked.
+    """
+    if placeholder.startswith("${cmd:"):
+        return f"${{cmd:{mask_literal(placeholder[6:-1])}}}"
     name, sign, default = placeholder.partition(":-")
     if not sign:
         return placeholder

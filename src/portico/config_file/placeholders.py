@@ -2,15 +2,17 @@
 
 `${VAR}` · `${VAR:-default}` (also when VAR is empty; the default may contain placeholders) ·
 `${env:VAR}` · `${workspaceFolder}`, `${workspaceFolderBasename}`, `${userHome}`, `${cwd}`,
-`${pathSeparator}`, `${/}` · `$${` is a plain `${`. Pure: the environment and the folders are
-arguments.
+`${pathSeparator}`, `${/}` · `$${` is a plain `${`. `${keyring:…}`, `${file:…}` and `${cmd:…}` are
+left to `secret_references`. Pure: the environment and the folders are arguments.
 """
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from portico.config_file.secret_references import KINDS, EncodeReference
 
 PLACEHOLDER = re.compile(r"\$\$\{|\$\{((?:[^{}]|\{[^{}]*\})*)\}")
 VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
@@ -18,10 +20,13 @@ BARE_VARIABLE = re.compile(r"((?:Bearer|Basic|Token) )?\$([A-Z_][A-Z0-9_]*)")
 """Gemini CLI's `$VAR`, only as the whole value; elsewhere `$` may be part of a password."""
 
 
+def find_variables(texts: Iterable[str]) -> set[str]:
+    bodies = [match.group(1) or "" for text in texts for match in PLACEHOLDER.finditer(text)]
+    return {found.group(1) for body in bodies if (found := VARIABLE.fullmatch(body))}
+
+
 @dataclass(frozen=True, slots=True)
 class PlaceholderFolders:
-    """The folders that placeholders can stand for."""
-
     workspace: Path
     cwd: Path
     home: Path
@@ -44,7 +49,7 @@ class Expansion:
 
     text: str
     has_variables: bool = False
-    """Whether it contains environment variables, whose values may be secret."""
+    """Whether it contains environment variables or references, whose values may be secret."""
     problems: list[str] = field(default_factory=list[str])
     """Why it cannot be used, each with advice."""
     unknown_placeholders: list[str] = field(default_factory=list[str])
@@ -52,10 +57,19 @@ class Expansion:
 
 
 def expand(
-    text: str, environ: Mapping[str, str], folders: PlaceholderFolders, *, bare: bool = False
+    text: str,
+    environ: Mapping[str, str],
+    folders: PlaceholderFolders,
+    *,
+    bare: bool = False,
+    encode_reference: EncodeReference | None = None,
 ) -> Expansion:
-    """Fill in every placeholder; what cannot be filled in is left unchanged and reported."""
-    expansion = Expansion(text)
+    """Fill in every placeholder; what cannot be filled in is left unchanged and reported.
+
+    References to secrets are passed to `encode_reference`; without it they name nothing.
+    """
+    # Between NUL characters stand references: no text may look like one.
+    expansion = Expansion(text.replace("\0", ""))
     if "$" not in text:
         return expansion
 
@@ -74,6 +88,13 @@ def expand(
                 f" ${{{to_variable_name(rest)}}}"
             )
             return match.group()
+        if colon and scheme in KINDS and encode_reference is not None:
+            expansion.has_variables = True
+            try:
+                return encode_reference(scheme, rest)
+            except ValueError as error:
+                expansion.problems.append(str(error))
+                return match.group()
         variable = VARIABLE.fullmatch(body)
         if variable is None:
             if colon and scheme in ("command", "config", "extension"):
@@ -87,7 +108,7 @@ def expand(
         expansion.has_variables = True
         value = environ.get(name)
         if value or (value is not None and default is None):
-            return value
+            return value.replace("\0", "")
         if default is not None:
             return PLACEHOLDER.sub(fill, default)
         expansion.problems.append(
@@ -100,7 +121,7 @@ def expand(
         expansion.text = (bare_match.group(1) or "") + environ[bare_match.group(2)]
         expansion.has_variables = True
     else:
-        expansion.text = PLACEHOLDER.sub(fill, text)
+        expansion.text = PLACEHOLDER.sub(fill, expansion.text)
     return expansion
 
 
@@ -127,6 +148,7 @@ def parse_env_file(text: str) -> tuple[dict[str, str], list[int]]:
     """Parse KEY=VALUE lines (comments, quotes, `export`); also return invalid lines."""
     values: dict[str, str] = {}
     invalid_lines: list[int] = []
+    text = text.replace("\0", "")
     start = 0
     number = 1
     while start < len(text):

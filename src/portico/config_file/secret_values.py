@@ -13,7 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from portico.config import BackendConfig, Config
+from portico.config.inherited_environment import PROXY_VARIABLES, select_inherited
+from portico.config.server_auth import SECRET_FIELDS
 from portico.config_file.mask import MASK, SECRET_NAME, mask_args, mask_command
+from portico.config_file.secret_references import known_secrets
 
 MIN_SECRET_LENGTH = 6
 """Characters; a shorter value occurs in too many harmless words."""
@@ -34,12 +37,22 @@ _HARMLESS = re.compile(
 def collect_secret_values(
     config: Config, environ: Mapping[str, str] = os.environ
 ) -> frozenset[str]:
-    """Return every value that must not be shown, such as tokens and passwords."""
-    found: set[str] = set()
+    """Return every value that must not be shown, such as tokens and passwords; also those of
+    references that were read in this process."""
+    found: set[str] = set(known_secrets.list_values())
     if config.gateway.token is not None:
         found.add(config.gateway.token.get_secret_value())
+    for issuer in config.auth:
+        if issuer.introspection is not None:
+            found.add(issuer.introspection.client_secret.get_secret_value())
+        if issuer.proxy is not None and issuer.proxy.client_secret is not None:
+            found.add(issuer.proxy.client_secret.get_secret_value())
+    if config.credentials_key is not None:
+        found.add(config.credentials_key.get_secret_value())
     if config.database_url is not None:
         found.update(_iter_url_secrets(config.database_url.get_secret_value()))
+    for name in PROXY_VARIABLES:
+        found.update(_iter_url_secrets(environ.get(name, "")))
     for server in config.servers.values():
         found.update(_iter_server_secrets(server, environ))
     return frozenset(value for value in found if len(value) >= MIN_SECRET_LENGTH)
@@ -48,12 +61,17 @@ def collect_secret_values(
 def _iter_server_secrets(server: BackendConfig, environ: Mapping[str, str]) -> Iterator[str]:
     yield from server.headers.values()
     yield from server.query.values()
-    environment = {**{name: environ.get(name, "") for name in server.inherit_env}, **server.env}
+    if server.auth is not None:
+        yield from (getattr(server.auth, name) or "" for name in SECRET_FIELDS)
+    environment = {**select_inherited(environ, server.inherit_env), **server.env}
     for name, value in environment.items():
-        # A path or a number under a harmless name is not secret, and occurs in many log lines.
-        if SECRET_NAME.search(name) or not (_PATH.match(value) or _HARMLESS.fullmatch(value)):
+        # A path or a number under a harmless name is not secret, and occurs in many log lines. Of
+        # what only a pattern passes on, such as USER, nobody has said that the server needs it.
+        is_named = name in server.env or name in server.inherit_env
+        is_plain = not is_named or _PATH.match(value) or _HARMLESS.fullmatch(value)
+        if SECRET_NAME.search(name) or not is_plain:
             yield value
-            yield from _iter_url_secrets(value)
+        yield from _iter_url_secrets(value)
     for address in (server.url, server.base_url, server.openapi):
         yield from _iter_url_secrets(address or "")
     yield from _iter_argument_secrets(server.args, mask_args(server.args, server.written))
@@ -111,7 +129,6 @@ class SecretMask:
             self._by_start.setdefault(form[:MIN_SECRET_LENGTH], []).append(form)
 
     def apply(self, text: str) -> str:
-        """Return the text with all secrets masked."""
         for form in self._find_candidates(text):
             if form in text:
                 text = text.replace(form, MASK)

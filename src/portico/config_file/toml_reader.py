@@ -29,10 +29,9 @@ def read_toml(text: str) -> ConfigNode:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = _PLACE.search(str(error))
+        line = text.count("\n") + 1
         if found and found[1]:
             line = int(found[1])
-        else:
-            line = text.count("\n") + 1
         message = _PLACE.sub("", str(error))
         raise ConfigSyntaxError(
             line, f"not TOML: {message[:1].lower()}{message[1:]}", _advise(message)
@@ -58,12 +57,12 @@ def _to_node(
         return ConfigNode(
             [_to_node(item, (*where, ""), line, lines) for item in cast("list[Any]", value)], line
         )
+    text = str(value)
     if isinstance(value, bool):
-        return ConfigNode(value, line, str(value).lower())
-    if isinstance(value, (int, float, str)):
-        return ConfigNode(value, line, str(value))
-    text = str(value)  # dates and times, which no setting uses
-    return ConfigNode(text, line, text)
+        return ConfigNode(value, line, text.lower())
+    if isinstance(value, (int, float)):
+        return ConfigNode(value, line, text)
+    return ConfigNode(text, line, text)  # text, or a date or time, which no setting uses
 
 
 def _index_lines(text: str) -> dict[TomlKeyPath, int]:
@@ -74,12 +73,11 @@ def _index_lines(text: str) -> dict[TomlKeyPath, int]:
         match = _LINE.match(line)
         if match is None:
             continue
-        path = _parse_key(match["table"] or match["key"])
+        where = _parse_key(match["table"] or match["key"])
         if match["table"]:
-            table = path
-            where = table
+            table = where
         else:
-            where = (*table, *path)
+            where = (*table, *where)
         if len(where) > MAX_DEPTH:
             continue  # refused with its values; indexing each prefix of it would be quadratic
         for length in range(1, len(where) + 1):

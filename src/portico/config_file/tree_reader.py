@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 
 import yaml
 
-from portico.config_file.findings import ConfigFinding
+from portico.config_file.draft import ConfigFinding
 
 FASTEST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 YAML_TAG = "tag:yaml.org,2002:"
@@ -42,6 +42,13 @@ class ConfigNode:
         if isinstance(self.value, list):
             return cast("list[ConfigNode]", self.value)
         return None
+
+    def to_plain(self) -> Any:
+        if self.entries is not None:
+            return {key: child.to_plain() for key, child in self.entries.items()}
+        if self.items is not None:
+            return [child.to_plain() for child in self.items]
+        return self.value
 
 
 class ConfigSyntaxError(Exception):
@@ -82,7 +89,6 @@ def read_tree(
 
 
 def decode_text(data: bytes) -> str:
-    """Decode a file's text, with any byte order mark."""
     marks = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
     encoding = next((marks[mark] for mark in marks if data.startswith(mark)), "utf-8")
     try:
@@ -94,7 +100,21 @@ def decode_text(data: bytes) -> str:
         ) from None
 
 
-class JsonReader:
+class _TreeReader:
+    def __init__(self, file: str, findings: list[ConfigFinding]) -> None:
+        self.file = file
+        self.findings = findings
+
+    def add_entry(self, entries: dict[str, ConfigNode], key: str, node: ConfigNode) -> None:
+        """Add an entry; of two with the same key the first is kept."""
+        known = entries.setdefault(key, node)
+        if known is not node:
+            message = f"written twice: lines {known.line} and {node.line}"
+            finding = ConfigFinding(self.file, node.line, key, message, "Keep one of them.")
+            self.findings.append(finding)
+
+
+class JsonReader(_TreeReader):
     """Reads JSON with comments, trailing commas and tabs; reports duplicate keys by line."""
 
     TOKEN = re.compile(
@@ -106,9 +126,8 @@ class JsonReader:
     )
 
     def __init__(self, text: str, file: str, findings: list[ConfigFinding]) -> None:
+        super().__init__(file, findings)
         self.text = text
-        self.file = file
-        self.findings = findings
         self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self.tokens = self.scan()
         self.token_kind = ""
@@ -129,11 +148,9 @@ class JsonReader:
             match = self.TOKEN.match(self.text, position)
             if match is None:
                 self.position = position
-                self.fail(
-                    "this text is not closed before the line ends"
-                    if self.text[position] == '"'
-                    else "this comment is not closed"
-                )
+                if self.text[position] == '"':
+                    self.fail("this text is not closed before the line ends")
+                self.fail("this comment is not closed")
             if match.lastgroup:
                 yield match.lastgroup, match.group(), position
             position = match.end()
@@ -197,7 +214,7 @@ class JsonReader:
             self.advance()
             node = self.read_node(depth + 1)
             node.line = line
-            keep_first(entries, key, node, self.file, self.findings)
+            self.add_entry(entries, key, node)
             self.read_separator("}")
         self.advance()
         return entries
@@ -220,7 +237,7 @@ class JsonReader:
             )
 
 
-class YamlReader:
+class YamlReader(_TreeReader):
     """Reads YAML, with `<<` merges and aliases. Scalars keep their text, such as `NO` or `0123`.
 
     Built from parser events: the library's composer recurses in C, and a deeply nested file would
@@ -228,8 +245,7 @@ class YamlReader:
     """
 
     def __init__(self, file: str, findings: list[ConfigFinding]) -> None:
-        self.file = file
-        self.findings = findings
+        super().__init__(file, findings)
         self.loader: Any = None
         self.anchors: dict[str, ConfigNode] = {}
         self.count = 0
@@ -262,11 +278,8 @@ class YamlReader:
         self.loader.get_event()
         after = self.loader.get_event()
         if not isinstance(after, yaml.StreamEndEvent):
-            raise ConfigSyntaxError(
-                get_event_line(after),
-                "a second document",
-                "Keep one document; remove the --- lines.",
-            )
+            advice = "Keep one document; remove the --- lines."
+            raise ConfigSyntaxError(get_event_line(after), "a second document", advice)
         return root
 
     def read_node(self, event: Any, depth: int) -> ConfigNode:
@@ -299,11 +312,8 @@ class YamlReader:
     def count_node(self, line: int) -> None:
         self.count += 1
         if self.count > MAX_NODES:
-            raise ConfigSyntaxError(
-                line,
-                f"more than {MAX_NODES} values, aliases counted",
-                "Use fewer aliases of aliases.",
-            )
+            message = f"more than {MAX_NODES} values, aliases counted"
+            raise ConfigSyntaxError(line, message, "Use fewer aliases of aliases.")
 
     def copy_node(self, node: ConfigNode, line: int) -> ConfigNode:
         """Copy an aliased node, because values are filled in in place."""
@@ -328,7 +338,7 @@ class YamlReader:
                 merged += node.items if node.items is not None else [node]
                 continue
             node.line = line
-            keep_first(entries, key.value, node, self.file, self.findings)
+            self.add_entry(entries, key.value, node)
         for source in merged:
             if source.entries is None:
                 raise ConfigSyntaxError(source.line, "<< takes a mapping or a list of mappings")
@@ -357,36 +367,12 @@ class YamlReader:
 
     def require_plain_tag(self, event: Any, kind: str) -> None:
         if event.tag not in (None, "!", f"{YAML_TAG}{kind}"):
-            raise ConfigSyntaxError(
-                get_event_line(event),
-                f"the tag {event.tag} means nothing here",
-                "Write the plain value.",
-            )
+            message = f"the tag {event.tag} means nothing here"
+            raise ConfigSyntaxError(get_event_line(event), message, "Write the plain value.")
 
 
 def get_event_line(event: Any) -> int:
     return event.start_mark.line + 1
-
-
-def keep_first(
-    entries: dict[str, ConfigNode],
-    key: str,
-    node: ConfigNode,
-    file: str,
-    findings: list[ConfigFinding],
-) -> None:
-    if key in entries:
-        findings.append(
-            ConfigFinding(
-                file,
-                node.line,
-                key,
-                f"written twice: lines {entries[key].line} and {node.line}",
-                "Keep one of them.",
-            )
-        )
-    else:
-        entries[key] = node
 
 
 def advise_yaml_error(message: str) -> str:

@@ -3,16 +3,20 @@
 Encoding or decoding a part takes a millisecond or two at most: both hold the interpreter's lock, so
 that a thread which processed ten megabytes at once would block the event loop. Nothing here
 recurses, however deep a value is.
+
+A large value is also freed in a thread: freeing millions of objects at once blocks the event loop.
 """
 
+import asyncio
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from itertools import chain
 from typing import Any, cast
 
 from portico.json_text import json_codec
 from portico.json_text.chunked_decoder import CLOSING_BRACKETS, JsonPart, build_value, iter_parts
-from portico.json_text.size import estimate_size
+from portico.json_text.json_codec import estimate_size
 
 __all__ = [
     "JsonPart",
@@ -39,6 +43,11 @@ _MAX_SORTED_KEYS = 16_384
 """Maximum number of keys that are sorted at once."""
 _TEXT_PIECE_CHARS = 64 * 1024
 """Characters of a text that are encoded at once."""
+_DELAY_S = 0.2
+_TRIES = 25
+"""Maximum number of waits for other references to disappear."""
+
+_pending_releases: set["asyncio.Task[None]"] = set()
 
 
 def to_parts(value: Any, key: str | None = None, *, ordered: bool = False) -> Iterator[JsonPart]:
@@ -123,7 +132,6 @@ def encode_compact(stream: Iterable[JsonPart], encode: Callable[[Any], str]) -> 
 
 
 def encode_value(value: Any) -> str:
-    """Encode a small value as JSON."""
     return json_codec.dumps(value).decode()
 
 
@@ -169,3 +177,27 @@ def encode_lines(stream: Iterable[JsonPart]) -> Iterator[str]:
             closing.append(CLOSING_BRACKETS[value])
             line = None
     yield f"{line}\n"
+
+
+@asynccontextmanager
+async def release_later(result: dict[str, Any]) -> AsyncGenerator[None]:
+    """Free the structured content of a result in a thread, some time after the block.
+
+    What is still referenced elsewhere then is not changed.
+    """
+    try:
+        yield
+    finally:
+        held = [result.get("structuredContent")]
+        if isinstance(held[0], dict | list):
+            task = asyncio.create_task(_free_later(held), name="release a large result")
+            _pending_releases.add(task)
+            task.add_done_callback(_pending_releases.discard)
+
+
+async def _free_later(held: list[Any]) -> None:
+    for _ in range(_TRIES):
+        await asyncio.sleep(_DELAY_S)
+        if sys.getrefcount(held[0]) == 2:  # the list and the argument
+            break
+    await asyncio.to_thread(dismantle, held, shared=False)

@@ -1,14 +1,14 @@
-"""Validation and repair of the arguments that a model passes to a meta-tool. Pure."""
+"""Arguments that a model passes to a meta-tool: checked, and repaired where models err."""
 
 import contextlib
 from typing import Any
 
 import orjson
 
-from portico.catalog.visible_text import quote_text
+from portico.catalog.tool import quote_text
 from portico.errors import InvalidArguments
-from portico.json_text.size import has_more_values
-from portico.meta_tools.tool_definitions import get_parameters
+from portico.json_text.json_codec import has_more_values
+from portico.meta_tools.tool_definitions import PARAMETERS
 from portico.upstream.backend import Raw
 
 MAX_UNKNOWN_NAMED = 5
@@ -17,14 +17,14 @@ MAX_JSON_VALUES = 25_000
 """
 
 
-def check_arguments(name: str, arguments: Any) -> Raw:
+def check_meta_tool_arguments(name: str, arguments: Any) -> Raw:
     """Return a meta-tool's arguments, repaired where models err; raises InvalidArguments.
 
     Accepted are JSON text for an object and a single name for a list.
     """
     if not isinstance(arguments, dict):
         raise InvalidArguments(f"the arguments of {name} must be an object")
-    parameters = get_parameters(name)
+    parameters = PARAMETERS[name]
     properties: Raw = parameters["properties"]
     checked: Raw = {key: value for key, value in arguments.items() if value is not None}
     unknown = [key for key in checked if key not in properties]

@@ -1,13 +1,15 @@
-"""The capability index: the servers by category, for the description of `search_tools`. Pure."""
+"""The capability index: one line in the description of `search_tools` that names the servers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from portico.catalog.taxonomy import OTHER
-from portico.rendering.token_count import count_tokens
+from portico.catalog.categories import OTHER
+from portico.rendering.token_budget import count_tokens
 
 CAPABILITY_INDEX_TOKENS = 150
 _MAX_ESTIMATED_TOKENS = 82
-"""Limit of the token estimate, which is low by up to a fifth for text made only of names."""
+_MAX_ESTIMATED_TOKENS_WITH_EXAMPLES = 90
+"""Limits of the token estimate, which is low by up to a fifth for text made only of names. Two
+dozen categories take the first one up, so servers beside them need the second."""
 _NO_TOOLS_KNOWN = "no tools known yet"
 _MAX_EXAMPLES = 3
 
@@ -24,13 +26,10 @@ def build_capability_index(servers: Mapping[str, str]) -> str:
     categories = _group_by_category(servers)
     for limit in (len(servers), 40, 25, 16, 12, 8, 5, 3, 2, 1):
         named = [(key, _list_names(names, limit)) for key, names in categories]
-        if not categories[0][0]:
-            line = f"Servers here: {named[0][1]}."
-        else:
-            line = _join_line(
-                "Servers by category: ",
-                (f"{key or _NO_TOOLS_KNOWN} ({names})" for key, names in named),
-            )
+        line = f"Servers here: {named[0][1]}."
+        if categories[0][0]:
+            parts = (f"{key or _NO_TOOLS_KNOWN} ({names})" for key, names in named)
+            line = f"Servers by category: {', '.join(parts)}."
         if count_tokens(line) <= _MAX_ESTIMATED_TOKENS:
             return line
     return _render_with_examples(len(servers), categories)
@@ -55,8 +54,7 @@ def _list_names(names: list[str], limit: int) -> str:
 
 
 def _render_with_examples(total: int, categories: list[tuple[str, list[str]]]) -> str:
-    """Render as many categories as fit, then add one example to each in turn while it fits."""
-    head = f"Categories of the {total} servers here, with examples: "
+    """Render as many categories as fit, then add one example to each in turn where it fits."""
     shown = len(categories)
     examples = [0] * shown
 
@@ -69,18 +67,14 @@ def _render_with_examples(total: int, categories: list[tuple[str, list[str]]]) -
             parts.append(part)
         if shown < len(categories):
             parts.append(f"{len(categories) - shown} more")
-        return _join_line(head, parts)
+        with_examples = ", with examples" if any(examples) else ""
+        return f"Categories of the {total} servers here{with_examples}: {', '.join(parts)}."
 
     while shown > 1 and count_tokens(render_line()) > _MAX_ESTIMATED_TOKENS:
         shown -= 1
     for position in (position for _ in range(_MAX_EXAMPLES) for position in range(shown)):
         if examples[position] < len(categories[position][1]):
             examples[position] += 1
-            if count_tokens(render_line()) > _MAX_ESTIMATED_TOKENS:
+            if count_tokens(render_line()) > _MAX_ESTIMATED_TOKENS_WITH_EXAMPLES:
                 examples[position] -= 1
-                break
     return render_line()
-
-
-def _join_line(head: str, parts: Iterable[str]) -> str:
-    return f"{head}{', '.join(parts)}."

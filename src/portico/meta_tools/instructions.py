@@ -8,10 +8,10 @@ from collections.abc import Collection
 
 from portico.catalog.snapshot import Snapshot
 from portico.meta_tools import tool_definitions
-from portico.rendering.budget import truncate
-from portico.rendering.lines import ServerStates, format_count
+from portico.rendering.server_lines import ServerStates
+from portico.rendering.token_budget import format_count, truncate
 from portico.upstream.lifecycle.status import TROUBLED_STATES
-from portico.usage.ranked_catalog import RankedCatalog
+from portico.usage.tool_tiers import RankedCatalog
 
 MAX_UPSTREAM_CHARS = 1_500
 _CATEGORIES_TOKENS = 190
@@ -23,6 +23,10 @@ META_TOOL_STEPS = {
         "For a task that you see no tool for, first call search_tools(query), in plain words."
     ),
     tool_definitions.CALL_TOOL: "Run one with call_tool(name, arguments).",
+    tool_definitions.CALL_TOOL_READ: (
+        "Run one with call_tool_read(name, arguments), or call_tool_write or call_tool_destructive,"
+        " by what it does."
+    ),
     tool_definitions.RUN_CODE: "run_code runs several in one script.",
     tool_definitions.DESCRIBE_TOOLS: "describe_tools(names) gives parameters.",
     tool_definitions.BROWSE_TOOLS: "browse_tools() lists categories and servers.",
@@ -45,6 +49,7 @@ def render_meta_instructions(snapshot: Snapshot, meta_tools: Collection[str]) ->
         for name in (
             tool_definitions.SEARCH_TOOLS,
             tool_definitions.CALL_TOOL,
+            tool_definitions.CALL_TOOL_READ,
             tool_definitions.RUN_CODE,
         )
         if name in meta_tools
@@ -92,19 +97,17 @@ def render_overview_text(
     steps = [step for name, step in META_TOOL_STEPS.items() if name in meta_tools] or [
         "Every tool is listed as server__tool."
     ]
+    known = "No tool is known yet."
+    if categories:
+        known = f"Categories, with their number of tools: {categories}."
+    if troubled:
+        known += f"\nUnavailable now: {truncate(', '.join(troubled), _TROUBLED_TOKENS)}."
     lines = [
         "# Portico",
         f"One endpoint in front of {tools} on {servers}.",
         *(f"- {step}" for step in steps),
         "",
-        f"Categories, with their number of tools: {categories}."
-        if categories
-        else "No tool is known yet.",
-        *(
-            [f"Unavailable now: {truncate(', '.join(troubled), _TROUBLED_TOKENS)}."]
-            if troubled
-            else []
-        ),
+        known,
         "",
         "Resources to read on: portico://backends, portico://hot, portico://categories, "
         "portico://category/{category}, portico://backend/{backend_name}/tools; "

@@ -2,14 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from portico.access import Caller
+from portico.callers import Caller
+from portico.calls.dispatcher import can_run_twice
 from portico.calls.pipeline import CallContext, CallPipeline
-from portico.calls.retry import DEFAULT_RETRY_RULE, RetryRule
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.config import Config
@@ -20,13 +19,12 @@ from portico.scripts.runner import ScriptContext, ScriptResult, ScriptRunner
 from portico.scripts.sandbox.script import Language
 from portico.storage.gateway_store import GatewayStore
 from portico.usage.learner import Learner
-from portico.workflows.limits import WorkflowLimits
 
 if TYPE_CHECKING:
     from portico.workflows.planning.plan_memory import PlanMemory
     from portico.workflows.planning.planner import FindTools, PlanSuggestion
-    from portico.workflows.report import WorkflowReport
     from portico.workflows.runner import WorkflowRequest, WorkflowRunner
+    from portico.workflows.runs import WorkflowReport
 
 _PLAN_WRITE_TIMEOUT_S = 2.0
 """Seconds that shutdown waits for pending plan writes."""
@@ -54,13 +52,8 @@ class Runtimes:
         self._store = store
         self._plan_writes: set[asyncio.Task[bool]] = set()
         self._workflow_config = config.workflow
-        self._destructive_globs = {
-            name: server.tools.destructive for name, server in config.servers.items()
-        }
         # Workflow steps state their own retries, so only the rule's `tools` matter here.
-        self._retry_rules = {
-            name: RetryRule(tools=server.retry.tools) for name, server in config.servers.items()
-        }
+        self._retry_globs = {name: server.retry.tools for name, server in config.servers.items()}
         self.scripts = ScriptRunner.from_config(calls, config.code)
 
     @cached_property
@@ -68,12 +61,10 @@ class Runtimes:
         """The workflow runner, created by the first workflow to keep start-up fast."""
         from portico.workflows.runner import WorkflowRunner
 
-        limits = WorkflowLimits(**self._workflow_config.model_dump())
         return WorkflowRunner(
             self._calls,
             self._shapes,
-            limits=limits,
-            needs_approval=self._is_destructive,
+            limits=self._workflow_config,
             may_retry=self._can_run_twice,
         )
 
@@ -96,10 +87,8 @@ class Runtimes:
         outcome = "crash"
         try:
             result = await self.scripts.run(code, language, script_context, context, timeout_s)
-            if result.outcome.fault is not None:
-                outcome = result.outcome.fault.kind
-            else:
-                outcome = "ok"
+            fault = result.outcome.fault
+            outcome = fault.kind if fault is not None else "ok"
             return result
         except asyncio.CancelledError:
             outcome = "cancelled"
@@ -137,18 +126,14 @@ class Runtimes:
         caller: Caller,
         inputs: Mapping[str, Any],
     ) -> "PlanSuggestion":
-        """Return a plan for an intent and its inputs: one that worked before, else a new one."""
-        from portico.workflows.planning.planner import apply_inputs, suggest_plan
-        from portico.workflows.planning.tool_choice import make_together_score
+        """Return a plan for an intent and its inputs."""
+        from portico.workflows.planning.planner import suggest_plan
 
-        together = make_together_score(await self._learner.compute_pair_weights(caller))
-        new_plan = await suggest_plan(
-            intent, snapshot, find, shapes=self._shapes.get, together=together
+        scope = self._learner.to_scope_key(caller)
+        worked = await self._plans.recall(scope, intent, snapshot)
+        return await suggest_plan(
+            intent, inputs, snapshot, find, shapes=self._shapes.get, worked=worked
         )
-        known_plan = await self._plans.find_plan(
-            self._learner.to_scope_key(caller), intent, snapshot, new_plan
-        )
-        return apply_inputs(known_plan or new_plan, inputs, snapshot)
 
     def remember_plan(self, report: "WorkflowReport", snapshot: Snapshot) -> None:
         """Store the plan of a successful workflow in the background."""
@@ -175,8 +160,4 @@ class Runtimes:
             await asyncio.wait(self._plan_writes, timeout=_PLAN_WRITE_TIMEOUT_S)
 
     def _can_run_twice(self, tool: Tool) -> bool:
-        return self._retry_rules.get(tool.server, DEFAULT_RETRY_RULE).can_run_twice(tool)
-
-    def _is_destructive(self, tool: Tool) -> bool:
-        globs: Collection[str] = self._destructive_globs.get(tool.server, ())
-        return any(fnmatchcase(tool.name, glob) for glob in globs)
+        return can_run_twice(tool, self._retry_globs.get(tool.server, ()))

@@ -7,10 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from portico.catalog.visible_text import sanitize_text
+from portico.catalog.tool import quote_text, sanitize_text
 from portico.meta_tools.search_request import PreparedSearch
-from portico.rendering.tool import render_addresses
-from portico.search import Hit, MatchReason, Placement, Ranking, SearchFilters
+from portico.rendering.one_line_tool import render_addresses
+from portico.search import (
+    Hit,
+    MatchReason,
+    MissingAction,
+    Placement,
+    Ranking,
+    SearchFilters,
+)
 
 
 @dataclass(frozen=True)
@@ -44,16 +51,12 @@ def rank_expected_tool(
     place = next(
         (place for place, hit in enumerate(hits, 1) if address in (hit.id, *hit.duplicates)), None
     )
+    shares_place_with = None
     if place and hits[place - 1].id != address:
         shares_place_with = hits[place - 1].id
-    else:
-        shares_place_with = None
     hidden = None
     if placement.is_filtered:
-        if address in search.snapshot.tools:
-            hidden = "filter"
-        else:
-            hidden = "scope"
+        hidden = "filter" if address in search.snapshot.tools else "scope"
     encoded = placement.hit.similarity is not None or not compares_meaning
     return ExpectedToolRank(
         address, placement, place, shares_place_with, hidden, hits[-1] if hits else None, encoded
@@ -65,27 +68,27 @@ def rank_expected_tool(
 
 def render_summary(search: PreparedSearch, ranking: Ranking) -> str:
     """Render what holds for all hits: confidence, signals compared, and filters."""
-    if ranking.uses_embeddings:
-        compared = "words and meaning"
-    else:
-        compared = "words only"
-    if search.scope_text:
-        limits = f"; only tools {search.scope_text}"
-    else:
-        limits = ""
+    compared = "words and meaning" if ranking.uses_embeddings else "words only"
+    limits = f"; only tools {search.scope_text}" if search.scope_text else ""
+    if ranking.missing_action is not None:
+        limits = f"{limits}; {render_missing_action(ranking.missing_action)}"
     return (
         f"Confidence {ranking.confidence:.2f} (nothing fits below {ranking.weak_threshold:.2f}); "
         f"compared {compared}{limits}."
     )
 
 
+def render_missing_action(missing: MissingAction) -> str:
+    """Render what a product lacks: `slack has no tool to 'delete'`."""
+    verb = "has" if len(missing.groups) == 1 else "have"
+    return f"{render_addresses(missing.groups)} {verb} no tool to {quote_text(missing.word)}"
+
+
 def render_hit_line(place: int, hit: Hit) -> str:
-    """Render one hit in one line."""
     return f"{place}. {_render_address(hit.id)}: {'; '.join(render_signals(hit))}"
 
 
 def render_hit_lines(place: int, hit: Hit) -> list[str]:
-    """Render one hit in a few lines."""
     score, *rest = render_signals(hit)
     return [f"{place}. {_render_address(hit.id)}: {score}", *(f"   {line}" for line in rest)]
 
@@ -120,10 +123,8 @@ def _render_rank(expected: ExpectedToolRank) -> str:
         return "matches neither by words nor by meaning"
     rank = f"{placement.rank:,} of {placement.total:,}"
     if expected.hidden_by:
-        without_it = f"it would stand at {rank} without it"
-        if expected.hidden_by == "filter":
-            return f"hidden by the filters; {without_it}"
-        return f"outside the profile; {without_it}"
+        reason = {"filter": "hidden by the filters", "scope": "outside the profile"}
+        return f"{reason[expected.hidden_by]}; it would stand at {rank} without it"
     if expected.shares_place_with:
         other = _render_address(expected.shares_place_with)
         return f"on the page, sharing place {expected.place} with {other}, which says the same"
@@ -149,11 +150,11 @@ def _explain_rank(search: PreparedSearch, rank: ExpectedToolRank) -> Iterator[st
 
 
 def _render_reason(reason: MatchReason) -> str:
+    related = ""
     if reason.correction:
         related = f"taken for {sanitize_text(reason.correction)}; "
-    else:
-        related = ""
-    related += "a related word; " if reason.is_synonym else ""
+    if reason.is_synonym:
+        related += "a related word; "
     return f"{sanitize_text(reason.word)} ({related}{', '.join(reason.fields).replace('_', ' ')})"
 
 

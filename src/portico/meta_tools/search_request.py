@@ -1,26 +1,27 @@
 """A search request, its filters, and the search prepared for one snapshot. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from portico.catalog.address import find_nearest_names, fold
 from portico.catalog.categories import resolve_category
 from portico.catalog.snapshot import Snapshot
-from portico.catalog.visible_text import quote_text, sanitize_text
+from portico.catalog.tool import quote_text, sanitize_text
 from portico.errors import UnknownName
 from portico.rendering.prose import collapse_whitespace
+from portico.rendering.token_budget import format_count
 from portico.search import Boost, Placement, Ranking, SearchFilters, UsageFacts
-from portico.search.lexical.query import MAX_TEXT
+from portico.search.lexical.tokens import MAX_TEXT
 
 DEFAULT_LIMIT = 8
+DEFAULT_TYPED_LIMIT = 5
+"""Tools shown where the first ones have their parameters: few who need these look further."""
 _MAX_NAMED_TAGS = 40
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """One search as the client requested it."""
-
     query: str
     server: str | None = None
     tags: tuple[str, ...] = ()
@@ -39,6 +40,8 @@ class SearchRequest:
     def from_arguments(cls, arguments: Mapping[str, Any]) -> "SearchRequest":
         """Build a request from the checked arguments of `search_tools`."""
         fields: dict[str, Any] = dict(arguments)
+        if fields.get("detail") == "schema":
+            fields.setdefault("limit", DEFAULT_TYPED_LIMIT)
         fields["tags"] = tuple(fields.get("tags", ()))
         return cls(**fields)
 
@@ -60,6 +63,7 @@ class _RankingOptions(TypedDict):
     allow: Callable[[str], bool] | None
     boosts: Mapping[str, Boost]
     facts: Mapping[str, UsageFacts]
+    preferred_groups: Collection[str]
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,8 @@ class PreparedSearch:
     facts: Mapping[str, UsageFacts] = field(default_factory=dict)
     standings_version: str = ""
     """Time at which the standings were last computed; boosts differ after that."""
+    used_servers: frozenset[str] = frozenset()
+    """Servers that the caller used before; their tools come first among equals."""
 
     @property
     def version(self) -> str:
@@ -92,16 +98,18 @@ class PreparedSearch:
         )
 
     @property
+    def visible(self) -> Callable[[str], bool] | None:
+        """Whether a tool exists for the searcher; None: all of the index do."""
+        return self.snapshot.tools.__contains__ if self.snapshot.is_restricted else None
+
+    @property
     def _ranking_options(self) -> "_RankingOptions":
-        if self.snapshot.scope.is_unrestricted:
-            visible = None
-        else:
-            visible = self.snapshot.tools.__contains__
         return {
             "filters": self.filters,
-            "allow": visible,
+            "allow": self.visible,
             "boosts": self.boosts,
             "facts": self.facts,
+            "preferred_groups": self.used_servers,
         }
 
     @property
@@ -109,13 +117,15 @@ class PreparedSearch:
         """The active filters in words; empty if there are none."""
         return ", ".join(_render_filters(self.filters))
 
-    @property
-    def is_unmeasured(self) -> bool:
-        """Whether latency or success filters were set although no call is recorded yet."""
-        is_filtered = (
-            self.filters.max_latency_ms is not None or self.filters.min_success_rate is not None
-        )
-        return is_filtered and not self.facts
+    def add_figures(self, text: str, address: str) -> str:
+        """Add latency and success of a tool to its first line, if the search filters by them."""
+        if not self.filters.has_usage_limits:
+            return text
+        use = self.facts[address]
+        latency = f"{use.latency_ms:,.0f} ms, " if use.successes else ""
+        first, line_break, rest = text.partition("\n")
+        figures = f"{latency}{use.success_rate:.1%} of {format_count(use.calls, 'call')} succeeded"
+        return f"{first} [{figures}]{line_break}{rest}"
 
 
 def _render_filters(filters: SearchFilters) -> Iterator[str]:
@@ -143,9 +153,7 @@ def _resolve_tag(tag: str, snapshot: Snapshot) -> str:
     folded = fold(tag)
     matches = [other for other in known if other == tag or (folded and fold(other) == folded)]
     if matches:
-        if tag in matches:
-            return tag
-        return matches[0]
+        return tag if tag in matches else matches[0]
     if not known:
         raise UnknownName(
             f"there is no tag {quote_text(tag)}: no server here has tags",
@@ -153,10 +161,9 @@ def _resolve_tag(tag: str, snapshot: Snapshot) -> str:
         )
     nearest = find_nearest_names(tag, known)
     listed = [*nearest, *(other for other in known if other not in nearest)]
+    rest = ""
     if len(listed) > _MAX_NAMED_TAGS:
         rest = f" and {len(listed) - _MAX_NAMED_TAGS} more"
-    else:
-        rest = ""
     raise UnknownName(
         f"there is no tag {quote_text(tag)} here",
         nearest=tuple(nearest),

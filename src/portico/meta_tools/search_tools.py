@@ -5,23 +5,25 @@ Everything that awaits is here; requests, ranking and pages are pure.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from portico.access import Caller
+from portico.callers import Caller
 from portico.catalog.snapshot import Snapshot
 from portico.events import EventBus, SearchCompleted, ToolsFound
 from portico.meta_tools import search_page
 from portico.meta_tools.search_request import PreparedSearch, SearchRequest
-from portico.rendering.lines import ServerStates
+from portico.rendering.server_lines import ServerStates
 from portico.search import Boost, UsageFacts, Vector
 from portico.usage.learner import Learner
-from portico.usage.popularity import merge_popularity_boosts
+from portico.usage.tool_tiers import merge_popularity_boosts
 
 _LONG_QUERY_CHARS = 200
 """Query length in characters above which it is encoded in a thread. Shorter ones take a few
 milliseconds.
 """
+_MAX_NOTICED_SESSIONS = 1_000
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class SearchService:
     """Returns the score boosts that come from everybody's use."""
     get_standings_version: Callable[[], str] = str
     """Returns the time at which the standings were last computed."""
+    _unlisted_notices: "UnlistedNotices" = field(default_factory=lambda: UnlistedNotices())
 
     async def search(
         self,
@@ -46,11 +49,15 @@ class SearchService:
         budget: int,
         meta_tools: Collection[str],
     ) -> search_page.RenderedSearchPage:
-        """Return a page of tools for this caller and publish the search."""
         started = time.perf_counter()
         vector, search = await self.prepare_search(snapshot, request, caller)
         found = await snapshot.run_scan(
-            search_page.render_search_page, search, states, budget, meta_tools
+            search_page.render_search_page,
+            search,
+            states,
+            budget,
+            meta_tools,
+            self._unlisted_notices.select_unnamed(caller, snapshot.unlisted_servers),
         )
         if self.bus is not None:
             self.bus.publish(SearchCompleted(time.perf_counter() - started, bool(found.addresses)))
@@ -64,10 +71,11 @@ class SearchService:
         """Return the query's embedding, or None, and the search with filters and boosts."""
         filters = request.build_filters(snapshot)
         vector = await _encode_query(snapshot, request.query)
+        boosts: Mapping[str, Boost] = {}
+        used_servers: frozenset[str] = frozenset()
         if self.learner is not None:
             boosts = await self.learner.compute_boosts(caller, request.query, vector)
-        else:
-            boosts = {}
+            used_servers = await self.learner.list_used_servers(caller)
         return vector, PreparedSearch(
             snapshot,
             request,
@@ -75,7 +83,27 @@ class SearchService:
             merge_popularity_boosts(boosts, self.get_popularity_boosts()),
             self.get_facts(),
             self.get_standings_version(),
+            used_servers,
         )
+
+
+class UnlistedNotices:
+    """Which unlisted servers each session has been told of, so that each is named once."""
+
+    def __init__(self) -> None:
+        self._named: OrderedDict[str, set[str]] = OrderedDict()
+
+    def select_unnamed(self, caller: Caller, unlisted: Sequence[str]) -> Sequence[str]:
+        """Return the servers to name to this caller now; without a session, all of them."""
+        if not unlisted or not caller.session:
+            return unlisted
+        named = self._named.setdefault(caller.session, set())
+        self._named.move_to_end(caller.session)
+        if len(self._named) > _MAX_NOTICED_SESSIONS:
+            self._named.popitem(last=False)
+        unnamed = [name for name in unlisted if name not in named]
+        named.update(unnamed)
+        return unnamed
 
 
 async def _encode_query(snapshot: Snapshot, query: str) -> Vector | None:

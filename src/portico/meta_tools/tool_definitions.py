@@ -8,15 +8,20 @@ changes.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from portico.config.limits import MAX_STEPS
 from portico.meta_tools.capability_index import build_capability_index
 from portico.scripts.sandbox.script import LANGUAGES
 from portico.upstream.backend import Raw
-from portico.workflows.limits import MAX_STEPS
 
 SEARCH_TOOLS = "search_tools"
 BROWSE_TOOLS = "browse_tools"
 DESCRIBE_TOOLS = "describe_tools"
 CALL_TOOL = "call_tool"
+CALL_TOOL_READ = "call_tool_read"
+CALL_TOOL_WRITE = "call_tool_write"
+CALL_TOOL_DESTRUCTIVE = "call_tool_destructive"
+SPLIT_CALL_NAMES = (CALL_TOOL_READ, CALL_TOOL_WRITE, CALL_TOOL_DESTRUCTIVE)
+"""In place of `call_tool` where calls are split, for clients that approve by name."""
 RUN_CODE = "run_code"
 RUN_WORKFLOW = "run_workflow"
 READ_RESULT = "read_result"
@@ -29,6 +34,7 @@ META_TOOL_NAMES = (
     RUN_WORKFLOW,
     READ_RESULT,
 )
+ALL_META_TOOL_NAMES = frozenset((*META_TOOL_NAMES, *SPLIT_CALL_NAMES))
 CODE_EXPOSURE_NAMES = (SEARCH_TOOLS, DESCRIBE_TOOLS, RUN_CODE)
 """The meta-tools of the `code` exposure."""
 
@@ -76,11 +82,6 @@ def build_definitions(
     return definitions
 
 
-def get_parameters(name: str) -> Raw:
-    """Return the input schema of a meta-tool, with its limits."""
-    return _PARAMETERS[name]
-
-
 def _to_listed_definition(tool: Raw, options: MetaToolOptions) -> Raw:
     is_useful = {"tags": options.has_tags, "session": options.has_isolated_servers}
     properties = {
@@ -98,7 +99,11 @@ def _to_listed_definition(tool: Raw, options: MetaToolOptions) -> Raw:
 
 def _introduce_search(search: Raw, meta_tools: set[str], index: str) -> Raw:
     """Return `search_tools` with the next steps that are available, and the capability index."""
-    steps = {CALL_TOOL: "call_tool", DESCRIBE_TOOLS: "describe_tools"}
+    steps = {
+        CALL_TOOL: "call_tool",
+        CALL_TOOL_READ: "call_tool_read, _write or _destructive",
+        DESCRIBE_TOOLS: "describe_tools",
+    }
     next_steps = " or ".join(step for name, step in steps.items() if name in meta_tools)
     return {
         **search,
@@ -141,7 +146,25 @@ _UNRESTRICTED: Raw = {
     "idempotentHint": False,
     "openWorldHint": True,
 }
+_WRITING: Raw = {**_UNRESTRICTED, "destructiveHint": False}
+_READING: Raw = {**_READ_ONLY, "openWorldHint": True}
 _STRING: Raw = {"type": "string"}
+_CALL_DESCRIPTION = (
+    "Wrong arguments are answered with the parameters, a very large result with a summary and a "
+    "result_id."
+)
+_CALL_PARAMETERS: Raw = {
+    "name": _STRING,
+    "arguments": {"type": "object", "additionalProperties": True, "default": {}},
+    "view": {
+        "type": "string",
+        "enum": ["result", "shape"],
+        "default": "result",
+        "description": "shape: call it, tell only types, sizes, samples",
+    },
+    "confirm": {"type": "boolean", "description": "With shape: it may change things."},
+    "session": {"type": "string", "description": "Whose instance, as an earlier answer says."},
+}
 
 _TOOLS: tuple[Raw, ...] = (
     _make_definition(
@@ -164,12 +187,17 @@ _TOOLS: tuple[Raw, ...] = (
             },
             "max_latency_ms": {"type": "number", "minimum": 0, "maximum": MAX_LATENCY_MS},
             "min_success_rate": {"type": "number", "minimum": 0, "maximum": 1},
-            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "default": 8},
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_RESULTS,
+                "description": "8, or 5 with schema",
+            },
             "detail": {
                 "type": "string",
                 "enum": ["brief", "schema", "explain"],
                 "default": "brief",
-                "description": "schema: with parameters; explain: why each ranked",
+                "description": "schema: the best with parameters; explain: why each ranked",
             },
             "cursor": _make_string_schema("Continues; repeat the other arguments."),
         },
@@ -216,20 +244,32 @@ _TOOLS: tuple[Raw, ...] = (
     _make_definition(
         CALL_TOOL,
         "Call a tool",
-        "Run a tool of any server. Wrong arguments are answered with the parameters, a very large "
-        "result with a summary and a result_id.",
-        {
-            "name": _STRING,
-            "arguments": {"type": "object", "additionalProperties": True, "default": {}},
-            "view": {
-                "type": "string",
-                "enum": ["result", "shape"],
-                "default": "result",
-                "description": "shape: call it, tell only types, sizes, samples",
-            },
-            "confirm": {"type": "boolean", "description": "With shape: it may change things."},
-            "session": _make_string_schema("Whose instance, as an earlier answer says."),
-        },
+        f"Run a tool of any server. {_CALL_DESCRIPTION}",
+        _CALL_PARAMETERS,
+        ["name"],
+        _UNRESTRICTED,
+    ),
+    _make_definition(
+        CALL_TOOL_READ,
+        "Call a tool that reads",
+        f"Run a tool of any server that only reads. {_CALL_DESCRIPTION}",
+        {key: shape for key, shape in _CALL_PARAMETERS.items() if key != "confirm"},
+        ["name"],
+        _READING,
+    ),
+    _make_definition(
+        CALL_TOOL_WRITE,
+        "Call a tool that changes something",
+        "Run a tool that may change something, and is not said to destroy.",
+        _CALL_PARAMETERS,
+        ["name"],
+        _WRITING,
+    ),
+    _make_definition(
+        CALL_TOOL_DESTRUCTIVE,
+        "Call a tool that destroys",
+        "Run a tool that is said to destroy.",
+        _CALL_PARAMETERS,
         ["name"],
         _UNRESTRICTED,
     ),
@@ -255,7 +295,7 @@ _TOOLS: tuple[Raw, ...] = (
         "Run a workflow",
         "Run steps [{id, tool, arguments, depends_on?, if?, for_each?, retry?}] in parallel where "
         "they can be; ${id.path} is a step's result (JMESPath), ${inputs.x} an input. "
-        "intent alone: a plan to pass back.",
+        "intent, inputs {name: value}: a plan.",
         {
             "intent": _STRING,
             "steps": {
@@ -266,7 +306,10 @@ _TOOLS: tuple[Raw, ...] = (
             },
             "inputs": {"type": "object"},
             "resume": _make_string_schema("A run to continue or approve."),
-            "run": {"type": "boolean", "description": "Run the plan at once if it only reads."},
+            "run": {
+                "type": "boolean",
+                "description": "Run a complete plan; changes wait for approval.",
+            },
             "session": _STRING,
         },
         [],
@@ -286,4 +329,12 @@ _TOOLS: tuple[Raw, ...] = (
         _READ_ONLY,
     ),
 )
-_PARAMETERS: Mapping[str, Raw] = {tool["name"]: tool["inputSchema"] for tool in _TOOLS}
+PARAMETERS: Mapping[str, Raw] = {tool["name"]: tool["inputSchema"] for tool in _TOOLS}
+"""Input schema of each meta-tool, with its limits."""
+
+
+def name_call_tool(*, is_read_only: bool, is_destructive: bool) -> str:
+    """Return the meta-tool that calls such a tool where calls are split."""
+    if is_destructive:
+        return CALL_TOOL_DESTRUCTIVE
+    return CALL_TOOL_READ if is_read_only else CALL_TOOL_WRITE

@@ -1,6 +1,7 @@
 """The audit log, metrics and traces. Subscribes to events.
 
-audit → audit_chain            one line per call, with MACs that reveal changes
-metrics → event_counter, metric_sources, event_loop_lag, prometheus
-tracing                        OpenTelemetry spans
+audit                                   one line per call, with MACs that reveal changes
+audit_shipping                          lines sent on: stderr, syslog, OTLP
+metrics → prometheus                    totals of events, gauges, the exposition format
+tracing                                 OpenTelemetry spans
 """

@@ -15,16 +15,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
 
 import orjson
 
-from portico.access import NO_CALLER, Caller
+from portico.callers import NO_CALLER, Caller
 from portico.config import AuditConfig as Settings
 from portico.events import Event, TokensRefused
-from portico.observability.audit_chain import AuditChain, parse_line
-from portico.storage.audit_file import AuditFile, DroppedAuditFile, load_or_create_key
-from portico.storage.hash_key import generate_key
+from portico.json_text.json_codec import is_large
+from portico.policy.decision import Approval
+from portico.storage.audit_file import AuditChain, AuditFile, DroppedAuditFile, parse_line
+from portico.storage.data_files import generate_key, load_or_create_key
+
+if TYPE_CHECKING:
+    from portico.observability.audit_shipping import AuditShipper
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +36,8 @@ FILE_NAME = "audit.jsonl"
 KEY_FILE = "audit.key"
 MASK = "***"
 MAX_NAME_CHARS = 200
+MAX_PERSON_CHARS = 600
+"""An issuer's address and a subject, so that no two people are one in the log."""
 MAX_TEXT_CHARS = 200
 MAX_DEPTH = 8
 MAX_VALUES = 500
@@ -66,43 +72,15 @@ class AuditEntry(NamedTuple):
     """
     server: str = ""
     """Server of such a request."""
-
-
-def make_request_entry(
-    server: str,
-    method: str,
-    params: Mapping[str, Any],
-    outcome: str,
-    caller: Caller,
-    via: str,
-    seconds: float,
-) -> AuditEntry:
-    """Return the entry of a request that is not a call of a tool in the catalog."""
-    if method == "tools/call":  # a tool that its server does not list
-        return AuditEntry(
-            f"{server}.{params.get('name')}",
-            "",
-            params.get("arguments"),
-            outcome,
-            caller,
-            via,
-            seconds,
-        )
-    reference: Any = params.get("ref", params)
-    target: Any = ""
-    if isinstance(reference, Mapping):
-        target = reference.get("uri") or reference.get("name")
-    if not isinstance(target, str):
-        target = ""
-    arguments = {key: value for key, value in params.items() if key != "_meta"}
-    return AuditEntry(
-        target, "", arguments, outcome, caller, "request", seconds, method=method, server=server
-    )
+    call_id: str = ""
+    """Id of the call, which its line has too; a line without one gets its own."""
+    rule: str = ""
+    """The rule that decided; empty where nothing had to be decided."""
+    approval: Approval | None = None
+    """The approval that it needed, and who decided."""
 
 
 class AuditLog:
-    """Writer of the audit log."""
-
     def __init__(
         self,
         file: AuditFile,
@@ -111,8 +89,13 @@ class AuditLog:
         arguments: Literal["hash", "redacted", "none"] = "hash",
         secrets: Iterable[str] = (),
         sync: bool = False,
+        shipper: "AuditShipper | None" = None,
     ) -> None:
-        """Create the log; `load_key` is called for the first line, `secrets` are never written."""
+        """Create the log; `load_key` is called for the first line, `secrets` are never written.
+
+        Each line is handed to `shipper`, too.
+        """
+        self._shipper = shipper
         self.sync = sync
         self.problem = ""
         """Why lines cannot be written now; empty while they can."""
@@ -121,15 +104,19 @@ class AuditLog:
         self._key = b""
         self._chain: AuditChain | None = None
         self._arguments = arguments
-        self._secrets = tuple(
-            sorted(
-                {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS},
-                key=len,
-                reverse=True,
-            )
-        )
+        long_secrets = {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS}
+        self._secrets = tuple(sorted(long_secrets, key=len, reverse=True))
         self._lost_lines = 0
         self._logged_at = float("-inf")
+
+    @property
+    def path(self) -> Path:
+        return self._file.path
+
+    @property
+    def files(self) -> int:
+        """Number of its files, the rotated ones included."""
+        return self._file.files
 
     @classmethod
     def from_settings(
@@ -138,21 +125,41 @@ class AuditLog:
         """Return the configured log, or None if it is disabled."""
         if not settings.enabled:
             return None
+        shipper = None
+        if settings.ship:
+            # Imported late: few gateways send their log anywhere.
+            from portico.observability.audit_shipping import make_shipper
+
+            shipper = make_shipper(settings.ship)
+        path = get_audit_path(settings, data_dir)
         return cls(
-            AuditFile(
-                get_audit_path(settings, data_dir),
-                max_bytes=int(settings.max_bytes),
-                files=settings.files,
-            ),
+            AuditFile(path, max_bytes=int(settings.max_bytes), files=settings.files),
             lambda: load_or_create_key(data_dir / KEY_FILE),
             arguments=settings.arguments,
             secrets=secrets,
             sync=settings.sync,
+            shipper=shipper,
         )
 
     def write(self, entry: AuditEntry) -> None:
         """Write a line. Never raises."""
         self._write(lambda: self._make_line(entry))
+
+    async def write_in_turns(self, entry: AuditEntry) -> None:
+        """Write a line like `write`, but hash large arguments in a thread.
+
+        If it is cancelled, the line is written before that is raised.
+        """
+        if self._arguments != "hash" or not is_large(entry.arguments):
+            self.write(entry)
+            return
+        self._key = self._key or self._read_key()
+        try:
+            digest = await asyncio.to_thread(hash_arguments, entry.arguments, self._key)
+        except asyncio.CancelledError:
+            self.write(entry)
+            raise
+        self._write(lambda: self._make_line(entry, digest))
 
     def write_refused_tokens(self, event: Event) -> None:
         """Write a line for refused tokens; a subscriber of `TokensRefused`. Never raises."""
@@ -167,12 +174,16 @@ class AuditLog:
                 self._chain = AuditChain(self._key, self._file.read_last_line())
             if self._lost_lines:
                 self._append({"at": _format_now(), "lost": self._lost_lines}, self._chain)
-                self._on_recovery()
+                logger.warning(
+                    "the audit log is written again; the lines of %d calls are missing",
+                    self._lost_lines,
+                )
+                self._lost_lines = 0
+                self._logged_at = float("-inf")
             self._append(make_line(), self._chain)
             if (dropped := self._file.take_dropped()) is not None:
-                self._append(
-                    {"at": _format_now(), "dropped": _summarize_dropped(dropped)}, self._chain
-                )
+                line = {"at": _format_now(), "dropped": _summarize_dropped(dropped)}
+                self._append(line, self._chain)
             self.problem = ""
         except OSError as error:
             self._lost_lines += 1
@@ -182,6 +193,8 @@ class AuditLog:
         signed, mac = chain.sign_line(_encode_line({**line, **chain.next_position}))
         self._file.append(signed)
         chain.advance(mac)
+        if self._shipper is not None:
+            self._shipper.put(signed.removesuffix(b"\n"))
 
     async def wait_for_sync(self) -> None:
         """Wait until written lines are on disk, if configured. Never raises."""
@@ -191,24 +204,26 @@ class AuditLog:
             except OSError as error:
                 self._on_failure(error)
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    def use_stdout(self) -> None:
+        """Let lines that are sent on to stdout go there: nothing else is written to it."""
+        if self._shipper is not None:
+            self._shipper.use_stdout()
 
-    def _make_line(self, entry: AuditEntry) -> dict[str, Any]:
+    def close(self) -> None:
+        self._file.close()
+        if self._shipper is not None:
+            self._shipper.close()
+
+    def _make_line(self, entry: AuditEntry, digest: str | None = None) -> dict[str, Any]:
         caller = entry.caller
+        subject: dict[str, Any] = {"tool": entry.tool[:MAX_NAME_CHARS], "hash": entry.tool_hash}
         if entry.method:
-            target = redact_arguments(entry.tool)
-            subject = {
-                "method": entry.method[:MAX_NAME_CHARS],
-                "server": entry.server,
-                "target": target,
-            }
-        else:
-            subject = {"tool": entry.tool[:MAX_NAME_CHARS], "hash": entry.tool_hash}
+            subject = {"method": entry.method[:MAX_NAME_CHARS], "server": entry.server}
+            subject["target"] = redact_arguments(entry.tool)
         line: dict[str, Any] = {
             "at": _format_now(),
-            "id": os.urandom(8).hex(),
+            "id": entry.call_id or os.urandom(8).hex(),
+            "person": caller.principal.id[:MAX_PERSON_CHARS],
             "client": caller.name[:MAX_NAME_CHARS],
             "profile": caller.profile,
             "who": self._hash_caller(caller),
@@ -219,24 +234,36 @@ class AuditLog:
         }
         if not entry.method:
             line |= {"attempts": entry.attempts, "cached": entry.cached, "repaired": entry.repaired}
+        if caller.principal.credential:
+            line["credential"] = caller.principal.credential
         if entry.destructive:
             line["destructive"] = True
+        if entry.rule:
+            line["rule"] = entry.rule
+        if (approval := entry.approval) is not None:
+            line["approval"] = approval.id
+            if approval.decided_by:
+                decided = {"by": approval.decided_by, "via": approval.decided_via}
+                if approval.reason:
+                    decided["reason"] = approval.reason
+                line["decided"] = decided
         if entry.trace_id:
             line["trace"] = entry.trace_id
-        if self._arguments == "hash":
+        if digest is not None:
+            line["arguments"] = digest
+        elif self._arguments == "hash":
             line["arguments"] = hash_arguments(entry.arguments, self._key)
         elif self._arguments == "redacted":
             line["arguments"] = redact_arguments(entry.arguments, self._secrets)
         return line
 
     def _hash_caller(self, caller: Caller) -> str:
-        """Return a hash that tells sessions and token holders apart without revealing them."""
-        identity = caller.session or caller.identity or caller.handle
-        if identity:
-            return blake2b(
-                identity.encode(errors="surrogatepass"), key=self._key, digest_size=6
-            ).hexdigest()
-        return ""
+        """Return a hash that tells sessions apart without revealing them."""
+        identity = caller.session or caller.handle
+        if not identity:
+            return ""
+        body = identity.encode(errors="surrogatepass")
+        return blake2b(body, key=self._key, digest_size=6).hexdigest()
 
     def _read_key(self) -> bytes:
         try:
@@ -249,8 +276,6 @@ class AuditLog:
             )
             return generate_key()
 
-    # --- failures
-
     def _on_failure(self, error: OSError) -> None:
         self.problem = f"the audit log cannot be written: {error.strerror or error}"
         now = time.monotonic()
@@ -260,16 +285,8 @@ class AuditLog:
                 "%s; calls go on without it (%d missing so far)", self.problem, self._lost_lines
             )
 
-    def _on_recovery(self) -> None:
-        logger.warning(
-            "the audit log is written again; the lines of %d calls are missing", self._lost_lines
-        )
-        self._lost_lines = 0
-        self._logged_at = float("-inf")
-
 
 def get_audit_path(settings: Settings, data_dir: Path) -> Path:
-    """Return the path of the log."""
     return settings.file or data_dir / FILE_NAME
 
 
@@ -334,37 +351,26 @@ class _Redactor:
             text = orjson.dumps(value).decode()
         except TypeError:  # beyond 64 bits
             return "…"
-        if text in self._secrets:
-            return MASK
-        return value
+        return MASK if text in self._secrets else value
 
     def _redact_text(self, text: str) -> str:
         from portico.config_file.mask import mask_text
 
         # Masked before it is cut: half a secret would not be recognised.
-        is_long = len(text) > MAX_TEXT_CHARS
         window = text[: self._window_chars]
         for secret in self._secrets:
             window = window.replace(secret, MASK)
         shown = mask_text(window)
-        if is_long:
-            return f"{shown[:MAX_TEXT_CHARS]}…"
-        return shown
+        return shown if len(text) <= MAX_TEXT_CHARS else f"{shown[:MAX_TEXT_CHARS]}…"
 
 
 def _summarize_dropped(dropped: DroppedAuditFile) -> dict[str, Any]:
     """Return the period of a dropped log file, and its last position in its chain."""
-    first, last = (parse_line(line) for line in (dropped.first_line, dropped.last_line))
-    summary = {
-        "from": first.get("at"),
-        "to": last.get("at"),
-        "chain": last.get("chain"),
-        "n": last.get("n"),
-    }
-    return {
-        **{key: value for key, value in summary.items() if value is not None},
-        "bytes": dropped.size,
-    }
+    first = parse_line(dropped.first_line)
+    last = parse_line(dropped.last_line)
+    summary = {"from": first.get("at"), "to": last.get("at")}
+    summary |= {"chain": last.get("chain"), "n": last.get("n"), "bytes": dropped.size}
+    return {key: value for key, value in summary.items() if value is not None}
 
 
 def _format_now() -> str:

@@ -28,21 +28,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from portico.upstream.backend import Raw
 
-__all__ = [
-    "Span",
-    "get_current_span",
-    "get_trace_id",
-    "inject_headers",
-    "inject_meta",
-    "is_disabled",
-    "mark_failed",
-    "set_call_attributes",
-    "start_request_span",
-    "start_tool_span",
-    "start_upstream_span",
-    "use_span",
-]
-
 _TRACER = trace.get_tracer("portico")
 """Delegates to a provider that is installed later."""
 _UNKNOWN = object()
@@ -117,7 +102,6 @@ def start_tool_span(tool: str, tool_hash: str, meta: Any = None) -> AbstractCont
 def start_upstream_span(
     method: str, target: str, server: str, kind: str
 ) -> AbstractContextManager[Span]:
-    """Start the span of one request to a server."""
     if is_disabled():
         return _NO_SPAN
     target = target[:_MAX_NAME_CHARS]
@@ -174,11 +158,9 @@ def inject_meta(span: Span, params: Raw) -> Raw:
         return params
     meta = params.get("_meta")
     # The client's tracestate belongs to its own parent, and ours includes it already.
-    if isinstance(meta, Mapping):
-        rest = {key: value for key, value in meta.items() if key not in _CONTEXT_KEYS}
-    else:
-        rest = {}
-    return {**params, "_meta": {**rest, **_make_carrier(span)}}
+    rest = meta.items() if isinstance(meta, Mapping) else ()
+    kept = {key: value for key, value in rest if key not in _CONTEXT_KEYS}
+    return {**params, "_meta": {**kept, **_make_carrier(span)}}
 
 
 def inject_headers(span: Span, headers: Mapping[str, str]) -> Mapping[str, str]:
@@ -208,16 +190,10 @@ def _enter_span(span: Span) -> Generator[Span]:
             yield span
         except BaseException as error:
             if span.is_recording():
+                name = _ERROR_NAMES.get(type(error), type(error).__name__)
                 if (code := _get_error_code(error)) is not None:
                     span.set_attribute("rpc.response.status_code", str(code))
-                mark_failed(
-                    span,
-                    str(
-                        code
-                        or getattr(error, "kind", None)
-                        or _ERROR_NAMES.get(type(error), type(error).__name__)
-                    ),
-                )
+                mark_failed(span, str(code or getattr(error, "kind", None) or name))
             raise
 
 
@@ -225,9 +201,7 @@ def _get_error_code(error: BaseException) -> int | None:
     """Return the JSON-RPC code of a remote error; other errors get theirs at the HTTP layer."""
     kind = getattr(error, "kind", "remote")
     code = getattr(error, "code", None)
-    if kind == "remote" and isinstance(code, int):
-        return code
-    return None
+    return code if kind == "remote" and isinstance(code, int) else None
 
 
 def _set_target(span: Span, method: str, target: str) -> None:

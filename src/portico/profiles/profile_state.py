@@ -1,67 +1,74 @@
 """State of one profile: the snapshot within its scope, its ranked tools and its server states."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Awaitable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Protocol
 
-from portico.access import UNRESTRICTED_SCOPE, Scope
+from portico.callers import Caller
+from portico.catalog.catalog import Catalog
+from portico.catalog.rule_filter import RuleFilter
 from portico.catalog.snapshot import Snapshot
-from portico.catalog.sync import Catalog
-from portico.config import Exposure
+from portico.catalog.tool import Tool
+from portico.config import ResolvedProfile
+from portico.events import EventBus, ToolsShown
 from portico.meta_tools import tool_definitions
-from portico.rendering.lines import ServerState, ServerStates
+from portico.policy.rules import CallerRules
+from portico.policy.target import Target
+from portico.rendering.server_lines import ServerState, ServerStates
 from portico.rendering.tool_result import mask_secrets
+from portico.results.reader import ResultServices
 from portico.scripts.sandbox.script import LANGUAGES
 from portico.search import Boost, UsageFacts
+from portico.upstream.backend import Raw
 from portico.upstream.lifecycle.supervisor import Upstream
-from portico.usage.ranked_catalog import RankedCatalog
 from portico.usage.statistics import UNUSED, Statistics
+from portico.usage.tool_tiers import RankedCatalog
+from portico.visibility import UNRESTRICTED_SCOPE, Scope
 
 if TYPE_CHECKING:
-    from portico.usage.usage_data import UsageData
+    from portico.usage.tool_tiers import UsageData
+
+_CALLING_TOOLS = (
+    tool_definitions.CALL_TOOL,
+    tool_definitions.RUN_CODE,
+    tool_definitions.RUN_WORKFLOW,
+)
 
 
 @dataclass(frozen=True)
-class ProfileSettings:
-    """Settings of a profile's view, taken from its configuration."""
+class ProfileSettings(ResolvedProfile):
+    """Settings of a profile's view: its configuration, and what it shares with the others."""
 
-    exposure: Exposure = "meta"
     scope: Scope = UNRESTRICTED_SCOPE
     prefixed: bool = True
-    discovery_budget: int = 2_000
-    result_budget: int = 8_000
-    meta_tools: frozenset[str] = frozenset(tool_definitions.META_TOOL_NAMES)
     languages: tuple[str, ...] = LANGUAGES
     """Script languages that may be run."""
-    pins: tuple[str, ...] = field(default=())
-    profile: str = ""
-    intent: str = ""
-    """Task description by which the `semantic` exposure selects tools."""
-    top_k: int = 10
-    listing_budget: int = 4_000
-    """Tokens for the definitions selected by an intent, or by a query in `tools/list`."""
+    pins: tuple[str, ...] = ()
+    list_pins: bool = False
+    """Whether the pinned tools are listed beside the meta-tools."""
+    disabled_servers: tuple[str, ...] = field(default=(), compare=False)
+    """Servers in the scope that the configuration switches off; no list of a client has them."""
     allows_unlisted: bool = True
     """Whether a transparent view forwards calls of unlisted tools; false if some are hidden."""
 
-    @property
+    @cached_property
     def enabled_meta_tools(self) -> tuple[str, ...]:
         """The meta-tools that clients see, in fixed order; none where every tool is exposed."""
-        all_names = tool_definitions.META_TOOL_NAMES
-        code_names = tool_definitions.CODE_EXPOSURE_NAMES
-        shown = {"meta": all_names, "semantic": all_names, "code": code_names}.get(
-            self.exposure, ()
-        )
-        # Without a tool that makes calls there is no result to read.
-        callers = self.meta_tools & {
-            tool_definitions.CALL_TOOL,
-            tool_definitions.RUN_CODE,
-            tool_definitions.RUN_WORKFLOW,
-        }
-        if callers:
-            pointless = set[str]()
-        else:
-            pointless = {tool_definitions.READ_RESULT}
-        return tuple(name for name in shown if name in self.meta_tools - pointless)
+        shown = {
+            "full": (),
+            "code": tool_definitions.CODE_EXPOSURE_NAMES,
+        }.get(self.exposure, tool_definitions.META_TOOL_NAMES)
+        enabled = tuple(name for name in shown if name in self.meta_tools)
+        if self.splits_calls and tool_definitions.CALL_TOOL in enabled:
+            place = enabled.index(tool_definitions.CALL_TOOL)
+            split = tool_definitions.SPLIT_CALL_NAMES
+            enabled = (*enabled[:place], *split, *enabled[place + 1 :])
+        if self.meta_tools.isdisjoint(_CALLING_TOOLS):
+            # Without a tool that makes calls there is no result to read.
+            return tuple(name for name in enabled if name != tool_definitions.READ_RESULT)
+        return enabled
 
     @property
     def can_call_flat_names(self) -> bool:
@@ -69,6 +76,16 @@ class ProfileSettings:
         return (
             self.exposure in ("full", "semantic") or tool_definitions.CALL_TOOL in self.meta_tools
         )
+
+
+class FitResult(Protocol):
+    def __call__(
+        self, tool: Tool, result: Raw, caller: Caller, /, *, budget: int = ...
+    ) -> Awaitable[Raw]: ...
+
+
+async def _keep_result(_tool: Tool, result: Raw, _caller: Caller, /, *, budget: int = 0) -> Raw:
+    return result
 
 
 class ProfileState:
@@ -80,24 +97,37 @@ class ProfileState:
         catalog: Catalog,
         upstreams: Mapping[str, Upstream],
         usage_data: "UsageData | None" = None,
+        bus: EventBus | None = None,
+        result_services: ResultServices | None = None,
     ) -> None:
-        self.settings = settings
+        """Without `usage_data` there are no statistics, without `bus` nothing is published, and
+        without `result_services` results are never shortened."""
         self.usage_data = usage_data
-        self._catalog = catalog
-        self._upstreams = upstreams
-        self._full_snapshot: Snapshot | None = None
-        self._visible_snapshot: Snapshot = catalog.snapshot.restrict_to(settings.scope)
-        self._ranked_catalog: RankedCatalog | None = None
+        self.result_services = result_services
+        self.bus = bus
+        self.catalog = catalog
+        self.upstreams = upstreams
+        self._visible_snapshot: Snapshot = catalog.snapshot
+        self.apply(settings)
 
     def apply(self, settings: ProfileSettings) -> None:
         """Replace the settings and drop everything derived from the old ones."""
         self.settings = settings
-        self._full_snapshot = self._ranked_catalog = None
+        self._full_snapshot: Snapshot | None = None
+        self._ranked_catalog: RankedCatalog | None = None
+        self.fit_result: FitResult = _keep_result
+        """Returns a tool's result within the profile's budget; the rest is stored."""
+        if self.result_services is not None:
+            self.fit_result = partial(
+                self.result_services.handles.fit_to_budget,
+                budget=settings.result_budget,
+                has_read_result=tool_definitions.READ_RESULT in settings.enabled_meta_tools,
+            )
 
     @property
     def snapshot(self) -> Snapshot:
         """The current snapshot, restricted to the profile's scope."""
-        full = self._catalog.snapshot
+        full = self.catalog.snapshot
         if self._full_snapshot is not full:
             # While embeddings arrive only the index changes: the restricted server data is reused.
             same_servers = (
@@ -112,9 +142,33 @@ class ProfileState:
             self._full_snapshot = full
         return self._visible_snapshot
 
+    def publish_shown(self, caller: Caller, content: object, *, listing: bool = False) -> None:
+        """Publish what a client was shown, for the token ledger."""
+        if content and self.bus is not None and self.bus.has_subscribers(ToolsShown):
+            self.bus.publish(ToolsShown(caller, content, listing))
+
+    async def load_snapshot(self) -> None:
+        """Compute the snapshot in a thread where that takes long."""
+
+    def narrow(self, rules: CallerRules) -> "ProfileState":
+        """Return what callers with these rules see of the profile, with its present settings."""
+        return _NarrowedState(self, rules)
+
+    def hides_server(self, server: str) -> bool:
+        """Return whether a server of the profile does not exist for these callers."""
+        return False
+
+    def hides_tool(self, address: str) -> bool:
+        """Return whether a tool of the profile does not exist for these callers."""
+        return False
+
+    def can_see_resource(self, server: str, uri: str, *, linked: bool = False) -> bool:
+        """Return whether a resource may be known; see `Scope.can_see_resource`."""
+        return self.settings.scope.can_see_resource(server, uri, linked=linked)
+
     def is_resource_listed(self, server: str, uri: str) -> bool:
         """Return whether a server lists a URI or a matching template, hidden ones included."""
-        entry = self._catalog.snapshot.servers.get(server)
+        entry = self.catalog.snapshot.servers.get(server)
         return entry is not None and entry.has_resource(uri)
 
     @property
@@ -123,13 +177,12 @@ class ProfileState:
         visible = self.snapshot.servers
         return tuple(
             name
-            for name, upstream in self._upstreams.items()
-            if upstream.isolated and name in visible
+            for name, upstream in self.upstreams.items()
+            if upstream.isolated and not upstream.personal and name in visible
         )
 
     @property
     def transparent_server(self) -> str | None:
-        """The server that this profile is transparent for, or None."""
         if (
             self.settings.exposure != "full"
             or self.settings.prefixed
@@ -196,8 +249,76 @@ class ProfileState:
         return ""
 
     def get_server_states(self) -> ServerStates:
-        """Return the live states of all servers."""
-        return _LiveServerStates(self._upstreams)
+        return _LiveServerStates(self.upstreams)
+
+
+class _NarrowedState(ProfileState):
+    """What callers with the same rules see of a profile."""
+
+    def __init__(self, profile: ProfileState, rules: CallerRules) -> None:
+        self._profile = profile
+        self._rules = rules
+        self._filter = RuleFilter(rules)
+        disabled = filter(rules.can_see_server, profile.settings.disabled_servers)
+        settings = replace(
+            profile.settings, disabled_servers=tuple(disabled), allows_unlisted=False
+        )
+        super().__init__(
+            settings,
+            profile.catalog,
+            profile.upstreams,
+            profile.usage_data,
+            profile.bus,
+            profile.result_services,
+        )
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The profile's snapshot, restricted by the rules."""
+        whole = self._profile.snapshot
+        if self._full_snapshot is not whole:
+            self._visible_snapshot = self._restrict(whole)
+            self._full_snapshot = whole
+        return self._visible_snapshot
+
+    def _restrict(self, whole: Snapshot) -> Snapshot:
+        before = self._full_snapshot
+        if before is not None and before.servers is whole.servers:
+            return self._visible_snapshot.with_index(whole.index)
+        return self._filter.restrict(whole)
+
+    async def load_snapshot(self) -> None:
+        """Compute the snapshot in a thread where that takes long."""
+        whole = self._profile.snapshot
+        if self._full_snapshot is not whole and whole.is_large:
+            shown = await asyncio.to_thread(self._restrict, whole)
+            self._visible_snapshot = shown
+            self._full_snapshot = whole
+
+    def hides_server(self, server: str) -> bool:
+        """Return whether a server of the profile does not exist for these callers."""
+        if server in self._profile.snapshot.servers:
+            return server not in self.snapshot.servers
+        return not self._rules.can_see_server(server)
+
+    def hides_tool(self, address: str) -> bool:
+        """Return whether a tool of the profile does not exist for these callers."""
+        if address in self._profile.snapshot.tools:
+            return address not in self.snapshot.tools
+        # It is gone, or not there yet.
+        server, _, name = address.partition(".")
+        return not self._rules.can_see(Target("tool", server, name, is_destructive=True))
+
+    def can_see_resource(self, server: str, uri: str, *, linked: bool = False) -> bool:
+        """Return whether a resource may be known: by the scope, and by the rules."""
+        target = Target("resource", server, uri)
+        return super().can_see_resource(server, uri, linked=linked) and self._rules.can_see(target)
+
+    @property
+    def transparent_server(self) -> str | None:
+        """The profile's transparent server, if it is shown: others that are hidden make none."""
+        server = self._profile.transparent_server
+        return server if server in self.snapshot.servers else None
 
 
 class _LiveServerStates(Mapping[str, ServerState]):

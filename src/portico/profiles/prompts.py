@@ -1,28 +1,31 @@
-"""The gateway's own prompts: how to discover tools, the tool for a task, and server status."""
+"""The gateway's own prompts, and completion of the arguments of prompts and resource templates."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from portico.calls.pipeline import CallContext
-from portico.catalog.visible_text import sanitize_text
-from portico.errors import INVALID_PARAMS, RemoteError
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.tool import sanitize_text
+from portico.errors import INVALID_PARAMS, RemoteError, UnknownName
 from portico.meta_tools.instructions import META_TOOL_STEPS, THIRD_PARTY_NOTICE
 from portico.meta_tools.search_request import SearchRequest
 from portico.meta_tools.search_tools import SearchService
-from portico.profiles.namespace import SCHEME
 from portico.profiles.profile_state import ProfileState
-from portico.profiles.resources import GatewayResources
-from portico.rendering.budget import pack
-from portico.rendering.lines import (
-    ServerState,
+from portico.profiles.resources import TEMPLATES, GatewayResources
+from portico.rendering.resource_uris import SCHEME
+from portico.rendering.server_lines import ServerState
+from portico.rendering.token_budget import (
     compute_remaining_tokens,
     format_count,
+    pack,
     to_short_line,
 )
 from portico.rendering.tool_result import make_annotations, make_text_block
 from portico.upstream.backend import Raw
 from portico.upstream.lifecycle.status import TROUBLED_STATES
 from portico.usage.statistics import Statistics
+from portico.usage.tool_tiers import RankedCatalog
 
 DISCOVER = "discover"
 FIND_TOOL = "find_tool"
@@ -50,11 +53,16 @@ PROMPTS: tuple[Raw, ...] = (
 PROMPT_NAMES = frozenset(prompt["name"] for prompt in PROMPTS)
 _MAX_FOUND = 5
 _MAX_STATUS_TOKENS = 4_000
+MAX_VALUES = 100
+_MIN_SIMILARITY = 60
+_MAX_CHARS = 200
+_MAX_COMPARED = 2_000
+"""Maximum number of names that a misspelt one is compared with."""
+_BATCH_SIZE = 250
+_OWN_TEMPLATES = frozenset(template["uriTemplate"] for template in TEMPLATES)
 
 
 class GatewayPrompts:
-    """The prompts of one view."""
-
     def __init__(
         self,
         profile_state: ProfileState,
@@ -108,17 +116,16 @@ class GatewayPrompts:
             )
         state = self._profile_state
         request = SearchRequest(task, limit=_MAX_FOUND)
-        search_options = (
+        found = await self._search_service.search(
+            state.snapshot,
+            request,
+            context.caller,
             state.get_server_states(),
             state.settings.discovery_budget,
             state.settings.enabled_meta_tools,
         )
-        found = await self._search_service.search(
-            state.snapshot, request, context.caller, *search_options
-        )
-        if state.settings.enabled_meta_tools:
-            note = ""
-        else:
+        note = ""
+        if not state.settings.enabled_meta_tools:
             note = "\nIn your list of tools, server.tool is named server__tool."
         blocks = [
             make_text_block(
@@ -143,14 +150,10 @@ class GatewayPrompts:
         def render_line(name: str) -> str:
             entry = snapshot.servers[name]
             state = get_state(name)
-            if entry.is_listed:
-                tools = format_count(len(entry.tools), "tool")
-            else:
-                tools = "not listed yet"
+            tools = format_count(len(entry.tools), "tool") if entry.is_listed else "not listed yet"
+            reason = ""
             if state.state in TROUBLED_STATES and state.reason:
                 reason = f" ({to_short_line(state.reason, 40)})"
-            else:
-                reason = ""
             latency = _render_latency(statistics.get(name, []))
             return f"- {name}: {state.state}{reason}, {tools}{latency}"
 
@@ -165,12 +168,10 @@ class GatewayPrompts:
         lines = pack(
             map(render_line, names), compute_remaining_tokens(_MAX_STATUS_TOKENS, head, rest)
         ).texts
-        left_out = len(names) - len(lines)
-        if left_out:
-            foot = [f"… and {left_out:,} more: {SCHEME}backends"]
-        else:
-            foot = []
-        return [make_text_block("\n".join([head, *lines, *foot]))]
+        lines = [head, *lines]
+        if (left_out := len(names) + 1 - len(lines)) > 0:
+            lines.append(f"… and {left_out:,} more: {SCHEME}backends")
+        return [make_text_block("\n".join(lines))]
 
 
 def _render_latency(statistics: list[Statistics]) -> str:
@@ -194,3 +195,108 @@ def _embed_resource(content: Mapping[str, Any]) -> Raw:
         "resource": resource,
         "annotations": make_annotations(resource["text"]),
     }
+
+
+def complete_argument(ranked_catalog: RankedCatalog, params: Raw) -> Raw | None:
+    """Answer `completion/complete` for a gateway template or prompt; None for any other.
+
+    Raises RemoteError for an argument that the template does not have.
+    """
+    reference: Raw = params.get("ref") or {}
+    if reference.get("type") == "ref/prompt":
+        if reference.get("name") in PROMPT_NAMES:
+            return _make_response([])
+        return None
+    if reference.get("uri") not in _OWN_TEMPLATES:
+        return None
+    argument: Raw = params.get("argument") or {}
+    name = str(argument.get("name", ""))
+    typed = str(argument.get("value", ""))
+    if f"{name}}}" not in reference["uri"]:
+        raise RemoteError(INVALID_PARAMS, f"{reference['uri']} has no argument {name[:80]!r}")
+    arguments: Mapping[str, Any] = (params.get("context") or {}).get("arguments") or {}
+    return _make_response(
+        find_matches(typed, _CANDIDATES[name](ranked_catalog, arguments), unqualified=name == "uri")
+    )
+
+
+def find_matches(text: str, candidates: Iterable[str], *, unqualified: bool = False) -> list[str]:
+    """Return candidates with a matching prefix (of the name or the part after `server.`), then
+    infix.
+
+    If none matches, similarly spelt ones. `unqualified` names have no server prefix.
+    """
+    names = list(candidates)
+    wanted = text[:_MAX_CHARS].strip().casefold()
+    groups: tuple[list[str], ...] = ([], [], [])
+    for name in names:
+        folded = name[:_MAX_CHARS].casefold()
+        if folded.startswith(wanted):
+            groups[0].append(name)
+        elif not unqualified and folded.partition(".")[2].startswith(wanted):
+            groups[1].append(name)
+        elif wanted in folded:
+            groups[2].append(name)
+    found = [name for group in groups for name in group]
+    return found or _find_similar(wanted, names)
+
+
+def _find_similar(text: str, names: list[str]) -> list[str]:
+    from rapidfuzz import fuzz, process  # only a misspelt name needs it
+
+    found: list[tuple[float, str]] = []
+    # Only prefixes of the first names, in batches: the comparison holds the interpreter lock.
+    first = list(dict.fromkeys(names[:_MAX_COMPARED]))
+    for start in range(0, len(first), _BATCH_SIZE):
+        folded = {name: name[:_MAX_CHARS].casefold() for name in first[start : start + _BATCH_SIZE]}
+        similar = process.extract(
+            text, folded, scorer=fuzz.WRatio, limit=None, score_cutoff=_MIN_SIMILARITY
+        )
+        found += ((-score, name) for _, score, name in similar)
+    return [name for _, name in sorted(found)]
+
+
+def _make_response(values: list[str]) -> Raw:
+    shown = values[:MAX_VALUES]
+    return {
+        "completion": {"values": shown, "total": len(values), "hasMore": len(values) > len(shown)}
+    }
+
+
+def _list_tool_candidates(
+    ranked_catalog: RankedCatalog, arguments: Mapping[str, Any]
+) -> Iterable[str]:
+    """Return tool addresses, hot tools first, because clients show only the first hundred."""
+    if server := _find_server(ranked_catalog.snapshot, arguments):
+        return [tool.address for tool in ranked_catalog.list_server_tools(server)]
+    hot: list[str] = []
+    if ranked_catalog.hot_list.basis != "some of each server":
+        hot = [tool.address for tool in ranked_catalog.hot_list.tools]
+    return dict.fromkeys((*hot, *ranked_catalog.snapshot.tools))
+
+
+def _list_resource_uris(
+    ranked_catalog: RankedCatalog, arguments: Mapping[str, Any]
+) -> Iterable[str]:
+    if server := _find_server(ranked_catalog.snapshot, arguments):
+        offers = ranked_catalog.snapshot.servers[server].offers
+        return [resource["uri"] for resource in offers.resources]
+    return []
+
+
+def _find_server(snapshot: Snapshot, arguments: Mapping[str, Any]) -> str | None:
+    """Return the server that was filled in before, if it exists."""
+    name = arguments.get("backend_name")
+    if isinstance(name, str) and name:
+        with suppress(UnknownName):
+            return snapshot.resolve_server(name).name
+    return None
+
+
+_CANDIDATES: Mapping[str, Callable[[RankedCatalog, Mapping[str, Any]], Iterable[str]]] = {
+    "tool_name": _list_tool_candidates,
+    "backend_name": lambda ranked_catalog, _: sorted(ranked_catalog.snapshot.servers),
+    "category": lambda ranked_catalog, _: ranked_catalog.categories,
+    "result_id": lambda *_: (),
+    "uri": _list_resource_uris,
+}

@@ -17,9 +17,9 @@ from portico.errors import INVALID_PARAMS, RemoteError
 from portico.json_text import json_codec
 from portico.profiles.profile_state import ProfileSettings, ProfileState
 from portico.rendering.strict_definitions import to_strict_tool
-from portico.rendering.token_count import count_tokens
+from portico.rendering.token_budget import count_tokens
 from portico.search import EncoderUnavailable, Index
-from portico.search.lexical.query import MAX_TEXT
+from portico.search.lexical.tokens import MAX_TEXT
 from portico.upstream.backend import Raw
 
 META_KEY = "portico/relevant"
@@ -40,7 +40,6 @@ class RelevantTools:
 
     @property
     def definitions(self) -> list[Raw]:
-        """The definitions, as they are listed."""
         return [to_strict_tool(tool.definition, name) for name, tool in self.tools.items()]
 
     @property
@@ -70,10 +69,7 @@ def select_relevant_tools(
     A tool whose definition exceeds the rest of the budget is skipped. With `require_match`, a weak
     ranking selects nothing.
     """
-    if snapshot.scope.is_unrestricted:
-        visible = None
-    else:
-        visible = snapshot.tools.__contains__
+    visible = snapshot.tools.__contains__ if snapshot.is_restricted else None
     by_address = {tool.address: name for name, tool in tools_by_name.items()}
     ranking = snapshot.index.search(query[:MAX_TEXT], limit, allow=visible)
     if require_match and ranking.is_weak:
@@ -127,15 +123,13 @@ class IntentTools:
                 await asyncio.to_thread(encoder.load)
 
     def select_tools(self) -> RelevantTools:
-        """Return the current selection."""
         snapshot = self._profile_state.snapshot
         settings = self._profile_state.settings
         by_meaning = self._can_rank_by_meaning(snapshot)
         key = snapshot.version, by_meaning, settings
         if self._selected is None or self._selected_for != key:
-            if by_meaning:
-                searched = snapshot
-            else:
+            searched = snapshot
+            if not by_meaning:
                 searched = snapshot.with_index(replace(snapshot.index, encoder=None))
             self._selected = select_relevant_tools(
                 searched,

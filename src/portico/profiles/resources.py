@@ -2,42 +2,50 @@
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from portico.access import Caller
-from portico.catalog.tool import Tool
-from portico.catalog.visible_text import sanitize_text
+from portico.callers import Caller
+from portico.catalog.tool import Tool, sanitize_text
 from portico.errors import RESOURCE_NOT_FOUND, RemoteError, UnknownName
 from portico.events import CatalogChanged, Event, StandingsChanged, UpstreamLost, UpstreamReady
 from portico.json_text import json_codec
 from portico.meta_tools import instructions
 from portico.meta_tools.browse_tools import explain_unknown_name
-from portico.profiles.cards import (
-    Card,
-    make_category_card,
-    make_server_card,
-    make_tool_card,
+from portico.profiles.json_objects import (
+    JsonObject,
+    collect_tool_details,
+    make_category_object,
+    make_server_object,
+    make_statistics_object,
+    make_tool_object,
     to_iso_time,
 )
-from portico.profiles.namespace import SCHEME, GatewayUri, parse_gateway_uri
 from portico.profiles.profile_state import ProfileState
-from portico.profiles.statistics_card import make_statistics_card
-from portico.profiles.tool_details import collect_tool_details
 from portico.rendering import cursor as cursors
-from portico.rendering.budget import find_part_end, pack
-from portico.rendering.lines import ServerState, compute_remaining_tokens, format_count
-from portico.rendering.token_count import count_tokens
+from portico.rendering.resource_uris import SCHEME, GatewayUri, parse_gateway_uri
+from portico.rendering.token_budget import (
+    compute_remaining_tokens,
+    count_tokens,
+    find_part_end,
+    format_count,
+    pack,
+)
 from portico.rendering.tool import extract_first_sentence, to_full_data
 from portico.rendering.tool_result import make_annotations
 from portico.upstream.backend import Raw
+from portico.visibility import MAX_URI_CHARS
 
 DEFAULT_BUDGET = 8_000
 RESOURCE_BUDGETS: Mapping[str, int] = {
     "hot": 2_000, "categories": 2_000, "category": 4_000, "backend tools": 4_000, "tool": 4_000,
 }  # fmt: skip
 """Token budget per kind. Reading one after the other stays within the budgets of the four tiers."""
-_INDEX_ENTRY_TOKENS = 12
-"""Tokens that the compact index spends on the description of a tool."""
+_INDEX_ENTRY_TOKENS = 10
+_MIN_INDEX_WORDS_TOKENS = 3
+"""Tokens of a tool in the compact index, without its quotes, and of its words at least."""
+WHOLE = "whole"
+"""As a tool's cursor: everything in one answer, whatever its size."""
 _JSON = "application/json"
 _MARKDOWN = "text/markdown"
 _TEXT = "text/plain"
@@ -46,64 +54,43 @@ _TEXT = "text/plain"
 def _make_resource(
     name: str, title: str, description: str, priority: float, mime: str = _JSON
 ) -> Raw:
-    annotations = {
-        "audience": ["user", "assistant"] if priority >= 0.7 else ["assistant"],
-        "priority": priority,
-    }
+    audience = ["user", "assistant"] if priority >= 0.7 else ["assistant"]
     return {
         "uri": f"{SCHEME}{name}",
         "name": name,
         "title": title,
         "description": description,
         "mimeType": mime,
-        "annotations": annotations,
+        "annotations": {"audience": audience, "priority": priority},
     }
 
 
 def _make_template(path: str, name: str, title: str, description: str, mime: str = _JSON) -> Raw:
-    template: Raw = {
-        "uriTemplate": f"{SCHEME}{path}",
-        "name": name,
-        "title": title,
-        "description": description,
-    }
+    described = {"name": name, "title": title, "description": description}
+    template: Raw = {"uriTemplate": f"{SCHEME}{path}", **described}
     if mime:
-        return {**template, "mimeType": mime}
+        template["mimeType"] = mime
     return template
 
 
+_OVERVIEW = "What is behind this gateway and how to find it, in brief."
+_BACKENDS = "Every server: what it is for, its tools' number, version and state."
+_HOT = "The tools to start with: pinned, most used, or some of each server."
+_CATEGORIES = "The kinds of tools with counts, servers and popular tools."
 RESOURCES: tuple[Raw, ...] = (
-    _make_resource(
-        "overview",
-        "Overview",
-        "What is behind this gateway and how to find it, in brief.",
-        0.9,
-        _MARKDOWN,
-    ),
-    _make_resource(
-        "backends",
-        "Servers",
-        "Every server: what it is for, its tools' number, version and state.",
-        0.7,
-    ),
+    _make_resource("overview", "Overview", _OVERVIEW, 0.9, _MARKDOWN),
+    _make_resource("backends", "Servers", _BACKENDS, 0.7),
     _make_resource("tools", "Tool index", "Every tool with what it does in a few words.", 0.3),
-    _make_resource(
-        "hot",
-        "Hot tools",
-        "The tools to start with: pinned, most used, or one of each server.",
-        0.7,
-    ),
-    _make_resource(
-        "categories",
-        "Categories",
-        "The kinds of tools with counts, servers and popular tools.",
-        0.7,
-    ),
+    _make_resource("hot", "Hot tools", _HOT, 0.7),
+    _make_resource("categories", "Categories", _CATEGORIES, 0.7),
     _make_resource("stats", "Statistics", "Use of the tools, and tokens shown and saved.", 0.5),
 )
 TEMPLATES: tuple[Raw, ...] = (
     _make_template(
-        "tool/{tool_name}", "tool", "Tool", "Everything about one tool: schema, example, use."
+        "tool/{tool_name}",
+        "tool",
+        "Tool",
+        "Everything about one tool: schema, examples, use; ?cursor=whole: however long.",
     ),
     _make_template(
         "backend/{backend_name}",
@@ -153,6 +140,8 @@ class GatewayResources:
         if gateway_uri.kind == "tool":
             with contextlib.suppress(UnknownName):
                 await snapshot.find_tool(gateway_uri.name)
+        elif gateway_uri.kind == "tools":
+            await snapshot.run_scan(lambda: ranked_catalog.all_tools)
         elif gateway_uri.kind in ("overview", "category", "categories"):
             await snapshot.run_scan(lambda: ranked_catalog.categories)
 
@@ -168,7 +157,7 @@ class GatewayResources:
             "hot": self._read_hot_tools,
             "categories": self._read_categories,
             "stats": lambda own: [
-                _make_content(uri, _to_json(make_statistics_card(self._profile_state, caller)))
+                _make_content(uri, _to_json(make_statistics_object(self._profile_state, caller)))
             ],
             "tool": self._read_tool,
             "backend": self._read_backend,
@@ -216,24 +205,26 @@ class GatewayResources:
 
     def _read_backends(self, gateway_uri: GatewayUri) -> list[Raw]:
         snapshot = self._profile_state.snapshot
-        states = self._profile_state.get_server_states()
-
-        def make_card(name: str) -> Card:
-            state = states.get(name, ServerState("configured"))
-            return make_server_card(snapshot.servers[name], state, snapshot.main_categories[name])
-
-        head: Card = {"servers_in_all": len(snapshot.servers), "tools_in_all": len(snapshot.tools)}
-        return self._pack_items(gateway_uri, head, "servers", sorted(snapshot.servers), make_card)
+        entries = [snapshot.servers[name] for name in sorted(snapshot.servers)]
+        make_card = partial(make_server_object, self._profile_state)
+        head: JsonObject = {
+            "servers_in_all": len(snapshot.servers),
+            "tools_in_all": len(snapshot.tools),
+        }
+        return self._pack_items(gateway_uri, head, "servers", entries, make_card)
 
     def _read_tools(self, gateway_uri: GatewayUri) -> list[Raw]:
-        tools = self._profile_state.snapshot.tools
+        tools = self._profile_state.ranked_catalog.all_tools
 
         def render_line(tool: Tool) -> str:
-            about = extract_first_sentence(tool.description or tool.title, _INDEX_ENTRY_TOKENS)
-            return f"{sanitize_text(tool.address)}{about and ': '}{about}"
+            address = sanitize_text(tool.address)
+            left = _INDEX_ENTRY_TOKENS - count_tokens(address) - 1
+            words = max(left, _MIN_INDEX_WORDS_TOKENS)
+            about = extract_first_sentence(tool.description or tool.title, words)
+            return f"{address}{about and ': '}{about}"
 
         return self._pack_items(
-            gateway_uri, {"tools_in_all": len(tools)}, "tools", [*tools.values()], render_line
+            gateway_uri, {"tools_in_all": len(tools)}, "tools", tools, render_line
         )
 
     def _read_hot_tools(self, gateway_uri: GatewayUri) -> list[Raw]:
@@ -241,88 +232,74 @@ class GatewayResources:
         grounds = {
             "use": "pins and use",
             "pins": "pins",
-            "one of each server": "no use is known yet: one of each server",
+            "some of each server": "no use is known yet: some of each server",
         }
-        head: Card = {"chosen_by": grounds[hot.basis]}
+        head: JsonObject = {"chosen_by": grounds[hot.basis]}
         if self._profile_state.ranked_catalog.computed_at:
             head["computed"] = to_iso_time(self._profile_state.ranked_catalog.computed_at)
-        return self._pack_items(gateway_uri, head, "tools", hot.tools, self._make_card)
+        make_card = partial(make_tool_object, self._profile_state, is_summary=False)
+        return self._pack_items(gateway_uri, head, "tools", hot.tools, make_card)
 
     def _read_categories(self, gateway_uri: GatewayUri) -> list[Raw]:
         ranked_catalog = self._profile_state.ranked_catalog
-        head: Card = {"tools_in_all": len(ranked_catalog.snapshot.tools)}
-        return self._pack_items(
-            gateway_uri,
-            head,
-            "categories",
-            [*ranked_catalog.categories.values()],
-            make_category_card,
-        )
+        head: JsonObject = {"tools_in_all": len(ranked_catalog.snapshot.tools)}
+        kinds = [*ranked_catalog.categories.values()]
+        return self._pack_items(gateway_uri, head, "categories", kinds, make_category_object)
 
     def _read_tool(self, gateway_uri: GatewayUri) -> list[Raw]:
         tool = self._profile_state.snapshot.resolve_tool(gateway_uri.name)
         gateway_uri = GatewayUri("tool", tool.address, gateway_uri.cursor)
         body = _to_json(to_full_data(tool, details=collect_tool_details(self._profile_state, tool)))
+        if gateway_uri.cursor == WHOLE:
+            return [_make_content(gateway_uri.uri, body)]
         version = self._profile_state.snapshot.version
         # The cursor counts from the end, because usage figures at the start may change in length.
+        start = 0
         if gateway_uri.cursor:
-            start = len(body) - cursors.decode(gateway_uri.cursor, gateway_uri.uri, version)
-        else:
-            start = 0
+            left = cursors.decode(gateway_uri.cursor, gateway_uri.uri, version)
+            start = max(0, len(body) - left)
         space = compute_remaining_tokens(_get_budget(gateway_uri))
         if not start and count_tokens(body) <= space:
             return [_make_content(gateway_uri.uri, body)]
-        end = find_part_end(body, max(start, 0), space - 100)
-        contents = [_make_content(gateway_uri.uri, body[max(start, 0) : end], _TEXT)]
+        end = find_part_end(body, start, space - 100)
+        contents = [_make_content(gateway_uri.uri, body[start:end], _TEXT)]
         if end < len(body):
             cursor = cursors.encode(gateway_uri.uri, version, len(body) - end)
             rest = f"{gateway_uri.uri}?cursor={cursor}"
             left = format_count(count_tokens(body[end:]), "token")
-            note = f"This JSON is too long for one answer; about {left} more: {rest}"
+            note = (
+                f"This JSON is too long for one answer; about {left} more: {rest}"
+                f" (the whole in one: {gateway_uri.uri}?cursor={WHOLE})"
+            )
             contents.append(_make_content(rest, note, _TEXT))
         return contents
 
     def _read_backend(self, gateway_uri: GatewayUri) -> list[Raw]:
-        snapshot = self._profile_state.snapshot
-        entry = snapshot.resolve_server(gateway_uri.name)
-        state = self._profile_state.get_server_states().get(entry.name, ServerState("configured"))
-        card = make_server_card(entry, state, snapshot.main_categories[entry.name], detailed=True)
+        entry = self._profile_state.snapshot.resolve_server(gateway_uri.name)
+        card = make_server_object(self._profile_state, entry, detailed=True)
         gateway_uri = GatewayUri("backend", entry.name, gateway_uri.cursor)
-        return self._pack_items(
-            gateway_uri,
-            card,
-            "tool_names",
-            self._profile_state.ranked_catalog.list_server_tools(entry.name),
-            lambda tool: sanitize_text(tool.name),
-        )
+        tools = self._profile_state.ranked_catalog.list_server_tools(entry.name)
+        names = [sanitize_text(tool.name) for tool in tools]
+        return self._pack_items(gateway_uri, card, "tool_names", names, str)
 
     def _read_backend_tools(self, gateway_uri: GatewayUri) -> list[Raw]:
         entry = self._profile_state.snapshot.resolve_server(gateway_uri.name)
         gateway_uri = GatewayUri("backend tools", entry.name, gateway_uri.cursor)
-        head: Card = {"server": entry.name, "tools_in_all": len(entry.tools)}
-        return self._pack_items(
-            gateway_uri,
-            head,
-            "tools",
-            self._profile_state.ranked_catalog.list_server_tools(entry.name),
-            self._make_card,
-        )
+        head: JsonObject = {"server": entry.name, "tools_in_all": len(entry.tools)}
+        tools = self._profile_state.ranked_catalog.list_server_tools(entry.name)
+        return self._pack_items(gateway_uri, head, "tools", tools, self._make_card)
 
     def _read_category(self, gateway_uri: GatewayUri) -> list[Raw]:
         ranked_category = self._profile_state.ranked_catalog.find_category(gateway_uri.name)
         gateway_uri = GatewayUri("category", ranked_category.category.key, gateway_uri.cursor)
         head = {
             f"{key}_in_all" if key == "tools" else key: value
-            for key, value in make_category_card(ranked_category).items()
+            for key, value in make_category_object(ranked_category).items()
         }
         return self._pack_items(gateway_uri, head, "tools", ranked_category.tools, self._make_card)
 
-    def _make_card(self, tool: Tool) -> Card:
-        return make_tool_card(
-            tool,
-            self._profile_state.get_statistics(tool.address),
-            self._profile_state.ranked_catalog.get_standing(tool.address),
-        )
+    def _make_card(self, tool: Tool) -> JsonObject:
+        return make_tool_object(self._profile_state, tool)
 
     def _pack_items(
         self,
@@ -334,12 +311,11 @@ class GatewayResources:
     ) -> list[Raw]:
         """Render as many items as fit, under `key`, and the URI of the next part."""
         version = self._profile_state.ranked_catalog.version
+        offset = 0
         if gateway_uri.cursor:
             offset = cursors.decode(gateway_uri.cursor, gateway_uri.uri, version)
-        else:
-            offset = 0
 
-        def make_continuation(reached: int) -> Card:
+        def make_continuation(reached: int) -> JsonObject:
             rest = f"{gateway_uri.uri}?cursor={cursors.encode(gateway_uri.uri, version, reached)}"
             if reached < len(items):
                 return {"more": {"left_out": len(items) - reached, "uri": rest}}
@@ -347,20 +323,12 @@ class GatewayResources:
 
         start = _to_json(head if not offset else {})
         texts = (_to_json(render(item)) for item in items[offset:])
-        packed = pack(
-            texts,
-            compute_remaining_tokens(
-                _get_budget(gateway_uri), start, _to_json(make_continuation(offset))
-            ),
-        )
+        around = (start, _to_json(make_continuation(offset)))
+        packed = pack(texts, compute_remaining_tokens(_get_budget(gateway_uri), *around))
         listed = f'"{key}":[{",".join(packed.texts)}]'
         continuation = _to_json(make_continuation(offset + len(packed.texts)))[1:-1]
-        return [
-            _make_content(
-                gateway_uri.uri,
-                "{" + ",".join(filter(None, (start[1:-1], listed, continuation))) + "}",
-            )
-        ]
+        members = ",".join(filter(None, (start[1:-1], listed, continuation)))
+        return [_make_content(gateway_uri.uri, f"{{{members}}}")]
 
     # --- changes
 
@@ -383,12 +351,9 @@ class GatewayResources:
         return event.tools_changed
 
     def _is_same_server(self, name: str, server: str) -> bool:
-        try:
-            return (
-                name == server or self._profile_state.snapshot.resolve_server(name).name == server
-            )
-        except UnknownName:
-            return False
+        with contextlib.suppress(UnknownName):
+            return server in (name, self._profile_state.snapshot.resolve_server(name).name)
+        return False
 
     def _is_changed_tool(self, name: str, event: CatalogChanged) -> bool:
         touched = {*event.added, *event.removed, *event.changed}
@@ -398,13 +363,18 @@ class GatewayResources:
 
 
 def make_not_found_error(uri: str, nearest: Sequence[str] = (), reason: str = "") -> RemoteError:
-    """Return the error for a URI that names nothing, with the nearest existing URIs."""
+    """Return the error for a URI that names nothing, with the nearest existing URIs.
+
+    Of a URI that is too long to name anything only the beginning is repeated.
+    """
     notes = [reason] if reason else []
     if nearest:
         notes.append(f"nearest: {', '.join(nearest[:3])}")
     message = f"Resource not found: {sanitize_text(uri if len(uri) <= 200 else f'{uri[:200]}…')}"
     if notes:
         message += f" ({'; '.join(notes)})"
+    if len(uri) > MAX_URI_CHARS:
+        uri = f"{uri[:MAX_URI_CHARS]}…"
     return RemoteError(RESOURCE_NOT_FOUND, message, {"uri": uri})
 
 

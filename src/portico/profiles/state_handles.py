@@ -3,8 +3,9 @@
 A server with `isolation: session` runs once per client, scripts store values, and results link to
 resources. A client without a session receives a handle with the first response that stores state:
 in `_meta` for programs, in words for models. Its token and its client name cannot serve as a
-handle, because others may share them. Handles cannot be guessed, and one that was not issued here
-is refused. Each view has its own handles; another profile's are unknown to it.
+handle, because others may share them. Handles cannot be guessed, and one that was not issued here,
+or to another principal, is refused. Each view has its own handles; another profile's are unknown to
+it.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from portico.access import choose_entry_to_drop
+from portico.callers import LOCAL_USER, choose_entry_to_drop
 from portico.errors import UnknownName
 from portico.rendering import tool_result
 from portico.upstream.backend import Raw
@@ -38,10 +39,11 @@ class StateHandle:
     key: str
 
 
-def create_handle() -> StateHandle:
-    """Create a handle of 128 random bits; it is invalid until a view has issued it."""
+def create_handle(principal: str = LOCAL_USER.id) -> StateHandle:
+    """Create a handle of 128 random bits for a principal, by its id; it is invalid until a view has
+    issued it."""
     text = secrets.token_urlsafe(16)
-    return StateHandle(text, _hash_handle(text))
+    return StateHandle(text, _hash_handle(text, principal))
 
 
 class StateHandles:
@@ -67,18 +69,18 @@ class StateHandles:
         self._owners[handle.key] = owner
         return handle
 
-    def redeem(self, text: Any) -> str:
-        """Return the key of an issued handle that has not expired; raises UnknownName."""
+    def redeem(self, text: Any, principal: str = LOCAL_USER.id) -> str:
+        """Return the key of a handle that was issued to this principal and has not expired; raises
+        UnknownName."""
         self._expire()
+        key = ""
         if isinstance(text, str) and len(text) <= _MAX_CHARS:
-            key = _hash_handle(text)
-        else:
-            key = ""
+            key = _hash_handle(text, principal)
         if key not in self._last_used:
             raise UnknownName(
                 "there is no such session here: it was not issued by this gateway, "
                 "or nobody has used it for too long",
-                advice="Call without a session to begin anew; "
+                advice="Call without a session to begin again; "
                 "the answer says the one to pass from then on.",
             )
         self._last_used[key] = self._clock()
@@ -94,8 +96,9 @@ class StateHandles:
         del self._last_used[key], self._owners[key]
 
 
-def _hash_handle(text: str) -> str:
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+def _hash_handle(text: str, principal: str) -> str:
+    body = f"{principal}\n{text}".encode(errors="surrogatepass")
+    return hashlib.blake2b(body, digest_size=16).hexdigest()
 
 
 def take_handle(params: Mapping[str, Any]) -> tuple[Any, Raw]:

@@ -5,46 +5,42 @@ single un-prefixed server is transparent: names, URIs and unknown methods pass u
 nothing of the gateway's own is added.
 """
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
-from portico.access import Caller
+from portico.callers import Caller
 from portico.calls.pipeline import CallContext, CallPipeline
-from portico.catalog.snapshot import ServerEntry, Snapshot
-from portico.catalog.sync import Catalog
+from portico.catalog.snapshot import Snapshot
 from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteError, UnknownName
-from portico.events import CatalogChanged, Event, EventBus, ToolsShown
+from portico.events import CatalogChanged, Event
 from portico.meta_tools import instructions, tool_definitions
+from portico.meta_tools.result_links import ResultLinks
 from portico.meta_tools.runtimes import Runtimes
 from portico.meta_tools.search_tools import SearchService
+from portico.policy.rules import CallerRules
+from portico.policy.target import Target
 from portico.profiles import prompts, resources
-from portico.profiles.completion import complete_argument
-from portico.profiles.namespace import GatewayUri, get_not_found_code, parse_gateway_uri
+from portico.profiles.first_listing import FirstListing, WaitForListing
+from portico.profiles.passthrough import UpstreamOffers
 from portico.profiles.profile_state import ProfileSettings, ProfileState
-from portico.profiles.prompts import GatewayPrompts
+from portico.profiles.prompts import GatewayPrompts, complete_argument
 from portico.profiles.resources import GatewayResources
-from portico.profiles.result_links import ResultLinks
 from portico.profiles.state_handles import StateHandles
 from portico.profiles.tools import ProfileTools
-from portico.profiles.upstream_offers import UpstreamOffers
-from portico.rendering.list_page import PAGE_SIZE
-from portico.results.services import ResultServices
+from portico.rendering.cursor import PAGE_SIZE
+from portico.rendering.resource_uris import GatewayUri, get_not_found_code, parse_gateway_uri
+from portico.rendering.tool_result import make_annotations
 from portico.upstream.backend import Era, Raw
-from portico.upstream.lifecycle.supervisor import Upstream
 from portico.usage.learner import Learner
-from portico.usage.ranked_catalog import RankedCatalog
-
-if TYPE_CHECKING:
-    from portico.usage.usage_data import UsageData
+from portico.usage.tool_tiers import RankedCatalog
 
 __all__ = ["PAGE_SIZE", "ProfileSettings", "ProfileView"]
 
-WaitForListing = Callable[[Callable[[], bool]], Awaitable[None]]
+MAX_NARROWED_VIEWS = 64
+"""Different selections of rules whose view of a profile is kept."""
 _RESOURCE_METHODS = ("resources/read", "resources/subscribe", "resources/unsubscribe")
-_DISCOVERY_TOOLS = frozenset(
-    {tool_definitions.SEARCH_TOOLS, tool_definitions.BROWSE_TOOLS, tool_definitions.DESCRIBE_TOOLS}
-)
 
 
 class ProfileView:
@@ -52,61 +48,92 @@ class ProfileView:
 
     def __init__(
         self,
-        settings: ProfileSettings,
-        catalog: Catalog,
+        profile_state: ProfileState,
         call_pipeline: CallPipeline,
-        upstreams: Mapping[str, Upstream],
+        *,
         wait_for_listing: WaitForListing | None = None,
         learner: Learner | None = None,
-        bus: EventBus | None = None,
-        usage_data: "UsageData | None" = None,
-        result_services: ResultServices | None = None,
         runtimes: Runtimes | None = None,
+        shared: "ProfileView | None" = None,
     ) -> None:
-        """Create the view.
-
-        `wait_for_listing` waits for servers that were never listed, until its predicate holds or
-        they have had their time. Without `usage_data` there are no statistics; without
-        `result_services` results are never shortened; `runtimes` run scripts and workflows.
-        """
-        self.profile_state = ProfileState(settings, catalog, upstreams, usage_data)
+        """`wait_for_listing` waits for servers that were never listed, until its predicate holds or
+        they have had their time; `runtimes` run scripts and workflows. Links and state handles are
+        those of `shared`, if given."""
+        self.profile_state = profile_state
+        self._wait_for_listing = wait_for_listing
+        self._learner = learner
+        self._narrowed: OrderedDict[CallerRules, ProfileView] = OrderedDict()
+        """What callers see from whom rules hide something, by these rules; the latest used."""
         self.search_service = SearchService(
             learner,
-            bus,
+            profile_state.bus,
             self.profile_state.get_facts,
             self.profile_state.get_popularity_boosts,
             self.profile_state.get_standings_version,
         )
-        self._wait_for_listing = wait_for_listing
-        self._fully_known_servers: Mapping[str, ServerEntry] | None = None
-        """The server map for which every server was listed, so that requests need not wait."""
+        self.first_listing = FirstListing(self.profile_state, wait_for_listing)
         self._call_pipeline = call_pipeline
-        self._bus = bus
-        links = ResultLinks()
         self._runtimes = runtimes
-        self._result_services = result_services
-        self.state_handles = StateHandles()
+        self._links = links = shared._links if shared else ResultLinks()
+        self.state_handles = shared.state_handles if shared else StateHandles()
         self._tools = ProfileTools(
             self.profile_state,
             call_pipeline,
             self.search_service,
             links,
-            result_services,
-            runtimes,
             self.state_handles,
+            runtimes,
         )
-        self._upstream_offers = UpstreamOffers(self.profile_state, call_pipeline, links)
+        self.upstream_offers = UpstreamOffers(self.profile_state, call_pipeline, links)
         self._resources = GatewayResources(self.profile_state)
         self._prompts = GatewayPrompts(self.profile_state, self._resources, self.search_service)
+        self._handlers: Mapping[str, Callable[[Raw, CallContext], Awaitable[Raw]]] = {
+            "tools/list": self._tools.list_tools,
+            "tools/call": self._tools.call_tool,
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "resources/read": self._read_resource,
+            "resources/subscribe": partial(self._change_subscription, "resources/subscribe"),
+            "resources/unsubscribe": partial(self._change_subscription, "resources/unsubscribe"),
+            "prompts/list": self._list_prompts,
+            "prompts/get": self._get_prompt,
+            "completion/complete": self._complete_argument,
+            "logging/setLevel": self._set_level,
+        }
 
     @property
     def settings(self) -> ProfileSettings:
-        """The profile's settings."""
         return self.profile_state.settings
 
     def apply(self, settings: ProfileSettings) -> None:
-        """Replace the settings."""
         self.profile_state.apply(settings)
+        self._narrowed.clear()
+
+    def select_for(self, caller: Caller) -> "ProfileView":
+        """Return what a caller sees of this profile: the same for all with the same rules."""
+        rules = self._call_pipeline.enforcement.rules.select_for(caller)
+        if rules.hides_nothing:
+            return self
+        if rules in self._narrowed:
+            self._narrowed.move_to_end(rules)
+            return self._narrowed[rules]
+        view = ProfileView(
+            self.profile_state.narrow(rules),
+            self._call_pipeline,
+            wait_for_listing=self._wait_for_listing,
+            learner=self._learner,
+            runtimes=self._runtimes,
+            shared=self,
+        )
+        self._narrowed[rules] = view
+        if len(self._narrowed) > MAX_NARROWED_VIEWS:
+            self._narrowed.popitem(last=False)
+        return view
+
+    def denies_resource(self, caller: Caller, server: str, uri: str) -> bool:
+        """Return whether the rules deny a caller a resource of a server."""
+        rules = self._call_pipeline.enforcement.rules.select_for(caller)
+        return rules.decide(Target("resource", server, uri), {"uri": uri}).effect == "deny"
 
     @property
     def snapshot(self) -> Snapshot:
@@ -120,7 +147,6 @@ class ProfileView:
 
     @property
     def transparent_server(self) -> str | None:
-        """The server that this view is transparent for, or None."""
         return self.profile_state.transparent_server
 
     def get_capabilities(self, era: Era) -> Raw:
@@ -171,11 +197,11 @@ class ProfileView:
                     self.transparent_server, method, params, context
                 )
             raise RemoteError(METHOD_NOT_FOUND, "Method not found", method)
-        if (
-            self._wait_for_listing is not None
-            and self._fully_known_servers is not self.snapshot.servers
-        ):
-            await self._wait_for_servers(self._wait_for_listing, method, params)
+        await self.profile_state.load_snapshot()
+        if self.first_listing.complete_servers is not self.profile_state.snapshot.servers:
+            await self.first_listing.wait_for(method, params)
+        if self.profile_state.usage_data is not None:
+            await self.profile_state.usage_data.restored.wait()
         try:
             return await handler(params, context)
         except RemoteError as error:
@@ -188,67 +214,14 @@ class ProfileView:
                 ) from error
             raise
 
-    @cached_property
-    def _handlers(self) -> Mapping[str, Callable[[Raw, CallContext], Awaitable[Raw]]]:
-        return {
-            "tools/list": self._list_tools,
-            "tools/call": self._call_tool,
-            "resources/list": self._list_resources,
-            "resources/templates/list": self._list_templates,
-            **{method: self._make_resource_handler(method) for method in _RESOURCE_METHODS},
-            "prompts/list": self._list_prompts,
-            "prompts/get": self._get_prompt,
-            "completion/complete": self._complete_argument,
-            "logging/setLevel": self._set_level,
-        }
+    async def run_tool(self, name: str, arguments: Raw, context: CallContext) -> Raw:
+        """Run a tool by its address for a client that does not speak MCP; raises PorticoError.
 
-    async def _wait_for_servers(
-        self, wait_for_listing: WaitForListing, method: str, params: Raw
-    ) -> None:
-        """Wait if a response now would leave out a server that is on its first start."""
-        name = self._get_called_name(method, params)
-
-        def is_enough() -> bool:
-            if name is not None and name in self.snapshot.tool_names:
-                return True
-            return all(entry.is_listed for entry in self.snapshot.servers.values())
-
-        needs_no_listing = (
-            method == "tools/list"
-            and self.settings.exposure in ("meta", "code")
-            and not params.get("query")
-        )
-        if not needs_no_listing and not is_enough():
-            await wait_for_listing(is_enough)
-        servers = self.snapshot.servers
-        if all(entry.is_listed for entry in servers.values()):
-            self._fully_known_servers = servers
-
-    def _get_called_name(self, method: str, params: Raw) -> str | None:
-        if params.get("name") in self.settings.enabled_meta_tools:
-            source = params.get("arguments")
-        else:
-            source = params
-        if method == "tools/call" and isinstance(source, dict):
-            name = source.get("name")
-        else:
-            name = None
-        if isinstance(name, str):
-            return name
-        return None
-
-    # --- tools
-
-    async def _list_tools(self, params: Raw, context: CallContext) -> Raw:
-        found = await self._tools.list_tools(params)
-        self.publish_shown(context.caller, found["tools"], listing=params.get("cursor") is None)
-        return found
-
-    async def _call_tool(self, params: Raw, context: CallContext) -> Raw:
-        result = await self._tools.call_tool(params, context)
-        if self.settings.exposure != "full" and params.get("name") in _DISCOVERY_TOOLS:
-            self.publish_shown(context.caller, result["content"][0]["text"])
-        return result
+        A failure of the tool is a result; a large result is shortened to the profile's budget.
+        """
+        if self.profile_state.usage_data is not None:
+            await self.profile_state.usage_data.restored.wait()
+        return await self._tools.run_tool(name, arguments, context)
 
     # --- resources
 
@@ -259,12 +232,12 @@ class ProfileView:
         return parse_gateway_uri(uri)
 
     async def _list_resources(self, params: Raw, context: CallContext) -> Raw:
-        return await self._upstream_offers.list_resources(
+        return await self.upstream_offers.list_resources(
             params, self._select_gateway_items(resources.RESOURCES)
         )
 
     async def _list_templates(self, params: Raw, context: CallContext) -> Raw:
-        return await self._upstream_offers.list_templates(
+        return await self.upstream_offers.list_templates(
             params, self._select_gateway_items(resources.TEMPLATES)
         )
 
@@ -273,50 +246,40 @@ class ProfileView:
             return ()
         return items
 
-    def _make_resource_handler(self, method: str) -> Callable[[Raw, CallContext], Awaitable[Raw]]:
-        async def handle_request(params: Raw, context: CallContext) -> Raw:
-            uri = params.get("uri")
-            if not isinstance(uri, str):
-                raise RemoteError(INVALID_PARAMS, f"{method} needs a uri")
-            if (gateway_uri := self.parse_gateway_uri(uri)) is None:
-                return await self._upstream_offers.request_resource(method, params, context)
-            if gateway_uri.kind == "result":
-                return await self._read_result(method, uri, gateway_uri, context)
-            await self._resources.load_lookups(gateway_uri)
-            if method != "resources/read":
-                self._resources.check_exists(uri, gateway_uri)
-                return {}
-            found = self._resources.read(uri, gateway_uri, context.caller)
-            self.publish_shown(context.caller, found["contents"][0]["text"])
-            return found
+    async def _read_resource(self, params: Raw, context: CallContext) -> Raw:
+        uri = _get_uri("resources/read", params)
+        if (gateway_uri := self.parse_gateway_uri(uri)) is None:
+            return await self.upstream_offers.request_resource("resources/read", params, context)
+        if gateway_uri.kind == "result":
+            return await self._read_result(uri, gateway_uri, context)
+        await self._resources.load_lookups(gateway_uri)
+        found = self._resources.read(uri, gateway_uri, context.caller)
+        self.profile_state.publish_shown(context.caller, found["contents"][0]["text"])
+        return found
 
-        return handle_request
+    async def _change_subscription(self, method: str, params: Raw, context: CallContext) -> Raw:
+        uri = _get_uri(method, params)
+        if (gateway_uri := self.parse_gateway_uri(uri)) is None:
+            return await self.upstream_offers.request_resource(method, params, context)
+        if gateway_uri.kind == "result":
+            reason = "a result cannot be subscribed to: it never changes"
+            raise resources.make_not_found_error(uri, reason=reason)
+        await self._resources.load_lookups(gateway_uri)
+        self._resources.check_exists(uri, gateway_uri)
+        return {}
 
-    async def _read_result(
-        self, method: str, uri: str, gateway_uri: GatewayUri, context: CallContext
-    ) -> Raw:
-        """Read a stored result whole. It never changes, so it cannot be subscribed to."""
+    async def _read_result(self, uri: str, gateway_uri: GatewayUri, context: CallContext) -> Raw:
+        """Read a stored result whole."""
+        services = self.profile_state.result_services
+        if services is None:
+            raise resources.make_not_found_error(uri)
         try:
-            if self._result_services is None:
-                raise UnknownName("")
-            if method != "resources/read":
-                raise UnknownName("a result cannot be subscribed to: it never changes")
-            found = await self._result_services.reader.read_resource(
-                context.caller, gateway_uri.name
-            )
+            found = await services.reader.read_resource(context.caller, gateway_uri.name)
         except UnknownName as error:
             raise resources.make_not_found_error(uri, reason=error.message) from error
-        return {"contents": [{**part, "uri": uri} for part in found["contents"]]}
-
-    def locate_resource(
-        self, uri: str, owner: str, *, must_be_known: bool = True
-    ) -> tuple[str, str]:
-        """Return the server that has a resource, or gave this caller a link, and its own URI."""
-        return self._upstream_offers.locate_resource(uri, owner, must_be_known=must_be_known)
-
-    def can_show_resource(self, server: str, uri: str) -> bool:
-        """Return whether a server's resource may be mentioned to this view's clients."""
-        return self._upstream_offers.can_show_resource(server, uri)
+        (part,) = found["contents"]
+        marks = make_annotations(part.get("text") or part.get("blob", ""))
+        return {"contents": [{**part, "uri": uri, "annotations": marks}]}
 
     def can_store_values(self, method: str, params: Raw) -> bool:
         """Return whether a request may store values for later ones: only scripts do."""
@@ -326,22 +289,18 @@ class ProfileView:
         """Return whether this caller's scripts have stored values."""
         return self._runtimes is not None and self._runtimes.scripts.state_store.has_state(caller)
 
-    def to_outer_uri(self, server: str, uri: str) -> str:
-        """Return a server's URI as this view's clients know it."""
-        return self._upstream_offers.to_outer_uri(server, uri)
-
     # --- prompts, completion, logging
 
     async def _list_prompts(self, params: Raw, context: CallContext) -> Raw:
-        return await self._upstream_offers.list_prompts(
+        return await self.upstream_offers.list_prompts(
             params, self._select_gateway_items(prompts.PROMPTS)
         )
 
     async def _get_prompt(self, params: Raw, context: CallContext) -> Raw:
         if self.transparent_server or params.get("name") not in prompts.PROMPT_NAMES:
-            return await self._upstream_offers.get_prompt(params, context)
+            return await self.upstream_offers.get_prompt(params, context)
         found = await self._prompts.get(params, context)
-        self.publish_shown(context.caller, found)
+        self.profile_state.publish_shown(context.caller, found)
         return found
 
     async def _complete_argument(self, params: Raw, context: CallContext) -> Raw:
@@ -352,37 +311,23 @@ class ProfileView:
             )
             if found is not None:
                 return found
-        return await self._upstream_offers.complete_argument(params, context)
+        return await self.upstream_offers.complete_argument(params, context)
 
     async def _set_level(self, params: Raw, context: CallContext) -> Raw:
-        if self.transparent_server:
-            info = self.snapshot.servers[self.transparent_server].initialize_info
-        else:
-            info = None
-        if (
-            self.transparent_server
-            and info
-            and info.era == "legacy"
-            and "logging" in info.capabilities
-        ):
-            return await self._call_pipeline.request(
-                self.transparent_server, "logging/setLevel", params, context
-            )
+        server = self.transparent_server
+        info = self.snapshot.servers[server].initialize_info if server else None
+        if server and info and info.era == "legacy" and "logging" in info.capabilities:
+            return await self._call_pipeline.request(server, "logging/setLevel", params, context)
         return {}
 
     # --- notifications
-
-    def publish_shown(self, caller: Caller, content: object, *, listing: bool = False) -> None:
-        """Publish what a client was shown, for the token ledger."""
-        if content and self._bus is not None and self._bus.has_subscribers(ToolsShown):
-            self._bus.publish(ToolsShown(caller, content, listing))
 
     def find_changed_lists(self, event: CatalogChanged) -> set[str]:
         """Return which of `tools`, `resources` and `prompts` differ after an event."""
         if self.settings.exposure == "full":
             differ = event.tools_changed
         else:
-            differ = self._tools.has_changed()
+            differ = any(view.has_changed_definitions() for view in self._list_views())
         # The gateway's resources include one per tool and server, so they change with these.
         resources_differ = event.resources_changed or (
             event.tools_changed and not self.transparent_server
@@ -392,8 +337,24 @@ class ProfileView:
 
     def has_changed_tool_list(self) -> bool:
         """Return whether the tool list changed because embeddings became available."""
-        return self.settings.exposure == "semantic" and self._tools.has_changed()
+        return self.settings.exposure == "semantic" and any(
+            view.has_changed_definitions() for view in self._list_views()
+        )
+
+    def has_changed_definitions(self) -> bool:
+        """Return whether the tool list differs from the last one listed."""
+        return self._tools.has_changed()
+
+    def _list_views(self) -> "tuple[ProfileView, ...]":
+        return (self, *self._narrowed.values())
 
     def is_affected(self, uri: str, event: Event) -> bool:
         """Return whether the contents of a gateway resource may differ after an event."""
         return not self.transparent_server and self._resources.is_affected(uri, event)
+
+
+def _get_uri(method: str, params: Raw) -> str:
+    uri = params.get("uri")
+    if not isinstance(uri, str):
+        raise RemoteError(INVALID_PARAMS, f"{method} needs a uri")
+    return uri

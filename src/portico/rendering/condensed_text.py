@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from portico.catalog.schema_outline import ABSENT, SchemaParameter
-from portico.catalog.visible_text import sanitize_text, to_literal
+from portico.catalog.tool import sanitize_text, to_literal
 from portico.rendering.prose import (
     clip_line,
     collapse_whitespace,
@@ -18,7 +18,7 @@ from portico.rendering.prose import (
     split_sentences,
     strip_markup,
 )
-from portico.rendering.token_count import count_tokens
+from portico.rendering.token_budget import count_tokens
 
 _MAX_READ_CHARS = 12_000
 """Characters of a description that are scored; what follows is rarely worth more."""
@@ -27,6 +27,7 @@ _MAX_TRIMMED_CHARS = 600
 _MIN_MARKED_TOKENS = 6
 """Tokens lost without an ellipsis, as for headings and list marks."""
 
+# Repetitions are bounded, as in `prose`.
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _STRONG = re.compile(
     r"\b(?:(?i:must|mandatory|required?|requires|cannot|can't|never|do not|don't|unless|only|"
@@ -39,6 +40,11 @@ _MUST = re.compile(
     r"\b(?:must|MUST|Must|required|REQUIRED|IMPORTANT|CRITICAL|WARNING|never|NEVER|cannot)\b|必须|"
     r"不要|禁止"
 )
+_FORMAT = re.compile(
+    r"\b(?:ISO[ -]?\d{4}|ISO format|RFC ?\d{3,5}|E\.164|YYYY\S{0,40}|HH:MM|\d{4}-\d\d-\d\d|"
+    r"[Uu]nix time|epoch|[Bb]ase64|(?:comma|semicolon)[- ]separated|JSON string)\b"
+)
+"""How a value is written: one in another format makes a call fail."""
 _USEFUL = re.compile(
     r"\b(?:always|not|no|without|instead|both|exclusive|ignored|after|irreversible|permanent\w*|"
     r"delet\w+|overwrit\w+|"
@@ -49,14 +55,14 @@ _USEFUL = re.compile(
     r"regex|glob|case|prefix|suffix|encoded|absolute|relative|[Oo]mit|omitted|empty|null|[Ii]f|"
     r"[Ww]hen|[01]-based|index|"
     r"indexed|from|returned|obtain\w*|ids?|IDs?|[a-z]+_[a-z_]+|[a-z]+[A-Z]\w+)\b|[<>≤≥]=?\s?\d|"
-    r"\d+\s?-\s?\d+|格式|单位"
+    r"\d{1,9}\s?-\s?\d{1,9}|格式|单位"
 )
 """Units, formats, limits, conditions, and the origin of values."""
 _FILLER_SENTENCE = re.compile(
-    r"[-*•#>|\d.) ]*(?:returns?\b|response|output|examples?\b|e\.g|for example|use cases?|"
+    r"[-*•#>|\d.) ]{0,12}(?:returns?\b|response|output|examples?\b|e\.g|for example|use cases?|"
     r"raises?\b|see also|useful|"
     r"ideal|perfect|this (?:tool|is|function|endpoint|api|will)|use (?:this|when|it)\b|when to use|"
-    r"\W*\w+\(|common|"
+    r"\W{0,8}\w{1,60}\(|common|"
     r"key trigger|tips?\b|learn more|see https?|https?:|\"|“|typical|works (?:well|great)|workflow|"
     r"best for|provides|"
     r"error responses|the (?:tool|response) (?:returns|includes|contains)|"
@@ -66,7 +72,7 @@ _FILLER_SENTENCE = re.compile(
 """Beginnings of sentences that praise, give examples, or describe the result."""
 _TAG_LINE = re.compile(r"^[ \t]*<(/?)([A-Za-z][\w -]{0,40})>[ \t]*$", re.MULTILINE)
 _QUOTED = re.compile(r"[`\"']([\w.-]+)(?:=[^`\"']*)?[`\"']|\b(\w+)=")
-_ITEM = re.compile(r"(?:[-*•+]|\d+[.)])\s+")
+_ITEM = re.compile(r"(?:[-*•+]|\d{1,9}[.)])\s+")
 _WORD = re.compile(r"[A-Za-z0-9]+|[^\x00-\x7f]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OPTIONAL = re.compile(
@@ -118,7 +124,7 @@ class _TokenAllowance:
 _TOOL_ALLOWANCE = _TokenAllowance(80, 0.45, 220)
 _PARAM_ALLOWANCE = _TokenAllowance(40, 0.7, 80)
 _MUST_EXTRA_TOKENS = 30
-"""Tokens beyond the limit for a sentence that a call must heed."""
+"""Tokens beyond the limit for a sentence that a call must heed, as one that gives a format."""
 _UNTYPED_ALLOWANCE = _TokenAllowance(40, 1.0, 160)
 
 
@@ -181,12 +187,12 @@ def _split_statements(text: str) -> Iterator[str]:
         is_item = bool(_ITEM.match(block))
         if is_item and is_filler:
             continue
-        if is_item:
-            body = _ITEM.sub("", block, count=1)
-        else:
-            body = block.strip(" #*_=")
+        body = _ITEM.sub("", block, count=1)
         if not is_item:
-            is_filler = body.endswith(":") and bool(_FILLER_SENTENCE.search(body))
+            body = block.strip(" #*_=")
+            is_filler = body.endswith(":") and bool(
+                _FILLER_SENTENCE.search(body[:_MAX_TRIMMED_CHARS])
+            )
             if (block.startswith("#") or body.endswith(":")) and len(body.split()) < 6:
                 is_filler = bool(_FILLER_SENTENCE.match(body))
                 continue
@@ -213,55 +219,42 @@ def _select_sentences(
     if len(sentences) == 1 and total_tokens <= max_tokens:
         return CondensedText(sentences[0])
     costs = [count_tokens(sentence) + 1 for sentence in sentences]
+    first = sentences[0]
     if sum(costs) <= max_tokens:
-        needed = [
-            sentence
-            for position, sentence in enumerate(sentences)
-            if not position or not _is_filler(sentence, names)
-        ]
-        text = _join_sentences(needed)
-        is_shortened = len(needed) < len(sentences)
-        return CondensedText(
-            f"{text} …" if is_shortened and not text.endswith("…") else text,
-            max(0, total_tokens - count_tokens(text)) if is_shortened else 0,
-        )
-    first = clip_line(sentences[0], max_tokens)
-    selected = {0: first}
-    left = max_tokens - count_tokens(first)
-    worth = {
-        position: _score_sentence(sentences[position], names) / costs[position] ** 0.5
-        for position in range(1, len(sentences))
-    }
-    for position in sorted(worth, key=lambda position: -worth[position]):
-        if worth[position] > 0 and costs[position] <= left + (
-            _MUST_EXTRA_TOKENS if _MUST.search(sentences[position]) else 0
-        ):
-            selected[position] = sentences[position]
-            left -= costs[position]
-    text = _join_sentences(selected[position] for position in sorted(selected))
-    is_shortened = len(selected) < len(sentences) or first is not sentences[0]
-    return CondensedText(
-        f"{text} …" if is_shortened and not text.endswith("…") else text,
-        max(0, total_tokens - count_tokens(text)) if is_shortened else 0,
-    )
+        rest = [sentence for sentence in sentences[1:] if not _is_filler(sentence, names)]
+    else:
+        first = clip_line(first, max_tokens)
+        left = max_tokens - count_tokens(first)
+        worth = {
+            position: _score_sentence(sentences[position], names) / costs[position] ** 0.5
+            for position in range(1, len(sentences))
+        }
+        selected: set[int] = set()
+        for position in sorted(worth, key=lambda position: -worth[position]):
+            sentence = sentences[position]
+            is_needed = _MUST.search(sentence) or _FORMAT.search(sentence)
+            extra = _MUST_EXTRA_TOKENS if is_needed else 0
+            if worth[position] > 0 and costs[position] <= left + extra:
+                selected.add(position)
+                left -= costs[position]
+        rest = [sentences[position] for position in sorted(selected)]
+    text = _join_sentences([first, *rest])
+    if len(rest) + 1 == len(sentences) and first is sentences[0]:
+        return CondensedText(text)
+    omitted = max(0, total_tokens - count_tokens(text))
+    return CondensedText(text if text.endswith("…") else f"{text} …", omitted)
 
 
 def _join_sentences(sentences: Iterable[str]) -> str:
     """Join sentences; those that were separate lines get the full stop that they lacked."""
     *before, last = sentences
-    return " ".join(
-        [
-            *(
-                sentence if sentence[-1] in ".!?;:。！？…)" else f"{sentence}."
-                for sentence in before
-            ),
-            last,
-        ]
-    )
+    ended = [text if text[-1] in ".!?;:。！？…)" else f"{text}." for text in before]
+    return " ".join([*ended, last])
 
 
 def _score_sentence(sentence: str, names: Collection[str]) -> float:
     strong, named = _count_signals(sentence, names)
+    strong += bool(_FORMAT.search(sentence))
     if _FILLER_SENTENCE.match(sentence):
         return strong + named - 1
     return 0.5 + len(_USEFUL.findall(sentence)) + 3 * strong + 2 * named
@@ -274,10 +267,9 @@ def _is_filler(sentence: str, names: Collection[str]) -> bool:
 
 def _count_signals(sentence: str, names: Collection[str]) -> tuple[int, int]:
     """Return how often a sentence warns, and how many parameters it names."""
+    named: set[str] = set()
     if names:
-        named = {name for pair in _QUOTED.findall(sentence) for name in pair if name in names}
-    else:
-        named = ()
+        named.update(name for pair in _QUOTED.findall(sentence) for name in pair if name in names)
     return len(_STRONG.findall(sentence)), len(named)
 
 

@@ -1,20 +1,24 @@
-"""Plausible calls of a tool, generated from its schema alone. Pure."""
+"""Plausible calls of a tool, generated from its schema alone, also as script code. Pure."""
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from itertools import islice
+from typing import Any, cast
 
+from portico.catalog.address import find_identifier, to_identifier
 from portico.catalog.schema_outline import (
     ABSENT,
     SchemaOutline,
     SchemaParameter,
     build_outline,
     get_input_outline,
-    get_json_type,
 )
-from portico.catalog.tool import Tool
-from portico.catalog.visible_text import sanitize_text
-from portico.upstream.pattern_cost import MAX_COMPILE_US, estimate_compilation
+from portico.catalog.schema_types import get_json_type
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.tool import Tool, sanitize_text
+from portico.json_text import json_codec
+from portico.upstream.regex_cost import MAX_COMPILE_US, estimate_compilation
 
 _SAMPLES = {
     "date-time": "2025-01-31T12:00:00Z", "date": "2025-01-31", "time": "12:00:00Z",
@@ -23,18 +27,9 @@ _SAMPLES = {
     "ipv6": "2001:db8::1", "duration": "P1D", "cidrv4": "192.0.2.0/24",
 }  # fmt: skip
 _MORE_SAMPLES = (
-    "example",
-    "Example",
-    "EXAMPLE",
-    "ABC-123",
-    "1",
-    "12",
-    "123",
-    "12345",
-    "a1b2c3",
-    "us-east-1",
+    "example", "Example", "EXAMPLE", "ABC-123", "1", "12", "123", "12345", "a1b2c3", "us-east-1",
     "a/b",
-)
+)  # fmt: skip
 _MAX_PATTERNS = 16
 _MAX_MATCHED_CHARS = 1_000
 _MAX_PATTERN_BYTES = 4 * 1024
@@ -48,11 +43,11 @@ _MAX_OPTIONS = 3
 
 def make_example(tool: Tool) -> dict[str, Any]:
     """Return minimal plausible arguments, from defaults, enums and examples where possible."""
-    return dict(_least(tool))
+    return dict(_make_minimal(tool))
 
 
 @lru_cache(maxsize=_KEPT)
-def _least(tool: Tool) -> dict[str, Any]:
+def _make_minimal(tool: Tool) -> dict[str, Any]:
     tree = get_input_outline(tool)
     value = _ExampleSampler(tree).sample(tree.root)
     if isinstance(value, dict):
@@ -61,31 +56,38 @@ def _least(tool: Tool) -> dict[str, Any]:
 
 
 def make_examples(tool: Tool) -> list[dict[str, Any]]:
-    """Return one to three calls: the author's, the minimal one, and one with some options."""
+    """Return `arguments` and `description` of one to three calls.
+
+    They are the author's, the minimal one, and one with some options.
+    """
     tree = get_input_outline(tool)
     minimal = make_example(tool)
     authored = [value for value in tree.root.examples if isinstance(value, dict)][
         :_MAX_AUTHOR_EXAMPLES
     ]
-    candidates = [*authored, minimal, {**minimal, **_sample_options(tree)}]
+    options = _sample_options(tree)
+    candidates = [*authored, minimal, {**minimal, **options}]
+    names = ", ".join(" ".join(sanitize_text(name).split()) for name in options)
+    descriptions = [
+        *("as its server gives it" for _ in authored),
+        "only what is required" if minimal else "without arguments",
+        f"with {names}",
+    ]
     return [
-        value for position, value in enumerate(candidates) if value not in candidates[:position]
+        {"arguments": arguments, "description": description}
+        for position, (arguments, description) in enumerate(
+            zip(candidates, descriptions, strict=True)
+        )
+        if arguments not in candidates[:position]
     ][:3]
 
 
 def _sample_options(tree: SchemaOutline) -> dict[str, Any]:
     """Return optional parameters with known good values; non-default values come first."""
     options = [param for param in tree.parameters if not (param.required or param.is_pattern)]
-    known = {param.name: _find_known_value(param) for param in options}
-    usable = sorted(
-        (param for param in options if known[param.name] is not ABSENT),
-        key=lambda param: not _has_sample_values(param),
-    )
-    return {param.name: known[param.name] for param in usable[:_MAX_OPTIONS]}
-
-
-def _has_sample_values(param: SchemaParameter) -> bool:
-    return bool(param.examples or param.enum)
+    options.sort(key=lambda param: not (param.examples or param.enum))
+    known = ((param.name, _find_known_value(param)) for param in options)
+    return dict(islice((item for item in known if item[1] is not ABSENT), _MAX_OPTIONS))
 
 
 def _find_known_value(param: SchemaParameter) -> Any:
@@ -173,10 +175,7 @@ def _sample_number(param: SchemaParameter) -> int | float:
     above = _get_limit(param, "exclusiveMinimum", -math.inf)
     below = _get_limit(param, "exclusiveMaximum", math.inf)
     value = min(max(1, low), high)
-    if param.type == "integer" or below - above > 2:
-        step = 1
-    else:
-        step = (below - above) / 2
+    step = 1 if param.type == "integer" or below - above > 2 else (below - above) / 2
     if value <= above:
         value = above + step
     elif value >= below:
@@ -246,3 +245,47 @@ def _get_limit(param: SchemaParameter, key: str, default: float) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     return default
+
+
+def make_script_example(tool: Tool, snapshot: Snapshot) -> Mapping[str, str]:
+    """Return the same call in Python, JavaScript and Lua, by the tool's name in scripts."""
+    name = to_function_name(tool, snapshot)
+    sample = make_example(tool)
+    return {
+        "python": f"await {name}({_to_python(sample)})",
+        "javascript": f"await {name}({_to_json(sample)})",
+        "lua": f"{name}({_to_lua(sample)}):await()",
+    }
+
+
+def to_function_name(tool: Tool, snapshot: Snapshot) -> str:
+    """Return the name of a tool in scripts: `server.tool`, both as identifiers."""
+    server = find_identifier(tool.server, snapshot.server_identifiers)
+    name = find_identifier(tool.name, snapshot.servers[tool.server].tool_identifiers)
+    return f"{server}.{name}"
+
+
+def _to_python(arguments: Mapping[str, Any]) -> str:
+    if all(to_identifier(name) == name for name in arguments):
+        return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return f"**{dict(arguments)!r}"
+
+
+def _to_lua(value: Any) -> str:
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[Any, Any]", value)
+        members = {str(name): _to_lua(item) for name, item in entries.items()}
+        keyed = (
+            (name if to_identifier(name) == name else f"[{_to_json(name)}]", item)
+            for name, item in members.items()
+        )
+        return "{" + ", ".join(f"{name} = {item}" for name, item in keyed) + "}"
+    if isinstance(value, list):
+        return "{" + ", ".join(map(_to_lua, cast("list[Any]", value))) + "}"
+    if value is None:
+        return "nil"
+    return _to_json(value)
+
+
+def _to_json(value: Any) -> str:
+    return json_codec.dumps(value).decode()

@@ -6,17 +6,30 @@ listed tool, in every listing. The figures are lower than the bytes on the wire,
 overstated.
 """
 
+import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from portico.catalog.catalog import Catalog
+from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
+from portico.events import CatalogChanged, Event, EventBus
 from portico.json_text import json_codec
 from portico.rendering.strict_definitions import to_strict_tool
-from portico.rendering.token_count import count_tokens as estimated
+from portico.rendering.token_budget import count_tokens
+from portico.rendering.token_budget import count_tokens as estimated
 
 CountTokens = Callable[[str], int]
 TierName = Literal["T0", "T1", "T2", "T3"]
+TIER_TITLES: Mapping[TierName, str] = {
+    "T0": "hot list",
+    "T1": "categories",
+    "T2": "one category",
+    "T3": "schemas",
+}
+"""The tiers in words, for people."""
 TIER_BUDGETS: Mapping[TierName, int] = {"T0": 2_000, "T1": 4_000, "T2": 8_000, "T3": 12_000}
 """Token budget of each tier, including the tiers before it."""
 _MODEL_FIELDS = ("name", "description", "inputSchema")
@@ -72,8 +85,6 @@ class DefinitionCosts:
 
 @dataclass(frozen=True, slots=True)
 class TierResponse:
-    """One response that serves a tier."""
-
     tier: TierName
     request: str
     """The client's request, in words."""
@@ -94,7 +105,6 @@ class TierSize:
 
     @property
     def is_over_budget(self) -> bool:
-        """Whether it exceeds its budget."""
         return self.cumulative_tokens > self.budget
 
 
@@ -113,3 +123,56 @@ def compute_saved_share(direct_tokens: int, paid_tokens: int) -> float:
     if direct_tokens:
         return 1 - paid_tokens / direct_tokens
     return 0.0
+
+
+# --- counting in the background
+
+
+START_DELAY_S = 3.0
+BATCH_SIZE = 20
+BATCH_PAUSE_S = 0.02
+"""Delay before counting starts, definitions per batch, and pause between batches (seconds)."""
+
+
+class ListingCostCounter:
+    """Token cost of the definitions of a catalog."""
+
+    def __init__(self, catalog: Catalog, bus: EventBus) -> None:
+        self._catalog = catalog
+        self._costs = DefinitionCosts(count_tokens)
+        self._changed = asyncio.Event()
+        bus.subscribe(self._on_catalog_changed, CatalogChanged)
+
+    def get_listing_cost(self, snapshot: Snapshot) -> int:
+        """Return the tokens of listing every visible tool; 0 until all are counted."""
+        return self._costs.get_known_total(snapshot.tools.values())
+
+    async def run(self) -> None:
+        """Count all definitions, and changed ones after each catalog change, until cancelled."""
+        await asyncio.sleep(START_DELAY_S)
+        while True:
+            tools = tuple(self._catalog.snapshot.tools.values())
+            uncounted = self._costs.find_uncounted(tools)
+            for start in range(0, len(uncounted), BATCH_SIZE):
+                await asyncio.to_thread(
+                    self._costs.measure_all, uncounted[start : start + BATCH_SIZE]
+                )
+                await asyncio.sleep(BATCH_PAUSE_S)
+            self._costs.keep_only(tools)
+            await self._changed.wait()
+            self._changed.clear()
+
+    async def finish_within(self, timeout_s: float) -> None:
+        """Count the remaining definitions for at most `timeout_s` seconds.
+
+        Called at shutdown, so that short sessions enter the ledger too.
+        """
+        deadline = time.monotonic() + timeout_s
+        uncounted = self._costs.find_uncounted(tuple(self._catalog.snapshot.tools.values()))
+        for start in range(0, len(uncounted), BATCH_SIZE):
+            if time.monotonic() > deadline:
+                return
+            await asyncio.to_thread(self._costs.measure_all, uncounted[start : start + BATCH_SIZE])
+
+    def _on_catalog_changed(self, _: Event) -> None:
+        self._changed.set()

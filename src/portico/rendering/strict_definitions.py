@@ -11,42 +11,26 @@ from typing import Any, cast
 from portico.upstream.backend import Raw
 
 _TOOL_FIELDS: Mapping[str, type] = {
-    "title": str,
-    "description": str,
-    "annotations": dict,
-    "icons": list,
-    "outputSchema": dict,
-    "_meta": dict,
-    "execution": dict,
-}
+    "title": str, "description": str, "annotations": dict, "icons": list, "outputSchema": dict,
+    "_meta": dict, "execution": dict,
+}  # fmt: skip
 _HINT_FIELDS: Mapping[str, type] = {
-    "title": str,
-    "readOnlyHint": bool,
-    "destructiveHint": bool,
-    "idempotentHint": bool,
+    "title": str, "readOnlyHint": bool, "destructiveHint": bool, "idempotentHint": bool,
     "openWorldHint": bool,
-}
+}  # fmt: skip
 _OFFER_FIELDS: Mapping[str, type] = {
-    "title": str,
-    "description": str,
-    "mimeType": str,
-    "size": int,
-    "annotations": dict,
-    "arguments": list,
-    "icons": list,
-    "_meta": dict,
-}
+    "title": str, "description": str, "mimeType": str, "size": int, "annotations": dict,
+    "arguments": list, "icons": list, "_meta": dict,
+}  # fmt: skip
 _ARGUMENT_FIELDS: Mapping[str, type] = {"title": str, "description": str, "required": bool}
+_KEYWORDS: Mapping[str, type] = {"properties": dict, "$schema": str}
 _AUDIENCE = ("user", "assistant")
 _TASK_SUPPORT = ("forbidden", "optional", "required")
 
 
 def to_strict_tool(definition: Mapping[str, Any], name: str) -> Raw:
     """Return a valid tool definition under the name that it is listed by."""
-    listed: Raw = {**definition, "name": name}
-    for key, kind in _TOOL_FIELDS.items():
-        if key in listed and not isinstance(listed[key], kind):
-            del listed[key]
+    listed: Raw = {**_keep_typed(dict(definition), _TOOL_FIELDS), "name": name}
     if "annotations" in listed:
         listed["annotations"] = _keep_typed(listed["annotations"], _HINT_FIELDS)
     if "icons" in listed:
@@ -65,19 +49,15 @@ def to_strict_offer(definition: Mapping[str, Any]) -> Raw:
     if not isinstance(listed.get("name"), str):
         listed["name"] = listed.get("uri") or listed.get("uriTemplate") or ""
     if "annotations" in listed:
+        annotations: Raw = listed["annotations"]
         listed["annotations"] = {
-            key: value
-            for key, value in listed["annotations"].items()
-            if _is_valid_annotation(key, value)
+            key: value for key, value in annotations.items() if _is_valid_annotation(key, value)
         }
     if "arguments" in listed:
-        named = (
-            argument
+        listed["arguments"] = [
+            _keep_typed(cast(Raw, argument), _ARGUMENT_FIELDS)
             for argument in listed["arguments"]
             if isinstance(argument, dict) and isinstance(argument.get("name"), str)
-        )
-        listed["arguments"] = [
-            _keep_typed(cast(Raw, argument), _ARGUMENT_FIELDS) for argument in named
         ]
     if "icons" in listed:
         listed["icons"] = [icon for icon in listed["icons"] if _is_valid_icon(icon)]
@@ -121,9 +101,7 @@ def _to_object_schema(schema: Any) -> Raw:
         key: value for key, value in cast(Raw, schema).items() if _is_valid_keyword(key, value)
     }
     allowed["type"] = "object"
-    if "properties" in allowed and not all(
-        isinstance(value, dict) for value in allowed["properties"].values()
-    ):
+    if "properties" in allowed:
         allowed["properties"] = {
             key: _to_property_schema(value) for key, value in allowed["properties"].items()
         }
@@ -143,7 +121,7 @@ def _is_valid_keyword(keyword: str, value: Any) -> bool:
         return isinstance(value, list) and all(
             isinstance(name, str) for name in cast("list[Any]", value)
         )
-    return isinstance(value, {"properties": dict, "$schema": str}.get(keyword, object))
+    return isinstance(value, _KEYWORDS.get(keyword, object))
 
 
 def _to_property_schema(schema: Any) -> Any:

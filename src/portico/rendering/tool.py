@@ -1,4 +1,4 @@
-"""A tool as text for a model: one line, the compact typed form, or everything.
+"""A tool as text for a model: the compact typed form, or everything.
 
 Pure functions of a tool. Names, types, enums, defaults and limits are written so that a caller can
 use them as they are. The typed form condenses descriptions; the full form has every word, and raw
@@ -11,26 +11,18 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from portico.catalog.schema_outline import build_outline, get_input_outline, summarize_parameters
-from portico.catalog.tool import Tool
-from portico.catalog.visible_text import sanitize_text
+from portico.catalog.schema_outline import build_outline, get_input_outline
+from portico.catalog.tool import Tool, sanitize_text
 from portico.json_text import json_codec
 from portico.rendering.examples import make_example, make_examples
+from portico.rendering.one_line_tool import render_addresses
 from portico.rendering.prose import (
     collapse_whitespace,
     extract_first_sentence,
     normalize_prose,
     quote_if_needed,
 )
-from portico.rendering.token_count import count_tokens
 
-_MAX_PARAMS_TOKENS = 22
-_MAX_REQUIRED_TOKENS = 60
-"""Tokens for required names; types and optional names stop at `_MAX_PARAMS_TOKENS`."""
-_SCALARS = ("integer", "number", "boolean")
-"""Types that are omitted for options, because one more name is worth more."""
-_MAX_DUPLICATES = 5
-"""Maximum duplicates on other servers that are named."""
 _CACHE_SIZE = 2_000
 """Cached typed forms: condensing takes most of a millisecond, and tools are looked at repeatedly.
 """
@@ -38,26 +30,6 @@ _NEWLINE = "\n"
 _INDENTED = "\n  "
 _MIN_NOTED_TOKENS = 60
 """Omitted tokens above which the full form is pointed to."""
-
-
-def render_brief(tool: Tool, duplicates: Sequence[str] = ()) -> str:
-    """Render one line: address, parameters, first sentence, and duplicates on other servers."""
-    line = f"{collapse_whitespace(sanitize_text(tool.address))}({render_signature(tool)})"
-    sentence = extract_first_sentence(tool.description) or extract_first_sentence(tool.title)
-    if sentence:
-        line = f"{line} — {sentence}"
-    if duplicates:
-        return f"{line} (also: {render_addresses(duplicates)})"
-    return line
-
-
-def render_addresses(names: Sequence[str], limit: int = _MAX_DUPLICATES) -> str:
-    """Render tool addresses, at most `limit`, and the number of the rest."""
-    if len(names) > limit:
-        rest = [f"…+{len(names) - limit}"]
-    else:
-        rest = []
-    return ", ".join([*(collapse_whitespace(sanitize_text(name)) for name in names[:limit]), *rest])
 
 
 def render_schema(tool: Tool, duplicates: Sequence[str] = ()) -> str:
@@ -72,7 +44,7 @@ def _render_typed_form(tool: Tool) -> str:
     # Imported here, because first responses are brief and these patterns take milliseconds to
     # compile.
     from portico.rendering.condensed_text import condense_description
-    from portico.rendering.docstring import parse_docstring
+    from portico.rendering.prose import parse_docstring
     from portico.rendering.typed_form import TypedFormWriter, render_returns
 
     tree = get_input_outline(tool)
@@ -128,13 +100,12 @@ def render_full_text(tool: Tool, *, details: Mapping[str, Any] | None = None) ->
     head = render_schema(tool)
     description = normalize_prose(tool.description)
     # Indented, so that no line of it looks like one of the gateway's.
-    if collapse_whitespace(description) in head:
-        lines = []
-    else:
-        lines = [f"description: {description.replace(_NEWLINE, _INDENTED)}"]
-    lines += (
-        f"example: {json_codec.dumps(arguments).decode()}" for arguments in make_examples(tool)
-    )
+    lines: list[str] = []
+    if collapse_whitespace(description) not in head:
+        lines.append(f"description: {description.replace(_NEWLINE, _INDENTED)}")
+    for example in make_examples(tool):
+        arguments = json_codec.dumps(example["arguments"]).decode()
+        lines.append(f"example: {arguments} — {example['description']}")
     lines.append(f"resource: {to_resource_uri(tool)}")
     raw = {
         key: value for key, value in tool.definition.items() if key not in ("name", "description")
@@ -150,7 +121,6 @@ def render_full_text(tool: Tool, *, details: Mapping[str, Any] | None = None) ->
 
 
 def to_resource_uri(tool: Tool) -> str:
-    """Return the URI of the tool's resource."""
     return f"portico://tool/{quote(tool.address, safe='')}"
 
 
@@ -158,60 +128,11 @@ def _render_detail(name: str, value: Any) -> Iterator[str]:
     """Yield a detail: text as it is, several texts a line each, anything else as JSON."""
     if isinstance(value, str):
         yield f"{name}: {collapse_whitespace(sanitize_text(value))}"
-    elif (
-        isinstance(value, Mapping)
-        and value
-        and all(isinstance(text, str) for text in value.values())
-    ):
-        yield from (
-            f"{name} {key}: {collapse_whitespace(sanitize_text(text))}"
-            for key, text in value.items()
-        )
+    elif isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values()):
+        for key, text in value.items():
+            yield f"{name} {key}: {collapse_whitespace(sanitize_text(text))}"
     else:
         yield f"{name}: {json_codec.dumps(value).decode()}"
-
-
-def render_signature(tool: Tool) -> str:
-    """Render parameters in one short line: required names always, types and options if they fit."""
-    entries = list(summarize_parameters(tool.definition.get("inputSchema")))
-    required = [(quote_if_needed(name), kind) for name, needed, kind in entries if needed]
-    costs = [count_tokens(f" {name}") + 1 for name, _ in required]
-    spare = _MAX_PARAMS_TOKENS - sum(costs)
-    used = 0
-    parts = list[str]()
-    for (name, kind), cost in zip(required, costs, strict=True):
-        if used + cost > _MAX_REQUIRED_TOKENS:
-            parts.append(f"…+{len(required) - len(parts)} required")
-            break
-        used += cost
-        kind_cost = _count_kind_tokens(kind)
-        if kind_cost and kind_cost <= spare:
-            name = f"{name}: {kind}"
-            spare = spare - kind_cost
-            used = used + kind_cost
-        parts.append(name)
-    optional = entries[len(required) :]
-    for position, (raw_name, _, kind) in enumerate(optional):
-        name = f"{quote_if_needed(raw_name)}?"
-        used += count_tokens(f" {name}") + 1
-        if used > _MAX_PARAMS_TOKENS:
-            parts.append(f"…+{len(optional) - position}")
-            break
-        if kind in _SCALARS:
-            kind_cost = 0
-        else:
-            kind_cost = _count_kind_tokens(kind)
-        if kind_cost and used + kind_cost <= _MAX_PARAMS_TOKENS:
-            name = f"{name}: {kind}"
-            used = used + kind_cost
-        parts.append(name)
-    return ", ".join(parts)
-
-
-def _count_kind_tokens(kind: str) -> int:
-    if kind in ("string", "any"):
-        return 0
-    return count_tokens(f": {kind}")
 
 
 def _list_hints(annotations: Mapping[str, Any]) -> Iterator[str]:

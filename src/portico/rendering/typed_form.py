@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from portico.catalog.schema_outline import ABSENT, SchemaOutline, SchemaParameter
-from portico.catalog.visible_text import sanitize_text, to_literal
+from portico.catalog.tool import sanitize_text, to_literal
 from portico.rendering import condensed_text
 from portico.rendering.prose import collapse_whitespace, quote_if_needed
 
@@ -17,12 +17,8 @@ _MAX_RETURNS_CHARS = 200
 _MIN_REPEAT_CHARS = 200
 """Fields whose JSON is longer than this are written once and referred to afterwards."""
 _FIELD_KEYS = (
-    "properties",
-    "required",
-    "patternProperties",
-    "additionalProperties",
-    "propertyNames",
-)
+    "properties", "required", "patternProperties", "additionalProperties", "propertyNames",
+)  # fmt: skip
 _MAX_EXAMPLE_CHARS = 40
 _UNINFORMATIVE_TYPE = re.compile(
     r"(?:\{result\??: )?(?:object|any|string|any\[\]|object\[\])(?:\|null)?\}?|\{\[key\]: any\}"
@@ -77,10 +73,7 @@ class TypedFormWriter:
             and (block_note := self._render_note(blocks[0]))
         ):
             notes.append(block_note)
-        if depth == 1:
-            elsewhere = self._notes.get(param.name, "")
-        else:
-            elsewhere = ""
+        elsewhere = self._notes.get(param.name, "") if depth == 1 else ""
         note_text = self._render_note(param, elsewhere)
         parts = [note_text, *(f"({note})" for note in notes), _render_examples(param, note_text)]
         description = " ".join(filter(None, parts))
@@ -89,17 +82,11 @@ class TypedFormWriter:
             f"{indent}{name}: {text}{_render_default(param)}"
             + (f" — {description}" if description else "")
         ]
-        if parent_path and param.name:
-            path = f"{parent_path}.{param.name}"
-        else:
-            path = parent_path or param.name
+        path = ".".join(filter(None, (parent_path, param.name)))
         for number, block in enumerate(blocks, 1):
             inner = depth + 1
             if len(blocks) > 1:
-                if block is not param:
-                    block_note = self._render_note(block)
-                else:
-                    block_note = ""
+                block_note = self._render_note(block) if block is not param else ""
                 lines.append(f"{indent} object{number}:{block_note and ' '}{block_note}")
                 inner += 1
             lines += self._render_fields(block, inner, path)
@@ -139,53 +126,37 @@ class TypedFormWriter:
                 {(kind, "\0" in kind and index): kind for index, kind in enumerate(kinds)}.values()
             )
         elif param.type == "array":
+            inner = "any"
             if param.items:
                 inner = self._render_type(param.items, blocks, notes, role="each")
-            else:
-                inner = "any"
-            if "|" in inner:
-                text = f"({inner})[]"
-            else:
-                text = f"{inner}[]"
+            text = _render_array(inner)
             if param.prefix:
-                first = ", ".join(
+                parts = [
                     self._render_type(item, blocks, notes, role="item") for item in param.prefix
-                )
+                ]
                 if param.items:
-                    text = f"[{first}, ...{text}]"
-                else:
-                    text = f"[{first}]"
+                    parts.append(f"...{text}")
+                text = f"[{', '.join(parts)}]"
         elif param.type == "object" and param.children:
             text = self._render_object(param, blocks, notes)
         else:
+            text = param.type
             # Some servers declare the values of a string with `items`, as if it were an array.
             if param.items:
-                inner = f"(items {self._render_type(param.items, blocks, notes, role='each')})"
-            else:
-                inner = ""
-            text = f"{param.type}{inner}"
+                text += f"(items {self._render_type(param.items, blocks, notes, role='each')})"
         if param.type == "union" and param.children:
             text = f"{self._render_object(param, blocks, notes)} & ({text})"
         if param.constraints:
             limits = ", ".join(param.constraints)
-            if "|" in text:
-                text = f"({text})({limits})"
-            else:
-                text = f"{text}({limits})"
+            text = f"({text})({limits})" if "|" in text else f"{text}({limits})"
         if param.nullable and (role or param.default is not None):
             text += "|null"
         if role:
             text += _render_default(param)
-            if blocks and blocks[-1] is param:
-                note = ""
-            else:
-                note = self._render_note(param)
-            if note:
-                if role == "or" and len(text) < 40 and "\0" not in text:
-                    label = text
-                else:
-                    label = role
-                notes.append(f"{label}: {note}")
+            is_block = bool(blocks) and blocks[-1] is param
+            if not is_block and (note := self._render_note(param)):
+                is_short = role == "or" and len(text) < 40 and "\0" not in text
+                notes.append(f"{text if is_short else role}: {note}")
         return text
 
     def _render_object(
@@ -213,6 +184,12 @@ class TypedFormWriter:
         condensed = condensed_text.condense_note(param, text)
         self.omitted_tokens += condensed.omitted_tokens
         return condensed.text
+
+
+def _render_array(inner: str) -> str:
+    if "|" in inner:
+        return f"({inner})[]"
+    return f"{inner}[]"
 
 
 def _is_small(param: SchemaParameter, levels: int) -> bool:
@@ -287,11 +264,7 @@ def _render_bare_type(param: SchemaParameter, tree: SchemaOutline, levels: int) 
             dict.fromkeys(_render_bare_type(part, tree, levels) for part in param.variants)
         )
     elif param.type == "array" and param.items:
-        inner = _render_bare_type(param.items, tree, levels)
-        if "|" in inner:
-            text = f"({inner})[]"
-        else:
-            text = f"{inner}[]"
+        text = _render_array(_render_bare_type(param.items, tree, levels))
     elif param.children:
         inner = ", ".join(
             f"{render_label(part)}: {_render_bare_type(part, tree, levels - 1)}"

@@ -5,20 +5,25 @@ needs approval, then how to continue, then the values of the finished steps as f
 their complete values stay with the run.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from portico.catalog.visible_text import sanitize_text, to_literal
+from portico.catalog.tool import sanitize_text, to_literal
 from portico.json_text.part_stream import encode_compact, estimate_size, to_parts
 from portico.rendering import tool_result
-from portico.rendering.budget import pack, truncate
-from portico.rendering.lines import compute_remaining_tokens, format_count, to_short_line
-from portico.rendering.token_count import count_tokens
+from portico.rendering.token_budget import (
+    compute_remaining_tokens,
+    count_tokens,
+    format_count,
+    pack,
+    to_short_line,
+    truncate,
+)
 from portico.results.shape import infer_shape, render_shape
 from portico.upstream.backend import Raw
 from portico.workflows.planning.planner import PlanSuggestion
 from portico.workflows.planning.step_builder import PlanInput
-from portico.workflows.report import StepFailure, StepReport, WorkflowReport
+from portico.workflows.runs import StepFailure, StepReport, WorkflowReport
 
 _TABLE_SHARE = 0.125
 _FAILURE_SHARE = 0.2
@@ -63,113 +68,118 @@ def make_plan_result(plan: PlanSuggestion, budget: int, *, run_requested: bool =
         if unserved.nearest:
             note += f"; nearest: {', '.join(map(sanitize_text, unserved.nearest))}"
         notes.append(note)
-    if plan.unused and plan.steps:
-        words = ", ".join(
-            to_literal(truncate(item, _MIN_VALUE_TOKENS)) for item in plan.unused[:_MAX_CALLS]
-        )
-        notes.append(
-            f"You said {words}, and no step takes it: see whether these are the right tools."
-        )
     if not plan.steps:
         lines = [
             "No plan: no tool here serves this.",
             *pack(notes, compute_remaining_tokens(budget)).texts,
+            *_render_choices(plan),
+            "Say it in other words, or look with search_tools.",
         ]
-        return tool_result.make_text_result(
-            "\n".join([*lines, "Say it in other words, or look with search_tools."])
+        result = tool_result.make_text_result("\n".join(lines))
+        if plan.others:
+            result["structuredContent"] = {"steps": [], "other_tools": _name_others(plan)}
+        return result
+    if plan.unused:
+        words = ", ".join(truncate(item, _MIN_VALUE_TOKENS) for item in plan.unused[:_MAX_CALLS])
+        notes.append(
+            f"No step takes {sanitize_text(words)}: see whether these are the right tools."
         )
-    if plan.success_count:
-        worked = f"; one like it has worked {format_count(plan.success_count, 'time')}"
-    else:
-        worked = ""
-    if run_requested:
-        reason = f": {_explain_not_run(plan)}"
-    else:
-        reason = ""
-    head = f"A plan of {format_count(len(plan.steps), 'step')}, not run{reason}{worked}:"
-    steps = f"steps={to_literal(list(plan.steps))}"
-    inputs = ", ".join(f"{to_literal(name)}: …" for name in (*plan.given_inputs, *plan.inputs))
-    inputs_argument = f", inputs={{{inputs}}}" if inputs else ""
-    last = f"To run it: run_workflow(steps=[…]{inputs_argument}); change what you like first."
-    missing = [_render_missing_input(name, item) for name, item in plan.inputs.items()]
-    if missing:
-        missing.insert(0, "Still missing, to be passed in inputs:")
-    if plan.why:
-        explanation = ["Why:", *(f"- {to_short_line(line, _MAX_NOTE_TOKENS)}" for line in plan.why)]
-    else:
-        explanation = []
-    if missing or notes or explanation:
-        rest = pack(
-            [*missing, *notes, *explanation], compute_remaining_tokens(budget, head, steps, last)
-        ).texts
-    else:
-        rest = ()
+    notes += dict.fromkeys(plan.notes)
+    reason = f": {_explain_not_run(plan)}" if run_requested else ""
+    if plan.has_worked:
+        reason += "; one like it has worked"
+    head = f"A plan of {format_count(len(plan.steps), 'step')}, not run{reason}."
+    steps = f"steps={to_literal(_drop_ids(plan.steps))}"
+    rest: list[str] = []
+    last = "To run it: the same again with run: true."
+    if plan.inputs:
+        rest.append("Missing:")
+        rest += (_render_missing_input(name, item) for name, item in plan.inputs.items())
+        last = "Pass these as inputs with the others, run: true runs it."
+    rest += (to_short_line(note, _MAX_NOTE_TOKENS) for note in notes)
+    rest += _render_choices(plan)
+    left = compute_remaining_tokens(budget, head, steps, last)
+    text = "\n".join([head, steps, *pack(rest, left).texts, last])
     structured: Raw = {"steps": [dict(step) for step in plan.steps], "missing": list(plan.inputs)}
-    return {
-        **tool_result.make_text_result("\n".join([head, steps, *rest, last])),
-        "structuredContent": structured,
-    }
+    if plan.unsure:
+        structured["unsure"] = list(plan.unsure)
+    if plan.others:
+        structured["other_tools"] = _name_others(plan)
+    return {**tool_result.make_text_result(text), "structuredContent": structured}
+
+
+def _drop_ids(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Leave out the ids of steps that no other step refers to."""
+    text = to_literal([step["arguments"] for step in steps])
+    return [
+        step if f"${{{step['id']}" in text else {k: v for k, v in step.items() if k != "id"}
+        for step in steps
+    ]
 
 
 def _explain_not_run(plan: PlanSuggestion) -> str:
     """Explain why a plan is not run at once."""
-    reasons: list[str] = []
-    for names, problem in (
-        (plan.missing_inputs, "missing"),
-        (plan.changing_tools, "not marked read-only"),
-    ):
-        if names:
-            verb = "is" if len(names) == 1 else "are"
-            shown = ", ".join(map(sanitize_text, names[:_MAX_CALLS]))
-            reasons.append(f"{shown} {verb} {problem}")
-    if plan.unserved or plan.unused:
-        reasons.append("not all that you said is in it")
-    return "; ".join(reasons)
+    if plan.inputs:
+        verb = "is" if len(plan.inputs) == 1 else "are"
+        shown = ", ".join(map(sanitize_text, list(plan.inputs)[:_MAX_CALLS]))
+        return f"{shown} {verb} missing"
+    return "not all that you said is in it"
 
 
 def _render_missing_input(name: str, missing: PlanInput) -> str:
+    line = f"- {sanitize_text(name)}: {sanitize_text(missing.type)}"
     if missing.description:
-        description = f" — {to_short_line(missing.description, _MIN_VALUE_TOKENS)}"
-    else:
-        description = ""
-    if missing.source_tools:
-        sources = f" (may be told by {', '.join(map(sanitize_text, missing.source_tools[:3]))})"
-    else:
-        sources = ""
-    steps = ", ".join(map(sanitize_text, missing.needed_by[:5]))
-    kind = sanitize_text(missing.type)
-    return f"- {sanitize_text(name)}: {kind}, for {steps}{description}{sources}"
+        line += f" — {to_short_line(missing.description, _MIN_VALUE_TOKENS)}"
+    return line
+
+
+def _render_choices(plan: PlanSuggestion) -> Iterator[str]:
+    """Say in one line each what is unsure, and how to correct it."""
+    if plan.unsure:
+        yield f"Unsure: {_group_by_step(plan.unsure)} (an input of that name sets it, null: none)."
+    if plan.others:
+        named = ", ".join(
+            sanitize_text(f"{tool}({', '.join(needs)})") for tool, needs in plan.others.items()
+        )
+        yield f"Near: {named}. Other tools: name all, in order, in inputs.tools."
+
+
+def _group_by_step(addresses: Sequence[str]) -> str:
+    """Write `a.x`, `a.y`, `b.z` as `a.x|y, b.z`."""
+    parameters: dict[str, list[str]] = {}
+    for address in addresses:
+        step, _, parameter = address.partition(".")
+        parameters.setdefault(step, []).append(parameter)
+    return sanitize_text(", ".join(f"{step}.{'|'.join(it)}" for step, it in parameters.items()))
+
+
+def _name_others(plan: PlanSuggestion) -> dict[str, list[str]]:
+    return {tool: list(needs) for tool, needs in plan.others.items()}
 
 
 def _make_finished_result(report: WorkflowReport, budget: int) -> Raw:
     count = format_count(len(report.steps), "step")
-    head = f"Workflow finished: {count} in {_format_seconds(report.seconds)}."
-    first = "\n".join(
-        [
-            head,
-            *_render_step_table(report.steps, int(budget * _TABLE_SHARE)),
-            *_render_notes(report, int(budget * _NOTE_SHARE)),
-        ]
-    )
-    outputs = report.outputs
-    if len(outputs) == 1:
-        value: Any = next(iter(outputs.values()))
-    else:
-        value = dict(outputs)
-    left = compute_remaining_tokens(budget, first)
-    if not outputs:
-        return tool_result.make_text_result(f"{first}\nNo step gave a value.")
-    text = _render_if_fits(value, left)
-    content = [
-        tool_result.make_text_block(first),
-        *([tool_result.make_text_block(text)] if text is not None else []),
+    lines = [
+        f"Workflow finished: {count} in {_format_seconds(report.seconds)}.",
+        *_render_step_table(_drop_only_plain(report.steps), int(budget * _TABLE_SHARE)),
+        *_render_notes(report, int(budget * _NOTE_SHARE)),
     ]
-    if isinstance(value, dict):
-        return {"content": content, "structuredContent": value}
-    # What does not fit is passed as a value, so that it can be stored and read in parts.
+    outputs = dict(report.outputs)
+    if not outputs:
+        return tool_result.make_text_result("\n".join([*lines, "No step gave a value."]))
+    value: Any = outputs
+    if len(outputs) == 1:
+        value = next(iter(outputs.values()))
+    text = _render_if_fits(value, compute_remaining_tokens(budget, *lines))
+    result: Raw = {"content": [tool_result.make_text_block("\n".join(lines))]}
     if text is not None:
-        return {"content": content}
-    return {"content": content, "structuredContent": dict(outputs)}
+        result["content"].append(tool_result.make_text_block(text))
+    if isinstance(value, dict):
+        result["structuredContent"] = value
+    elif text is None:
+        # What does not fit is passed as a value, so that it can be stored and read in parts.
+        result["structuredContent"] = outputs
+    return result
 
 
 def _make_stopped_result(report: WorkflowReport, budget: int) -> Raw:
@@ -181,25 +191,20 @@ def _make_stopped_result(report: WorkflowReport, budget: int) -> Raw:
     head = ", ".join(
         f"{len(steps)} {_STATE_LABELS[state]}" for state, steps in by_state.items() if steps
     )
-    if failed:
-        title = "Workflow failed"
-    else:
-        title = "Workflow stopped for approval"
+    # Those that await approval are shown with their arguments.
+    others = [step for step in report.steps if step.state != "approval"]
+    title = "Workflow failed" if failed else "Workflow stopped for approval"
     lines = [
-        f"{title}: {head}, in {_format_seconds(report.seconds)}.",
-        *_render_step_table(report.steps, int(budget * _TABLE_SHARE)),
+        f"{title}: {head}.",
+        *_render_step_table(others, int(budget * _TABLE_SHARE)),
         *_render_failures(failed, int(budget * _FAILURE_SHARE)),
         *_render_notes(report, int(budget * _NOTE_SHARE)),
     ]
-    last = list(_render_resume(report, bool(failed), bool(awaiting)))
-    if awaiting:
-        share = int(compute_remaining_tokens(budget, *lines, *last) * _APPROVAL_SHARE) // len(
-            awaiting
-        )
-    else:
-        share = 0
+    last = list(_render_resume(report, bool(failed), awaiting))
+    share = int(compute_remaining_tokens(budget, *lines, *last) * _APPROVAL_SHARE)
     for step in awaiting:
-        lines += _render_approval(step, max(share - _CALL_FRAME_TOKENS, _MIN_VALUE_TOKENS))
+        each = share // len(awaiting) - _CALL_FRAME_TOKENS
+        lines += _render_approval(step, max(each, _MIN_VALUE_TOKENS))
     lines += last
     lines += _render_values(by_state["done"], compute_remaining_tokens(budget, *lines))
     result = tool_result.make_text_result("\n".join(lines))
@@ -223,6 +228,13 @@ def _render_step_table(steps: Sequence[StepReport], max_tokens: int) -> list[str
     ]
 
 
+def _drop_only_plain(steps: Sequence[StepReport]) -> Sequence[StepReport]:
+    """Leave out the only step where it was one call that answered: the value says all of it."""
+    if len(steps) == 1 and steps[0].state == "done" and steps[0].calls == 1:
+        return ()
+    return steps
+
+
 def _render_step(step: StepReport) -> str:
     parts = [
         step.id,
@@ -243,38 +255,32 @@ def _render_failures(failed_steps: Sequence[StepReport], max_tokens: int) -> lis
         return []
     limit = min(max(max_tokens // len(failed_steps), _FAILURE_TOKENS[0]), _FAILURE_TOKENS[1])
     packed = pack((_render_failure(step, limit) for step in failed_steps), max_tokens)
+    lines = list(packed.texts)
     if packed.is_full:
-        more = [f"{format_count(len(failed_steps) - len(packed.texts), 'more step')} failed."]
-    else:
-        more = []
-    return [*packed.texts, *more]
+        lines.append(f"{format_count(len(failed_steps) - len(lines), 'more step')} failed.")
+    return lines
 
 
 def _render_failure(step: StepReport, max_tokens: int) -> str:
     failure = step.failure or StepFailure("internal", "")
-    # Messages often quote a server: rendered as one line, so that none looks like the gateway's.
+    message = failure.message
     if failure.kind in _UNREACHABLE_KINDS:
-        message = tool_result.mask_secrets(failure.message)
-    else:
-        message = failure.message
-    if failure.element is not None:
-        element = f", element {failure.element}"
-    else:
-        element = ""
-    if failure.retryable:
-        retryable = " (may work later)"
-    else:
-        retryable = ""
+        message = tool_result.mask_secrets(message)
+    element = f", element {failure.element}" if failure.element is not None else ""
+    retryable = " (may work later)" if failure.retryable else ""
+    # Messages often quote a server: rendered as one line, so that none looks like the gateway's.
     text = to_short_line(message, max_tokens * 2 // 3)
+    line = f"Step {step.id} failed{element}: {failure.kind}{retryable}: {text}"
     if failure.advice:
-        advice = f"\n  {to_short_line(failure.advice, max_tokens // 3)}"
-    else:
-        advice = ""
-    return f"Step {step.id} failed{element}: {failure.kind}{retryable}: {text}{advice}"
+        line += f"\n  {to_short_line(failure.advice, max_tokens // 3)}"
+    return line
 
 
 def _render_approval(step: StepReport, max_tokens: int) -> Iterator[str]:
     tool = sanitize_text(step.tool)
+    if not step.pending_arguments:
+        yield f"Step {step.id}: {sanitize_text(step.reason)}"
+        return
     if len(step.pending_arguments) == 1:
         arguments = _clip_value(step.pending_arguments[0], max_tokens)
         yield f"Stopped for approval: step {step.id} would call {tool} with {arguments}"
@@ -290,22 +296,21 @@ def _render_approval(step: StepReport, max_tokens: int) -> Iterator[str]:
         yield f"  and {format_count(len(step.pending_arguments) - len(packed.texts), 'call')} more"
 
 
-def _render_resume(report: WorkflowReport, failed: bool, needs_approval: bool) -> Iterator[str]:
+def _render_resume(
+    report: WorkflowReport, failed: bool, awaiting: Sequence[StepReport]
+) -> Iterator[str]:
     if not report.run_id:
         yield "This run is too large to be kept: it cannot be continued."
         return
     resume = f'resume="{report.run_id}"'
     minutes = round(report.ttl_s / 60)
+    needs_approval = any(step.pending_arguments for step in awaiting)
     if needs_approval:
-        yield (
-            f"To approve exactly these calls and go on: run_workflow({resume}). "
-            "Anything else would be asked again."
-        )
+        yield (f"To approve exactly these calls and go on: run_workflow({resume}).")
+    if not all(step.pending_arguments for step in awaiting):
+        yield f"Once a person has approved it: run_workflow({resume})."
     if failed:
-        if needs_approval:
-            with_approved = ", and with what is approved by that"
-        else:
-            with_approved = ""
+        with_approved = ", and with what is approved by that" if needs_approval else ""
         yield (
             f"To try again from there{with_approved}: run_workflow({resume}), with steps=[…] to "
             "replace those of the same id or to add some, or inputs={…}. "
@@ -322,11 +327,10 @@ def _render_values(done_steps: Sequence[StepReport], max_tokens: int) -> list[st
         (f"{step.id}: {_summarize_value(step.value, share)}" for step in done_steps),
         max_tokens - 40,
     )
+    lines = ["What the steps that ran answered:", *packed.texts]
     if packed.is_full:
-        more = [f"and {len(done_steps) - len(packed.texts)} more"]
-    else:
-        more = []
-    return ["What the steps that ran answered:", *packed.texts, *more]
+        lines.append(f"and {len(done_steps) - len(packed.texts)} more")
+    return lines
 
 
 def _summarize_value(value: Any, max_tokens: int) -> str:
@@ -356,15 +360,10 @@ def _clip_value(value: Any, max_tokens: int) -> str:
 
 def _render_if_fits(value: Any, max_tokens: int) -> str | None:
     """Return a value as text; None if it exceeds `max_tokens`."""
-    if (
-        max_tokens <= 0
-        or estimate_size(value, max_tokens * _CHARS_PER_TOKEN) >= max_tokens * _CHARS_PER_TOKEN
-    ):
+    most = max_tokens * _CHARS_PER_TOKEN
+    if most <= 0 or estimate_size(value, most) >= most:
         return None
-    if isinstance(value, str):
-        text = value
-    else:
-        text = to_literal(value)
+    text = value if isinstance(value, str) else to_literal(value)
     if count_tokens(text) <= max_tokens:
         return text
     return None

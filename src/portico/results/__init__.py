@@ -1,8 +1,7 @@
 """Large results: stored, summarised, and read in parts.
 
-services      builds the two services below
 handles       fits a result to its budget: bodies (what to store), summary, store
-reader        `read_result`: grep, path_selection, path_interpreter (JMESPath)
-learned_shapes, shape, shape_json, value_sample   structure of a tool's results
-marks         notes of the gateway in a result's `_meta`
+reader        `read_result`: grep, path_selection, path_interpreter (JMESPath); both services
+learned_shapes, shape   structure of a tool's results
+result_meta   notes of the gateway in a result's `_meta`
 """

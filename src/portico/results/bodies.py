@@ -4,8 +4,8 @@ The size of a result is its text or its structured content, whichever is longer,
 shows one of them. Images and audio are not read as tokens and have a limit of their own.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from portico.json_text.part_stream import (
 from portico.upstream.backend import Raw
 
 _PIECE_CHARS = 256 * 1024
-_BLOCK_CHARS = 4
+BLOCK_CHARS = 4
 """Characters counted for each text block in addition to its text."""
 
 
@@ -45,28 +45,7 @@ class StoragePlan:
     """Bodies to store, and blocks that stay inline."""
 
     bodies: tuple[ResultBody, ...] = ()
-    inline_blocks: tuple[Any, ...] = field(default=())
-
-
-def is_small(result: Raw, max_chars: int, max_media_chars: int) -> bool:
-    """Return whether a result certainly fits. Runs for every result and stops early."""
-    text = 0
-    for block in _get_blocks(result):
-        if isinstance(block, dict):
-            body = block.get("text")
-        else:
-            body = None
-        if isinstance(body, str):
-            text += len(body) + _BLOCK_CHARS
-        elif isinstance(data := _get_base64(block), str):
-            if len(data) > max_media_chars:
-                return False
-        else:
-            text += estimate_size(block, max_chars)
-        if text > max_chars:
-            return False
-    structured = result.get("structuredContent")
-    return structured is None or estimate_size(structured, max_chars + 1) <= max_chars
+    inline_blocks: tuple[Any, ...] = ()
 
 
 def plan_storage(result: Raw, max_chars: int, max_media_chars: int) -> StoragePlan:
@@ -75,18 +54,15 @@ def plan_storage(result: Raw, max_chars: int, max_media_chars: int) -> StoragePl
     inline_blocks: list[Any] = []
     others: list[Any] = []
     blobs: list[ResultBody] = []
-    for block in _get_blocks(result):
-        data = _get_base64(block)
+    blocks = result.get("content")
+    for block in blocks if isinstance(blocks, list) else ():
+        data = get_base64(block)
         if isinstance(data, str):
             if len(data) > max_media_chars:
                 blobs.append(ResultBody("blob", texts=(data,), mime=_get_mime_type(block)))
             else:
                 inline_blocks.append(block)
-        elif (
-            isinstance(block, dict)
-            and block.get("type") == "text"
-            and isinstance(block.get("text"), str)
-        ):
+        elif _is_text(block):
             text_blocks.append(block)
         else:
             others.append(block)
@@ -101,7 +77,7 @@ def plan_storage(result: Raw, max_chars: int, max_media_chars: int) -> StoragePl
                 bodies.append(text)
             else:
                 inline_blocks[:0] = text_blocks
-    elif sum(map(len, texts)) + _BLOCK_CHARS * len(texts) > max_chars // 4:
+    elif sum(map(len, texts)) + BLOCK_CHARS * len(texts) > max_chars // 4:
         bodies.append(ResultBody("text", texts=tuple(texts)))
     else:
         inline_blocks[:0] = text_blocks
@@ -151,52 +127,36 @@ def _unwrap_text(structured: Any, min_chars: int) -> ResultBody | None:
 def _is_copy_of_structured(texts: list[str], structured: Any) -> bool:
     """Return whether the text duplicates the structured content, as the protocol recommends."""
     # Libraries wrap a value that is not an object into one, under a name of their own.
+    inner: Any = None
     if isinstance(structured, dict) and len(structured) == 1:
         inner = next(iter(structured.values()))
-    else:
-        inner = None
     if isinstance(inner, str) and inner in ("\n".join(texts), "".join(texts)):
         return True
     if len(texts) == 1:
-        return _is_same_json(texts[0], structured) or (
-            inner is not None and _is_same_value(texts[0], inner)
-        )
-    return _is_same_list(texts, inner)
+        return _is_same(texts[0], structured) or (inner is not None and _is_same(texts[0], inner))
+    if not isinstance(inner, list) or len(inner) != len(texts):
+        return False
+    return all(map(_is_same, texts, inner))
 
 
-def _is_same_value(text: str, value: Any) -> bool:
+def _is_same(text: str, value: Any) -> bool:
+    """Return whether a text is this string, or JSON of this value."""
     if isinstance(value, str):
         return text == value
-    return _is_same_json(text, value)
-
-
-def _is_same_list(texts: list[str], values: Any) -> bool:
-    return (
-        isinstance(values, list)
-        and len(values) == len(texts)
-        and all(map(_is_same_value, texts, values))
-    )
-
-
-def _is_same_json(text: str, value: Any) -> bool:
     try:
-        return _is_equal_stream(encode_lines(decode_parts(text)), encode_lines(to_parts(value)))
+        lines = zip_longest(encode_lines(decode_parts(text)), encode_lines(to_parts(value)))
+        return all(left == right for left, right in lines)
     except (ValueError, TypeError):
         return False
 
 
-def _is_equal_stream(first: Iterable[str], second: Iterable[str]) -> bool:
-    return all(left == right for left, right in zip_longest(first, second))
+def _is_text(block: Any) -> bool:
+    if not isinstance(block, dict):
+        return False
+    return block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
-def _get_blocks(result: Raw) -> list[Any]:
-    content = result.get("content")
-    if isinstance(content, list):
-        return content
-    return []
-
-
-def _get_base64(block: Any) -> Any:
+def get_base64(block: Any) -> Any:
     """Return the base64 of a block, or None."""
     if not isinstance(block, dict):
         return None
@@ -209,6 +169,4 @@ def _get_base64(block: Any) -> Any:
 def _get_mime_type(block: Raw) -> str:
     inner = block.get("resource")
     mime_type = (inner if isinstance(inner, dict) else block).get("mimeType")
-    if isinstance(mime_type, str):
-        return mime_type
-    return "application/octet-stream"
+    return mime_type if isinstance(mime_type, str) else "application/octet-stream"

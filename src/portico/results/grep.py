@@ -43,8 +43,6 @@ _BETWEEN_WORDS = re.compile(r"\s")
 
 @dataclass(frozen=True)
 class TextPage:
-    """A page of a longer text."""
-
     text: str
     next_offset: int | None
     """Offset of the next page; None at the end."""
@@ -77,10 +75,7 @@ def take_page(texts: Iterable[str], start: int, tokens: int, count: CountTokens)
             gathered += len(rest)
         position += len(text)
     body = "".join(pieces)
-    if body:
-        end = count_fitting_chars(body, tokens, count)
-    else:
-        end = 0
+    end = count_fitting_chars(body, tokens, count) if body else 0
     return TextPage(body[:end], start + end if more or end < gathered else None)
 
 
@@ -204,6 +199,13 @@ class GrepResult:
     """False if the deadline passed before all were counted."""
 
 
+def _make_slow_expression_error() -> InvalidArguments:
+    return InvalidArguments(
+        "the expression takes too long to match",
+        advice="Use plain text, or an expression without nested repeats.",
+    )
+
+
 def grep_lines(
     lines: Iterable[str],
     line_matcher: LineMatcher,
@@ -240,22 +242,16 @@ def grep_lines(
         try:
             for span in spans:
                 is_long = len(line) > LONG_LINE_CHARS
-                if is_long:
-                    remaining = 0
-                else:
-                    remaining = _count_remaining(spans)[0]
+                remaining = 0 if is_long else _count_remaining(spans)[0]
                 if not output.add_match(number, line, span if is_long else None, 1 + remaining):
-                    if is_long:
-                        offset = span[0]
-                    else:
-                        offset = 0
+                    offset = span[0] if is_long else 0
                     hidden, complete = _count_remaining(spans) if matched else (0, True)
-                    if matched:
-                        end_line = number + 1
-                    else:
-                        end_line = number
                     return output.build_result(
-                        line_start + offset, first_line, end_line, hidden + matched, complete
+                        line_start + offset,
+                        first_line,
+                        number + matched,
+                        hidden + matched,
+                        complete,
                     )
                 offset = max(span[1], span[0] + 1)
                 matched = True
@@ -264,10 +260,9 @@ def grep_lines(
                 offset = error.position
             # A position that used up the whole time would do so again; a later one gets more time.
             if line_start + offset <= start and not matched:
-                raise _build_timeout_error() from None
-            return output.build_result(
-                min(line_start + offset, position), first_line, number + 1 if matched else number
-            )
+                raise _make_slow_expression_error() from None
+            next_offset = min(line_start + offset, position)
+            return output.build_result(next_offset, first_line, number + matched)
         if not matched and not output.add_context_line(number, line):
             return output.build_result(line_start, first_line, number)
     return output.build_result(None, number + 1 if first_line is None else first_line, number + 1)
@@ -298,10 +293,9 @@ class _GrepOutput:
 
     def add_match(self, number: int, line: str, span: MatchSpan | None, match_count: int) -> bool:
         """Add a line, or one match of a long line; returns False if it does not fit."""
+        context_lines = list[tuple[int, str]]()
         if self._context and not self._context_left:
             context_lines = [*self._before]
-        else:
-            context_lines = []
         new = [f"{index + 1}-{_truncate_line(text)}" for index, text in context_lines]
         if span is None:
             new.append(f"{number + 1}:{line}")
@@ -334,17 +328,9 @@ class _GrepOutput:
         hidden_count: int = 0,
         is_count_complete: bool = True,
     ) -> GrepResult:
-        text = "\n".join(self._output)
+        shown = ("\n".join(self._output), self._matches, self._lines, self._excerpts)
         return GrepResult(
-            text,
-            self._matches,
-            self._lines,
-            self._excerpts,
-            next_offset,
-            first_line,
-            end_line,
-            hidden_count,
-            is_count_complete,
+            *shown, next_offset, first_line, end_line, hidden_count, is_count_complete
         )
 
     def _add(self, new: list[str], first: int, last: int) -> bool:
@@ -358,13 +344,6 @@ class _GrepOutput:
         self._last_line = last
         self._before.clear()
         return True
-
-
-def _build_timeout_error() -> InvalidArguments:
-    return InvalidArguments(
-        "the expression takes too long to match",
-        advice="Use plain text, or an expression without nested repeats.",
-    )
 
 
 def build_excerpt(line: str, span: MatchSpan) -> str:

@@ -10,13 +10,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from portico.access import Caller
+from portico.callers import Caller
 from portico.catalog.tool import Tool
-from portico.json_text.deferred_release import release_later
-from portico.json_text.part_stream import encode_lines, estimate_size
-from portico.results.bodies import ResultBody, is_small, plan_storage, split_text, to_json_parts
+from portico.json_text.part_stream import encode_lines, estimate_size, release_later
+from portico.results.bodies import (
+    BLOCK_CHARS,
+    ResultBody,
+    get_base64,
+    plan_storage,
+    split_text,
+    to_json_parts,
+)
 from portico.results.grep import count_fitting_chars
-from portico.results.marks import get_cache_age
+from portico.results.result_meta import CACHED
+from portico.results.shape import ValueSampler
 from portico.results.store import HEAVY_CHARS, ResultKind, ResultStore, StoredResult
 from portico.results.summary import (
     SUMMARY_TOKENS,
@@ -27,8 +34,7 @@ from portico.results.summary import (
     render_summary,
     to_one_line,
 )
-from portico.results.value_sample import ValueSampler
-from portico.storage.result_files import ResultBodyTooLarge
+from portico.storage.data_files import ResultBodyTooLarge
 from portico.upstream.backend import Raw
 
 logger = logging.getLogger(__name__)
@@ -37,7 +43,6 @@ CountTokens = Callable[[str], int]
 
 RESULT_TOKENS = 8_000
 PREVIEW_TOKENS = 1_500
-MEDIA_BYTES = 2 * 1024**2
 _MIN_CHARS_PER_TOKEN = 2
 """Lower bound of characters per token; a result that fits by it is not counted."""
 _MAX_CHARS_PER_TOKEN = 8
@@ -50,9 +55,7 @@ _MIME_TYPES: dict[ResultKind, str] = {"json": "application/json", "text": "text/
 class CursorCodec(Protocol):
     """Encodes and verifies the offset at which a query continues."""
 
-    def encode(self, listing: str, version: str, offset: int) -> str:
-        """Return a signed cursor."""
-        ...
+    def encode(self, listing: str, version: str, offset: int) -> str: ...
 
     def decode(self, cursor: str, listing: str, version: str) -> int:
         """Return the offset of a cursor; raises StaleCursor."""
@@ -60,7 +63,6 @@ class CursorCodec(Protocol):
 
 
 def build_cursor_query(stored: StoredResult, path: str, grep: str) -> str:
-    """Return the query that a cursor is signed for."""
     return f"read_result\n{stored.id}\n{stored.owner}\n{path}\n{grep}"
 
 
@@ -92,15 +94,14 @@ class ResultHandles:
         *,
         budget: int = RESULT_TOKENS,
         preview: int = PREVIEW_TOKENS,
-        media_bytes: int = MEDIA_BYTES,
     ) -> None:
-        """Create with token budgets; images and audio up to `media_bytes` each stay inline."""
+        """Create with token budgets of a result and of the preview of a larger one."""
         self._store = store
         self._count = count
         self._cursors = cursors
         self._budget = budget
         self._preview = preview
-        self._media_chars = media_bytes * 4 // 3
+        self._media_chars = store.settings.media_bytes * 4 // 3
 
     async def fit_to_budget(
         self,
@@ -118,7 +119,7 @@ class ResultHandles:
         meta-tool.
         """
         tokens = budget or self._budget
-        if not is_small(result, tokens * _MIN_CHARS_PER_TOKEN, self._media_chars):
+        if not _is_small(result, tokens * _MIN_CHARS_PER_TOKEN, self._media_chars):
             try:
                 fits, size = await asyncio.to_thread(self._measure, result, tokens)
                 if not fits:
@@ -129,19 +130,22 @@ class ResultHandles:
             # The result contains values that JSON cannot encode.
             except (TypeError, ValueError, RecursionError) as error:
                 logger.warning("a result of %s passes unmeasured: %s", tool.address, error)
-        return _add_cache_note(result)
+        meta = result.get("_meta")
+        if isinstance(meta, dict) and CACHED in meta:
+            return _add_cache_note(result, meta[CACHED]["age_s"])
+        return result
 
     def _measure(self, result: Raw, tokens: int) -> tuple[bool, int]:
         """Return whether a result fits, and if not, the size to acquire a slot for."""
         if self._is_within_budget(result, tokens):
             return True, 0
-        if is_small(result, HEAVY_CHARS, self._media_chars):
+        if _is_small(result, HEAVY_CHARS, self._media_chars):
             return False, 0
         return False, HEAVY_CHARS
 
     def _is_within_budget(self, result: Raw, tokens: int) -> bool:
         """Return whether a result that is not small fits its budget by token count."""
-        if not is_small(result, tokens * _MAX_CHARS_PER_TOKEN, self._media_chars):
+        if not _is_small(result, tokens * _MAX_CHARS_PER_TOKEN, self._media_chars):
             return False
         texts = [
             block["text"]
@@ -170,20 +174,17 @@ class ResultHandles:
         content: list[Any] = []
         links: list[Raw] = []
         for number, body in enumerate(plan.bodies):
-            writer = _BodyWriter(
-                tool.address,
-                body,
-                failed,
-                self._count,
-                max(self._preview, tokens) * _MAX_CHARS_PER_TOKEN,
-            )
+            head_chars = max(self._preview, tokens) * _MAX_CHARS_PER_TOKEN
+            writer = _BodyWriter(tool.address, body, failed, self._count, head_chars)
             stored = await writer.write_to(self._store, caller, intent)
-            if stored:
-                access = self._build_access(stored, has_read_result)
-            else:
-                access = None
+            access = None
+            if stored is not None:
+                minutes = self._store.ttl_minutes
+                access = ResultAccess(stored.id, stored.uri, minutes, has_read_result)
             if number == 0:
-                content += self._render_main_body(writer, stored, access, tokens)
+                content += await asyncio.to_thread(
+                    self._render_main_body, writer, stored, access, tokens
+                )
             else:
                 content.append(build_text_block(writer.render_summary(access)))
             if stored is not None:
@@ -213,19 +214,28 @@ class ResultHandles:
             return [build_text_block(summary), build_text_block(body)]
         offset = len(body.encode(errors="replace"))
         cursor = self._cursors.encode(build_cursor_query(stored, "", ""), "", offset)
+        shown = f"{offset:,} of {stored.size:,} bytes shown"
         if access and access.has_read_result:
-            continuation = f' · read_result(result_id="{stored.id}", cursor="{cursor}") goes on'
-        else:
-            continuation = ""
-        return [
-            build_text_block(summary),
-            build_text_block(
-                f"{body.rstrip()}\n[{offset:,} of {stored.size:,} bytes shown{continuation}]"
-            ),
-        ]
+            shown += f' · read_result(result_id="{stored.id}", cursor="{cursor}") goes on'
+        return [build_text_block(summary), build_text_block(f"{body.rstrip()}\n[{shown}]")]
 
-    def _build_access(self, stored: StoredResult, has_read_result: bool) -> ResultAccess:
-        return ResultAccess(stored.id, stored.uri, round(self._store.ttl_s / 60), has_read_result)
+
+def _is_small(result: Raw, max_chars: int, max_media_chars: int) -> bool:
+    """Return whether a result certainly fits. Runs for every result and stops early."""
+    text = 0
+    blocks = result.get("content")
+    for block in blocks if isinstance(blocks, list) else ():
+        if isinstance(block, dict) and isinstance(body := block.get("text"), str):
+            text += len(body) + BLOCK_CHARS
+        elif isinstance(data := get_base64(block), str):
+            if len(data) > max_media_chars:
+                return False
+        else:
+            text += estimate_size(block, max_chars)
+        if text > max_chars:
+            return False
+    structured = result.get("structuredContent")
+    return structured is None or estimate_size(structured, max_chars + 1) <= max_chars
 
 
 class _BodyWriter:
@@ -234,10 +244,7 @@ class _BodyWriter:
     def __init__(
         self, tool: str, body: ResultBody, is_error: bool, count: CountTokens, head_chars: int
     ) -> None:
-        if body.kind == "blob":
-            self.kind: ResultKind = "blob"
-        else:
-            self.kind = "text"
+        self.kind: ResultKind = "blob" if body.kind == "blob" else "text"
         self.head = _TextHead(head_chars)
         self._tool = tool
         self._body = body
@@ -286,56 +293,31 @@ class _BodyWriter:
     def _collect_facts(
         self, sampler: ValueSampler, stored: StoredResult | None, intent: str
     ) -> ResultFacts:
+        body = self._body
         sample = self.head.text[:_SAMPLE_CHARS]
-        if stored:
+        if stored is not None:
             size = stored.size
+        elif body.kind == "value":
+            size = estimate_size(body.value, 2**40)
         else:
-            size = max(self.head.chars, self._body.chars)
-        if stored is None and self._body.kind == "value":
-            size = estimate_size(self._body.value, 2**40)
+            size = max(self.head.chars, body.chars)
         tokens = round(self._count(sample) * size / max(1, len(sample.encode(errors="replace"))))
-        if self.kind == "json":
-            member = self._body.member
-            return ResultFacts(
-                self._tool,
-                "json",
-                size,
-                tokens,
-                sampler.value,
-                is_error=self._is_error,
-                member=member,
-            )
-        if self.kind == "blob":
-            return ResultFacts(
-                self._tool,
-                "blob",
-                size * 3 // 4,
-                tokens,
-                mime=self._body.mime,
-                is_error=self._is_error,
-            )
-        first = self._body.texts[0]
-        last = self._body.texts[-1]
-        count, head, tail, matches = collect_text_facts(first, intent)
-        for text in self._body.texts[1:]:
-            more = collect_text_facts(text, intent)
-            count = count + more[0]
-            matches = (*matches, *more[3])
-        if last is not first:
-            tail = collect_text_facts(last, "")[2]
         facts = ResultFacts(
-            self._tool,
-            "text",
-            size,
-            tokens,
-            None,
-            count,
-            head,
-            tail,
-            matches[:3],
-            is_error=self._is_error,
+            self._tool, self.kind, size, tokens, is_error=self._is_error, member=body.member
         )
-        return replace(facts, member=self._body.member)
+        if self.kind == "json":
+            return replace(facts, sample=sampler.value)
+        if self.kind == "blob":
+            return replace(facts, size=size * 3 // 4, mime=body.mime)
+        parts = [collect_text_facts(text, intent) for text in body.texts]
+        matches = tuple(line for part in parts for line in part[3])
+        return replace(
+            facts,
+            line_count=sum(part[0] for part in parts),
+            head=parts[0][1],
+            tail=parts[-1][2],
+            matches=matches[:3],
+        )
 
 
 def build_text_block(text: str) -> Raw:
@@ -357,11 +339,8 @@ def _build_resource_link(stored: StoredResult) -> Raw:
     }
 
 
-def _add_cache_note(result: Raw) -> Raw:
+def _add_cache_note(result: Raw, age: float) -> Raw:
     """Put a note before the content of a cached result."""
-    age = get_cache_age(result)
-    if age is None:
-        return result
     content = result.get("content")
     first: Raw = {"type": "text", "text": render_cache_note(age)}
     return {**result, "content": [first, *(content if isinstance(content, list) else ())]}

@@ -71,14 +71,12 @@ class PathBudget:
             raise InvalidArguments("the path takes too long", advice=_ADVICE)
 
     def create_list(self) -> list[Any]:
-        """Create an empty list."""
         self.spend(_LIST_COST)
         created: list[Any] = []
         self.created.append(created)
         return created
 
     def create_object(self) -> dict[str, Any]:
-        """Create an empty object."""
         self.spend(_OBJECT_COST)
         created: dict[str, Any] = {}
         self.created.append(created)
@@ -120,11 +118,10 @@ class PathBudget:
         selection."""
         while self.created:
             container = self.created.pop()
-            if isinstance(container, list):
-                while container:
+            while container:
+                if isinstance(container, list):
                     del container[-CHUNK_ITEMS:]
-            else:
-                while container:
+                else:
                     container.popitem()
 
 
@@ -144,9 +141,7 @@ class BoundedFunctions(Functions):
 
     @signature({"types": ["array-number"]})
     def _func_avg(self, arg: list[Any]) -> Any:
-        if arg:
-            return self._func_sum(arg) / len(arg)
-        return None
+        return self._func_sum(arg) / len(arg) if arg else None
 
     @signature({"types": []})
     def _func_to_string(self, arg: Any) -> str:
@@ -163,9 +158,7 @@ class BoundedFunctions(Functions):
     @signature({"types": []})
     def _func_to_number(self, arg: Any) -> Any:
         if not isinstance(arg, str):
-            if get_type_name(arg) == "number":
-                return arg
-            return None
+            return arg if get_type_name(arg) == "number" else None
         for parse in (int, float) if len(arg) <= MAX_DIGITS else ():
             with contextlib.suppress(ValueError):
                 return parse(arg)
@@ -241,20 +234,15 @@ class BoundedFunctions(Functions):
         if not array:
             return array
         keys = self._budget.collect(expref.visit(expref.expression, item) for item in array)
-        if get_type_name(keys[0]) in ("string", "number"):
-            wanted = [get_type_name(keys[0])]
-        else:
-            wanted = ["string", "number"]
+        wanted = [name for name in ("string", "number") if name == get_type_name(keys[0])]
+        wanted = wanted or ["string", "number"]
         for key in keys:
             if get_type_name(key) not in wanted:
                 raise JMESPathTypeError("sort_by", key, get_type_name(key), wanted)
         return self._budget.collect(array[number] for number in self._sort_indexes(keys))
 
     def _find_extreme(self, items: list[Any], is_better: Callable[[Any, Any], bool]) -> Any:
-        if items:
-            found = items[0]
-        else:
-            found = None
+        found = items[0] if items else None
         for item in items:
             self._budget.spend(0)
             if is_better(item, found):
@@ -266,10 +254,7 @@ class BoundedFunctions(Functions):
         portions: list[list[int]] = []
         chars = WINDOW_CHARS
         for number, key in enumerate(keys):
-            if isinstance(key, str):
-                length = len(key)
-            else:
-                length = 0
+            length = len(key) if isinstance(key, str) else 0
             self._budget.spend(1 + length // 8)
             chars += length
             if chars >= WINDOW_CHARS or len(portions[-1]) >= CHUNK_ITEMS:
@@ -344,7 +329,6 @@ class BoundedInterpreter(TreeInterpreter):
         return self._budget.collect(chain.from_iterable(lists))
 
     def visit_slice(self, node: Any, value: Any) -> Any:
-        """Slice a list."""
         if not isinstance(value, list):
             return None
         items = cast("list[Any]", value)

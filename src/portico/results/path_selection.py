@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from portico.catalog.visible_text import quote_text
+from portico.catalog.tool import quote_text
 from portico.errors import InvalidArguments
 from portico.json_text.part_stream import JsonPart, build_value, dismantle, to_parts
 
@@ -28,17 +28,12 @@ MAX_CREATED = 10_000_000
 PATH_TIMEOUT_S = 5.0
 
 _CHAINED_STEPS = frozenset(
-    (
-        "subexpression",
-        "index_expression",
-        "pipe",
-        "projection",
-        "value_projection",
-        "filter_projection",
-        "flatten",
-    )
+    {"subexpression", "index_expression", "pipe", "flatten"}
+    | {"projection", "value_projection", "filter_projection"}
 )
 """Steps whose first child is the preceding step."""
+
+_DEPTH_CHANGE = {"open": 1, "close": -1, "item": 0}
 
 PathNode = Mapping[str, Any]
 
@@ -124,14 +119,7 @@ def _explain_errors(path: str) -> Generator[None]:
         raise _build_path_error(
             path, f"{error.function_name}() takes {wanted}, not {actual}"
         ) from None
-    except (
-        JMESPathError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        ZeroDivisionError,
-        OverflowError,
-    ) as error:
+    except (JMESPathError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise _build_path_error(path, " ".join(str(error).split())[:300]) from None
     except RecursionError:
         raise InvalidArguments(
@@ -170,8 +158,6 @@ def _strip_member(node: PathNode, member: str) -> PathNode | None:
 
 
 class _PathFollower:
-    """Follows one path."""
-
     def __init__(self, budget: "PathBudget") -> None:
         from portico.results.path_interpreter import BoundedInterpreter
 
@@ -180,7 +166,6 @@ class _PathFollower:
         self.built: list[Any] = []
 
     def evaluate(self, node: PathNode, stream: Iterator[JsonPart]) -> Any:
-        """Evaluate a step on a stream."""
         kind = node["type"]
         children = node["children"]
         if _is_navigation(node):
@@ -196,7 +181,7 @@ class _PathFollower:
             if items is None:
                 return None
             return self._project(islice(items, *source[1]), *children[1:])
-        return self._visit(node, self._build_value(stream))
+        return self._visitor.visit(node, self._build_value(stream))
 
     def _evaluate_chain(self, steps: list[PathNode], stream: Iterator[JsonPart]) -> Any:
         index = 0
@@ -210,7 +195,7 @@ class _PathFollower:
 
     def _apply_steps(self, steps: list[PathNode], value: Any) -> Any:
         for step in steps:
-            value = self._visit(step, value)
+            value = self._visitor.visit(step, value)
         return value
 
     def _project(
@@ -218,18 +203,17 @@ class _PathFollower:
     ) -> list[Any]:
         found = self._budget.create_list()
         for item in items:
-            if condition is not None and not self._visitor.is_truthy(self._visit(condition, item)):
+            if condition is not None and not self._visitor.is_truthy(
+                self._visitor.visit(condition, item)
+            ):
                 continue
-            selected = self._visit(step, item)
+            selected = self._visitor.visit(step, item)
             if selected is not None:
                 found.append(selected)
                 self._budget.spend(1)
                 if selected is item:
                     self.built.append(item)
         return found
-
-    def _visit(self, node: PathNode, value: Any) -> Any:
-        return self._visitor.visit(node, value)
 
     def _build_value(self, stream: Iterator[JsonPart] | None) -> Any:
         if stream is None:
@@ -248,9 +232,7 @@ def _find_streamed_list(node: PathNode) -> tuple[PathNode, tuple[Any, ...]] | No
         node = {"type": "subexpression", "children": before}
         bounds = tuple(last["children"])
     forward = all(bound is None or bound >= 0 for bound in bounds) and bounds[2:] != (0,)
-    if forward and _is_navigation(node):
-        return (node, bounds)
-    return None
+    return (node, bounds) if forward and _is_navigation(node) else None
 
 
 def _is_navigation(node: PathNode) -> bool:
@@ -276,10 +258,8 @@ def _find_child(stream: Iterator[JsonPart], key: str | int) -> Iterator[JsonPart
     """Return the parts of one child by name or index; None if it is missing."""
     kind, _, value = next(stream)
     if kind == "item":
-        if isinstance(value, list) and isinstance(key, int):
-            if key < len(value):
-                return to_parts(value[key])
-            return None
+        if isinstance(value, list) and isinstance(key, int) and key < len(value):
+            return to_parts(value[key])
         if isinstance(value, dict) and key in value:
             return to_parts(value[key])
         return None
@@ -300,13 +280,10 @@ def _find_child(stream: Iterator[JsonPart], key: str | int) -> Iterator[JsonPart
 def _iter_child_parts(first: JsonPart, stream: Iterator[JsonPart]) -> Iterator[JsonPart]:
     """Yield the parts of the child that begins with `first`."""
     yield first[0], None, first[2]
-    if first[0] == "open":
-        depth = 1
-    else:
-        depth = 0
+    depth = _DEPTH_CHANGE[first[0]]
     while depth:
         part = next(stream)
-        depth += {"open": 1, "close": -1, "item": 0}[part[0]]
+        depth += _DEPTH_CHANGE[part[0]]
         yield part
 
 
@@ -316,12 +293,8 @@ def _open_array(stream: Iterator[JsonPart] | None) -> Iterator[Any] | None:
         return None
     kind, _, value = next(stream)
     if kind == "item":
-        if isinstance(value, list):
-            return iter(value)
-        return None
-    if value == "{":
-        return None
-    return _iter_array_items(stream)
+        return iter(value) if isinstance(value, list) else None
+    return _iter_array_items(stream) if value == "[" else None
 
 
 def _iter_array_items(stream: Iterator[JsonPart]) -> Iterator[Any]:

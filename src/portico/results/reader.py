@@ -5,10 +5,13 @@ import codecs
 import contextlib
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
 
-from portico.access import Caller
-from portico.catalog.visible_text import quote_text
+from portico.callers import Caller
+from portico.catalog.tool import quote_text
+from portico.config import ResultsConfig
 from portico.errors import InvalidArguments, UnknownName
 from portico.json_text.chunked_decoder import decode_utf8
 from portico.json_text.part_stream import decode_parts, encode_lines, to_parts
@@ -19,14 +22,15 @@ from portico.results.grep import (
     grep_lines,
     take_page,
 )
-from portico.results.handles import RESULT_TOKENS, CursorCodec, build_cursor_query
+from portico.results.handles import RESULT_TOKENS, CursorCodec, ResultHandles, build_cursor_query
 from portico.results.path_selection import PathSelection, is_field_path, select_path
-from portico.results.shape import infer_shape, render_shape
+from portico.results.shape import infer_shape, render_shape, sample_value
 from portico.results.store import ResultStore, StoredResult
-from portico.results.value_sample import ValueSampler
+from portico.storage.data_files import ResultFiles
 from portico.upstream.backend import Raw
 
 CountTokens = Callable[[str], int]
+T = TypeVar("T")
 
 _FRAME_TOKENS = 110
 """Tokens of the text around a part."""
@@ -35,6 +39,17 @@ _LONG_TEXT_CHARS = 200
 _READ_BYTES = 2**20
 """Bytes that are read from disk at once."""
 _READ_PAUSE_S = 0.001
+
+
+@dataclass(frozen=True)
+class _ReadRequest:
+    """A part of a result that was asked for."""
+
+    stored: StoredResult
+    path: str
+    grep: str
+    start: int
+    tokens: int
 
 
 class ResultReader:
@@ -65,47 +80,44 @@ class ResultReader:
     ) -> str:
         """Return a part of a result as text; raises UnknownName, InvalidArguments, StaleCursor."""
         stored = self._store.find(caller, result_id)
+        start = 0
         if cursor:
             start = self._cursors.decode(cursor, build_cursor_query(stored, path, grep), "")
-        else:
-            start = 0
         tokens = max(50, (budget or self._budget) - _FRAME_TOKENS)
         # A page is read from its offset on; path and grep read the whole result.
         heavy_size = stored.size if path or grep else 0
-        async with self._store.acquire_slot(caller, heavy_size):
-            try:
-                return await self._store.run_in_thread(
-                    caller, self._read_part, stored, path, grep, start, tokens
-                )
-            except FileNotFoundError:
-                self._store.drop(stored)
-                raise UnknownName(
-                    "there is no such result any more", advice="Call the tool again."
-                ) from None
+        request = _ReadRequest(stored, path, grep, start, tokens)
+        return await self._run(caller, stored, heavy_size, self._read_part, request)
 
     async def read_resource(self, caller: Caller, result_id: str) -> Raw:
         """Return the whole result as the answer of `resources/read`; raises UnknownName."""
         stored = self._store.find(caller, result_id)
-        async with self._store.acquire_slot(caller, stored.size):
-            try:
-                body = await self._store.run_in_thread(caller, self._store.files.read, stored.id)
-            except FileNotFoundError:
-                self._store.drop(stored)
-                raise UnknownName(
-                    "there is no such result any more", advice="Call the tool again."
-                ) from None
+        body = await self._run(caller, stored, stored.size, self._store.files.read, stored.id)
         text = await asyncio.to_thread(decode_utf8, body)
         contents: Raw = {"uri": stored.uri, "mimeType": stored.mime or "text/plain"}
         contents["blob" if stored.kind == "blob" else "text"] = text
         return {"contents": [contents]}
 
-    def _read_part(
-        self, stored: StoredResult, path: str, grep: str, start: int, tokens: int
-    ) -> str:
+    async def _run(
+        self, caller: Caller, stored: StoredResult, size: int, work: Callable[..., T], *args: Any
+    ) -> T:
+        """Run work on a result in a thread; raises UnknownName if its file is gone."""
+        async with self._store.acquire_slot(caller, size):
+            try:
+                return await self._store.run_in_thread(caller, work, *args)
+            except FileNotFoundError:
+                self._store.drop(stored)
+                raise UnknownName(
+                    "there is no such result any more", advice="Call the tool again."
+                ) from None
+
+    def _read_part(self, request: _ReadRequest) -> str:
+        stored = request.stored
+        path = request.path
         member = stored.member
         is_whole = not path or (member is not None and is_field_path(path, member))
         if not path or (is_whole and stored.kind != "json"):
-            return self._read_whole(stored, path, grep, start, tokens)
+            return self._read_whole(request)
         if stored.kind == "text":
             raise InvalidArguments(
                 "a path needs JSON, and this result is text",
@@ -116,84 +128,56 @@ class ResultReader:
         body = decode_utf8(self._store.files.read(stored.id))
         with contextlib.closing(_select(body, path, None if is_whole else member)) as selection:
             if selection.value is not None:
-                return self._read_selection(stored, selection.value, path, grep, start, tokens)
+                return self._read_selection(request, selection.value)
         if is_whole:
-            return self._read_whole(stored, path, grep, start, tokens)
-        return self._render_no_selection(body, path, tokens)
-
-    def _read_whole(
-        self, stored: StoredResult, path: str, grep: str, start: int, tokens: int
-    ) -> str:
-        if grep:
-            return self._render_matches(stored, path, grep, None, start, tokens)
-        return self._read_page(stored, path, start, tokens)
-
-    def _render_no_selection(self, body: str, path: str, tokens: int) -> str:
-        sampler = ValueSampler()
-        for _ in sampler.watch(decode_parts(body)):
-            pass
-        shape = render_shape(infer_shape(sampler.value), min(400, tokens), self._count)
+            return self._read_whole(request)
+        sample = infer_shape(sample_value(decode_parts(body)))
+        shape = render_shape(sample, min(400, request.tokens), self._count)
         return f"Nothing is at {quote_text(path)}: null. The whole result is {shape}"
 
-    def _read_selection(
-        self, stored: StoredResult, value: Any, path: str, grep: str, start: int, tokens: int
-    ) -> str:
+    def _read_whole(self, request: _ReadRequest) -> str:
+        stored = request.stored
+        if request.grep:
+            return self._render_matches(request, self._iter_lines(stored))
+        # Enough bytes for all characters; a character cut at the end is ignored.
+        body = self._store.files.read(stored.id, request.start, request.tokens * 8)
+        text = body.decode(errors="ignore")
+        if not text:
+            return "There is no more."
+        shown = text[: count_fitting_chars(text, request.tokens, self._count)]
+        end = request.start + len(shown.encode())
+        title = f"[bytes {request.start:,}–{end:,} of {stored.size:,}]\n"
+        next_offset = end if end < stored.size else None
+        return self._add_continuation(request, title, shown.rstrip("\n"), next_offset)
+
+    def _read_selection(self, request: _ReadRequest, value: Any) -> str:
         if isinstance(value, str) and ("\n" in value or len(value) > _LONG_TEXT_CHARS):
             # Text inside JSON, decoded: encoded it would be a single line.
             texts: Iterable[str] = _split_lines(value)
         else:
             texts = encode_lines(to_parts(value))
-        if grep:
-            return self._render_matches(stored, path, grep, texts, start, tokens)
-        part = take_page(texts, start, tokens, self._count)
+        if request.grep:
+            return self._render_matches(request, _join_lines(texts))
+        part = take_page(texts, request.start, request.tokens, self._count)
         if not part.text:
             return "There is no more."
-        return self._add_continuation(
-            "", part.text.rstrip("\n"), stored, path, grep, part.next_offset
-        )
+        return self._add_continuation(request, "", part.text.rstrip("\n"), part.next_offset)
 
-    def _read_page(self, stored: StoredResult, path: str, start: int, tokens: int) -> str:
-        # Enough bytes for all characters; a character cut at the end is ignored.
-        text = self._store.files.read(stored.id, start, tokens * 8).decode(errors="ignore")
-        if not text:
-            return "There is no more."
-        shown = text[: count_fitting_chars(text, tokens, self._count)]
-        end = start + len(shown.encode())
-        title = f"[bytes {start:,}–{end:,} of {stored.size:,}]\n"
-        return self._add_continuation(
-            title, shown.rstrip("\n"), stored, path, "", end if end < stored.size else None
-        )
-
-    def _render_matches(
-        self,
-        stored: StoredResult,
-        path: str,
-        grep: str,
-        texts: Iterable[str] | None,
-        start: int,
-        tokens: int,
-    ) -> str:
-        matcher = compile_matcher(grep)
-        if stored.kind == "text":
-            context = _CONTEXT_LINES
-        else:
-            context = 0
-        if texts is None:
-            rows = self._iter_lines(stored)
-        else:
-            rows = _join_lines(texts)
-        with contextlib.closing(rows):
-            found = grep_lines(rows, matcher, start, tokens, self._count, context=context)
-        if matcher.is_plain:
-            mode = "as plain text"
-        else:
-            mode = "as a regular expression"
+    def _render_matches(self, request: _ReadRequest, lines: Generator[str]) -> str:
+        matcher = compile_matcher(request.grep)
+        context = _CONTEXT_LINES if request.stored.kind == "text" else 0
+        with contextlib.closing(lines):
+            found = grep_lines(
+                lines, matcher, request.start, request.tokens, self._count, context=context
+            )
+        mode = "as plain text" if matcher.is_plain else "as a regular expression"
+        pattern = quote_text(request.grep)
         if not found.match_count and found.next_offset is None:
-            lines = _format_count(found.end_line - found.first_line, "line")
-            return f"No line matches {quote_text(grep)} ({mode}, {lines} looked at)."
-        counted = _format_match_count(found, quote_text(grep))
+            searched = _format_count(found.end_line - found.first_line, "line")
+            return f"No line matches {pattern} ({mode}, {searched} looked at)."
+        counted = _format_match_count(found, pattern)
         title = f"[{counted}, {mode}, to line {found.end_line:,}]\n"
-        return self._add_continuation(title, found.text, stored, path, grep, found.next_offset)
+        return self._add_continuation(request, title, found.text, found.next_offset)
 
     def _iter_lines(self, stored: StoredResult) -> Generator[str]:
         """Yield the lines of a stored text without their line breaks.
@@ -219,21 +203,15 @@ class ResultReader:
             yield last
 
     def _add_continuation(
-        self,
-        title: str,
-        body: str,
-        stored: StoredResult,
-        path: str,
-        grep: str,
-        next_offset: int | None,
+        self, request: _ReadRequest, title: str, body: str, next_offset: int | None
     ) -> str:
         if next_offset is None:
             return f"{title}{body}"
-        cursor = self._cursors.encode(build_cursor_query(stored, path, grep), "", next_offset)
-        same = " and the same path" * bool(path) + " and the same grep" * bool(grep)
-        return (
-            f'{title}{body}\n[more: read_result(result_id="{stored.id}", cursor="{cursor}"){same}]'
-        )
+        query = build_cursor_query(request.stored, request.path, request.grep)
+        cursor = self._cursors.encode(query, "", next_offset)
+        same = " and the same path" * bool(request.path) + " and the same grep" * bool(request.grep)
+        call = f'read_result(result_id="{request.stored.id}", cursor="{cursor}")'
+        return f"{title}{body}\n[more: {call}{same}]"
 
 
 def _select(body: str, path: str, member: str | None) -> PathSelection:
@@ -279,18 +257,36 @@ def _format_match_count(found: GrepResult, grep: str) -> str:
     if not found.excerpt_count:
         verb = "matches" if found.line_count == 1 else "match"
         return f"{_format_count(found.line_count, 'line')} {verb} {grep}"
-    if found.is_count_complete:
-        prefix = ""
-    else:
-        prefix = "at least "
     matches = _format_count(found.match_count + found.hidden_count, "match", "matches")
-    amount = f"{prefix}{matches} in {_format_count(found.line_count, 'line')}"
+    amount = f"{matches} in {_format_count(found.line_count, 'line')}"
+    if not found.is_count_complete:
+        amount = f"at least {amount}"
     if found.hidden_count:
-        suffix = f" from here on, {found.match_count:,} of them shown"
-    else:
-        suffix = ""
-    return f"{amount}{suffix}: {grep}, each at line@character"
+        amount += f" from here on, {found.match_count:,} of them shown"
+    return f"{amount}: {grep}, each at line@character"
 
 
 def _format_count(number: int, singular: str, plural: str = "") -> str:
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
+
+
+@dataclass(frozen=True)
+class ResultServices:
+    """Result handles, their reader and their store."""
+
+    handles: ResultHandles
+    reader: ResultReader
+    store: ResultStore
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path | None,
+        settings: ResultsConfig,
+        count: Callable[[str], int],
+        cursors: CursorCodec,
+    ) -> "ResultServices":
+        """Build the services; results are stored in `folder`, or in memory without one."""
+        store = ResultStore(ResultFiles(folder), settings)
+        handles = ResultHandles(store, count, cursors)
+        return cls(handles, ResultReader(store, count, cursors), store)

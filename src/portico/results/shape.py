@@ -1,17 +1,20 @@
-"""The shape of a value: types, sizes and one sample per array; shapes can be merged.
+"""The shape of a value: types, sizes and one sample per array; samples of large values.
 
 Pure and bounded: a limited number of nodes is visited, and the rendered text fits its tokens by
 omitting deep and wide parts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import islice
 from typing import Any
 
-from portico.catalog.visible_text import sanitize_text, to_literal
-from portico.results.value_sample import count_children
+from portico.catalog.tool import sanitize_text, to_literal
+from portico.json_text.part_stream import JsonPart
 
+MAX_SAMPLED_CHILDREN = 200
+"""Children kept in a sampled container."""
 CountTokens = Callable[[str], int]
 
 MAX_NODES = 3_000
@@ -25,7 +28,76 @@ _ITEMS_BY_DEPTH = (20, 8, 4, 2)
 _DETAIL_LEVELS = ((8, 40), (6, 24), (5, 16), (4, 12), (3, 8), (2, 6), (2, 3), (1, 2), (0, 0))
 """Depth and number of fields that are rendered, from most to least detail."""
 
+_SCALAR_TYPES = {type(None): "null", bool: "boolean", int: "integer", float: "number"}
+
 Range = tuple[int, int]
+
+
+class SampledList(list[Any]):
+    """The first items of an array with `total` items."""
+
+    total: int = 0
+
+
+class SampledDict(dict[str, Any]):
+    """The first fields of an object with `total` fields."""
+
+    total: int = 0
+
+
+def count_children(container: Any) -> int:
+    """Return the number of children of a container, including those left out."""
+    if isinstance(container, SampledList | SampledDict):
+        return container.total
+    return len(container)
+
+
+class ValueSampler:
+    """Builds a sample from a stream of parts."""
+
+    def __init__(self) -> None:
+        self._root = SampledList()
+        self._opened: list[SampledList | SampledDict | None] = [self._root]
+        """Open containers; None for one that is left out with everything in it."""
+
+    @property
+    def value(self) -> Any:
+        """The sample; None before the first part."""
+        return self._root[0] if self._root else None
+
+    def watch(self, stream: Iterable[JsonPart]) -> Iterator[JsonPart]:
+        """Yield the parts unchanged and sample them."""
+        for part in stream:
+            self._add_part(part)
+            yield part
+
+    def _add_part(self, part: JsonPart) -> None:
+        kind, key, value = part
+        if kind == "close":
+            self._opened.pop()
+            return
+        parent = self._opened[-1]
+        child = None
+        if parent is not None:
+            parent.total += 1
+            if len(parent) < MAX_SAMPLED_CHILDREN:
+                child = value
+                if kind == "open":
+                    child = SampledList() if value == "[" else SampledDict()
+                if isinstance(parent, SampledDict):
+                    parent[key or ""] = child
+                else:
+                    parent.append(child)
+        if kind == "open":
+            self._opened.append(child)
+
+
+def sample_value(parts: Iterable[JsonPart]) -> Any:
+    """Return a sample of the value of these parts; raises what iterating them raises."""
+    sampler = ValueSampler()
+    for _ in sampler.watch(parts):
+        pass
+    return sampler.value
 
 
 @dataclass(frozen=True)
@@ -52,7 +124,6 @@ class Shape:
 
 
 def infer_shape(value: Any) -> Shape:
-    """Return the shape of one value."""
     return _ShapeBuilder().build(value, 0)
 
 
@@ -70,36 +141,27 @@ class _ShapeBuilder:
             return self._build_array(value, depth)
         if isinstance(value, str):
             return Shape(scalars=frozenset({"string"}), chars=(len(value), len(value)))
-        return Shape(scalars=frozenset({_get_scalar_type(value)}))
+        return Shape(scalars=frozenset({_SCALAR_TYPES.get(type(value), "…")}))
 
     def _build_array(self, value: list[Any], depth: int) -> Shape:
-        max_items = _ITEMS_BY_DEPTH[min(depth, len(_ITEMS_BY_DEPTH) - 1)]
         size = count_children(value)
-        if len(value) <= max_items:
-            items_seen = value
-        else:
-            items_seen = [*value[: max_items - max_items // 4], *value[-(max_items // 4) :]]
-        items = [self.build(item, depth + 1) for item in items_seen]
-        if value:
-            sample = _render_sample(value[0])
-        else:
-            sample = ""
-        return Shape(
-            items=reduce(merge_shapes, items) if items else None, length=(size, size), sample=sample
-        )
+        if not value:
+            return Shape(length=(size, size))
+        max_items = _ITEMS_BY_DEPTH[min(depth, len(_ITEMS_BY_DEPTH) - 1)]
+        visited = value
+        if len(value) > max_items:
+            visited = [*value[: max_items - max_items // 4], *value[-(max_items // 4) :]]
+        items = reduce(merge_shapes, [self.build(item, depth + 1) for item in visited])
+        return Shape(items=items, length=(size, size), sample=_render_sample(value[0]))
 
     def _build_object(self, value: dict[str, Any], depth: int) -> Shape:
-        names = [name for name, _ in zip(value, range(MAX_FIELDS), strict=False)]
+        names = list(islice(value, MAX_FIELDS))
         fields = {name: self.build(value[name], depth + 1) for name in names}
-        if (
-            count_children(value) >= MIN_MAP_FIELDS
-            and len({_get_kind(shape) for shape in fields.values()}) == 1
-        ):
-            size = count_children(value)
-            return Shape(
-                keys=(size, size), values=reduce(merge_shapes, fields.values()), sample_key=names[0]
-            )
-        if count_children(value) > len(names):
+        size = count_children(value)
+        if size >= MIN_MAP_FIELDS and len({_get_kind(shape) for shape in fields.values()}) == 1:
+            values = reduce(merge_shapes, fields.values())
+            return Shape(keys=(size, size), values=values, sample_key=names[0])
+        if size > len(names):
             fields["…"] = Shape(scalars=frozenset({"…"}))
         return Shape(fields=fields, object_count=1)
 
@@ -121,17 +183,12 @@ def merge_shapes(one: Shape, other: Shape) -> Shape:
     """Return the shape of the values of both."""
     first = _convert_to_map(one, other)
     second = _convert_to_map(other, one)
-    if second.fields is None:
-        fields = first.fields
-    else:
-        fields = second.fields
+    fields = first.fields if second.fields is None else second.fields
     if first.fields is not None and second.fields is not None:
+        names = list(dict.fromkeys((*first.fields, *second.fields)))[:MAX_FIELDS]
         fields = {
-            name: _merge_or_empty(first.fields.get(name), second.fields.get(name))
-            for name in [
-                *first.fields,
-                *(name for name in second.fields if name not in first.fields),
-            ][:MAX_FIELDS]
+            name: _merge_optional(first.fields.get(name), second.fields.get(name)) or Shape(0)
+            for name in names
         }
     return Shape(
         seen_count=one.seen_count + other.seen_count,
@@ -149,7 +206,6 @@ def merge_shapes(one: Shape, other: Shape) -> Shape:
 
 
 def _convert_to_map(one: Shape, other: Shape) -> Shape:
-    """Return an object shape as a map if the other one is a map."""
     if one.fields is None or other.keys is None:
         return one
     shapes = list(one.fields.values())
@@ -161,13 +217,6 @@ def _convert_to_map(one: Shape, other: Shape) -> Shape:
         keys=(size, size),
         values=reduce(merge_shapes, shapes) if shapes else None,
     )
-
-
-def _merge_or_empty(one: Shape | None, other: Shape | None) -> Shape:
-    merged = _merge_optional(one, other)
-    if merged is not None:
-        return merged
-    return Shape(0)
 
 
 def _merge_optional(one: Shape | None, other: Shape | None) -> Shape | None:
@@ -187,22 +236,19 @@ def _merge_ranges(one: Range | None, other: Range | None) -> Range | None:
 
 def render_shape(shape: Shape, tokens: int, count: CountTokens) -> str:
     """Render a shape on one line of at most so many tokens."""
-    text = "…"
     for depth, width in _DETAIL_LEVELS:
         text = _render(shape, depth, width)
         # Text that is certainly too long is not counted.
         if len(text) <= tokens * 8 and count(text) <= tokens:
             return text
-    if count(text) > tokens:
-        return "…"
-    return text
+    return "…"
 
 
-def render_samples(shape: Shape, tokens: int, count: CountTokens, path: str = "") -> list[str]:
+def render_samples(shape: Shape, tokens: int, count: CountTokens) -> list[str]:
     """Render one sample of each array, outermost first, as `path: value` lines that fit."""
     lines: list[str] = []
     spent = 0
-    level = [(path, shape)]
+    level = [("", shape)]
     while level:
         below: list[tuple[str, Shape]] = []
         for current_path, current in level:
@@ -232,24 +278,18 @@ def _list_children(path: str, shape: Shape) -> list[tuple[str, Shape]]:
 def _render(shape: Shape, depth: int, width: int) -> str:
     kinds: list[str] = []
     if shape.fields is not None:
-        if depth and shape.fields:
-            kinds.append(_render_object(shape, depth, width))
-        else:
-            kinds.append("object")
+        is_shown = bool(depth and shape.fields)
+        kinds.append(_render_object(shape, depth, width) if is_shown else "object")
     if shape.keys is not None:
+        keys = f"{_format_range(shape.keys)} keys like {_format_name(shape.sample_key)}"
         if depth and shape.values:
-            inner = f": {_render(shape.values, depth - 1, width)}"
-        else:
-            inner = ""
-        kinds.append(
-            f"{{{_format_range(shape.keys)} keys like {_format_name(shape.sample_key)}{inner}}}"
-        )
+            keys += f": {_render(shape.values, depth - 1, width)}"
+        kinds.append(f"{{{keys}}}")
     if shape.length is not None:
+        items = "…"
         if depth and shape.items:
-            inner = _render(shape.items, depth - 1, width)
-        else:
-            inner = "…"
-        kinds.append(f"[{_format_range(shape.length)} × {inner}]" if shape.length[1] else "[]")
+            items = _render(shape.items, depth - 1, width)
+        kinds.append(f"[{_format_range(shape.length)} × {items}]" if shape.length[1] else "[]")
     scalars = shape.scalars - ({"integer"} if "number" in shape.scalars else set())
     for scalar in sorted(scalars, key=lambda kind: (kind == "null", kind)):
         if scalar == "string" and shape.chars is not None and shape.chars[1] > 40:
@@ -266,10 +306,7 @@ def _render_object(shape: Shape, depth: int, width: int) -> str:
         if name == "…":
             parts.append("…")
             continue
-        if child.seen_count < shape.object_count:
-            mark = "?"
-        else:
-            mark = ""
+        mark = "?" * (child.seen_count < shape.object_count)
         parts.append(f"{_format_name(name)}{mark}: {_render(child, depth - 1, width)}")
     if len(fields) > width:
         parts.append(f"… {len(fields) - width} more")
@@ -278,9 +315,7 @@ def _render_object(shape: Shape, depth: int, width: int) -> str:
 
 def _format_range(bounds: Range) -> str:
     low, high = bounds
-    if low == high:
-        return f"{low:,}"
-    return f"{low:,}–{high:,}"
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
 
 
 def _format_name(name: str) -> str:
@@ -292,25 +327,11 @@ def _format_name(name: str) -> str:
     return to_literal(plain)
 
 
-def _get_scalar_type(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "integer"
-    if isinstance(value, float):
-        return "number"
-    return "…"
-
-
 def _render_sample(value: Any) -> str:
     """Return a value as short JSON; long texts and lists in it are cut, so that their neighbours
     stay visible."""
     text = to_literal(_shrink_value(value, 2))
-    if len(text) <= SAMPLE_CHARS * 3:
-        return text
-    return text[: SAMPLE_CHARS * 3] + "…"
+    return text if len(text) <= SAMPLE_CHARS * 3 else text[: SAMPLE_CHARS * 3] + "…"
 
 
 def _shrink_value(value: Any, depth: int) -> Any:
@@ -319,23 +340,14 @@ def _shrink_value(value: Any, depth: int) -> Any:
         if len(value) <= SAMPLE_CHARS // 2:
             return text
         return text[: SAMPLE_CHARS // 3] + "…"
+    if isinstance(value, dict | list) and value and not depth:
+        return "{…}" if isinstance(value, dict) else "[…]"
     if isinstance(value, dict):
-        if not depth:
-            if value:
-                return "{…}"
-            return {}
-        return {
-            name[:40]: _shrink_value(child, depth - 1)
-            for (name, child), _ in zip(value.items(), range(12), strict=False)
-        }
+        members = islice(value.items(), 12)
+        return {name[:40]: _shrink_value(child, depth - 1) for name, child in members}
     if isinstance(value, list):
-        if not depth:
-            if value:
-                return "[…]"
-            return []
-        return [_shrink_value(child, depth - 1) for child in value[:2]] + (
-            ["…"] if count_children(value) > 2 else []
-        )
+        items = [_shrink_value(child, depth - 1) for child in value[:2]]
+        return [*items, "…"] if count_children(value) > 2 else items
     if not isinstance(value, int) or abs(value) < 10**30:
         return value
     return "…"

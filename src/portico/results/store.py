@@ -9,22 +9,21 @@ import asyncio
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from portico.access import Caller
+from portico.callers import Caller
+from portico.config import ResultsConfig
 from portico.errors import UnknownName
 from portico.fair_limiter import NO_LIMIT, FairLimiter, Limit
-from portico.storage.result_files import ResultFiles
+from portico.storage.data_files import ResultFiles
 
 ResultKind = Literal["json", "text", "blob"]
 
 RESULT_URI_PREFIX = "portico://result/"
-TTL_S = 3_600.0
-TOTAL_BYTES = 256 * 1024**2
-RESULT_BYTES = 64 * 1024**2
 MAX_CONCURRENT = 2
 MAX_CONCURRENT_PER_CALLER = 1
 """Large results that are processed at the same time, in all and for one caller: each costs memory
@@ -69,20 +68,17 @@ class ResultStore:
     def __init__(
         self,
         files: ResultFiles,
+        settings: ResultsConfig | None = None,
         *,
-        ttl_s: float = TTL_S,
-        total_bytes: int = TOTAL_BYTES,
-        result_bytes: int = RESULT_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.files = files
-        self.ttl_s = ttl_s
-        self._total_bytes = total_bytes
-        self._result_bytes = min(result_bytes, total_bytes)
+        self.settings = settings or ResultsConfig()
         self._clock = clock
         self._stored: dict[str, StoredResult] = {}
         """In the order of arrival."""
-        self._size_bytes = 0
+        self.size_bytes = 0
+        """Total size of the bodies."""
         self._lock = threading.Lock()
         waiting = NO_LIMIT.queue
         self._limiter = FairLimiter(
@@ -95,9 +91,8 @@ class ResultStore:
         return len(self._stored)
 
     @property
-    def size_bytes(self) -> int:
-        """Total size of the bodies."""
-        return self._size_bytes
+    def ttl_minutes(self) -> int:
+        return round(self.settings.ttl_s / 60)
 
     @asynccontextmanager
     async def acquire_slot(self, caller: Caller, size: int) -> AsyncGenerator[None]:
@@ -157,10 +152,11 @@ class ResultStore:
         Nothing is left on disk after an error.
         """
         name = secrets.token_urlsafe(16)
-        expires = self._clock() + self.ttl_s
+        expires = self._clock() + self.settings.ttl_s
+        max_bytes = min(self.settings.result_bytes, self.settings.total_bytes)
         writing = asyncio.create_task(
-            asyncio.to_thread(self.files.write, name, texts, expires, self._result_bytes),
-            name="keep a result",
+            asyncio.to_thread(self.files.write, name, texts, expires, max_bytes),
+            name="store a result",
         )
         self._track_thread(caller, writing)
         try:
@@ -171,7 +167,7 @@ class ResultStore:
         stored = StoredResult(name, get_owner_key(caller), tool, kind, size, expires, mime, member)
         with self._lock:
             self._stored[name] = stored
-            self._size_bytes += size
+            self.size_bytes += size
         self._evict(stored)
         return stored
 
@@ -186,7 +182,7 @@ class ResultStore:
         ):
             raise UnknownName(
                 "there is no such result",
-                advice=f"Results are kept for {round(self.ttl_s / 60)} minutes; "
+                advice=f"Results are kept for {self.ttl_minutes} minutes; "
                 "call the tool again for a new one.",
             )
         return stored
@@ -201,7 +197,7 @@ class ResultStore:
         with self._lock:
             if self._stored.pop(stored.id, None) is None:
                 return
-            self._size_bytes -= stored.size
+            self.size_bytes -= stored.size
         self.files.delete(stored.id)
 
     def close(self) -> None:
@@ -212,16 +208,15 @@ class ResultStore:
 
     def _evict(self, newest: StoredResult) -> None:
         self._expire()
-        while self._size_bytes > self._total_bytes and (
+        while self.size_bytes > self.settings.total_bytes and (
             others := [result for result in self._list_stored() if result is not newest]
         ):
-            bytes_by_owner: dict[str, int] = {}
+            bytes_by_owner = Counter[str]()
             for result in (*others, newest):
-                bytes_by_owner[result.owner] = bytes_by_owner.get(result.owner, 0) + result.size
-            largest_owner = max(bytes_by_owner, key=lambda owner: bytes_by_owner[owner])
-            self.drop(
-                next((result for result in others if result.owner == largest_owner), others[0])
-            )
+                bytes_by_owner[result.owner] += result.size
+            [(largest_owner, _)] = bytes_by_owner.most_common(1)
+            oldest = (result for result in others if result.owner == largest_owner)
+            self.drop(next(oldest, others[0]))
 
     def _expire(self) -> None:
         now = self._clock()

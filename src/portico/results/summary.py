@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from portico.catalog.visible_text import sanitize_text, to_literal
-from portico.results.shape import infer_shape, render_shape
-from portico.results.value_sample import count_children
+from portico.catalog.tool import sanitize_text, to_literal
+from portico.results.shape import count_children, infer_shape, render_shape
 
 CountTokens = Callable[[str], int]
 
@@ -32,7 +31,7 @@ _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 _NOISE = re.compile(r"[!-`{-~]{4,}")
 """Runs of capitals, digits and punctuation, which cost more tokens than words."""
 _MIXED = re.compile(
-    r"(?<![A-Za-z0-9])(?=[A-Za-z0-9+/]*(?:[a-z0-9][A-Z]|[A-Za-z][0-9]))[A-Za-z0-9+/]{6,}"
+    r"(?<![A-Za-z0-9+/])(?=[A-Za-z0-9+/]*(?:[a-z0-9][A-Z]|[A-Za-z][0-9]))[A-Za-z0-9+/]{6,}"
 )
 _STOP_WORDS = frozenset(
     ("the", "and", "for", "with", "all", "any", "from", "into", "that", "this", "what", "which",
@@ -43,8 +42,6 @@ _STOP_WORDS = frozenset(
 
 @dataclass(frozen=True)
 class ResultFacts:
-    """Facts that a summary is rendered from."""
-
     tool: str
     kind: Literal["json", "text", "blob"]
     size: int
@@ -99,7 +96,6 @@ def render_summary(facts: ResultFacts, access: ResultAccess | None, count: Count
 
 
 def render_cache_note(age_s: float) -> str:
-    """Return the note for a cached result."""
     return f"[cached {max(0, round(age_s))} s ago]"
 
 
@@ -124,16 +120,9 @@ def collect_text_facts(text: str, intent: str) -> tuple[int, str, str, tuple[str
     count = sum(text.count("\n", at, at + _SCAN_CHARS) for at in range(0, len(text), _SCAN_CHARS))
     lines = count + (0 if text.endswith("\n") else 1)
     tail = text[-_TAIL_CHARS:]
-    if len(tail) < len(text):
-        whole_lines = tail.partition("\n")[2]
-    else:
-        whole_lines = tail
-    return (
-        lines,
-        text[:_HEAD_CHARS],
-        whole_lines if whole_lines.strip() else tail,
-        find_matching_lines(text, intent),
-    )
+    if len(tail) < len(text) and (whole_lines := tail.partition("\n")[2]).strip():
+        tail = whole_lines
+    return lines, text[:_HEAD_CHARS], tail, find_matching_lines(text, intent)
 
 
 def find_matching_lines(text: str, intent: str) -> tuple[str, ...]:
@@ -177,10 +166,7 @@ def _render_title(facts: ResultFacts, access: ResultAccess | None) -> str:
         "text": f"of text in {facts.line_count:,} lines",
         "blob": f"of {to_one_line(facts.mime)[:60]}",
     }
-    if facts.is_error:
-        error_note = " (it says this is an error)"
-    else:
-        error_note = ""
+    error_note = " (it says this is an error)" * facts.is_error
     size = f"{format_size(facts.size)} {kinds[facts.kind]}"
     amount = f"{size}, about {_format_estimate(facts.tokens)} tokens"
     sentence = f"{_format_tool_name(facts)} answered{error_note} with {amount}"
@@ -191,13 +177,7 @@ def _render_title(facts: ResultFacts, access: ResultAccess | None) -> str:
 
 def _format_tool_name(facts: ResultFacts) -> str:
     tool = to_one_line(facts.tool)
-    if tool.isascii():
-        max_chars = 90
-    else:
-        max_chars = 30
-    if len(tool) <= max_chars:
-        return tool
-    return f"{tool[: max_chars - 1]}…"
+    return _truncate(tool, 90 if tool.isascii() else 30)
 
 
 def _render_reading_hint(facts: ResultFacts, access: ResultAccess | None) -> str:
@@ -208,10 +188,9 @@ def _render_reading_hint(facts: ResultFacts, access: ResultAccess | None) -> str
     call = f'read_result(result_id="{access.id}")'
     if facts.kind == "blob":
         return f"The whole is the resource {access.uri}; {call} pages its base64."
+    path = ""
     if facts.kind == "json":
         path = f'path="{_build_example_path(facts.sample)}" (JMESPath), '
-    else:
-        path = ""
     return (
         f'To read on: {call} with {path}grep="…" (what matches), or a cursor. '
         f"The whole is {access.uri}"
@@ -244,12 +223,10 @@ def _render_table(sample: Any) -> Iterator[str]:
     if not columns or filled < len(columns) * len(objects) * 0.6:
         return
     shown = columns[:_MAX_COLUMNS]
+    names = [_format_cell(name) for name in shown]
     if len(columns) > len(shown):
-        more = f" | … {len(columns) - len(shown)} more columns"
-    else:
-        more = ""
-    names = " | ".join(_format_cell(name) for name in shown)
-    yield f"{path or 'It'} has {count_children(rows):,} rows. Columns: {names}{more}"
+        names.append(f"… {len(columns) - len(shown)} more columns")
+    yield f"{path or 'It'} has {count_children(rows):,} rows. Columns: {' | '.join(names)}"
     for row in objects[:_MAX_ROWS]:
         yield " | ".join(_format_cell(row.get(name)) for name in shown)
 
@@ -273,12 +250,8 @@ def find_largest_array(sample: Any) -> tuple[str, list[Any]]:
 
 def to_path_step(name: str) -> str:
     """Return a field name as JMESPath spells it."""
-    plain = sanitize_text(name)
-    if len(plain) > 40:
-        plain = plain[:39] + "…"
-    if _IDENTIFIER.fullmatch(plain):
-        return plain
-    return to_literal(plain)
+    plain = _truncate(sanitize_text(name), 40)
+    return plain if _IDENTIFIER.fullmatch(plain) else to_literal(plain)
 
 
 def _build_example_path(sample: Any) -> str:
@@ -293,14 +266,9 @@ def _build_example_path(sample: Any) -> str:
         return next(
             (name for name in texts if _IDENTIFIER.fullmatch(name) and len(name) <= 40), "keys(@)"
         )
-    if rows and isinstance(rows[0], dict):
-        names = [name for name in rows[0] if _IDENTIFIER.fullmatch(name)]
-    else:
-        names = []
-    short = [name for name in names if len(name) <= 24][:2]
-    if short:
-        return f"{path}[0:20].[{', '.join(short)}]"
-    return f"{path}[0:20]"
+    first = rows[0] if rows and isinstance(rows[0], dict) else {}
+    short = [name for name in first if _IDENTIFIER.fullmatch(name) and len(name) <= 24][:2]
+    return f"{path}[0:20].[{', '.join(short)}]" if short else f"{path}[0:20]"
 
 
 def _format_cell(value: Any) -> str:
@@ -312,9 +280,11 @@ def _format_cell(value: Any) -> str:
         return f"[{count_children(value)}]"
     else:
         text = to_literal(value)
-    if len(text) <= _CELL_CHARS:
-        return text
-    return text[: _CELL_CHARS - 1] + "…"
+    return _truncate(text, _CELL_CHARS)
+
+
+def _truncate(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
 def to_one_line(text: str) -> str:
@@ -331,9 +301,6 @@ def _clip_line(line: str, tokens: int, count: CountTokens) -> str:
 def _estimate_tokens(text: str, count: CountTokens) -> int:
     """Estimate tokens for the worst case: rare characters cost their bytes, and noise costs more
     than words."""
-    if text.isascii():
-        foreign = 0
-    else:
-        foreign = sum(len(run.encode(errors="replace")) for run in _NON_ASCII.findall(text))
+    foreign = sum(len(run.encode(errors="replace")) for run in _NON_ASCII.findall(text))
     noise = 0.6 * sum(map(len, _NOISE.findall(text))) + 0.35 * sum(map(len, _MIXED.findall(text)))
     return count(text) + foreign + round(noise)

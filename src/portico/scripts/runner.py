@@ -12,21 +12,27 @@ from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any
 
+from portico.calls.call import make_call_id
 from portico.calls.pipeline import CallContext, CallPipeline
-from portico.calls.schema_cost import MAX_VALUES, measure_value
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.config import CodeConfig
 from portico.errors import InvalidArguments, PorticoError
+from portico.json_text.json_codec import MAX_MEASURED_VALUES, measure_value
 from portico.json_text.part_stream import estimate_size
 from portico.observability.tracing import get_current_span, use_span
 from portico.results.learned_shapes import extract_value
-from portico.results.marks import REPAIRED, get_cache_age, get_marks
+from portico.results.result_meta import REPAIRED, get_cache_age, get_gateway_meta
 from portico.scripts.engines import EngineRegistry
 from portico.scripts.hints import build_hint
+from portico.scripts.sandbox.clock import PausableClock
 from portico.scripts.sandbox.script import CallFailed, Language, Script, ScriptLimits, ScriptOutcome
-from portico.scripts.state_store import ScriptStateStore
-from portico.scripts.tool_bindings import ToolBindings, bind_tools_off_loop, build_arguments
+from portico.scripts.script_context import (
+    ScriptStateStore,
+    ToolBindings,
+    bind_tools_off_loop,
+    build_arguments,
+)
 from portico.upstream.backend import Raw
 
 logger = logging.getLogger(__name__)
@@ -46,8 +52,7 @@ _MAX_PREVIEW_CHARS = 60
 _MAX_KEYS = 12
 _LOAD_CALL = re.compile(r"\bload\s*\(")
 _NOTHING_STORED_HINT = (
-    "Nothing is stored here for load: pass the session that the answer of the storing script "
-    "told you."
+    "Nothing is stored here for load: pass the session that the answer of the storing script named."
 )
 _CODE_FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 
@@ -57,8 +62,6 @@ BuiltinFunction = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True)
 class ToolCallRecord:
-    """A call that a script made."""
-
     tool: str
     seconds: float
     ok: bool
@@ -69,8 +72,6 @@ class ToolCallRecord:
 
 @dataclass(frozen=True)
 class ScriptResult:
-    """Outcome of a script with its calls and hints."""
-
     outcome: ScriptOutcome
     calls: tuple[ToolCallRecord, ...] = ()
     hint: str = ""
@@ -82,8 +83,6 @@ class ScriptResult:
 
 @dataclass(frozen=True)
 class ScriptContext:
-    """Tools and functions available to a script."""
-
     snapshot: Snapshot
     """The tools visible to its caller."""
     functions: Mapping[str, BuiltinFunction] = field(default_factory=dict)
@@ -93,8 +92,6 @@ class ScriptContext:
 
 
 class ScriptRunner:
-    """Runs scripts within configured limits."""
-
     def __init__(
         self,
         calls: CallPipeline,
@@ -105,15 +102,11 @@ class ScriptRunner:
         self._calls = calls
         self._engines = engines or EngineRegistry()
         # Compared with None, because an empty store is false.
-        if state_store is None:
-            self.state_store = ScriptStateStore()
-        else:
-            self.state_store = state_store
+        self.state_store = ScriptStateStore() if state_store is None else state_store
         self._limits = limits or ScriptLimits()
 
     @classmethod
     def from_config(cls, calls: CallPipeline, config: CodeConfig) -> "ScriptRunner":
-        """Create a runner with the configured limits."""
         limits = ScriptLimits(
             wall_s=config.wall_s,
             cpu_s=config.cpu_s,
@@ -147,16 +140,18 @@ class ScriptRunner:
         limits = replace(
             self._limits, wall_s=min(timeout_s or self._limits.wall_s, self._limits.wall_s)
         )
-        bindings = await bind_tools_off_loop(code, context.snapshot)
-        host = _ScriptHost(self._calls, bindings, context, origin, limits)
+        code, bindings = await bind_tools_off_loop(code, context.snapshot)
+        clock = PausableClock()
+        host = _ScriptHost(self._calls, bindings, context, origin, limits, clock)
         namespaces = bindings.list_namespaces(identifiers_only=language == "python")
         namespaces[""] = (*context.functions, CALL_FUNCTION)
         state = self.state_store.load(origin.caller) if "load" in code else {}
-        script = Script(code, language, namespaces, state, limits)
+        script = Script(code, language, namespaces, state, limits, clock)
         # A client without a session may have left out the state handle.
         is_handle_missing = (
             not origin.caller.session
             and not self.state_store.has_state(origin.caller)
+            and "load" in code
             and bool(_LOAD_CALL.search(code))
         )
         started = time.perf_counter()
@@ -180,11 +175,9 @@ class ScriptRunner:
 
     @property
     def worker_counts(self) -> dict[str, tuple[int, int | None]]:
-        """Busy and idle processes of each engine."""
         return self._engines.worker_counts
 
     async def close(self) -> None:
-        """End every process."""
         await self._engines.close()
 
 
@@ -197,8 +190,6 @@ def _deduct_wait(script: Script, waited_s: float) -> Script:
 
 
 class _ScriptHost:
-    """Handles the calls of one script."""
-
     def __init__(
         self,
         calls: CallPipeline,
@@ -206,6 +197,7 @@ class _ScriptHost:
         context: ScriptContext,
         origin: CallContext,
         limits: ScriptLimits,
+        clock: PausableClock,
     ) -> None:
         self.call_records: list[ToolCallRecord] = []
         self.repairs: dict[str, None] = {}
@@ -215,17 +207,20 @@ class _ScriptHost:
         self._bindings = bindings
         self._context = context
         # The client's other parameters (progress token, responses) are for the script alone.
-        self._origin = CallContext(origin.caller, origin.relay, via="script")
+        self._origin = CallContext(
+            origin.caller,
+            origin.relay,
+            via="script",
+            run_id=make_call_id(),
+            pause_clock=clock.pause,
+        )
         # Calls run in the engine's tasks, which do not inherit the span of the request.
         self._span = get_current_span()
         self._limits = limits
         self._parallel_slots = asyncio.Semaphore(limits.parallel)
         self._call_count = 0
         meta = origin.extra.get("_meta")
-        if isinstance(meta, dict):
-            self._progress_token = meta.get("progressToken")
-        else:
-            self._progress_token = None
+        self._progress_token = meta.get("progressToken") if isinstance(meta, dict) else None
 
     async def handle_call(
         self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]
@@ -234,8 +229,8 @@ class _ScriptHost:
         self._call_count += 1
         if self._call_count > self._limits.calls:
             raise CallFailed(f"a script may make {self._limits.calls} calls", fatal=True)
-        if measure_value([args, kwargs]).values > MAX_VALUES:
-            raise CallFailed(f"the arguments of a call may have {MAX_VALUES:,} values")
+        if measure_value([args, kwargs]).values > MAX_MEASURED_VALUES:
+            raise CallFailed(f"the arguments of a call may have {MAX_MEASURED_VALUES:,} values")
         if estimate_size([args, kwargs], MAX_ARGUMENT_CHARS) >= MAX_ARGUMENT_CHARS:
             raise CallFailed(f"the arguments of a call may have {MAX_ARGUMENT_CHARS:,} characters")
         try:
@@ -248,10 +243,10 @@ class _ScriptHost:
             if estimate_size([args, kwargs], MAX_BUILTIN_CHARS) >= MAX_BUILTIN_CHARS:
                 raise CallFailed(f"{name} takes at most {MAX_BUILTIN_CHARS:,} characters")
             return await self._call_builtin(name, args, kwargs)
-        except PorticoError as error:
-            raise CallFailed(_format_error(error)) from error
         except CallFailed:
             raise
+        except PorticoError as error:
+            raise CallFailed(_format_error(error)) from error
         except Exception as error:
             # The script gets an error without the gateway's internals.
             logger.exception(
@@ -295,7 +290,7 @@ class _ScriptHost:
                 with use_span(self._span):
                     result = await self._calls.call(tool, arguments, self._origin)
                 cached = get_cache_age(result) is not None
-                for note in get_marks(result).get(REPAIRED, ())[:_MAX_REPAIRS]:
+                for note in get_gateway_meta(result).get(REPAIRED, ())[:_MAX_REPAIRS]:
                     self.repairs[f"{tool.address}: {note}"] = None
                 if result.get("isError"):
                     raise CallFailed(
@@ -321,11 +316,10 @@ class _ScriptHost:
                     )
                 )
                 await self._report_progress(tool)
-        is_large = estimate_size(result, _LARGE_CHARS) >= _LARGE_CHARS
-        if is_large:
-            value = await asyncio.to_thread(_to_script_value, result)
-        else:
+        if estimate_size(result, _LARGE_CHARS) < _LARGE_CHARS:
             value = _to_script_value(result)
+        else:
+            value = await asyncio.to_thread(_to_script_value, result)
         self.tool_answers[tool.address] = describe_value(value)
         return value
 
@@ -342,21 +336,16 @@ class _ScriptHost:
 def _to_script_value(result: Raw) -> Any:
     """Return the value of a result, or its blocks if it is neither data nor text."""
     value = extract_value(result)
-    if value is not None:
-        return value
-    return result.get("content") or None
+    return value if value is not None else result.get("content") or None
 
 
 def strip_code_fence(code: str) -> str:
     """Remove a Markdown code fence; line numbers stay the same."""
     found = _CODE_FENCE.fullmatch(code)
-    if found:
-        return f"\n{found[1]}"
-    return code
+    return f"\n{found[1]}" if found else code
 
 
 def describe_value(value: Any) -> str:
-    """Describe a value in a few words."""
     if isinstance(value, str):
         return f"text, beginning {value[:_MAX_PREVIEW_CHARS]!r}"
     if isinstance(value, dict):
@@ -370,10 +359,7 @@ def describe_value(value: Any) -> str:
 
 
 def _get_error_text(result: Raw) -> str:
-    value = extract_value({"content": result.get("content")})
-    if isinstance(value, str):
-        return value[:_ERROR_CHARS]
-    return str(value)[:_ERROR_CHARS]
+    return str(extract_value({"content": result.get("content")}))[:_ERROR_CHARS]
 
 
 def _format_error(error: PorticoError) -> str:

@@ -18,7 +18,7 @@ from portico.search.dense import encoder
 from portico.search.dense.encoder import VECTOR_WIDTH
 from portico.search.dense.vectors import Vectors
 from portico.search.document_table import DocumentTable
-from portico.search.lexical import fields, synonyms, tokens
+from portico.search.lexical import bm25f, tokens
 from portico.search.lexical.postings import Postings
 
 _MAGIC = b"portico-index-4\n"
@@ -38,7 +38,17 @@ _ARRAY_COLUMNS: Mapping[str, str] = {
 }
 _DOCUMENT_COLUMNS = ("ids", "names", "hashes", "groups", "categories", "tags")
 _KEY_COLUMNS = ("name_keys", "id_keys", "copy_keys")
+_POSTING_COLUMNS = ("starts", "slots", "strengths", "fields")
 _TEXT_COLUMNS = (*_DOCUMENT_COLUMNS, "terms")
+_DAMAGE_ERRORS = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+)
+_ADVICE = "Build it again from the documents."
 
 
 class UnreadableIndex(ValueError):
@@ -46,24 +56,12 @@ class UnreadableIndex(ValueError):
 
 
 def dump(table: DocumentTable, postings: Postings, vectors: Vectors) -> bytes:
-    """Return the tables as bytes, without terms that no document has."""
     postings = postings.without_dead_terms()
     columns: dict[str, Any] = {
-        "ids": table.ids,
-        "names": table.names,
-        "hashes": table.hashes,
-        "groups": table.groups,
-        "categories": table.categories,
-        "tags": table.tags,
         "terms": list(postings.vocabulary),
-        "starts": postings.starts,
-        "slots": postings.slots,
-        "strengths": postings.strengths,
-        "fields": postings.fields,
-        "name_keys": table.name_keys,
-        "id_keys": table.id_keys,
-        "copy_keys": table.copy_keys,
         "vectors": vectors.rows.ravel(),
+        **{name: getattr(table, name) for name in (*_DOCUMENT_COLUMNS, *_KEY_COLUMNS)},
+        **{name: getattr(postings, name) for name in _POSTING_COLUMNS},
     }
     parts = [
         _pad(json.dumps(columns[name], separators=(",", ":")).encode()) for name in _TEXT_COLUMNS
@@ -90,33 +88,22 @@ def load(blob: bytes | memoryview) -> tuple[DocumentTable, Postings, Vectors]:
     try:
         header, at = _read_header(blob)
         if header["recipe"] != _compute_recipe():
-            raise UnreadableIndex(
-                "The index was written by another version. Build it again from the documents."
-            )
+            raise UnreadableIndex(f"The index was written by another version. {_ADVICE}")
         return _build_tables(_read_columns(blob, header, at))
     except UnreadableIndex:
         raise
-    except (
-        ValueError,
-        TypeError,
-        AttributeError,
-        LookupError,
-        ArithmeticError,
-        RecursionError,
-    ) as error:
-        raise UnreadableIndex(
-            f"Not an index: {error}. Build it again from the documents."
-        ) from error
+    except _DAMAGE_ERRORS as error:
+        raise UnreadableIndex(f"Not an index: {error}. {_ADVICE}") from error
 
 
 def _read_header(blob: bytes | memoryview) -> tuple[dict[str, Any], int]:
     if bytes(blob[: len(_MAGIC)]) != _MAGIC:
-        raise UnreadableIndex("Not an index of this version. Build it again from the documents.")
+        raise UnreadableIndex(f"Not an index of this version. {_ADVICE}")
     checked = len(_MAGIC) + _CHECKSUM
     if zlib.crc32(memoryview(blob)[checked:]) != int.from_bytes(
         bytes(blob[len(_MAGIC) : checked]), "little"
     ):
-        raise UnreadableIndex("The index is damaged. Build it again from the documents.")
+        raise UnreadableIndex(f"The index is damaged. {_ADVICE}")
     start = checked + _LENGTH
     end = start + int.from_bytes(bytes(blob[checked:start]), "little")
     return json.loads(bytes(blob[start:end])), end + -end % _ALIGNMENT
@@ -140,9 +127,7 @@ def _build_tables(columns: dict[str, Any]) -> tuple[DocumentTable, Postings, Vec
     columns["tags"] = [tuple(map(sys.intern, tags)) if tags else () for tags in columns["tags"]]
     table = DocumentTable(*(columns[name] for name in (*_DOCUMENT_COLUMNS, *_KEY_COLUMNS)))
     vocabulary = {term: number for number, term in enumerate(columns["terms"])}
-    postings = Postings(
-        vocabulary, *(columns[name] for name in ("starts", "slots", "strengths", "fields"))
-    )
+    postings = Postings(vocabulary, *(columns[name] for name in _POSTING_COLUMNS))
     vectors = Vectors(columns["vectors"].reshape(-1, VECTOR_WIDTH))
     starts = postings.starts
     slots = postings.slots
@@ -157,9 +142,7 @@ def _build_tables(columns: dict[str, Any]) -> tuple[DocumentTable, Postings, Vec
         and (not len(slots) or int(slots.max()) < count)
     )
     if not is_consistent:
-        raise UnreadableIndex(
-            "The parts of the index do not fit together. Build it again from the documents."
-        )
+        raise UnreadableIndex(f"The parts of the index do not fit together. {_ADVICE}")
     return table, postings, vectors
 
 
@@ -177,10 +160,10 @@ def _pad(part: bytes) -> bytes:
 def _compute_recipe() -> str:
     """Identify everything besides the document that its postings depend on."""
     ingredients = (
-        fields.FIELDS,
-        fields.SATURATION,
-        fields.LENGTH_NORMALISATION,
-        sorted(synonyms.CONCEPTS.items()),
+        bm25f.FIELDS,
+        bm25f.SATURATION,
+        bm25f.LENGTH_NORMALISATION,
+        sorted(tokens.CONCEPTS.items()),
         sorted(tokens.STOP_WORDS),
         (encoder.ENCODER_NAME, encoder.QUANTISATION_PEAK),
     )

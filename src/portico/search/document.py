@@ -1,13 +1,14 @@
 """Types of search: documents as input, a ranking of ids with reasons as output."""
 
 import hashlib
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class SearchDocument:
-    """One tool as text, separated by field."""
-
     id: str
     """The tool's address, such as `github.create_issue`: unique in an index, and the id of hits."""
     hash: str
@@ -56,8 +57,6 @@ class Boost:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One document of a ranking."""
-
     id: str
     score: float
     """0 … 1 within its ranking plus boosts; 2 and more if the query is the tool's name."""
@@ -77,9 +76,17 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
-    """The result of one query."""
+class MissingAction:
+    """What a query asks of a product, none of whose documents offers it."""
 
+    word: str
+    """The action, as it was typed."""
+    groups: tuple[str, ...]
+    """The product's groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
     hits: tuple[Hit, ...]
     total: int
     """Number of documents that matched, after filtering."""
@@ -97,6 +104,8 @@ class Ranking:
     """Whether vectors were searched, or words alone."""
     has_more: bool = False
     """Whether there are hits after these."""
+    missing_action: MissingAction | None = None
+    """Why nothing fits, where the product is here and the action is not."""
 
 
 def compute_fingerprint(*parts: str) -> str:
@@ -106,3 +115,92 @@ def compute_fingerprint(*parts: str) -> str:
         digest.update(part.encode(errors="surrogatepass"))
         digest.update(b"\0")
     return digest.hexdigest()
+
+
+_MAX_NODES = 2_000
+_MAX_ENUMS = 64
+_CHILDREN = ("items", "additionalProperties", "not", "if", "then", "else")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_TABLES = ("$defs", "definitions", "patternProperties")
+_TABLE = (dict, Mapping)
+"""In this order: nearly all are dicts, and the check for Mapping takes ten times as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaText:
+    parameters: tuple[str, ...] = ()
+    descriptions: str = ""
+    enums: tuple[str, ...] = ()
+
+
+def extract_schema_text(schema: object) -> SchemaText:
+    """Extract the text of a schema breadth first, so that the node limit cuts only the deepest."""
+    names: dict[str, None] = {}
+    descriptions: dict[str, None] = {}
+    enums: dict[str, None] = {}
+    queue: list[Any] = [schema]
+    for at, node in enumerate(queue):
+        if at >= _MAX_NODES:
+            break
+        if not isinstance(node, _TABLE):
+            continue
+        # The root's own description repeats the tool's.
+        if at and isinstance(text := node.get("description"), str):
+            descriptions[text] = None
+        if "enum" in node:
+            enums.update(
+                (value, None) for value in _to_sequence(node["enum"]) if isinstance(value, str)
+            )
+        if isinstance(constant := node.get("const"), str):
+            enums[constant] = None
+        properties = node.get("properties")
+        if isinstance(properties, _TABLE):
+            names.update((name, None) for name in properties if isinstance(name, str))
+            queue.extend(properties.values())
+        queue.extend(node[key] for key in _CHILDREN if key in node)
+        for key in _LISTS:
+            if key in node:
+                queue.extend(_to_sequence(node[key]))
+        for key in _TABLES:
+            if key in node and isinstance(table := node[key], _TABLE):
+                queue.extend(table.values())
+    return SchemaText(tuple(names), "\n".join(descriptions), tuple(enums)[:_MAX_ENUMS])
+
+
+def _to_sequence(value: object) -> Sequence[Any]:
+    if isinstance(value, list | tuple):
+        return value
+    return ()
+
+
+DOCUMENT_TOKENS = 160
+"""Tokens read per document; a tool's purpose is stated first."""
+QUERY_TOKENS = 128
+
+_MAX_DESCRIPTION = 2_000
+_SEPARATORS = re.compile(r"[-_./:\s]+")
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SPACES = re.compile(r"\s+")
+
+
+def compose_document_text(document: SearchDocument) -> str:
+    """Return `server: name in words. description`, with a title that differs from the name."""
+    return compose_text(document.server, document.name, document.description, document.title)
+
+
+def compose_text(server: str, name: str, description: str, title: str = "") -> str:
+    label = to_words(name)
+    if title and to_words(title).casefold() != label.casefold():
+        label = f"{label} ({title})"
+    prefix = f"{to_words(server)}: " if server else ""
+    return f"{prefix}{label}. {_SPACES.sub(' ', description[:_MAX_DESCRIPTION]).strip()}"
+
+
+def to_words(name: str) -> str:
+    """Split a name: `createPullRequest` → `create Pull Request`, `create-pull_request` likewise."""
+    return " ".join(_HUMPS.sub(" ", _SEPARATORS.sub(" ", name)).split())
+
+
+def compute_text_key(text: str) -> str:
+    """Return the key a text's vector is stored under."""
+    return compute_fingerprint(text)

@@ -1,14 +1,38 @@
-"""Ranks scored slots in an order that does not depend on how they are stored."""
+"""The weights of the ranking, and the order of scored slots, whatever way they are stored."""
 
 import heapq
-from collections.abc import Collection, Mapping, Sequence
+import importlib
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from portico.search.dense.vectors import Vectors
-from portico.search.document_table import DocumentTable
+from portico.search.document_table import DocumentTable, Mask
+from portico.search.lexical.bm25f import Scores
 
+logger = logging.getLogger(__name__)
+
+DENSE_SHARE = 0.70
+"""Weight of the dense score; the lexical score has the rest."""
+RankFunction = Callable[[str, Sequence[str], Scores, Scores], Any]
+"""A function of one's own: query, addresses, scores by words (0 … 1) and by meaning (cosine).
+
+It returns a score of 0 … 1 for each address; 0 is no match. An empty address is no tool."""
+RankingMethod = Literal["words", "meaning", "both"] | RankFunction
+MAX_DENSE_ONLY = 100
+"""Number of documents that may match by vector alone, without a word of the query."""
+SAME_NAME_SCORE = 2.0
+SAME_ADDRESS_SCORE = 4.0
+"""Above all other signals together: a typed name finds the tool of that name first."""
+EXACT_SPELLING_SCORE = 4.0
+"""`send_email` and `send-email` are the same name; the one that was typed comes first."""
+MAX_BOOST = 0.5
+"""Limits what use can add, so that a typed name counts more."""
+PREFERRED_GROUP_SCORE = 0.02
+"""Score of a document whose group is preferred: decides between equals and little else."""
 DUPLICATE_SIMILARITY = 0.93
 """Similarity from which tools of two servers count as duplicates."""
 SAME_NAME_DUPLICATE_SIMILARITY = 0.78
@@ -22,6 +46,18 @@ _SPARE_PLACES = 24
 _MAX_DUPLICATE_DISTANCE = 24
 """Largest distance in rank between a duplicate and the last member of its group, so that a page
 shows all duplicates of its hits."""
+
+
+def load_method(name: str) -> RankingMethod:
+    """Return a method by its name, or a function by `module:function`; both, if that fails."""
+    if name == "words" or name == "meaning" or name == "both":
+        return name
+    module, _, function = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except Exception as error:  # somebody else's code: search goes on without it
+        logger.error("search.ranking: %s cannot be imported: %s", name, error)
+        return "both"
 
 
 def select_top_slots(scores: NDArray[np.float32], ids: Sequence[str], places: int) -> list[int]:
@@ -114,29 +150,19 @@ def _group_first_places(
             duplicates[slot] = []
             last[slot] = rank
             continue
-        earlier = np.flatnonzero(is_duplicate[rank, :rank]).tolist()
-        candidates = (
-            position
-            for position in earlier
-            if ranked[position] in duplicates
-            and rank - last[ranked[position]] <= _MAX_DUPLICATE_DISTANCE
-        )
-        first = next(
-            (
-                ranked[position]
-                for position in candidates
-                if all(
-                    groups[other] != groups[slot]
-                    for other in (ranked[position], *duplicates[ranked[position]])
-                )
-            ),
-            None,
-        )
-        if first is None:
+        leader = slot
+        for position in np.flatnonzero(is_duplicate[rank, :rank]).tolist():
+            earlier = ranked[position]
+            if earlier not in duplicates or rank - last[earlier] > _MAX_DUPLICATE_DISTANCE:
+                continue
+            if all(groups[it] != groups[slot] for it in (earlier, *duplicates[earlier])):
+                leader = earlier
+                break
+        if leader == slot:
             duplicates[slot] = []
         else:
-            duplicates[first].append(slot)
-        last[slot if first is None else first] = rank
+            duplicates[leader].append(slot)
+        last[leader] = rank
     return duplicates
 
 
@@ -147,3 +173,63 @@ def _find_score_floor(scores: NDArray[np.float32], places: int) -> np.float32:
         if best and np.count_nonzero(scores >= best / share) >= places:
             return best / share
     return np.finfo(np.float32).smallest_subnormal
+
+
+def score(
+    method: RankingMethod,
+    query: str,
+    table: DocumentTable,
+    lexical: Scores,
+    dense: Scores | None,
+    encoded: Mask,
+    allowed: Mask | None,
+) -> Scores:
+    """Return one score per slot by a method; by both, if a function of one's own fails."""
+    if not callable(method):
+        share = 1.0 if method == "meaning" else DENSE_SHARE
+        return fuse(lexical, dense, encoded, allowed, share)
+    meaning = np.zeros_like(lexical) if dense is None else np.where(encoded, dense, 0)
+    try:
+        scores = np.asarray(method(query, table.ids, lexical, meaning), dtype=np.float32)
+        if scores.shape != lexical.shape:
+            raise ValueError(f"it returned {scores.shape} scores for {lexical.shape} tools")
+    except Exception as error:  # somebody else's code: search goes on without it
+        logger.error("the function of search.ranking failed: %s", error)
+        return fuse(lexical, dense, encoded, allowed)
+    visible = table.occupied_slots if allowed is None else allowed
+    return np.where(visible, np.clip(np.nan_to_num(scores), 0, 1), 0).astype(np.float32)
+
+
+def fuse(
+    lexical: Scores,
+    dense: Scores | None,
+    encoded: Mask | None,
+    allowed: Mask | None,
+    dense_share: float = DENSE_SHARE,
+) -> Scores:
+    """Fuse lexical and dense scores: one per slot, 0 … 1; 0 where nothing matches or is allowed.
+
+    Each is rescaled to 0 … 1 within the query, then weighted, which was measured to beat adding
+    ranks. A document without a vector is scored by its words alone.
+
+    `lexical` must be 0 where not allowed.
+    """
+    usable = encoded if encoded is None or allowed is None else encoded & allowed
+    if dense is None or usable is None or not usable.any():
+        return lexical.copy()
+    words = _rescale(lexical, 0.0)
+    similarity = dense[usable]
+    meaning = np.zeros_like(words)
+    meaning[usable] = _rescale(similarity, float(similarity.min()))
+    fused = np.where(usable, dense_share * meaning + (1 - dense_share) * words, words)
+    last = len(similarity) - min(MAX_DENSE_ONLY, len(similarity))
+    cutoff = np.partition(similarity, last)[last]
+    matches = (lexical > 0) | (usable & (dense >= cutoff))
+    return np.where(matches, np.maximum(fused, 1e-6), 0).astype(np.float32)
+
+
+def _rescale(scores: Scores, low: float) -> Scores:
+    high = float(scores.max(initial=0))
+    if high > low:
+        return (scores - np.float32(low)) / np.float32(high - low)
+    return np.zeros_like(scores)

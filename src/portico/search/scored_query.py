@@ -4,24 +4,30 @@ exact name: is the query its name or address?   lexical: share of the query's wo
 dense: cosine similarity                        boosts: learned from past use
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from portico.search import fusion
-from portico.search.confidence import UNSURE, WEAK, WEAK_BY_WORDS, estimate_confidence
+from portico.search import ranking
 from portico.search.dense.encoder import Encoder, EncoderUnavailable
 from portico.search.dense.vectors import Vectors
-from portico.search.document import Boost, Hit, Ranking
+from portico.search.document import Boost, Hit, MissingAction, Ranking
 from portico.search.document_table import DocumentTable, Mask, compute_name_key
 from portico.search.lexical import bm25f
 from portico.search.lexical.bm25f import Scores
 from portico.search.lexical.postings import Postings
-from portico.search.lexical.query import parse_query
-from portico.search.lexical.tokens import extract_words, squash
+from portico.search.lexical.tokens import extract_words, parse_query, squash
+from portico.search.missing_action import find_missing_action
 from portico.search.ranking import (
+    EXACT_SPELLING_SCORE,
+    MAX_BOOST,
+    PREFERRED_GROUP_SCORE,
+    SAME_ADDRESS_SCORE,
+    SAME_NAME_SCORE,
+    RankingMethod,
     add_spare_places,
     count_required_ranks,
     group_duplicates,
@@ -29,13 +35,31 @@ from portico.search.ranking import (
     select_top_slots,
 )
 
-_SAME_NAME_SCORE = 2.0
-_SAME_ADDRESS_SCORE = 4.0
-"""Above all other signals together: a typed name finds the tool of that name first."""
-_EXACT_SPELLING_SCORE = 4.0
-"""`send_email` and `send-email` are the same name; the one that was typed comes first."""
-_MAX_BOOST = 0.5
-"""Limits what use can add, so that a typed name counts more."""
+_NEARNESS = 14.0
+_COVERAGE = 1.4
+_CHOICE = -0.56
+_OFFSET = -3.1
+
+WEAK = 0.12
+"""Below this, nothing fits: true of most queries without a suitable tool, and of few with one."""
+UNSURE = 0.35
+"""Between the two thresholds most first hits are right but many are not, so the answer says so."""
+WEAK_BY_WORDS = 0.2
+"""Threshold for search by words alone, where confidence is the first hit's word coverage."""
+
+
+def estimate_confidence(nearness: float, coverage: float, count: int) -> float:
+    """Return a confidence of 0 … 1.
+
+    `nearness` is the best cosine among the first hits, `coverage` the share of the query's words in
+    the first, `count` the number of documents searched.
+    """
+    evidence = (
+        _NEARNESS * nearness + _COVERAGE * coverage + _CHOICE * math.log(max(count, 1)) + _OFFSET
+    )
+    return 1 / (1 + math.exp(-evidence))
+
+
 NEED_SHARE = 0.5
 """Of a query with several needs, the share of the score for serving one of them best."""
 NEED_POOL = 64
@@ -49,8 +73,6 @@ _NEAR_GROUPS = 5
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Rank of one document for a query."""
-
     hit: Hit
     rank: int
     """1 is first; 0 means that it does not match."""
@@ -62,8 +84,6 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class ScoredQuery:
-    """A query with the score of every signal for every slot."""
-
     text: str
     table: DocumentTable
     postings: Postings
@@ -80,6 +100,9 @@ class ScoredQuery:
     """Number of documents that could be found."""
     encoded_count: int
     """Number of those that have a vector."""
+    preferred_groups: Collection[str] = ()
+    encoder: Encoder | None = None
+    allowed: Mask | None = None
 
     @classmethod
     def from_text(
@@ -91,56 +114,52 @@ class ScoredQuery:
         encoder: Encoder | None,
         allowed: Mask | None,
         boosts: Mapping[str, Boost],
+        method: RankingMethod = "both",
+        preferred_groups: Collection[str] = (),
+        scope: Mask | None = None,
     ) -> "ScoredQuery":
-        """Compute all signals."""
+        """Score a query. `allowed` are the documents that may be found, `scope` those that exist
+        for the searcher: others do not change how rare a word is."""
+        count = table.count
+        if scope is not None:
+            postings = postings.restrict(scope)
+            count = int(np.count_nonzero(scope))
         query = parse_query(text, postings)
         size = len(table.ids)
-        count = table.count
         lookups = bm25f.look_up_terms(postings, query.terms, count)
 
         def score_words(terms: Sequence[bm25f.TermLookup]) -> Scores:
             return bm25f.compute_scores(postings, terms, size, allowed)
 
-        def fuse_scores(words: Scores, similarities: Scores | None) -> Scores:
-            return fusion.fuse(
-                words,
-                similarities,
-                None if similarities is None else vectors.encoded_slots,
-                allowed,
-            )
+        def score(text: str, words: Scores, similarities: Scores | None) -> Scores:
+            encoded = vectors.encoded_slots
+            return ranking.score(method, text, table, words, similarities, encoded, allowed)
 
         lexical = score_words(lookups)
-        if query.terms:
-            similarities = _compute_similarities(query.text, vectors, encoder)
-        else:
-            similarities = None
-        scores = fuse_scores(lexical, similarities)
+        similarities = _compute_similarities(query.text, vectors, encoder) if query.terms else None
+        scores = score(query.text, lexical, similarities)
         needs = [
-            fuse_scores(
+            score(
+                part,
                 score_words(bm25f.look_up_terms(postings, clause, count)),
                 _compute_similarities(part, vectors, encoder),
             )
             for part, clause in zip(query.clause_texts, query.clauses, strict=True)
         ]
         if needs and (best := float(scores.max(initial=0))):
-            scores = scores * (1 - NEED_SHARE) + np.maximum.reduce(needs) * np.float32(
-                NEED_SHARE * best
-            )
-        if allowed is None:
-            searched = count
-        else:
-            searched = int(np.count_nonzero(allowed))
-        encoded = int(
-            np.count_nonzero(
-                vectors.encoded_slots if allowed is None else vectors.encoded_slots & allowed
-            )
-        )
+            served = np.maximum.reduce(needs) * np.float32(NEED_SHARE * best)
+            scores = scores * (1 - NEED_SHARE) + served
+        searched = count if allowed is None else int(np.count_nonzero(allowed))
+        encoded = vectors.encoded_slots if allowed is None else vectors.encoded_slots & allowed
         boosts_by_slot: dict[int, Boost] = {}
         for id_, boost in boosts.items():
             slot = table.slot_by_id.get(id_)
             if slot is not None and scores[slot] > 0:
                 boosts_by_slot[slot] = boost
-                scores[slot] += min(boost.amount, _MAX_BOOST)
+                scores[slot] += min(boost.amount, MAX_BOOST)
+        if preferred_groups:
+            preferred = table.build_group_mask(preferred_groups) & (scores > 0)
+            scores[preferred] += np.float32(PREFERRED_GROUP_SCORE)
         scores += _score_exact_names(text, table, allowed)
         return cls(
             query.text,
@@ -154,7 +173,10 @@ class ScoredQuery:
             needs,
             boosts_by_slot,
             searched,
-            encoded,
+            int(np.count_nonzero(encoded)),
+            preferred_groups,
+            encoder,
+            allowed,
         )
 
     @cached_property
@@ -162,38 +184,30 @@ class ScoredQuery:
         """The best slots; with several needs, interleaved between them."""
         ranked = select_top_slots(self.scores, self.table.ids, NEED_POOL)
         # By words alone a clause is too unspecific: interleaving was measured to be worse.
-        is_interleaved = self.need_scores and self.similarities is not None
-        if is_interleaved:
+        if self.need_scores and self.similarities is not None:
             return interleave_needs(ranked, self.scores, self.need_scores, NEED_SHARE)
         return ranked
 
     @cached_property
     def named_groups(self) -> frozenset[str]:
-        """Groups that the query names."""
         typed = {squash(word) for word in extract_words(self.text)}
         return frozenset(
             group for word in typed for group in self.table.squashed_groups.get(word, ())
         )
 
     def select_leading(self, places: int) -> list[int]:
-        """Return the slots of the first `places` ranks."""
         first = self.first_slots
         if places <= len(first):
             return first[:places]
         taken = set(first)
-        return [
-            *first,
-            *(
-                slot
-                for slot in select_top_slots(self.scores, self.table.ids, places)
-                if slot not in taken
-            ),
-        ]
+        ranked = select_top_slots(self.scores, self.table.ids, places)
+        return [*first, *(slot for slot in ranked if slot not in taken)]
 
     def build_hits(
         self, slots: Sequence[int], duplicates: Mapping[int, Sequence[int]]
     ) -> list[Hit]:
-        """Build hits with reasons from slots."""
+        members = [self._order_duplicates(slot, duplicates.get(slot, ())) for slot in slots]
+        slots = [first for first, *_ in members]
         reasons = bm25f.explain_matches(self.postings, self.term_lookups, slots)
         return [
             Hit(
@@ -206,30 +220,45 @@ class ScoredQuery:
                 if self.similarities is not None and self.vectors.encoded_slots[slot]
                 else None,
                 self.boosts.get(slot),
-                bool(self.scores[slot] >= _SAME_NAME_SCORE),
-                tuple(self.table.ids[duplicate] for duplicate in duplicates.get(slot, ())),
+                bool(self.scores[slot] >= SAME_NAME_SCORE),
+                tuple(self.table.ids[duplicate] for duplicate in others),
             )
-            for slot, matches in zip(slots, reasons, strict=True)
+            for (slot, *others), matches in zip(members, reasons, strict=True)
         ]
+
+    def _order_duplicates(self, slot: int, duplicates: Sequence[int]) -> list[int]:
+        """Return the slots that share a place, those of preferred groups first."""
+        groups = self.table.groups
+        return sorted((slot, *duplicates), key=lambda it: groups[it] not in self.preferred_groups)
 
     def assess_fit(self, slots: Sequence[int]) -> tuple[float, float]:
         """Return the confidence that one of these slots fits, and the weak threshold."""
-        if slots and self.scores[slots[0]] >= _SAME_NAME_SCORE:
+        if slots and self.scores[slots[0]] >= SAME_NAME_SCORE:
             return 1.0, WEAK
         coverage = 0.0
         if slots:
             coverage = bm25f.compute_coverage(self.postings, self.term_lookups, slots[0])
-        if (
-            self.similarities is None
-            or self.encoded_count < _MIN_ENCODED_SHARE * self.searched_count
-        ):
+        are_most_encoded = self.encoded_count >= _MIN_ENCODED_SHARE * self.searched_count
+        if self.similarities is None or not are_most_encoded:
             return coverage, WEAK_BY_WORDS
         nearness = max((float(self.similarities[slot]) for slot in slots), default=-1.0)
         return estimate_confidence(nearness, coverage, self.searched_count), WEAK
 
+    def find_missing_action(self, slots: Sequence[int]) -> MissingAction | None:
+        """Return what the product named here lacks, given the first hits."""
+        if not slots or self.need_scores or self.scores[slots[0]] >= SAME_NAME_SCORE:
+            return None
+        return find_missing_action(
+            self.text,
+            self.table,
+            self.postings,
+            lambda text: _compute_similarities(text, self.vectors, self.encoder),
+            self.allowed,
+            slots,
+        )
+
 
 def build_ranking(query: ScoredQuery, limit: int, offset: int) -> Ranking:
-    """Build the page of `limit` hits after `offset`."""
     table = query.table
     wanted = max(1, offset + limit)
     rank_count = add_spare_places(wanted)
@@ -238,29 +267,29 @@ def build_ranking(query: ScoredQuery, limit: int, offset: int) -> Ranking:
         duplicates = group_duplicates(ranked, query.vectors, table, query.named_groups)
         places = list(duplicates)
         page = places[offset : offset + max(0, limit)]
+        required = 2 * rank_count
         if len(places) >= wanted:
             required = count_required_ranks(ranked, duplicates, page)
-        else:
-            required = 2 * rank_count
         if len(ranked) < rank_count or required <= rank_count:
             break
         rank_count = required
     confidence, threshold = query.assess_fit(places[:_JUDGED_HITS])
+    missing_action = query.find_missing_action(places[:_JUDGED_HITS])
     return Ranking(
         tuple(query.build_hits(page, duplicates)),
         int(np.count_nonzero(query.scores)),
         confidence,
-        confidence < threshold,
+        confidence < threshold or missing_action is not None,
         threshold <= confidence < UNSURE and threshold == WEAK,
         threshold,
         tuple(dict.fromkeys(table.groups[slot] for slot in ranked))[:_NEAR_GROUPS],
         query.similarities is not None,
         len(places) > offset + limit,
+        missing_action,
     )
 
 
 def find_placement(query: ScoredQuery, slot: int, *, is_filtered: bool = False) -> Placement:
-    """Return the rank of a slot."""
     hit = query.build_hits([slot], {})[0]
     total = int(np.count_nonzero(query.scores))
     first = query.first_slots
@@ -286,23 +315,19 @@ def _compute_similarities(text: str, vectors: Vectors, encoder: Encoder | None) 
 
 
 def _score_exact_names(text: str, table: DocumentTable, allowed: Mask | None) -> Scores:
-    """Return the score for having the query as name or address."""
     typed = text.strip()
     scores = np.zeros(len(table.ids), dtype=np.float32)
     key = np.uint64(compute_name_key(typed))
     if not key:
         return scores
-    for slot in _select_one_per_group(
-        np.flatnonzero(table.name_keys == key).tolist(), typed, table
-    ):
-        scores[slot] = _SAME_NAME_SCORE
-    scores[table.id_keys == key] = _SAME_ADDRESS_SCORE
+    same_name = np.flatnonzero(table.name_keys == key).tolist()
+    for slot in _select_one_per_group(same_name, typed, table):
+        scores[slot] = SAME_NAME_SCORE
+    scores[table.id_keys == key] = SAME_ADDRESS_SCORE
     for slot in np.flatnonzero(scores).tolist():
         if typed in (table.names[slot], table.ids[slot]):
-            scores[slot] += _EXACT_SPELLING_SCORE
-    if allowed is None:
-        return scores
-    return scores * allowed
+            scores[slot] += EXACT_SPELLING_SCORE
+    return scores if allowed is None else scores * allowed
 
 
 def _select_one_per_group(slots: Sequence[int], typed: str, table: DocumentTable) -> Sequence[int]:

@@ -7,7 +7,6 @@ that does not read delays no other.
 
 import asyncio
 import contextlib
-import hashlib
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
@@ -16,7 +15,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from mcp.server.connection import Connection
-from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import (
     PromptsListChanged,
     ResourcesListChanged,
@@ -26,29 +24,29 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 
-from portico.access import MAX_URI_CHARS
+from portico.callers import Caller
 from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, PorticoError, RemoteError
 from portico.upstream.backend import Connection as Conversation
 from portico.upstream.backend import RequestOptions
-from portico.upstream.lifecycle.supervisor import SHARED, Upstream
+from portico.upstream.lifecycle.instances import SHARED
+from portico.upstream.lifecycle.supervisor import Upstream
+from portico.visibility import MAX_URI_CHARS
 
 NOTIFY_QUIET_S = 0.2
 NOTIFY_MAX_DELAY_S = 0.5
 """Seconds without a further change, and seconds since the first change, after which a notification
 is sent.
 
-Together with the pause before a listing (`catalog.sync`) and the listing itself this stays within a
-second."""
+Together with the pause before a listing (`catalog.listing_sync`) and the listing itself this stays
+within a second."""
 MAX_SUBSCRIPTIONS = 1_000
 MAX_LISTENERS = 1_024
 """Maximum number of modern clients that listen on one view at a time."""
 MAX_CALLER_LISTENERS = 768
-"""Maximum number of listeners of one caller (`server/http/callers.py`)."""
+"""Maximum number of listeners of one caller (`server/http/auth.py`)."""
 SUBSCRIBE_CONCURRENCY = 32
 """Maximum number of concurrent subscribe requests to a server after its restart."""
 _RESOURCE_PREFIX = "resource "
-IDENTITY_KEY = "portico.identity"
-"""Key in the ASGI scope: digest of the token that authenticated the request."""
 
 ResourceKey = tuple[str, str]
 """Server name, and the URI of the resource at that server."""
@@ -60,6 +58,10 @@ class Session:
 
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     log_level: str | None = None
+    caller: Caller | None = None
+    """The caller of its requests; None before the first."""
+    capabilities: Mapping[str, Any] | None = None
+    """Elicitation capabilities that a handshake-era client declared, once they were needed."""
     subscriptions: dict[str, set[str]] = field(default_factory=dict)
     """Outer URI of a resource → the URIs that the client subscribed with."""
 
@@ -121,6 +123,10 @@ class SubscriptionRegistry:
             (uri, sessions) for (owner, uri), sessions in self._sessions.items() if owner == server
         ]
 
+    def list_resources(self) -> list[tuple[ResourceKey, set[Session]]]:
+        """Return every watched resource, with the sessions that watch it."""
+        return [(resource, set(sessions)) for resource, sessions in self._sessions.items()]
+
     def list_session_ids(self, server: str) -> set[str]:
         """Return the ids of the sessions that watch any resource of a server."""
         return {
@@ -142,7 +148,6 @@ class SubscriptionRegistry:
             self._server_subscriptions[resource, key] = connection
 
     def unmark_server_subscribed(self, resource: ResourceKey, key: str) -> None:
-        """Forget that the resource is subscribed to at its server."""
         self._server_subscriptions.pop((resource, key), None)
 
     async def resubscribe(self, upstream: Upstream, timeout_s: float) -> None:
@@ -174,43 +179,6 @@ class SubscriptionRegistry:
                 keys = {session.id for session in sessions}
             subscribing += [resubscribe_one((upstream.name, uri), key) for key in keys]
         await asyncio.gather(*subscribing)
-
-
-_SESSION_KEY = "portico.session"
-
-
-def get_connection(ctx: ServerRequestContext[Any, Any]) -> Connection:
-    """Return the connection of a request.
-
-    The SDK keeps per-connection state and teardown there but gives handlers no access to it, so
-    this reads a private attribute of the SDK.
-    """
-    return ctx.session._connection  # pyright: ignore[reportPrivateUsage]
-
-
-def get_session(ctx: ServerRequestContext[Any, Any]) -> Session:
-    """Return the session of a request; a modern request over HTTP gets one of its own."""
-    state = get_connection(ctx).state
-    if _SESSION_KEY not in state:
-        stdio_session = ctx.lifespan_context
-        if isinstance(stdio_session, Session) and ctx.request is None:
-            state[_SESSION_KEY] = stdio_session
-        else:
-            state[_SESSION_KEY] = Session()
-    return state[_SESSION_KEY]
-
-
-def compute_identity(ctx: ServerRequestContext[Any, Any], *attributes: str) -> str:
-    """Return a digest of the token of an HTTP request and `attributes`; empty without a token."""
-    scope: Any = getattr(ctx.request, "scope", None)
-    if isinstance(scope, Mapping):
-        token = scope.get(IDENTITY_KEY)
-    else:
-        token = None
-    if not token:
-        return ""
-    joined = "\0".join((str(token), *attributes)).encode(errors="surrogatepass")
-    return hashlib.blake2b(joined, digest_size=16).hexdigest()
 
 
 class _ClientNotifier:
@@ -255,7 +223,10 @@ class _ClientNotifier:
         `NOTIFY_MAX_DELAY_S`."""
         clock = asyncio.get_running_loop().time
         latest = clock() + NOTIFY_MAX_DELAY_S
-        while (wait := min(self._added_at + NOTIFY_QUIET_S, latest) - clock()) > 0:  # noqa: ASYNC110
+        while True:
+            wait = min(self._added_at + NOTIFY_QUIET_S, latest) - clock()
+            if wait <= 0:
+                return
             await asyncio.sleep(wait)
 
 
@@ -315,6 +286,11 @@ class SessionRegistry:
         finally:
             self._listening_notifiers.pop(session, None)
             notifier.close()
+
+    def end_listeners(self) -> None:
+        """End the subscriptions of all listening clients, because the gateway stops."""
+        for notifier in list(self._listening_notifiers.values()):
+            notifier.on_evicted()
 
     def _ensure_capacity(self, caller: str) -> None:
         counts = Counter(notifier.caller for notifier in self._listening_notifiers.values())

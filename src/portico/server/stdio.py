@@ -15,13 +15,12 @@ import contextlib
 import json
 import logging
 import os
-import re
 import stat
 import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 import anyio
 from mcp.server.stdio import stdio_server
@@ -35,44 +34,55 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
+from portico.config.limits import LimitsConfig
 from portico.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
-from portico.json_text.size import has_more_values
+from portico.json_text.json_codec import has_more_values
+from portico.server.line_reader import OversizedMessage, ReadStallTimer, find_id, read_line
 from portico.server.profile_endpoint import ProfileEndpoint
-from portico.server.read_stall import ReadStallTimer
 
 logger = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 64 * 2**20
-MAX_VALUES = 25_000
 MAX_UNSENT = 256
 """Maximum number of unsent messages; while there are more, nothing else is read from the client."""
 SEND_TIMEOUT_S = 60.0
-_ID_AT_START = re.compile(rb'\A\s*\{"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,200}")\s*,')
-_ID_AT_END = re.compile(rb'"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,200}")\s*\}\s*\Z')
-"""Positions where SDKs write the id of a request: all that can be read of one that is too long."""
-_ID_SEARCH_BYTES = 300
-
 Streams = tuple["_StdioReceiver", "_StdioSender"]
 
 
-async def serve(
-    endpoint: ProfileEndpoint,
-    *,
-    max_line_bytes: int = MAX_LINE_BYTES,
-    max_values: int = MAX_VALUES,
-    send_timeout_s: float = SEND_TIMEOUT_S,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class LineLimits:
+    """Limits of a client that sends and receives lines."""
+
+    max_line_bytes: int = MAX_LINE_BYTES
+    max_values: int | None = None
+    """Maximum number of JSON values in a received message; None means no limit."""
+    send_timeout_s: float = SEND_TIMEOUT_S
+
+    @classmethod
+    def from_config(cls, limits: LimitsConfig) -> Self:
+        return cls(
+            max_line_bytes=int(limits.max_request_bytes),
+            max_values=limits.max_request_values,
+            send_timeout_s=limits.send_s,
+        )
+
+
+DEFAULT_LIMITS = LineLimits()
+
+
+async def serve(endpoint: ProfileEndpoint, limits: LineLimits = DEFAULT_LIMITS) -> None:
     """Serve one client until it closes our stdin, or reads nothing for `send_timeout_s`."""
     if _can_poll_stdio():
-        streams = open_pipe_streams(
-            *_claim_stdio(),
-            reject_invalid_lines=True,
-            max_line_bytes=max_line_bytes,
-            max_values=max_values,
-            send_timeout_s=send_timeout_s,
-        )
+        streams = open_pipe_streams(*_claim_stdio(), limits, reject_invalid_lines=True)
     else:
         streams = stdio_server()
+    await serve_streams(endpoint, streams)
+
+
+async def serve_streams(
+    endpoint: ProfileEndpoint, streams: contextlib.AbstractAsyncContextManager[Any]
+) -> None:
+    """Serve one client, with a session of its own, until its stream ends."""
     async with streams as (received, sending):
         await endpoint.server.run(
             received, sending, endpoint.server.create_initialization_options()
@@ -83,38 +93,39 @@ async def serve(
 async def open_pipe_streams(
     wire_in: BinaryIO,
     wire_out: BinaryIO,
+    limits: LineLimits = DEFAULT_LIMITS,
     *,
     reject_invalid_lines: bool = False,
-    max_line_bytes: int = MAX_LINE_BYTES,
-    max_values: int | None = None,
-    send_timeout_s: float = SEND_TIMEOUT_S,
 ) -> AsyncGenerator[Streams]:
     """Open message streams over a pair of pipes, one JSON-RPC message a line; the same at either
-    end.
-
-    `max_values` is the maximum number of JSON values in a received message; None means no limit.
-    """
+    end."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=max_line_bytes)
+    reader = asyncio.StreamReader(limit=limits.max_line_bytes)
     incoming, _ = await loop.connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), wire_in
     )
     outgoing, protocol = await loop.connect_write_pipe(
         lambda: asyncio.streams.FlowControlMixin(loop=loop), wire_out
     )
-    sending = _StdioSender(
-        asyncio.StreamWriter(outgoing, protocol, None, loop),
-        outgoing,
-        incoming.close,
-        send_timeout_s,
-    )
-    received = _StdioReceiver(
-        reader,
-        sending,
-        reject_invalid_lines=reject_invalid_lines,
-        max_line_bytes=max_line_bytes,
-        max_values=max_values,
-    )
+    writer = asyncio.StreamWriter(outgoing, protocol, None, loop)
+    async with open_line_streams(
+        reader, writer, limits, incoming.close, reject_invalid_lines=reject_invalid_lines
+    ) as streams:
+        yield streams
+
+
+@contextlib.asynccontextmanager
+async def open_line_streams(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    limits: LineLimits,
+    stop_reading: Callable[[], object],
+    *,
+    reject_invalid_lines: bool,
+) -> AsyncGenerator[Streams]:
+    """Open message streams over byte streams, which are closed at the end."""
+    sending = _StdioSender(writer, stop_reading, limits.send_timeout_s)
+    received = _StdioReceiver(reader, sending, limits, reject_invalid_lines=reject_invalid_lines)
     try:
         yield received, sending
     finally:
@@ -122,8 +133,8 @@ async def open_pipe_streams(
         # The last answers are written before the pipe closes.
         with anyio.move_on_after(1, shield=True):
             await sending.finish()
-        incoming.close()
-        outgoing.close()
+        stop_reading()
+        writer.close()
         await asyncio.sleep(0)  # the event loop closes them in its next iteration
 
 
@@ -157,12 +168,11 @@ class _StdioSender(_StdioStream):
     def __init__(
         self,
         writer: asyncio.StreamWriter,
-        outgoing: asyncio.WriteTransport,
-        hang_up: Callable[[], None],
+        hang_up: Callable[[], object],
         send_timeout_s: float,
     ) -> None:
         self._writer = writer
-        self._outgoing = outgoing
+        self._outgoing = writer.transport
         self._hang_up = hang_up
         self._send_timeout_s = send_timeout_s
         self._write_lock = asyncio.Lock()
@@ -186,7 +196,7 @@ class _StdioSender(_StdioStream):
         finally:
             self.unsent_count -= 1
 
-    async def refuse(self, line: "bytes | _OversizedMessage") -> None:
+    async def refuse(self, line: "bytes | OversizedMessage") -> None:
         """Answer a line that is not a message with an error."""
         self._writer.write(_encode(_make_refusal(line)))
         await self.wait_until_read()
@@ -234,16 +244,15 @@ class _StdioReceiver(_StdioStream):
         self,
         reader: asyncio.StreamReader,
         sender: _StdioSender,
+        limits: LineLimits,
         *,
         reject_invalid_lines: bool,
-        max_line_bytes: int,
-        max_values: int | None,
     ) -> None:
         self._reader = reader
         self._sender = sender
         self._reject_invalid_lines = reject_invalid_lines
-        self._max_line_bytes = max_line_bytes
-        self._max_values = max_values
+        self._max_line_bytes = limits.max_line_bytes
+        self._max_values = limits.max_values
 
     async def receive(self) -> SessionMessage | Exception:
         if self.closed:
@@ -252,7 +261,7 @@ class _StdioReceiver(_StdioStream):
             while self._sender.unsent_count > MAX_UNSENT:
                 await self._sender.wait_until_read()
                 await asyncio.sleep(0)
-            line = await _read_line(self._reader, self._max_line_bytes)
+            line = await read_line(self._reader, self._max_line_bytes)
             if line == b"":
                 raise anyio.EndOfStream
             if (
@@ -264,13 +273,12 @@ class _StdioReceiver(_StdioStream):
                     f"has more than the {self._max_values} JSON values that are taken "
                     "(limits.max_request_values)"
                 )
-                line_id = _find_id(line[:_ID_SEARCH_BYTES], line[-_ID_SEARCH_BYTES:])
-                line = _OversizedMessage(reason, line_id)
+                line = OversizedMessage(reason, find_id(line))
             try:
                 return SessionMessage(_decode(line if isinstance(line, bytes) else b""))
             except ValueError as error:
                 if self._reject_invalid_lines and (
-                    isinstance(line, _OversizedMessage) or line.strip()
+                    isinstance(line, OversizedMessage) or line.strip()
                 ):
                     await self._sender.refuse(line)
                 return error
@@ -285,40 +293,6 @@ class _StdioReceiver(_StdioStream):
             return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
-
-
-@dataclass(frozen=True)
-class _OversizedMessage:
-    """The id of a line that is too large to be decoded, and why it is refused."""
-
-    reason: str
-    id: int | str | None
-
-
-async def _read_line(reader: asyncio.StreamReader, limit: int) -> bytes | _OversizedMessage:
-    """Return the next line; empty at the end of the stream."""
-    start = end = b""
-    while True:
-        try:
-            line = await reader.readuntil(b"\n")
-        except asyncio.IncompleteReadError as cut:
-            line = cut.partial
-        except asyncio.LimitOverrunError as over:
-            part = await reader.readexactly(over.consumed)
-            start = start or part[:_ID_SEARCH_BYTES]
-            end = part[-_ID_SEARCH_BYTES:]
-            continue
-        if not start:
-            return line
-        reason = f"is longer than the {limit} bytes that are read (limits.max_request_bytes)"
-        return _OversizedMessage(reason, _find_id(start, (end + line)[-_ID_SEARCH_BYTES:]))
-
-
-def _find_id(start: bytes, end: bytes) -> int | str | None:
-    match = _ID_AT_START.search(start) or _ID_AT_END.search(end)
-    if match:
-        return json.loads(match[1])
-    return None
 
 
 def _decode(line: bytes) -> JSONRPCMessage:
@@ -355,11 +329,11 @@ def _encode(message: JSONRPCMessage) -> bytes:
     return body.encode() + b"\n"
 
 
-def _make_refusal(line: bytes | _OversizedMessage) -> JSONRPCError:
+def _make_refusal(line: bytes | OversizedMessage) -> JSONRPCError:
     code = PARSE_ERROR
     reason = "this line is not JSON"
     request_id = None
-    if isinstance(line, _OversizedMessage):
+    if isinstance(line, OversizedMessage):
         code = INVALID_REQUEST
         request_id = line.id
         reason = f"this message {line.reason}"

@@ -17,6 +17,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
+from portico.callers import NO_CALLER
 from portico.calls.pipeline import CallContext
 from portico.errors import (
     INTERNAL_ERROR,
@@ -27,7 +28,8 @@ from portico.errors import (
 )
 from portico.events import ResourceUpdated
 from portico.profiles.view import ProfileView
-from portico.server.http.callers import identify_caller
+from portico.server.http.auth import identify_caller
+from portico.server.request import Request
 from portico.server.sessions import (
     SUBSCRIBE_CONCURRENCY,
     ResourceKey,
@@ -37,7 +39,8 @@ from portico.server.sessions import (
     check_subscription,
 )
 from portico.upstream.backend import Era, Raw, RequestOptions
-from portico.upstream.lifecycle.supervisor import SHARED, Upstream
+from portico.upstream.lifecycle.instances import SHARED
+from portico.upstream.lifecycle.supervisor import Upstream
 
 logger = logging.getLogger(__name__)
 
@@ -60,34 +63,58 @@ class ResourceSubscriptions:
         registry: SubscriptionRegistry,
     ) -> None:
         self._view = view
+        self._offers = view.upstream_offers
         self._upstreams = upstreams
         self._sessions = sessions
         self._registry = registry
         self._unsubscribe_tasks: set[asyncio.Task[None]] = set()
 
-    async def handle(
-        self, method: str, params: Raw, session: Session, origin: CallContext, era: Era
-    ) -> Mapping[str, Any]:
-        """Answer `resources/subscribe` or `resources/unsubscribe`."""
-        if method == _UNSUBSCRIBE:
-            return await self._unsubscribe(params, session, origin, era)
-        check_subscription((params["uri"],), len(session.subscriptions))
-        return await self._subscribe(params, session, origin, era)
+    async def subscribe(self, request: Request) -> Mapping[str, Any]:
+        check_subscription((request.params["uri"],), len(request.session.subscriptions))
+        context = CallContext(request.caller, request.relay, request.params)
+        return await self._subscribe(request.params, request.session, context, request.era)
+
+    async def unsubscribe(self, request: Request) -> Mapping[str, Any]:
+        session = request.session
+        link_owner = request.caller.link_owner
+        uri: str = request.params["uri"]
+        view = self._view.select_for(request.caller)
+        if view.parse_gateway_uri(uri):
+            session.subscriptions.pop(uri, None)
+            return {}
+        offers = view.upstream_offers
+        resource = offers.locate_resource(uri, link_owner, must_be_known=False)
+        outer = self._offers.to_outer_uri(*resource)
+        if outer not in session.subscriptions:
+            offers.locate_resource(uri, link_owner)
+        uris = session.subscriptions.pop(outer, set())
+        if uri in uris and len(uris) > 1:
+            session.subscriptions[outer] = uris - {uri}
+            return {}
+        upstream = self._get_upstream(resource[0])
+        key = session.id if upstream.isolated else SHARED
+        async with self._registry.get_lock(resource, key):
+            self._registry.remove(resource, session)
+            if self._registry.is_subscribed(resource, key) or upstream.get_connection(key) is None:
+                return {}
+            self._registry.unmark_server_subscribed(resource, key)
+            context = CallContext(request.caller, request.relay, request.params)
+            return await view.handle(_UNSUBSCRIBE, request.params, context, request.era)
 
     async def listen(
         self,
         ctx: ServerRequestContext[Any, Any],
         params: SubscriptionsListenRequestParams,
-        origin: CallContext,
+        context: CallContext,
     ) -> SubscriptionsListenResult:
         """Answer `subscriptions/listen`; returns when the client stops listening.
 
-        Raises RemoteError if the listener is evicted in favour of another client.
+        Raises RemoteError if the listener is evicted: for another client, or as the gateway stops.
         """
         requested = params.notifications
         uris = list(dict.fromkeys(requested.resource_subscriptions or ()))
         check_subscription(uris)
-        session = Session(origin.caller.instance_key)
+        session = Session(context.caller.instance_key, caller=context.caller)
         bus = InMemorySubscriptionBus()
         caller = identify_caller(getattr(ctx.request, "scope", None))
         with (
@@ -95,7 +122,7 @@ class ResourceSubscriptions:
             self._sessions.register_listener(session, bus, caller, scope.cancel),
         ):
             try:
-                subscribed = await self._subscribe_all(uris, session, origin)
+                subscribed = await self._subscribe_all(uris, session, context)
                 granted = requested.model_copy(update={"resource_subscriptions": subscribed})
                 return await ListenHandler(bus)(
                     ctx, params.model_copy(update={"notifications": granted})
@@ -104,20 +131,31 @@ class ResourceSubscriptions:
                 self._drop_session(session)
         raise RemoteError(
             INTERNAL_ERROR,
-            "this subscription was ended to make room for another client; listen again",
+            "this subscription was ended, for another client or as the gateway stops; listen again",
         )
+
+    def drop_denied(self) -> None:
+        """End the subscriptions that the rules deny now, after the rules changed."""
+        for resource, sessions in self._registry.list_resources():
+            outer = self._offers.to_outer_uri(*resource)
+            for session in sessions:
+                is_own = outer in session.subscriptions
+                if is_own and self._view.denies_resource(session.caller or NO_CALLER, *resource):
+                    del session.subscriptions[outer]
+                    self._registry.remove(resource, session)
+                    self._start_unsubscribing([resource], session.id)
 
     def notify_updated(self, event: ResourceUpdated) -> None:
         """Notify the subscribers of a resource; an isolated instance's update goes to its own
         client only."""
-        if not self._view.can_show_resource(event.server, event.uri):
+        if not self._offers.can_show_resource(event.server, event.uri):
             return
         upstream = self._upstreams.get(event.server)
         session_id = None
         if upstream is not None and upstream.isolated:
             session_id = event.session
         self._sessions.notify_resource_updated(
-            self._view.to_outer_uri(event.server, event.uri), session_id
+            self._offers.to_outer_uri(event.server, event.uri), session_id
         )
 
     def unsubscribe_on_close(self, connection: Connection, session: Session) -> None:
@@ -132,7 +170,7 @@ class ResourceSubscriptions:
             await asyncio.wait(self._unsubscribe_tasks)
 
     async def _subscribe_all(
-        self, uris: Iterable[str], session: Session, origin: CallContext
+        self, uris: Iterable[str], session: Session, context: CallContext
     ) -> list[str]:
         """Subscribe to the resources and return those that succeeded within
         `SUBSCRIBE_TIMEOUT_S`."""
@@ -140,7 +178,7 @@ class ResourceSubscriptions:
 
         async def subscribe(uri: str) -> None:
             async with limit:
-                await self._subscribe({"uri": uri}, session, origin, "modern")
+                await self._subscribe({"uri": uri}, session, context, "modern")
 
         tasks = {
             uri: asyncio.create_task(subscribe(uri), name="subscribe to a resource") for uri in uris
@@ -156,44 +194,49 @@ class ResourceSubscriptions:
         return [uri for uri, task in tasks.items() if not task.cancelled() and _has_succeeded(task)]
 
     async def _subscribe(
-        self, params: Raw, session: Session, origin: CallContext, era: Era
+        self, params: Raw, session: Session, context: CallContext, era: Era
     ) -> Mapping[str, Any]:
         uri: str = params["uri"]
-        if self._view.parse_gateway_uri(uri):
-            result = await self._view.handle(_SUBSCRIBE, params, origin, era)
+        view = self._view.select_for(context.caller)
+        if view.parse_gateway_uri(uri):
+            result = await view.handle(_SUBSCRIBE, params, context, era)
             session.subscriptions.setdefault(uri, set()).add(uri)
             return result
         try:
-            resource = self._view.locate_resource(uri, origin.caller.state_key)
+            resource = view.upstream_offers.locate_resource(uri, context.caller.link_owner)
         except RemoteError:
             # The server may still be starting for the first time; if not, this raises the reason.
-            await self._view.handle(_SUBSCRIBE, params, origin, era)
-            resource = self._view.locate_resource(uri, origin.caller.state_key)
-        result = await self._subscribe_at_server(resource, params, session, origin, era)
-        session.subscriptions.setdefault(self._view.to_outer_uri(*resource), set()).add(uri)
+            await view.handle(_SUBSCRIBE, params, context, era)
+            resource = view.upstream_offers.locate_resource(uri, context.caller.link_owner)
+        result = await self._subscribe_at_server(resource, params, session, context, era)
+        session.subscriptions.setdefault(self._offers.to_outer_uri(*resource), set()).add(uri)
         return result
 
     async def _subscribe_at_server(
-        self, resource: ResourceKey, params: Raw, session: Session, origin: CallContext, era: Era
+        self, resource: ResourceKey, params: Raw, session: Session, context: CallContext, era: Era
     ) -> Mapping[str, Any]:
         upstream = self._get_upstream(resource[0])
+        if upstream.personal:
+            raise RemoteError(
+                INVALID_PARAMS,
+                f"{resource[0]} is used with an own account by each person: its resources can be "
+                "read, and not subscribed to",
+            )
         if upstream.isolated and not session.id:
             # Without a session id, the updates would be those of an instance without an owner.
             raise RemoteError(
                 INVALID_PARAMS,
                 f"{resource[0]} keeps a state for each client, and whose this is unknown",
             )
-        if upstream.isolated:
-            key = session.id
-        else:
-            key = SHARED
+        key = session.id if upstream.isolated else SHARED
         async with self._registry.get_lock(resource, key):
-            was_subscribed = self._view.to_outer_uri(*resource) in session.subscriptions
+            was_subscribed = self._offers.to_outer_uri(*resource) in session.subscriptions
             self._registry.add(resource, session)
             if self._registry.is_server_subscribed(upstream, resource, key):
                 return {}
             try:
-                result = await self._view.handle(_SUBSCRIBE, params, origin, era)
+                view = self._view.select_for(context.caller)
+                result = await view.handle(_SUBSCRIBE, params, context, era)
             except BaseException as error:
                 if not was_subscribed:
                     self._registry.remove(resource, session)
@@ -203,33 +246,6 @@ class ResourceSubscriptions:
                 raise
             self._registry.mark_server_subscribed(upstream, resource, key)
             return result
-
-    async def _unsubscribe(
-        self, params: Raw, session: Session, origin: CallContext, era: Era
-    ) -> Mapping[str, Any]:
-        uri: str = params["uri"]
-        if self._view.parse_gateway_uri(uri):
-            session.subscriptions.pop(uri, None)
-            return {}
-        resource = self._view.locate_resource(uri, origin.caller.state_key, must_be_known=False)
-        outer = self._view.to_outer_uri(*resource)
-        if outer not in session.subscriptions:
-            self._view.locate_resource(uri, origin.caller.state_key)
-        uris = session.subscriptions.pop(outer, set())
-        if uri in uris and len(uris) > 1:
-            session.subscriptions[outer] = uris - {uri}
-            return {}
-        upstream = self._get_upstream(resource[0])
-        if upstream.isolated:
-            key = session.id
-        else:
-            key = SHARED
-        async with self._registry.get_lock(resource, key):
-            self._registry.remove(resource, session)
-            if self._registry.is_subscribed(resource, key) or upstream.get_connection(key) is None:
-                return {}
-            self._registry.unmark_server_subscribed(resource, key)
-            return await self._view.handle(_UNSUBSCRIBE, params, origin, era)
 
     def _get_upstream(self, server: str) -> Upstream:
         if (upstream := self._upstreams.get(server)) is None:
@@ -257,10 +273,7 @@ class ResourceSubscriptions:
                     if not self._registry.is_subscribed(resource, key):
                         self._registry.unmark_server_subscribed(resource, key)
                 continue
-            if upstream.isolated:
-                key = owner
-            else:
-                key = SHARED
+            key = owner if upstream.isolated else SHARED
             async with self._registry.get_lock(resource, key):
                 if self._registry.is_subscribed(resource, key):
                     continue

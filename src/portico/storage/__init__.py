@@ -2,10 +2,10 @@
 
 No other package contains SQL.
 
-gateway_store: calls, usage, tiers and listings, shared between gateways · rows, plan_rows: its rows
+gateway_store: calls, usage, tiers and listings, shared between gateways · rows: its rows
 sql/: its tables and statements · sqlite_file: a recreatable SQLite file with a fixed layout
-manifests: the last listing of every server · result_files: bodies of large results
-learning_store, learning_rows, learning_decay, hash_key: what search learns from use
-index_file: the search index · vector_file: vectors by text hash · audit_file: the audit log
-origin_pins: first origin of each API's credentials · restart_requests: restarts across processes
+approval_store: requests for approval, and decisions · key_store: keys
+manifests: the last listing of every server
+learning_store: what search learns from use · data_files: pins, restarts, large results
+search_files: the search index, and vectors by text hash · audit_file: the audit log
 """

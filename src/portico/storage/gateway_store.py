@@ -7,44 +7,42 @@ tries again.
 
 import asyncio
 import contextlib
-import importlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from portico.config import UsageConfig
 from portico.storage.manifests import Manifest
-from portico.storage.plan_rows import PlanRow
+from portico.storage.pin_store import PinRow
 from portico.storage.rows import (
+    CallerUse,
+    CallQuery,
     CallRow,
-    CategoryRow,
     ChangeNotification,
     DailyRow,
-    KnownServer,
     LedgerRow,
     LedgerTotal,
-    Retention,
+    PlanRow,
     ShapeRow,
     TierRow,
-    ToolHistory,
 )
 from portico.storage.sql.database_url import (
+    CommitUncertain,
     PostgresAddress,
     SqliteAddress,
-    is_postgres,
-    parse_address,
-)
-from portico.storage.sql.errors import (
-    CommitUncertain,
     StoreCorrupt,
     StoreUnavailable,
     StoreUnreachable,
+    is_postgres,
+    parse_address,
 )
-from portico.storage.sql.sqlite_files import prepare_file, set_aside
+from portico.storage.sqlite_file import create_private_file, set_aside
 
 if TYPE_CHECKING:
     from portico.storage.sql.change_notifications import ChangeStamps
     from portico.storage.sql.database import Database, DatabaseWork
+    from portico.storage.sql.pins import PinExchange
 
 __all__ = ["CommitUncertain", "GatewayStore", "StoreUnavailable"]
 
@@ -52,6 +50,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+ALL_CALLS = CallQuery()
 _MAX_OPEN_ATTEMPTS = 4
 _RETRY_DELAY_S = 0.2
 
@@ -103,106 +102,93 @@ class GatewayStore:
     ) -> None:
         """Add calls and increments of counts in one transaction."""
         if calls or daily or ledger:
-            await self._write(
-                lambda db: _get_statements().usage.add_usage(db, calls, daily, ledger)
-            )
+            await self._write(lambda db: _sql().usage.add_usage(db, calls, daily, ledger))
 
     async def load_daily_usage(self, since_day: int) -> list[DailyRow]:
-        """Return the counts of every day from `since_day` on."""
-        return await self._read(lambda db: _get_statements().usage.load_daily_usage(db, since_day))
+        return await self._read(lambda db: _sql().usage.load_daily_usage(db, since_day))
 
-    async def load_calls(
-        self,
-        *,
-        limit: int = 50,
-        before: int | None = None,
-        server: str | None = None,
-        tool: str | None = None,
-        ok: bool | None = None,
-    ) -> list[CallRow]:
-        """Return the newest calls first; `before` is the last id of the previous page."""
-        return await self._read(
-            lambda db: _get_statements().usage.load_calls(
-                db, limit=limit, before=before, server=server, tool=tool, ok=ok
-            )
-        )
+    async def load_calls(self, query: CallQuery = ALL_CALLS) -> list[CallRow]:
+        """Return the newest calls first."""
+        return await self._read(lambda db: _sql().usage.load_calls(db, query))
+
+    async def load_caller_use(self, limit: int) -> list[CallerUse]:
+        """Return who has called with which client, the latest first."""
+        return await self._read(lambda db: _sql().usage.load_caller_use(db, limit))
 
     async def load_ledger_total(self) -> LedgerTotal:
-        """Return the tokens shown to all sessions together."""
-        return await self._read(lambda db: _get_statements().usage.load_ledger_total(db))
+        return await self._read(lambda db: _sql().usage.load_ledger_total(db))
 
     async def load_ledger_sessions(self, limit: int = 50) -> list[LedgerRow]:
-        """Return the latest sessions first."""
-        return await self._read(lambda db: _get_statements().usage.load_sessions(db, limit))
+        return await self._read(lambda db: _sql().usage.load_ledger_sessions(db, limit))
 
     async def forget_usage(self, server: str | None = None) -> int:
         """Delete usage of a server's tools, or all with the ledger; return the row count."""
-        return await self._write(lambda db: _get_statements().usage.forget_usage(db, server))
+        return await self._write(lambda db: _sql().usage.forget_usage(db, server))
 
-    async def prune(self, retention: Retention, now: float) -> int:
+    async def rename_server(self, old: str, new: str) -> None:
+        """Move the usage and tiers of a server's tools to its new name."""
+        await self._write(lambda db: _sql().usage.rename_server(db, old, new))
+
+    async def prune(self, retention: UsageConfig, now: float) -> int:
         """Delete rows beyond the retention limits; return the row count."""
-        return await self._write(lambda db: _get_statements().retention.prune(db, retention, now))
+        return await self._write(lambda db: _sql().usage.prune(db, retention, now))
 
     # Catalog
 
-    async def save_servers(self, servers: Sequence[KnownServer], *, origin: str) -> None:
+    async def save_manifests(self, manifests: Sequence[Manifest], *, origin: str) -> None:
         """Store what these servers offer now where it differs, and notify other gateways."""
-        if servers:
+        if manifests:
             await self._write(
-                lambda db: _get_statements().catalog.save_servers(db, servers, origin=origin)
+                lambda db: _sql().catalog.save_manifests(db, manifests, origin=origin)
             )
 
     async def load_manifests(
         self, fingerprints: Mapping[str, str], newer_than: Mapping[str, float]
     ) -> dict[str, Manifest]:
-        """Return manifests with these fingerprints that are newer than these times."""
         return await self._read(
-            lambda db: _get_statements().catalog.load_manifests(db, fingerprints, newer_than)
+            lambda db: _sql().catalog.load_manifests(db, fingerprints, newer_than)
         )
 
-    async def load_tool_history(self, server: str | None = None) -> list[ToolHistory]:
-        """Return every tool that was ever listed, of one server or of all."""
-        return await self._read(lambda db: _get_statements().catalog.load_tool_history(db, server))
-
-    async def save_categories(self, categories: Sequence[CategoryRow]) -> None:
-        """Replace all categories."""
-        await self._write(lambda db: _get_statements().tiers.save_categories(db, categories))
-
-    async def load_categories(self) -> list[CategoryRow]:
-        """Return every category, by name."""
-        return await self._read(lambda db: _get_statements().tiers.load_categories(db))
+    async def exchange_pins(
+        self,
+        servers: Sequence[str],
+        own: Sequence[PinRow],
+        load_definitions: Callable[[Sequence[PinRow]], Awaitable[Sequence[PinRow]]],
+        *,
+        origin: str,
+    ) -> "PinExchange":
+        """Add this gateway's pins of these servers, and return those of others."""
+        return await self._write(
+            lambda db: _sql().pins.exchange_pins(db, servers, own, load_definitions, origin=origin)
+        )
 
     async def save_tiers(self, rows: Sequence[TierRow], *, at: float, origin: str) -> None:
         """Replace all tiers, computed at time `at`, and notify other gateways."""
-        await self._write(
-            lambda db: _get_statements().tiers.save_tiers(db, rows, at=at, origin=origin)
-        )
+        await self._write(lambda db: _sql().catalog.save_tiers(db, rows, at=at, origin=origin))
 
     async def load_tiers(self) -> tuple[float, list[TierRow]]:
         """Return when tiers were last computed (0.0: never), and the tiers, the best first."""
-        return await self._read(lambda db: _get_statements().tiers.load_tiers(db))
+        return await self._read(lambda db: _sql().catalog.load_tiers(db))
 
     async def save_shapes(self, rows: Sequence[ShapeRow]) -> None:
-        """Replace the result shapes of these definitions."""
         if rows:
-            await self._write(lambda db: _get_statements().shapes.save_shapes(db, rows))
+            await self._write(lambda db: _sql().catalog.save_shapes(db, rows))
 
     async def load_shapes(self, limit: int) -> list[ShapeRow]:
-        """Return result shapes, the most recent first."""
-        return await self._read(lambda db: _get_statements().shapes.load_latest_shapes(db, limit))
+        return await self._read(lambda db: _sql().catalog.load_shapes(db, limit))
 
     async def add_plans(self, rows: Sequence[PlanRow]) -> None:
         """Add successful plans; the run counts of known plans are added up."""
         if rows:
-            await self._write(lambda db: _get_statements().plans.add_plans(db, rows))
+            await self._write(lambda db: _sql().usage.add_plans(db, rows))
 
     async def load_plans(self, scope: str) -> list[PlanRow]:
         """Return the successful plans of a scope, the latest used first."""
-        return await self._read(lambda db: _get_statements().plans.load_plans(db, scope))
+        return await self._read(lambda db: _sql().usage.load_plans(db, scope))
 
     async def forget_plans(self, profile: str | None = None) -> int:
         """Delete the plans of a profile, or all; return the row count."""
-        return await self._write(lambda db: _get_statements().plans.forget_plans(db, profile))
+        return await self._write(lambda db: _sql().usage.forget_plans(db, profile))
 
     # Change notifications
 
@@ -210,29 +196,27 @@ class GatewayStore:
         self, on_change: Callable[[ChangeNotification], None], *, origin: str
     ) -> None:
         """Report changes by other gateways (not `origin`) until cancelled."""
-        database = await self._ensure_open()
-        if isinstance(database.address, PostgresAddress):
-            listener = await asyncio.to_thread(
-                importlib.import_module, "portico.storage.sql.postgres_listener"
-            )
+        address = (await self._ensure_open()).address
+        notifications = _sql().change_notifications
 
-            async def find_missed() -> list[ChangeNotification]:
-                return _get_statements().change_notifications.find_unseen_changes(
-                    self._known_stamps,
-                    await self._read(_get_statements().change_notifications.load_stamps),
-                    origin,
-                )
+        async def load_stamps() -> "ChangeStamps":
+            return await self._read(_sql().change_notifications.load_stamps)
 
-            await listener.listen(
-                database.address, on_change, origin=origin, find_missed=find_missed
+        async def find_missed() -> list[ChangeNotification]:
+            latest = await load_stamps()
+            return notifications.find_unseen_changes(self._known_stamps, latest, origin)
+
+        if isinstance(address, PostgresAddress):
+            await notifications.listen_to_postgres(
+                address, on_change, origin=origin, find_missed=find_missed
             )
-        elif database.address.path is not None:
-            await _get_statements().sqlite_watcher.watch(
-                database.address.path,
+        elif address.path is not None:
+            await notifications.watch_sqlite(
+                address.path,
                 on_change,
                 origin=origin,
                 known_stamps=self._known_stamps,
-                load_stamps=lambda: self._read(_get_statements().change_notifications.load_stamps),
+                load_stamps=load_stamps,
             )
         else:
             await asyncio.Event().wait()  # no other process can see our memory
@@ -240,20 +224,20 @@ class GatewayStore:
     # Opening and retrying
 
     async def _read(self, work: "DatabaseWork[T]") -> T:
-        return await self._attempt(work, writes=False)
+        return await self._attempt(lambda database: database.read(work))
 
     async def _write(self, work: "DatabaseWork[T]") -> T:
-        return await self._attempt(work, writes=True)
+        return await self._attempt(lambda database: database.write(work))
 
-    async def _attempt(self, work: "DatabaseWork[T]", *, writes: bool) -> T:
+    async def _attempt(self, access: "Callable[[Database], Awaitable[T]]") -> T:
         database = await self._ensure_open()
         try:
             try:
-                answer = await (database.write(work) if writes else database.read(work))
+                answer = await access(database)
             except StoreCorrupt as error:
                 await self._replace_corrupt_file(database, error)
                 database = await self._ensure_open()
-                answer = await (database.write(work) if writes else database.read(work))
+                answer = await access(database)
         except StoreUnavailable as error:
             self._problem = _render_error(error)
             raise
@@ -275,22 +259,21 @@ class GatewayStore:
                 except StoreUnavailable as error:
                     self._problem = _render_error(error)
                     self._last_failure = error
-                    self._failure_count = self._failure_count + 1
+                    self._failure_count += 1
                     raise
             return self._database
 
     async def _open_database(self, address: PostgresAddress | SqliteAddress) -> "Database":
-        await asyncio.to_thread(importlib.import_module, f"{__package__}.sql.statements")
+        await asyncio.to_thread(_sql)
         self._fallback_reason = ""
         if isinstance(address, PostgresAddress) or address.path is None:
             return await self._connect(address)
         try:
             return await self._open_with_retries(address.path)
         except (StoreUnreachable, OSError) as error:
+            reason = f"The record cannot be reached: {error}"
             if isinstance(error, StoreUnavailable):
                 reason = error.message
-            else:
-                reason = f"The record cannot be reached: {error}"
             self._fallback_reason = f"{reason.rstrip('.')}: nothing will be remembered."
             logger.warning("%s", self._fallback_reason)
             return await self._connect(SqliteAddress(None))
@@ -304,22 +287,20 @@ class GatewayStore:
         return await self._open_file(path)
 
     async def _open_file(self, path: Path) -> "Database":
-        self._inode = await asyncio.to_thread(prepare_file, path)
+        self._inode = await asyncio.to_thread(create_private_file, path)
         try:
             return await self._connect(SqliteAddress(path))
         except StoreCorrupt as error:
-            await asyncio.to_thread(set_aside, path, self._inode, error.message)
-        self._inode = await asyncio.to_thread(prepare_file, path)
+            await asyncio.to_thread(self._set_aside, path, error)
+        self._inode = await asyncio.to_thread(create_private_file, path)
         return await self._connect(SqliteAddress(path))
 
     async def _connect(self, address: PostgresAddress | SqliteAddress) -> "Database":
         # In a thread, because it loads the driver.
-        database = await asyncio.to_thread(_get_statements().database.Database, address)
+        database = await asyncio.to_thread(_sql().database.Database, address)
         try:
-            await _get_statements().migration.migrate(database)
-            self._known_stamps = await database.read(
-                _get_statements().change_notifications.load_stamps
-            )
+            await _sql().migrations.migrate(database)
+            self._known_stamps = await database.read(_sql().change_notifications.load_stamps)
         except BaseException:
             await database.close()
             raise
@@ -331,25 +312,34 @@ class GatewayStore:
                 return  # another task has replaced it
             self._database = None
             await database.close()
-            if isinstance(database.address, SqliteAddress):
-                path = database.address.path
-            else:
-                path = None
+            path = getattr(database.address, "path", None)
             if path is None:
                 raise error
             try:
-                await asyncio.to_thread(set_aside, path, self._inode, error.message)
+                await asyncio.to_thread(self._set_aside, path, error)
             except OSError as trouble:  # Windows: another process has the file open
                 raise StoreUnavailable(
                     f"{error.message} It cannot be set aside: {trouble}.", advice=f"Delete {path}."
                 ) from error
 
+    def _set_aside(self, path: Path, error: StoreCorrupt) -> None:
+        """Rename the damaged file, unless another gateway has replaced it."""
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_ino == self._inode:
+                name = set_aside(path)
+                logger.warning("%s It is now %s, and a new one is used.", error.message, name)
 
-def _get_statements():  # noqa: ANN202  (modules have no expressible type)
-    """Return the SQL modules; `open` has loaded them in a thread, because that takes 0.25 s."""
-    from portico.storage.sql import statements
 
-    return statements
+def _sql():  # noqa: ANN202  (modules have no expressible type)
+    """Return the SQL modules; opening the store loads them in a thread, as that takes 0.25 s."""
+    import portico.storage.sql.catalog
+    import portico.storage.sql.change_notifications
+    import portico.storage.sql.database
+    import portico.storage.sql.migrations
+    import portico.storage.sql.pins
+    import portico.storage.sql.usage
+
+    return portico.storage.sql
 
 
 def _render_error(error: StoreUnavailable) -> str:

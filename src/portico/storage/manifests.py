@@ -6,6 +6,7 @@ came in; loading thousands of them parses none. Servers can be listed again, so 
 recreated (`sqlite_file`).
 """
 
+import contextlib
 import sqlite3
 import time
 from collections.abc import Iterable
@@ -36,8 +37,6 @@ _LAYOUT = SqliteLayout("manifest", 0x506F7274, 2, ("manifests", "tools", "indexe
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """One tool as it was listed."""
-
     name: str
     hash: str
     definition: bytes
@@ -46,8 +45,6 @@ class ToolRow:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Stored listing of one server."""
-
     server: str
     fingerprint: str
     era: str
@@ -65,15 +62,12 @@ class ManifestStore:
         self._file = SqliteFile(path, _LAYOUT)
 
     def load(self, fingerprints: dict[str, str]) -> dict[str, Manifest]:
-        """Return the manifests of these servers with these fingerprints."""
         return self._file.attempt("read", READ_TIMEOUT_MS, lambda db: _load(db, fingerprints), {})
 
     def save(self, manifest: Manifest) -> None:
-        """Replace the manifest of one server."""
         self._file.attempt("written", WRITE_TIMEOUT_MS, lambda db: _save(db, manifest), None)
 
     def forget(self, servers: Iterable[str]) -> None:
-        """Delete the manifests of these servers."""
         names = tuple(servers)
 
         def delete_servers(db: sqlite3.Connection) -> None:
@@ -84,22 +78,33 @@ class ManifestStore:
         self._file.attempt("written", WRITE_TIMEOUT_MS, delete_servers, None)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
+
+
+def read_tool_names(path: Path) -> dict[str, list[str]]:
+    """Return the tools of every server that was ever listed; empty without a usable file."""
+    names: dict[str, list[str]] = {}
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+            rows = db.execute("select server, name from tools order by server, position")
+            for server, name in rows:
+                names.setdefault(server, []).append(name)
+    except sqlite3.Error:
+        return {}
+    return names
 
 
 def _load(db: sqlite3.Connection, fingerprints: dict[str, str]) -> dict[str, Manifest]:
     # One transaction, because another gateway may be writing the same file.
     with transaction(db, "deferred"):
-        manifest_rows = db.execute(
-            "select server, fingerprint, era, hello, offers, listed_at from manifests"
-        ).fetchall()
-        wanted = {row[0]: row for row in manifest_rows if fingerprints.get(row[0]) == row[1]}
+        columns = "server, fingerprint, era, hello, offers, listed_at"
+        rows = db.execute(f"select {columns} from manifests").fetchall()  # noqa: S608
         found = {
             server: Manifest(
                 server, fingerprint, era, hello, offers, _load_tools(db, server), listed_at
             )
-            for server, fingerprint, era, hello, offers, listed_at in wanted.values()
+            for server, fingerprint, era, hello, offers, listed_at in rows
+            if fingerprints.get(server) == fingerprint
         }
     db.execute("pragma shrink_memory")  # the cache is not needed again
     return found
@@ -119,31 +124,16 @@ def _load_tools(db: sqlite3.Connection, server: str) -> tuple[ToolRow, ...]:
 def _save(db: sqlite3.Connection, manifest: Manifest) -> None:
     with transaction(db, "immediate"):
         _delete_server(db, manifest.server)
+        listed_at = manifest.listed_at or time.time()
+        head = (manifest.server, manifest.fingerprint, manifest.era, manifest.hello)
         db.execute(
-            "insert into manifests values (?, ?, ?, ?, ?, ?)",
-            (
-                manifest.server,
-                manifest.fingerprint,
-                manifest.era,
-                manifest.hello,
-                manifest.offers,
-                manifest.listed_at or time.time(),
-            ),
+            "insert into manifests values (?, ?, ?, ?, ?, ?)", (*head, manifest.offers, listed_at)
         )
-        db.executemany(
-            "insert into tools values (?, ?, ?, ?, ?, ?)",
-            (
-                (
-                    manifest.server,
-                    position,
-                    tool.name,
-                    tool.hash,
-                    tool.definition,
-                    "\n".join(tool.warnings),
-                )
-                for position, tool in enumerate(manifest.tools)
-            ),
+        rows = (
+            (manifest.server, at, tool.name, tool.hash, tool.definition, "\n".join(tool.warnings))
+            for at, tool in enumerate(manifest.tools)
         )
+        db.executemany("insert into tools values (?, ?, ?, ?, ?, ?)", rows)
 
 
 def _delete_server(db: sqlite3.Connection, server: str) -> None:

@@ -7,6 +7,7 @@ Another layout version is dropped, not migrated.
 
 import contextlib
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Generator
@@ -27,8 +28,6 @@ _CORRUPT_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlit
 
 @dataclass(frozen=True)
 class SqliteLayout:
-    """Identity, version and tables of one kind of file."""
-
     label: str
     """Name used in messages."""
     application_id: int
@@ -42,7 +41,6 @@ class SqliteFile:
     """A file of one layout. Calls block for about a millisecond; writers use a thread."""
 
     def __init__(self, path: Path | None, layout: SqliteLayout) -> None:
-        """Open the file, or memory if there is no path."""
         self._path = path
         self._layout = layout
         self._lock = threading.Lock()
@@ -63,29 +61,21 @@ class SqliteFile:
                     return answer
                 except sqlite3.Error as error:
                     if not _is_broken(error) or self._path is None:
-                        location = self._path or "in memory"
-                        if action in self._reported:
-                            level = logging.DEBUG
-                        else:
-                            level = logging.WARNING
-                        logger.log(
-                            level,
-                            "the %s %s cannot be %s: %s",
-                            self._layout.label,
-                            location,
-                            action,
-                            error,
-                        )
-                        self._reported.add(action)
+                        self._report(action, error)
                         break
                     self._db.close()
                     self._db = self._recreate(self._path, error)
         return default
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             self._db.close()
+
+    def _report(self, action: str, error: sqlite3.Error) -> None:
+        level = logging.DEBUG if action in self._reported else logging.WARNING
+        self._reported.add(action)
+        place = self._path or "in memory"
+        logger.log(level, "the %s %s cannot be %s: %s", self._layout.label, place, action, error)
 
     def _open(self) -> sqlite3.Connection:
         if self._path is None:
@@ -101,17 +91,13 @@ class SqliteFile:
             return self._open_in_memory(self._path, error)
 
     def _recreate(self, path: Path, error: sqlite3.Error) -> sqlite3.Connection:
-        aside = path.with_name(f"{path.name}.unreadable")
         try:
-            for suffix in ("", "-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    path.with_name(path.name + suffix).replace(aside.with_name(aside.name + suffix))
             logger.warning(
-                "the %s %s cannot be used (%s): it is now %s, and begun anew",
+                "the %s %s cannot be used (%s): it is now %s, and a new one is used",
                 self._layout.label,
                 path,
                 error,
-                aside.name,
+                set_aside(path),
             )
             return _connect(path, self._layout)
         except (OSError, sqlite3.Error) as trouble:
@@ -125,6 +111,26 @@ class SqliteFile:
             error,
         )
         return _connect(":memory:", self._layout)
+
+
+def create_private_file(path: Path) -> int:
+    """Create a file for its owner only, if missing; return its inode. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # An existing file is not opened: closing it would drop SQLite's locks on it in this process.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    with contextlib.suppress(OSError):
+        path.chmod(0o600)
+    return path.stat().st_ino
+
+
+def set_aside(path: Path) -> str:
+    """Rename a damaged file with its companions; return its new name. Raises OSError."""
+    aside = path.with_name(f"{path.name}.unreadable")
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).replace(aside.with_name(aside.name + suffix))
+    return aside.name
 
 
 class _ForeignDatabase(sqlite3.DatabaseError):

@@ -78,27 +78,24 @@ class Listener(Protocol):
         ...
 
 
+class IgnoringListener:
+    """Ignores all messages, for a server that is only tried."""
+
+    def on_notification(self, method: str, params: Raw) -> None:
+        return
+
+    def on_lost(self, reason: str) -> None:
+        return
+
+
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """Options of one request."""
-
     timeout: float | None = None
     relay: Relay | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     """Extra HTTP headers (`Mcp-Param-*`); other transports ignore them."""
     total_timeout: float | None = None
     """Seconds in all, whatever progress is reported; each report restarts `timeout`."""
-
-    def compute_deadline(self, started: float, last_activity: float) -> float | None:
-        """Return the loop time at which a request expires, or None without a limit.
-
-        `started` is when it began, `last_activity` when the server last reported progress.
-        """
-        ends = (
-            None if self.timeout is None else last_activity + self.timeout,
-            None if self.total_timeout is None else started + self.total_timeout,
-        )
-        return min((end for end in ends if end is not None), default=None)
 
 
 NO_OPTIONS = RequestOptions()

@@ -6,13 +6,16 @@ library get the same text. A successful result passes unchanged: callers must be
 
 import asyncio
 import operator
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from portico.config import Config
+from portico.config_file.secret_references import known_secrets
 from portico.errors import PorticoError, RemoteError
-from portico.upstream.backend import Raw, Relay, RequestOptions
+from portico.json_text.json_codec import estimate_size
+from portico.upstream.backend import Raw, Relay
 
 if TYPE_CHECKING:
     from portico.config_file.secret_values import SecretMask
@@ -20,30 +23,39 @@ if TYPE_CHECKING:
 MAX_REASON_CHARS = 16_384
 """Characters of a failure reason; the rest is cut off."""
 SMALL_SIZE = 16_384
-"""Characters plus values that are masked on the event loop; larger values go to a thread."""
+"""Characters as JSON that are masked on the event loop; larger values go to a thread."""
 MAX_DEPTH = 100
 """Levels of nesting that are masked; deeper values pass unchanged."""
+MAX_EARLIER = 20
+"""Different sets of secrets of earlier configurations that stay masked."""
 _FREE_TEXT_KEYS = ("message", "data", "logger")
 """Keys of a progress or log message that hold a server's free text."""
 
 
 class ErrorMask:
-    """Masks the secrets of the current configuration and of the one before it.
+    """Masks the secrets of the current configuration and of earlier ones.
 
     The secrets are collected with the first failure.
     """
 
     def __init__(self, config: Callable[[], Config] = Config) -> None:
         self._config = config
-        self._previous: Config | None = None
+        self._earlier: deque[frozenset[str]] = deque(maxlen=MAX_EARLIER)
         self._mask: SecretMask | None = None
+        self._version = 0
 
     def reset(self, previous: Config) -> None:
         """Collect the secrets again at the next failure.
 
-        Servers of the `previous` configuration may still run and fail, so its secrets stay masked.
+        Servers of the `previous` configuration may still run and fail, and lines that they wrote
+        are kept, so its secrets stay masked.
         """
-        self._previous = previous
+        # Imported late: compiling its patterns would slow the start of the gateway.
+        from portico.config_file.secret_values import collect_secret_values
+
+        secrets = collect_secret_values(previous)
+        if secrets not in self._earlier:
+            self._earlier.append(secrets)
         self._mask = None
 
     def mask_text(self, text: str) -> str:
@@ -75,11 +87,9 @@ class ErrorMask:
             return result
         return masked
 
-    def mask_relay(self, options: RequestOptions) -> RequestOptions:
-        """Return the options with a relay that masks progress and log messages."""
-        if options.relay is None:
-            return options
-        return replace(options, relay=_MaskedRelay(self, options.relay))
+    async def mask_texts(self, texts: list[str]) -> list[str]:
+        """Mask lines of a log."""
+        return await self._mask_value(texts)
 
     async def mask_notification(self, params: Raw) -> Raw:
         """Mask the free text of a progress or log message."""
@@ -88,28 +98,25 @@ class ErrorMask:
 
     async def _mask_value(self, value: Any) -> Any:
         mask = self._get_mask()
-        if _is_small(value):
+        if estimate_size(value, SMALL_SIZE) < SMALL_SIZE:
             return _mask_nested(mask, value, MAX_DEPTH)
         return await asyncio.to_thread(_mask_nested, mask, value, MAX_DEPTH)
 
     def _get_mask(self) -> "SecretMask":
-        if self._mask is None:
-            # Imported late: compiling its patterns would slow the start of the gateway.
+        if self._mask is None or self._version != known_secrets.version:
             from portico.config_file.secret_values import SecretMask, collect_secret_values
 
-            secrets = collect_secret_values(self._config())
-            if self._previous is not None:
-                secrets |= collect_secret_values(self._previous)
-            self._mask = SecretMask(secrets)
+            self._version = known_secrets.version
+            self._mask = SecretMask(collect_secret_values(self._config()).union(*self._earlier))
         return self._mask
 
 
-class _MaskedRelay:
-    """A relay that masks secrets in notifications."""
+@dataclass(slots=True)
+class MaskedRelay:
+    """A relay that masks progress and log messages."""
 
-    def __init__(self, mask: ErrorMask, relay: Relay) -> None:
-        self._mask = mask
-        self._relay = relay
+    _mask: ErrorMask
+    _relay: Relay
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -127,24 +134,6 @@ class _MaskedRelay:
 
     async def pause(self) -> None:
         await self._relay.pause()
-
-
-def _is_small(value: Any) -> bool:
-    """Return whether a value has at most `SMALL_SIZE` characters and values."""
-    budget = SMALL_SIZE
-    stack = [value]
-    while stack:
-        node = stack.pop()
-        budget -= 1
-        if isinstance(node, str | list | dict):
-            budget -= len(cast("str | list[Any] | Raw", node))
-        if budget < 0:
-            return False
-        if isinstance(node, dict):
-            stack.extend(cast(Raw, node).values())
-        elif isinstance(node, list):
-            stack.extend(cast("list[Any]", node))
-    return True
 
 
 def _mask_nested(mask: "SecretMask", value: Any, depth: int) -> Any:

@@ -10,9 +10,8 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from portico.events import Event, EventBus, ToolCalled, ToolsShown
+from portico.config import UsageConfig
 from portico.storage.gateway_store import CommitUncertain, GatewayStore, StoreUnavailable
-from portico.storage.rows import Retention
 from portico.usage.token_ledger import TokenLedger
 from portico.usage.tool_usage import ToolUsage
 
@@ -32,15 +31,12 @@ CLOSE_TIMEOUT_S = 3.0
 
 
 class UsageRecorder:
-    """The task that writes usage to the store."""
-
     def __init__(
         self,
         store: GatewayStore,
-        bus: EventBus,
         usage: ToolUsage,
         ledger: TokenLedger,
-        retention: Retention,
+        retention: UsageConfig,
         *,
         maintenance_tasks: Sequence[Callable[[], Awaitable[object]]] = (),
         clock: Callable[[], float] = time.time,
@@ -52,15 +48,15 @@ class UsageRecorder:
         self._retention = retention
         self._maintenance_tasks = maintenance_tasks
         self._clock = clock
-        self._has_pending = asyncio.Event()
-        self._open_now = asyncio.Event()
+        self._has_pending = ledger.has_new = usage.has_new
+        # Not by a listing: every client starts with one, and the SQL libraries take long to load.
+        self._open_now = usage.was_called
         """Set to open the store without delay."""
         self._closing = asyncio.Event()
         self._first_attempt_done = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._backoff_s = INITIAL_BACKOFF_S
         self._warned = False
-        self._unsubscribe = bus.subscribe(self._on_event, ToolCalled, ToolsShown)
 
     def start(self, delay_s: float = 0.0) -> None:
         """Start the task. The store opens after `delay_s` seconds, or at the first tool call."""
@@ -81,15 +77,8 @@ class UsageRecorder:
         ):
             if rows or not pending.is_empty:
                 try:
-                    retention = self._retention
-                    if retention.daily_days:
-                        daily = pending.to_daily_rows()
-                    else:
-                        daily = ()
-                    if retention.sessions_days:
-                        sessions = rows
-                    else:
-                        sessions = ()
+                    daily = pending.to_daily_rows() if self._retention.daily_days else ()
+                    sessions = rows if self._retention.sessions_days else ()
                     await self._store.add_usage(pending.to_call_rows(), daily, sessions)
                 except CommitUncertain as error:
                     # Treated as written: missing half a second of use is better than counting it
@@ -106,8 +95,8 @@ class UsageRecorder:
     async def close(self) -> bool:
         """Unsubscribe and write what is pending; return whether the store responded in time."""
         late: set[asyncio.Task[None]] = set()
-        for unsubscribe in (self._usage.unsubscribe, self._ledger.unsubscribe, self._unsubscribe):
-            unsubscribe()
+        self._usage.unsubscribe()
+        self._ledger.unsubscribe()
         for event in (self._closing, self._open_now, self._has_pending):
             event.set()
         if self._task is None and (self._usage.has_pending or self._ledger.has_pending):
@@ -122,12 +111,6 @@ class UsageRecorder:
                 await asyncio.wait(late)
         await self._ledger.stop_counting()
         return not late
-
-    def _on_event(self, event: Event) -> None:
-        self._has_pending.set()
-        # Not for a listing: every client starts with one, and the SQL libraries take long to load.
-        if isinstance(event, ToolCalled):
-            self._open_now.set()
 
     async def _run(self, delay_s: float) -> None:
         await _wait_for_event(delay_s, self._open_now)
@@ -196,14 +179,10 @@ class UsageRecorder:
             await work()
         except Exception as error:  # recording must not affect calls nor end this task
             if not self._warned:
-                expected = isinstance(error, StoreUnavailable)
-                if expected:
-                    reason = error.message
+                if isinstance(error, StoreUnavailable):
+                    logger.warning("use is not recorded for now: %s", error.message)
                 else:
-                    reason = "an error of our own"
-                logger.warning(
-                    "use is not recorded for now: %s", reason, exc_info=None if expected else error
-                )
+                    logger.warning("use is not recorded for now: a fault", exc_info=error)
             self._warned = True
             self._backoff_s = min(self._backoff_s * 2, MAX_BACKOFF_S)
             return False
@@ -214,7 +193,6 @@ class UsageRecorder:
         return True
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait for `seconds`, or until closing."""
         await _wait_for_event(seconds, self._closing)
 
 

@@ -21,8 +21,6 @@ _MAX_MS = 86_400_000.0
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Statistics of one tool's calls."""
-
     calls: int = 0
     successes: int = 0
     mean_ms: float = 0.0
@@ -38,26 +36,26 @@ class Statistics:
     @property
     def success_rate(self) -> float:
         """Share of successful calls; 1 while there are none."""
-        if self.calls:
-            return self.successes / self.calls
-        return 1.0
+        return self.successes / self.calls if self.calls else 1.0
 
 
 UNUSED = Statistics()
 
 
+def split_address(address: str) -> tuple[str, str]:
+    server, _, tool = address.partition(".")
+    return server, tool
+
+
 def to_day(timestamp: float) -> int:
-    """Return the UTC day number of a timestamp."""
     return int(timestamp // DAY_S)
 
 
 def to_bucket(ms: float) -> int:
-    """Return the bucket of a latency."""
     return math.floor(math.log2(min(max(ms, _MIN_MS), _MAX_MS)) * _BUCKETS_PER_DOUBLING)
 
 
 def to_latency_ms(bucket: int) -> float:
-    """Return the latency in the middle of a bucket, in milliseconds."""
     return 2 ** ((bucket + 0.5) / _BUCKETS_PER_DOUBLING)
 
 
@@ -71,7 +69,6 @@ class CallTally:
     last_at: float = 0.0
 
     def add(self, day: int, bucket: int, calls: int, successes: int, at: float) -> None:
-        """Add calls of one day and one latency bucket."""
         self.calls_by_day[day] += calls
         self.calls += calls
         if successes:
@@ -79,7 +76,6 @@ class CallTally:
         self.last_at = max(self.last_at, at)
 
     def merge(self, other: "CallTally") -> "CallTally":
-        """Return the sum of both tallies."""
         return CallTally(
             self.calls_by_day + other.calls_by_day,
             self.calls + other.calls,
@@ -88,7 +84,6 @@ class CallTally:
         )
 
     def to_statistics(self, today: int) -> Statistics:
-        """Return the statistics as of `today`."""
         successes = self.successes_by_bucket.total()
         total_ms = sum(
             to_latency_ms(bucket) * number for bucket, number in self.successes_by_bucket.items()
@@ -123,12 +118,10 @@ def compute_percentile(buckets: Mapping[int, int], share: float) -> float:
 
 
 def build_tallies(rows: Iterable[DailyRow]) -> dict[str, CallTally]:
-    """Build tallies by address from stored rows."""
     tallies: dict[str, CallTally] = {}
     for row in rows:
         address = f"{row.server}.{row.tool}"
-        if (tally := tallies.get(address)) is None:
-            tally = tallies[address] = CallTally()
+        tally = tallies.setdefault(address, CallTally())
         tally.add(row.day, row.bucket, row.calls, row.successes, row.last_at)
     return tallies
 

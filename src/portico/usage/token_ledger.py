@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 
-from portico.access import Caller
+from portico.callers import Caller
 from portico.events import Event, EventBus, ToolsShown
 from portico.json_text.json_codec import dumps
 from portico.storage.gateway_store import GatewayStore
@@ -38,40 +38,33 @@ _MAX_NAME_CHARS = 80
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate tokens from the length."""
     return len(text) // _CHARS_PER_TOKEN
 
 
 @dataclass(eq=False, slots=True)
 class _SessionAccount:
-    """Account of one session."""
-
     session: str
     client: str
     profile: str
     started_at: float
     last_at: float
+    is_single_session: bool
+    """Whether this is one session, not many clients of one name that each list separately."""
     listing: int = 0
     shown: int = 0
     answers: int = 0
     uncharged_listings: int = 0
     """Full listings that the client would have received, still to be charged."""
-    has_answers: bool = False
-    is_single_session: bool = True
-    """Whether this is one session, not many clients of one name that each list separately."""
-    recorded_counts: tuple[int, int] = (0, 0)
+    recorded_shown: int = 0
+    recorded_answers: int = 0
     """Portions of `shown` and `answers` that are stored."""
 
-    def to_row(self) -> LedgerRow:
-        """Return the account as a row."""
-        return self._make_row(self.shown, self.answers)
-
-    def to_unwritten_row(self) -> LedgerRow:
-        """Return a row of what is to be added to the store."""
-        shown, answers = self.recorded_counts
-        return self._make_row(self.shown - shown, self.answers - answers)
-
-    def _make_row(self, shown: int, answers: int) -> LedgerRow:
+    def to_row(self, *, is_increment: bool = False) -> LedgerRow:
+        shown = self.shown
+        answers = self.answers
+        if is_increment:
+            shown -= self.recorded_shown
+            answers -= self.recorded_answers
         return LedgerRow(
             self.session,
             self.client,
@@ -103,7 +96,8 @@ class TokenLedger:
         """
         self._store = store
         self._get_listing_cost = get_listing_cost
-        self._counter = _CachingTokenCounter(count)
+        self._count = count
+        self._cached_counts: OrderedDict[bytes, int] = OrderedDict()
         self._clock = clock
         self._accounts: OrderedDict[tuple[str, str, str], _SessionAccount] = OrderedDict()
         self._unwritten: dict[str, _SessionAccount] = {}
@@ -114,28 +108,25 @@ class TokenLedger:
         self._recorded_total = LedgerTotal()
         self._unrecorded_total = LedgerTotal()
         """Figures that are not stored yet."""
-        self._process_total = LedgerTotal()
+        self.process_total = LedgerTotal()
+        """Total counted by this process since it started; never decreases."""
         self._lock = asyncio.Lock()
-        self._unsubscribe = bus.subscribe(self._on_shown, ToolsShown)
+        self._is_writing = False
+        self.has_new = asyncio.Event()
+        """Set when there is something to write."""
+        self.unsubscribe = bus.subscribe(self._on_shown, ToolsShown)
 
     # --- queries
 
     @property
     def total(self) -> LedgerTotal:
         """Total of all sessions: the stored ones, and what was counted here since."""
-        return _add_totals(self._recorded_total, self._unrecorded_total)
-
-    @property
-    def process_total(self) -> LedgerTotal:
-        """Total counted by this process since it started; never decreases."""
-        return self._process_total
+        return self._recorded_total + self._unrecorded_total
 
     def get_session(self, caller: Caller) -> LedgerRow | None:
         """Return what this caller was shown in its session, as far as it was counted."""
         account = self._accounts.get(_make_account_key(caller))
-        if account is not None:
-            return account.to_row()
-        return None
+        return None if account is None else account.to_row()
 
     def list_sessions(self) -> list[LedgerRow]:
         """Return the accounts of this process, the latest first."""
@@ -143,8 +134,13 @@ class TokenLedger:
 
     @property
     def has_pending(self) -> bool:
-        """Whether anything is to be counted or written."""
-        return bool(self._uncounted or self._count_task or self._unwritten)
+        """Whether anything is not written yet."""
+        return self._is_writing or bool(self._uncounted or self._count_task or self._unwritten)
+
+    @property
+    def has_uncharged_listings(self) -> bool:
+        """Whether there are sessions whose full listing cost is not known yet."""
+        return any(account.uncharged_listings for account in self._accounts.values())
 
     # --- events
 
@@ -152,51 +148,33 @@ class TokenLedger:
         if not isinstance(event, ToolsShown):
             return
         account = self._get_account(event.caller)
-        account.answers += 1
         # A client that reads responses has seen a list before, perhaps an earlier one: without the
         # gateway that would have been the full list.
-        if event.is_listing or (
-            account.has_answers and not account.listing and not account.uncharged_listings
-        ):
-            if account.is_single_session:
-                account.uncharged_listings = 1
-            else:
-                account.uncharged_listings = account.uncharged_listings + 1
-        account.has_answers = True
+        has_list = account.listing or account.uncharged_listings
+        if event.is_listing or (account.answers and not has_list):
+            account.uncharged_listings += 1
+        account.answers += 1
+        self.has_new.set()
         self._unwritten[account.session] = account
         self._add_to_totals(LedgerTotal(answers=1))
-        if isinstance(event.content, str):
-            size = len(event.content)
+        size = len(event.content) if isinstance(event.content, str) else _ASSUMED_DATA_CHARS
+        is_full = len(self._uncounted) >= MAX_UNCOUNTED
+        if is_full or self._uncounted_chars + size > MAX_UNCOUNTED_CHARS:
+            self._charge(account, estimate_tokens(_to_text(event.content)))
         else:
-            size = _ASSUMED_DATA_CHARS
-        if (
-            len(self._uncounted) < MAX_UNCOUNTED
-            and self._uncounted_chars + size <= MAX_UNCOUNTED_CHARS
-        ):
             self._uncounted.append((account, event.content))
             self._uncounted_chars += size
-        else:
-            self._charge(account, estimate_tokens(_to_text(event.content)))
 
     def _get_account(self, caller: Caller) -> _SessionAccount:
         key = _make_account_key(caller)
         now = self._clock()
         account = self._accounts.get(key)
-        if (
-            account is not None
-            and not caller.session
-            and abs(now - account.last_at) > SESSION_TIMEOUT_S
-        ):
-            account = None
-        if account is None:
+        is_over = account is not None and abs(now - account.last_at) > SESSION_TIMEOUT_S
+        if account is None or (is_over and not caller.session):
+            session = caller.session or secrets.token_hex(8)
             name = caller.name[:_MAX_NAME_CHARS]
             account = _SessionAccount(
-                caller.session or secrets.token_hex(8),
-                name,
-                caller.profile,
-                now,
-                now,
-                is_single_session=bool(caller.session),
+                session, name, caller.profile, now, now, is_single_session=bool(caller.session)
             )
             self._accounts[key] = account
             self._add_to_totals(LedgerTotal(sessions=1))
@@ -212,8 +190,8 @@ class TokenLedger:
         self._add_to_totals(LedgerTotal(shown=tokens))
 
     def _add_to_totals(self, added: LedgerTotal) -> None:
-        self._unrecorded_total = _add_totals(self._unrecorded_total, added)
-        self._process_total = _add_totals(self._process_total, added)
+        self._unrecorded_total += added
+        self.process_total += added
 
     # --- counting and storage
 
@@ -235,24 +213,25 @@ class TokenLedger:
             self._charge_listings()
             accounts = self._unwritten
             self._unwritten = {}
-            rows = [account.to_unwritten_row() for account in accounts.values()]
+            rows = [account.to_row(is_increment=True) for account in accounts.values()]
             unrecorded = self._unrecorded_total
             self._unrecorded_total = LedgerTotal()
             # Counted as stored from here on, so that the total does not drop during the write.
             previous_total = self._recorded_total
-            self._recorded_total = _add_totals(self._recorded_total, unrecorded)
+            self._recorded_total += unrecorded
+            self._is_writing = True
             try:
                 yield rows
             except BaseException:
                 self._recorded_total = previous_total
-                self._unrecorded_total = _add_totals(unrecorded, self._unrecorded_total)
+                self._unrecorded_total += unrecorded
                 self._restore_pending(accounts)
                 raise
+            finally:
+                self._is_writing = False
             for account, row in zip(accounts.values(), rows, strict=True):
-                account.recorded_counts = (
-                    account.recorded_counts[0] + row.shown,
-                    account.recorded_counts[1] + row.answers,
-                )
+                account.recorded_shown += row.shown
+                account.recorded_answers += row.answers
 
     def _restore_pending(self, accounts: Mapping[str, _SessionAccount]) -> None:
         self._unwritten = {**accounts, **self._unwritten}
@@ -277,35 +256,38 @@ class TokenLedger:
         uncounted = self._uncounted
         self._uncounted = []
         self._uncounted_chars = 0
-        counts = await asyncio.to_thread(
-            self._counter.count_all, [content for _, content in uncounted]
-        )
+        contents = [content for _, content in uncounted]
+        counts = await asyncio.to_thread(lambda: [*map(self._count_tokens, contents)])
         for (account, _), tokens in zip(uncounted, counts, strict=True):
             self._charge(account, tokens)
 
+    def _count_tokens(self, content: object) -> int:
+        """Return the tokens of a response; each long text is counted once."""
+        text = _to_text(content)
+        if len(text) < _MIN_CACHED_CHARS:
+            return self._count(text)
+        key = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+        if key not in self._cached_counts:
+            self._cached_counts[key] = self._count(text)
+            if len(self._cached_counts) > _MAX_CACHED_COUNTS:
+                self._cached_counts.popitem(last=False)
+        return self._cached_counts[key]
+
     async def stop_counting(self) -> None:
-        """Cancel the count in progress."""
         if self._count_task is not None:
             self._count_task.cancel()
             await asyncio.wait({self._count_task})
             self._count_task = None
-
-    @property
-    def has_uncharged_listings(self) -> bool:
-        """Whether there are sessions whose full listing cost is not known yet."""
-        return any(account.uncharged_listings for account in self._accounts.values())
 
     def _charge_listings(self) -> None:
         # Cached, because it goes through every tool and many sessions share a profile.
         listing_cost = cache(self._get_listing_cost)
         for account in (*self._accounts.values(), *self._unwritten.values()):
             if account.uncharged_listings and (cost := listing_cost(account.profile)):
-                listings = account.uncharged_listings
-                account.uncharged_listings = 0
+                listing = account.listing + account.uncharged_listings * cost
                 if account.is_single_session:
-                    listing = cost
-                else:
-                    listing = account.listing + listings * cost
+                    listing = max(account.listing, cost)
+                account.uncharged_listings = 0
                 if listing > account.listing:
                     self._add_to_totals(LedgerTotal(listing=listing - account.listing))
                     account.listing = listing
@@ -314,34 +296,7 @@ class TokenLedger:
     async def flush(self) -> None:
         """Count and write what is pending, for use without a recorder."""
         async with self.take_pending() as rows:
-            if rows:
-                await self._store.add_usage([], [], rows)
-
-    def unsubscribe(self) -> None:
-        """Stop receiving events."""
-        self._unsubscribe()
-
-
-class _CachingTokenCounter:
-    """Token counter that counts each long text once."""
-
-    def __init__(self, count: Callable[[str], int]) -> None:
-        self._count = count
-        self._cache: OrderedDict[bytes, int] = OrderedDict()
-
-    def count_all(self, answers: Sequence[object]) -> list[int]:
-        """Return the tokens of each response."""
-        return [self._count_cached(_to_text(answer)) for answer in answers]
-
-    def _count_cached(self, text: str) -> int:
-        if len(text) < _MIN_CACHED_CHARS:
-            return self._count(text)
-        key = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
-        if key not in self._cache:
-            self._cache[key] = self._count(text)
-            if len(self._cache) > _MAX_CACHED_COUNTS:
-                self._cache.popitem(last=False)
-        return self._cache[key]
+            await self._store.add_usage([], [], rows)
 
 
 def _make_account_key(caller: Caller) -> tuple[str, str, str]:
@@ -351,19 +306,9 @@ def _make_account_key(caller: Caller) -> tuple[str, str, str]:
 
 
 def _to_text(content: object) -> str:
-    """Return a response as it is sent."""
     if isinstance(content, str):
         return content
     try:
         return dumps(content).decode()
     except (TypeError, ValueError, RecursionError):
         return str(content)
-
-
-def _add_totals(one: LedgerTotal, other: LedgerTotal) -> LedgerTotal:
-    return LedgerTotal(
-        one.sessions + other.sessions,
-        one.listing + other.listing,
-        one.shown + other.shown,
-        one.answers + other.answers,
-    )

@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from portico.catalog.schema_outline import get_json_type
-from portico.catalog.schema_references import resolve_pointer
-from portico.catalog.tool import Tool
-from portico.catalog.visible_text import quote_text, sanitize_text
+from portico.catalog.schema_types import get_json_type, resolve_pointer
+from portico.catalog.tool import Tool, quote_text, sanitize_text
 from portico.results.shape import Shape
 
 UNKNOWN = "…"
@@ -22,8 +20,6 @@ _BRANCH_KEYWORDS = ("anyOf", "oneOf", "allOf", "not", "if", "$dynamicRef")
 
 @dataclass(frozen=True)
 class ExpectedValue:
-    """The expected value of a reference."""
-
     json_types: frozenset[str] = frozenset()
     """Possible JSON types; empty if unknown."""
     missing_reason: str = ""
@@ -68,21 +64,29 @@ def get_json_types(schema: Any, root: Any, hops: int = 0) -> frozenset[str]:
         if all(found):
             return frozenset[str]().union(*found)
         return frozenset()
-    declared = node.get("type")
-    if isinstance(declared, str):
-        types = [declared]
-    elif isinstance(declared, list):
-        types = declared
-    else:
-        types = []
-    if types and all(isinstance(name, str) for name in cast("list[Any]", types)):
-        return frozenset(
-            (*cast("list[str]", types), *(("null",) if node.get("nullable") is True else ()))
-        )
+    declared: Any = node.get("type") or []
+    types = [declared] if isinstance(declared, str) else declared
+    if isinstance(types, list) and types and all(isinstance(name, str) for name in types):
+        found_types = frozenset(cast("list[str]", types))
+        if node.get("nullable") is True:
+            return found_types | {"null"}
+        return found_types
     values = [node["const"]] if "const" in node else node.get("enum")
     if isinstance(values, list):
         return frozenset(map(get_json_type, cast("list[Any]", values)))
     return frozenset()
+
+
+def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the properties of a schema; empty if they are not an object."""
+    found = schema.get("properties")
+    if isinstance(found, dict):
+        return cast("dict[str, Any]", found)
+    return {}
+
+
+def is_closed(schema: Mapping[str, Any]) -> bool:
+    return schema.get("additionalProperties") is False and "patternProperties" not in schema
 
 
 def _infer_from_schema(root: Mapping[str, Any], path: tuple[str | int, ...]) -> ExpectedValue:
@@ -101,13 +105,9 @@ def _infer_from_schema(root: Mapping[str, Any], path: tuple[str | int, ...]) -> 
             if "prefixItems" in inner:
                 return _UNKNOWN_VALUE
             continue
-        properties = inner.get("properties")
-        if isinstance(properties, dict):
-            fields = cast("dict[str, Any]", properties)
-        else:
-            fields = {}
+        fields = get_properties(inner)
         if step not in fields:
-            if inner.get("additionalProperties") is False and "patternProperties" not in inner:
+            if is_closed(inner):
                 return ExpectedValue(
                     missing_reason=_describe_missing_field(
                         path[:number], step, tuple(fields), "its output schema"
@@ -183,7 +183,6 @@ def _describe_mismatch(
 
 
 def format_path(path: tuple[str | int, ...]) -> str:
-    """Format a path as it is written in a reference."""
     return "".join(
         f"[{step}]" if isinstance(step, int) else f".{sanitize_text(step)[:60]}" for step in path
     ).lstrip(".")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from portico.catalog.visible_text import quote_text
+from portico.catalog.tool import quote_text
 from portico.errors import InvalidArguments
 from portico.json_text.part_stream import encode_compact, encode_value, to_parts
 from portico.results.path_selection import MAX_PATH_CHARS, evaluate_path, parse_path
@@ -44,23 +44,16 @@ _TOKEN = re.compile(
     r"|(?P<hyphened>[A-Za-z_][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)+)",
     re.DOTALL,
 )
-_STARTS_AT_FIRST_CHILD = frozenset(
-    (
-        "subexpression",
-        "index_expression",
-        "pipe",
-        "projection",
-        "value_projection",
-        "filter_projection",
-        "flatten",
-    )
-)
+_STARTS_AT_FIRST_CHILD = (
+    "subexpression", "index_expression", "pipe", "projection", "value_projection",
+    "filter_projection", "flatten",
+)  # fmt: skip
 """Nodes of which only the first child is evaluated on the scope."""
-_WITHOUT_NAMES = frozenset(("literal", "expref", "index", "slice"))
+_WITHOUT_NAMES = ("literal", "expref", "index", "slice")
+_INPUTS_FIELD = {"type": "field", "children": [], "value": INPUTS}
 
 
 def make_too_large_error() -> InvalidArguments:
-    """Create the error for arguments that are too large."""
     return InvalidArguments(
         f"the arguments come to more than {MAX_RESOLVED_CHARS // 1024**2} MiB",
         advice="Refer to the parts that are needed, and not to whole values.",
@@ -73,8 +66,6 @@ class BadReference(ValueError):
 
 @dataclass(frozen=True)
 class Reference:
-    """One expression."""
-
     text: str
     """As it was written."""
     path: str
@@ -100,18 +91,14 @@ class Reference:
 
 @dataclass(frozen=True)
 class TextTemplate:
-    """Text with references."""
-
     parts: tuple[str | Reference, ...]
 
     @property
     def references(self) -> tuple[Reference, ...]:
-        """The references, in order."""
         return tuple(part for part in self.parts if isinstance(part, Reference))
 
     @property
     def sole_reference(self) -> Reference | None:
-        """The reference, if the text consists of exactly one."""
         if len(self.parts) == 1 and isinstance(self.parts[0], Reference):
             return self.parts[0]
         return None
@@ -125,9 +112,8 @@ class TextTemplate:
         chars = 0
         for part in self.parts:
             _check_deadline(deadline)
-            for piece in (
-                (part,) if isinstance(part, str) else _iter_text_pieces(part.resolve(scope))
-            ):
+            value = part if isinstance(part, str) else part.resolve(scope)
+            for piece in _iter_text_pieces(value):
                 _check_deadline(deadline)
                 chars += len(piece)
                 if chars > MAX_RESOLVED_CHARS:
@@ -188,6 +174,17 @@ def parse_expression(text: str) -> Reference:
         raise BadReference(f"{quote_text(expression)} goes too deep") from None
 
 
+def nest_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Put each input that is named `step.parameter` where `${inputs.step.parameter}` finds it."""
+    nested = dict(inputs)
+    for name, value in inputs.items():
+        first, _, rest = name.partition(".")
+        around = nested.get(first, {})
+        if rest and isinstance(around, dict):
+            nested[first] = {rest: value, **cast("dict[str, Any]", around)}
+    return nested
+
+
 def parse_condition(text: str) -> Reference:
     """Parse an `if`: an expression, bare or as one reference; raises BadReference."""
     if "${" not in text:
@@ -208,62 +205,47 @@ def parse_value(value: Any, where: str = "", depth: int = 0) -> Any:
         except BadReference as error:
             raise BadReference(f"{where}: {error}" if where else str(error)) from None
     if isinstance(value, dict):
-        mapping = cast("dict[str, Any]", value)
+        prefix = f"{where}." if where else ""
         return {
-            key: parse_value(item, f"{where}.{key}" if where else key, depth + 1)
-            for key, item in mapping.items()
+            key: parse_value(item, f"{prefix}{key}", depth + 1)
+            for key, item in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        items = cast("list[Any]", value)
         return [
-            parse_value(item, f"{where}[{number}]", depth + 1) for number, item in enumerate(items)
+            parse_value(item, f"{where}[{number}]", depth + 1)
+            for number, item in enumerate(cast("list[Any]", value))
         ]
     return value
 
 
-def count_references(value: Any) -> int:
-    """Count possible references in an unparsed value."""
-    found = 0
+def count_expressions(value: Any) -> tuple[int, int]:
+    """Count possible references in an unparsed value, and the characters of their expressions.
+
+    Characters are counted up to their limit.
+    """
+    references = 0
+    chars = 0
     pending: list[Any] = [value]
     while pending:
         node = pending.pop()
-        if isinstance(node, str):
-            found += node.count("${")
-        elif isinstance(node, dict | list):
-            pending.extend(
-                cast("dict[str, Any]", node).values()
-                if isinstance(node, dict)
-                else cast("list[Any]", node)
-            )
-    return found
-
-
-def count_expression_chars(value: Any) -> int:
-    """Count the characters of expressions in an unparsed value, up to the limit."""
-    found = 0
-    pending: list[Any] = [value]
-    while pending and found <= MAX_TOTAL_EXPRESSION_CHARS:
-        node = pending.pop()
-        if isinstance(node, str):
+        if isinstance(node, dict):
+            pending.extend(cast("dict[str, Any]", node).values())
+        elif isinstance(node, list):
+            pending.extend(cast("list[Any]", node))
+        elif isinstance(node, str):
+            references += node.count("${")
             at = node.find("${")
-            while at >= 0 and found <= MAX_TOTAL_EXPRESSION_CHARS:
+            while at >= 0 and chars <= MAX_TOTAL_EXPRESSION_CHARS:
                 try:
                     end = _find_closing_brace(node, at + 2)
                 except BadReference:
                     end = len(node)
-                found += end - at
+                chars += end - at
                 at = node.find("${", end)
-        elif isinstance(node, dict | list):
-            pending.extend(
-                cast("dict[str, Any]", node).values()
-                if isinstance(node, dict)
-                else cast("list[Any]", node)
-            )
-    return found
+    return references, chars
 
 
 def iter_references(tree: Any) -> Iterator[Reference]:
-    """Yield every reference in a parsed value."""
     if isinstance(tree, TextTemplate):
         yield from tree.references
     elif isinstance(tree, dict | list):
@@ -358,11 +340,7 @@ def _iter_inputs(node: AstNode) -> Iterator[str]:
     """Yield the inputs that have no alternative: `inputs.x || 'y'` works without."""
     kind = node["type"]
     children = node["children"]
-    if kind == "subexpression" and children[0] == {
-        "type": "field",
-        "children": [],
-        "value": INPUTS,
-    }:
+    if kind == "subexpression" and children[0] == _INPUTS_FIELD:
         if children[1]["type"] == "field":
             yield children[1]["value"]
     elif kind in _STARTS_AT_FIRST_CHILD:
@@ -397,7 +375,6 @@ def _follow_path(value: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _iter_text_pieces(value: Any) -> Iterator[str]:
-    """Yield a value as text, in pieces."""
     if isinstance(value, str):
         yield value
         return

@@ -6,21 +6,25 @@ report = await runner.run(WorkflowRequest(resume=report.run_id), snapshot, origi
 """
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
+from portico.callers import Caller
+from portico.calls.cache import is_read_only
+from portico.calls.dispatcher import can_run_twice
 from portico.calls.pipeline import DEFAULT_CONTEXT, CallContext, CallPipeline
-from portico.calls.retry import DEFAULT_RETRY_RULE
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
+from portico.config import WorkflowConfig
 from portico.errors import InvalidArguments
 from portico.results.learned_shapes import LearnedShapes
+from portico.results.store import get_owner_key
 from portico.workflows.execution import WorkflowExecution
-from portico.workflows.limits import WorkflowLimits
-from portico.workflows.report import WorkflowReport
-from portico.workflows.runs import WorkflowRun, WorkflowRunStore
+from portico.workflows.references import nest_inputs
+from portico.workflows.runs import WorkflowReport, WorkflowRun, WorkflowRunStore
 from portico.workflows.steps import WorkflowProblem
 from portico.workflows.validation import (
     InvalidWorkflow,
@@ -37,8 +41,6 @@ MAX_REPORTED_WARNINGS = 5
 
 @dataclass(frozen=True)
 class WorkflowRequest:
-    """A request to run or resume a workflow."""
-
     steps: Any = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     resume: str = ""
@@ -46,6 +48,8 @@ class WorkflowRequest:
     inputs."""
     intent: str = ""
     """Purpose in words, if known."""
+    is_planned: bool = False
+    """Planned here from the intent: what is not known to be read-only needs approval."""
 
 
 class WorkflowRunner:
@@ -56,35 +60,25 @@ class WorkflowRunner:
         calls: CallPipeline,
         shapes: LearnedShapes | None = None,
         *,
-        limits: WorkflowLimits | None = None,
-        needs_approval: Callable[[Tool], bool] = lambda tool: False,
-        may_retry: Callable[[Tool], bool] = DEFAULT_RETRY_RULE.can_run_twice,
+        limits: WorkflowConfig | None = None,
+        may_retry: Callable[[Tool], bool] = can_run_twice,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`needs_approval` adds to tools marked destructive; `may_retry`: safe to retry."""
+        """`may_retry`: safe to retry."""
         self._calls = calls
         self._shapes = shapes
-        self._limits = limits or WorkflowLimits()
-        self._needs_approval = needs_approval
+        self._limits = limits or WorkflowConfig()
         self._may_retry = may_retry
-        run_limits = self._limits
-        self._runs = WorkflowRunStore(
-            max_runs=run_limits.runs,
-            max_total_bytes=run_limits.total_bytes,
-            ttl_s=run_limits.ttl_s,
-            clock=clock,
-        )
+        self._runs = WorkflowRunStore(self._limits, clock)
 
     def __len__(self) -> int:
         return len(self._runs)
 
     @property
     def held_bytes(self) -> int:
-        """Approximate memory of the stored runs."""
         return self._runs.held_bytes
 
     def expire(self) -> None:
-        """Delete expired runs; called periodically."""
         self._runs.expire()
 
     async def run(
@@ -95,10 +89,9 @@ class WorkflowRunner:
         Raises InvalidArguments with every problem before anything runs, and UnknownName for an
         unknown run. Failures of steps are in the report.
         """
-        if request.resume:
-            run = self._runs.find(origin.caller, request.resume)
-        else:
-            run = self._runs.create(origin.caller)
+        request = replace(request, inputs=nest_inputs(request.inputs))
+        caller = origin.caller
+        run = self._runs.find(caller, request.resume) if request.resume else _create_run(caller)
         with self._runs.check_out(run):
             # In a thread, because parsing a thousand references takes a while.
             checked = await asyncio.to_thread(self._validate, run, request, snapshot)
@@ -106,20 +99,17 @@ class WorkflowRunner:
             run.inputs = {**run.inputs, **request.inputs}
             run.definition_chars = await asyncio.to_thread(run.measure_definition)
             run.intent = request.intent or run.intent
+            run.is_planned = request.is_planned or run.is_planned
             # Resuming approves what the last answer asked for, as long as the calls are unchanged.
             run.granted_approvals |= run.requested_approvals
             run.requested_approvals = {}
             started = time.perf_counter()
-            limits = self._limits
             execution = WorkflowExecution(
                 run,
                 self._calls,
                 origin,
-                max_parallel=limits.parallel,
-                max_items=limits.items,
-                wall_s=limits.wall_s,
-                max_held_bytes=limits.held_bytes,
-                needs_approval=lambda tool: is_destructive(tool) or self._needs_approval(tool),
+                self._limits,
+                lambda tool: self._must_approve(tool, run),
             )
             await execution.run()
             run.requested_approvals = execution.requested_approvals
@@ -132,9 +122,14 @@ class WorkflowRunner:
             run.inputs,
             checked.warnings,
             origin.caller,
-            limits.ttl_s,
+            self._limits.ttl_s,
             run.intent,
         )
+
+    def _must_approve(self, tool: Tool, run: WorkflowRun) -> bool:
+        if run.is_planned and not is_read_only(tool):
+            return True
+        return is_destructive(tool)
 
     def _validate(
         self, run: WorkflowRun, request: WorkflowRequest, snapshot: Snapshot
@@ -170,26 +165,24 @@ def _merge_steps(steps: Any, run: WorkflowRun) -> tuple[Any, list[WorkflowProble
     sent = cast("list[Any]", steps)
     if any(not isinstance(step, dict) or not isinstance(step.get("id"), str) for step in sent):
         return sent, []  # not parseable; validation reports it as it was sent
+    known = {planned.id: dict(planned.step.definition) for planned in run.plan}
     warnings = [
         WorkflowProblem(
             step["id"], "it has run already; its result stands, whatever is sent for it now"
         )
         for step in sent
-        if step["id"] in run.results
-        and any(
-            previous.id == step["id"] and previous.step.definition != step for previous in run.plan
-        )
+        if step["id"] in run.results and known.get(step["id"], step) != step
     ]
-    known = {planned.id: dict(planned.step.definition) for planned in run.plan}
-    # A duplicate id stays duplicate, to be refused.
-    by_id = {
-        name: [step for step in sent if step["id"] == name] or [previous]
-        for name, previous in known.items()
-    }
-    remaining = (
-        step for name, same_id in by_id.items() if name not in run.results for step in same_id
-    )
-    return [*remaining, *(step for step in sent if step["id"] not in known)], warnings
+    merged: list[Any] = []
+    for name, previous in known.items():
+        if name not in run.results:
+            # A duplicate id stays duplicate, to be refused.
+            merged += [step for step in sent if step["id"] == name] or [previous]
+    return [*merged, *(step for step in sent if step["id"] not in known)], warnings
+
+
+def _create_run(caller: Caller) -> WorkflowRun:
+    return WorkflowRun(secrets.token_urlsafe(16), get_owner_key(caller), caller.state_key)
 
 
 def _make_invalid_error(found: InvalidWorkflow, resume: str) -> InvalidArguments:
@@ -213,6 +206,4 @@ def _get_state(execution: WorkflowExecution) -> Literal["finished", "failed", "a
     states = {report.state for report in execution.step_reports.values()}
     if "failed" in states:
         return "failed"
-    if "approval" in states:
-        return "approval"
-    return "finished"
+    return "approval" if "approval" in states else "finished"

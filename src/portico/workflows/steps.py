@@ -1,25 +1,26 @@
 """Parses the steps of a workflow as a caller writes them; reports all problems at once. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any, cast
 
 from portico.catalog.address import find_nearest_names
-from portico.catalog.visible_text import quote_text, sanitize_text, to_literal
+from portico.catalog.tool import quote_text, sanitize_text, to_literal
 from portico.workflows.references import (
     INDEX,
+    INPUTS,
     ITEM,
+    MAX_DEPTH,
     MAX_REFERENCES,
     MAX_TOTAL_EXPRESSION_CHARS,
     RESERVED,
     BadReference,
     Reference,
     TextTemplate,
-    count_expression_chars,
-    count_references,
+    count_expressions,
     iter_references,
     parse_condition,
     parse_value,
@@ -32,14 +33,14 @@ MAX_DEPENDENCIES = 1_000
 MAX_UNKNOWN_KEYS = 5
 """Unknown keys reported per step; a suggestion is searched for each."""
 _ID_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
+_BRACES = re.compile(r"\{\{\s*(?P<name>[A-Za-z_][\w-]{0,63})(?P<path>[^\s{}]{0,200})\s*\}\}")
+MAX_BRACES = 10_000
+"""Pairs of braces in a workflow that are read as references: 10 ms."""
 _KEYS = ("id", "tool", "arguments", "depends_on", "if", "for_each", "retry")
-_RETRY_KEYS = ("attempts", "delay_s")
 
 
 @dataclass(frozen=True)
 class WorkflowProblem:
-    """One problem, with its position."""
-
     step: str
     """A step's id, or its number if it has none; empty for the workflow itself."""
     message: str
@@ -63,8 +64,6 @@ class StepRetry:
 
 @dataclass(frozen=True)
 class WorkflowStep:
-    """One step."""
-
     id: str
     tool: str
     """As written; resolved during validation."""
@@ -80,12 +79,10 @@ class WorkflowStep:
 
     @cached_property
     def call_references(self) -> tuple[Reference, ...]:
-        """References in its arguments and `for_each`."""
         return (*iter_references(self.arguments), *iter_references(self.for_each))
 
     @cached_property
     def all_references(self) -> tuple[Reference, ...]:
-        """Every reference in the step."""
         if isinstance(self.condition, Reference):
             return (*self.call_references, self.condition)
         return self.call_references
@@ -98,7 +95,6 @@ class WorkflowStep:
 
     @property
     def has_item_condition(self) -> bool:
-        """Whether its condition is evaluated for each element."""
         condition = self.condition
         return (
             self.for_each is not None
@@ -111,38 +107,11 @@ def parse_steps(
     steps: Any, max_steps: int
 ) -> tuple[tuple[WorkflowStep, ...], tuple[WorkflowProblem, ...]]:
     """Parse the steps; return the valid ones and the problems of the others."""
-    if not isinstance(steps, list) or not steps:
-        return (), (
-            WorkflowProblem(
-                "", 'steps must be a list: [{"id": "a", "tool": "server.tool", "arguments": {…}}]'
-            ),
-        )
-    definitions = cast("list[Any]", steps)
-    if len(definitions) > max_steps:
-        return (), (
-            WorkflowProblem(
-                "",
-                f"there are {len(definitions)} steps; {max_steps} is the most,"
-                " and for_each repeats one",
-            ),
-        )
-    if (reference_count := count_references(definitions)) > MAX_REFERENCES:
-        return (), (
-            WorkflowProblem(
-                "", f"there are {reference_count:,} references; {MAX_REFERENCES:,} is the most"
-            ),
-        )
-    if count_expression_chars(definitions) > MAX_TOTAL_EXPRESSION_CHARS:
-        return (), (
-            WorkflowProblem(
-                "",
-                f"the references have more than {MAX_TOTAL_EXPRESSION_CHARS:,} characters;"
-                " write shorter ones",
-            ),
-        )
+    if problem := _find_problem_of_all(steps, max_steps):
+        return (), (WorkflowProblem("", problem),)
     found: list[WorkflowStep] = []
     problems: list[WorkflowProblem] = []
-    for number, definition in enumerate(definitions, 1):
+    for number, definition in enumerate(complete_steps(cast("list[Any]", steps)), 1):
         name = _get_label(definition, number)
         reader = _StepParser(name)
         step = reader.parse(definition)
@@ -156,16 +125,93 @@ def parse_steps(
     return tuple(found), tuple(problems)
 
 
+def _find_problem_of_all(steps: Any, max_steps: int) -> str:
+    if not isinstance(steps, list) or not steps:
+        return 'steps must be a list: [{"id": "a", "tool": "server.tool", "arguments": {…}}]'
+    count = len(cast("list[Any]", steps))
+    if count > max_steps:
+        return f"there are {count} steps; {max_steps} is the most, and for_each repeats one"
+    references, chars = count_expressions(cast("list[Any]", steps))
+    if references > MAX_REFERENCES:
+        return f"there are {references:,} references; {MAX_REFERENCES:,} is the most"
+    if chars > MAX_TOTAL_EXPRESSION_CHARS:
+        most = f"{MAX_TOTAL_EXPRESSION_CHARS:,}"
+        return f"the references have more than {most} characters; write shorter ones"
+    return ""
+
+
 def _get_label(one: Any, number: int) -> str:
     name = cast("Mapping[str, Any]", one).get("id") if isinstance(one, dict) else None
-    if isinstance(name, str) and _ID_PATTERN.fullmatch(name[: MAX_ID_CHARS + 1]):
-        return name
+    if _is_id(name):
+        return str(name)
     return f"#{number}"
 
 
-class _StepParser:
-    """Parses one step and collects its problems."""
+def _is_id(value: Any) -> bool:
+    return (
+        isinstance(value, str)
+        and len(value) <= MAX_ID_CHARS
+        and _ID_PATTERN.fullmatch(value) is not None
+    )
 
+
+def complete_steps(steps: list[Any]) -> list[Any]:
+    """Return steps with what callers leave out or write otherwise.
+
+    An id that is missing is `step_N`, `args` are the arguments, and `{{step.path}}` is a reference
+    where `step` is the id of a step, or `inputs`.
+    """
+    completed: list[Any] = []
+    for number, step in enumerate(steps, 1):
+        if not isinstance(step, dict):
+            completed.append(step)
+            continue
+        definition = dict(cast("dict[str, Any]", step))
+        if "args" in definition and "arguments" not in definition:
+            definition["arguments"] = definition.pop("args")
+        if "id" not in definition:
+            definition = {"id": f"step_{number}", **definition}
+        completed.append(definition)
+    names = {step["id"] for step in completed if isinstance(step, dict) and _is_id(step["id"])}
+    rewriter = _BracesRewriter(names | {INPUTS})
+    for step in completed:
+        if isinstance(step, dict) and "arguments" in step:
+            step["arguments"] = rewriter.rewrite(step["arguments"])
+    return completed
+
+
+class _BracesRewriter:
+    """Makes references of `{{step.path}}`. Texts beyond MAX_BRACES pairs stay as they are, which is
+    reported like any other form that is no reference."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+        self._left = MAX_BRACES
+
+    def rewrite(self, value: Any, depth: int = 0) -> Any:
+        if isinstance(value, str) and (count := value.count("{{")):
+            self._left -= count
+            if self._left < 0:
+                return value
+            return _BRACES.sub(lambda match: _rewrite_reference(match, self._names), value)
+        if isinstance(value, dict) and depth < MAX_DEPTH:
+            items = cast("dict[str, Any]", value).items()
+            return {key: self.rewrite(item, depth + 1) for key, item in items}
+        if isinstance(value, list) and depth < MAX_DEPTH:
+            return [self.rewrite(item, depth + 1) for item in cast("list[Any]", value)]
+        return value
+
+
+def _rewrite_reference(match: re.Match[str], names: Collection[str]) -> str:
+    name, path = match["name"], match["path"]
+    if name not in names:
+        return match.group()
+    if path == ".result":
+        return f"${{{name}.result || {name}}}"
+    return f"${{{name}{path}}}"
+
+
+class _StepParser:
     def __init__(self, name: str) -> None:
         self.name = name
         self.problems: list[WorkflowProblem] = []
@@ -190,28 +236,22 @@ class _StepParser:
             self._parse_for_each(definition.get("for_each")),
             self._parse_retry(definition.get("retry")),
         )
-        if step.id:
-            return step
-        return None
+        return step if step.id else None
 
     def _parse_id(self, value: Any) -> str:
-        if (
-            not isinstance(value, str)
-            or len(value) > MAX_ID_CHARS
-            or not _ID_PATTERN.fullmatch(value)
-        ):
+        if not _is_id(value):
             self._add_problem(
                 f"an id is a word of letters, digits, _ and - ({MAX_ID_CHARS} at most),"
                 f" not {_preview_value(value)}",
                 "id",
             )
-            return ""
-        if value in RESERVED:
+        elif value in RESERVED:
             self._add_problem(
                 f"{value} means something else in references; choose another id", "id"
             )
-            return ""
-        return value
+        else:
+            return value
+        return ""
 
     def _parse_tool(self, value: Any) -> str:
         if isinstance(value, str) and value.strip():
@@ -223,9 +263,7 @@ class _StepParser:
         found = self._parse_value({} if value is None else value, "arguments")
         if found is None:
             return {}
-        if isinstance(found, dict) or (
-            isinstance(found, TextTemplate) and found.sole_reference is not None
-        ):
+        if isinstance(found, dict) or _is_sole_reference(found):
             return found
         self._add_problem(
             f"they are an object, or one reference to one, not {_preview_value(value)}", "arguments"
@@ -233,12 +271,9 @@ class _StepParser:
         return {}
 
     def _parse_depends_on(self, value: Any) -> tuple[str, ...]:
+        names: Any = [] if value is None else value
         if isinstance(value, str):
             names = [value]
-        elif value is None:
-            names = []
-        else:
-            names = value
         if (
             isinstance(names, list)
             and len(cast("list[Any]", names)) <= MAX_DEPENDENCIES
@@ -264,11 +299,7 @@ class _StepParser:
 
     def _parse_for_each(self, value: Any) -> Any:
         found = self._parse_value(value, "for_each")
-        if (
-            found is None
-            or isinstance(found, list)
-            or (isinstance(found, TextTemplate) and found.sole_reference is not None)
-        ):
+        if found is None or isinstance(found, list) or _is_sole_reference(found):
             return cast("Any", found)
         self._add_problem(
             "it is a list, or one reference to a list such as ${step.items},"
@@ -278,20 +309,16 @@ class _StepParser:
         return None
 
     def _parse_retry(self, value: Any) -> StepRetry:
+        known: Mapping[str, Any] = {"attempts": value}
         if isinstance(value, dict):
-            known: Mapping[str, Any] = cast("dict[str, Any]", value)
-        else:
-            known = {"attempts": value}
+            known = cast("dict[str, Any]", value)
         attempts = known.get("attempts") or 0
         delay = known.get("delay_s", StepRetry.delay_s)
         if (
-            not isinstance(attempts, bool)
-            and isinstance(attempts, int)
-            and 0 <= attempts <= MAX_RETRIES
-            and not isinstance(delay, bool)
-            and isinstance(delay, int | float)
-            and 0 <= delay <= MAX_DELAY_S
-            and not known.keys() - set(_RETRY_KEYS)
+            isinstance(attempts, int)
+            and _is_number(attempts, MAX_RETRIES)
+            and _is_number(delay, MAX_DELAY_S)
+            and known.keys() <= {"attempts", "delay_s"}
         ):
             return StepRetry(attempts, float(delay))
         bounds = f"0 to {MAX_RETRIES}, delay_s 0 to {MAX_DELAY_S:g}"
@@ -311,6 +338,14 @@ class _StepParser:
 
     def _add_problem(self, message: str, where: str = "") -> None:
         self.problems.append(WorkflowProblem(self.name, message, where))
+
+
+def _is_sole_reference(value: Any) -> bool:
+    return isinstance(value, TextTemplate) and value.sole_reference is not None
+
+
+def _is_number(value: Any, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
 
 
 def _preview_value(value: Any) -> str:
@@ -337,6 +372,5 @@ def find_cycle(steps: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
 
 
 def find_final_steps(steps: Mapping[str, frozenset[str]]) -> Iterator[str]:
-    """Return the steps that no other depends on."""
     waited_for = frozenset[str]().union(*steps.values())
     return (name for name in steps if name not in waited_for)

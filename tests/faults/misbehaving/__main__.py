@@ -1,6 +1,6 @@
 """python tests/faults/misbehaving stdio FILE, or: python tests/faults/misbehaving http FOLDER
 
-FILE holds the name of the fault that is on, or nothing; it is read anew at the start and with each
+FILE holds the name of the fault that is on, or nothing; it is read again at the start and with each
 message. FOLDER has such a file for each server and a list of them (`servers`: a name and `legacy`,
 `modern` or `sse` a line); their ports are printed as one line of JSON.
 """

@@ -3,7 +3,7 @@ types."""
 
 from __future__ import annotations
 
-from tests.faults.misbehaving.steps import Message, encoded, hang, line, say, strikes, text
+from tests.faults.misbehaving.steps import Message, encode, hang, line, say, strikes, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 STALE = "somebody else's answer"
 
 _IDS: dict[str, Any] = {
-    "id_as_text": str,
     "id_as_fraction": float,
     "id_of_another": lambda id: id + 1_000,
     "id_null": lambda id: None,
@@ -36,6 +35,12 @@ def _with_id(change: Any) -> Script:
 
 for _name, _change in _IDS.items():
     strikes("call", _name)(_with_id(_change))
+
+
+@strikes("call")
+def id_as_text(strike: Strike) -> Iterator[Step]:
+    # It is understood; to hang as well would hold up the next call on the same connection.
+    yield say({**strike.answer, "id": str(strike.id)})
 
 
 @strikes("call")
@@ -76,17 +81,31 @@ _RESULTS: dict[str, Any] = {
     "content_text": {"content": "done"},
     "content_empty": {"content": []},
     "content_of_wrong_types": {
-        "content": [None, 7, "x", [], {}, {"type": None}, {"type": "text"}, {"type": "text", "text": 7},
-                    {"type": "image", "data": 5}, {"type": "resource", "resource": None}, {"type": "unheard-of"}],
+        "content": [
+            None,
+            7,
+            "x",
+            [],
+            {},
+            {"type": None},
+            {"type": "text"},
+            {"type": "text", "text": 7},
+            {"type": "image", "data": 5},
+            {"type": "resource", "resource": None},
+            {"type": "unheard-of"},
+        ],
     },
-    "structured_of_wrong_type": {"content": [{"type": "text", "text": "x"}], "structuredContent": [1]},
+    "structured_of_wrong_type": {
+        "content": [{"type": "text", "text": "x"}],
+        "structuredContent": [1],
+    },
     "is_error_without_text": {"isError": True},
     "is_error_with_nothing": {"isError": True, "content": []},
     "is_error_of_wrong_type": {"isError": "yes", "content": [{"type": "text", "text": "x"}]},
     "meta_of_wrong_type": {"content": [{"type": "text", "text": "x"}], "_meta": 7},
     "asks_for_nothing": {"resultType": "input_required"},
     "unknown_result_type": {"resultType": "teapot", "content": [{"type": "text", "text": "x"}]},
-}  # fmt: skip
+}
 
 
 def _with_result(result: Any) -> Script:
@@ -125,7 +144,7 @@ for _name, _error in _ERRORS.items():
 def _with_json(value: bytes) -> Script:
     def script(strike: Strike) -> Iterator[Step]:
         yield line(
-            encoded(strike.saying({"content": [], "structuredContent": {"a": 0}})).replace(
+            encode(strike.saying({"content": [], "structuredContent": {"a": 0}})).replace(
                 b"0}", value + b"}"
             )
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.faults.misbehaving.steps import (
     LIMIT,
     die,
-    encoded,
+    encode,
     freeze,
     hang,
     kill,
@@ -50,7 +50,7 @@ def dies_after_an_answer(strike: Strike) -> Iterator[Step]:
 
 @strikes("call")
 def dies_in_an_answer(strike: Strike) -> Iterator[Step]:
-    yield raw(encoded(strike.answer)[:-10])
+    yield raw(encode(strike.answer)[:-10])
     yield die(9)
 
 
@@ -66,7 +66,7 @@ def freezes_in_a_call(strike: Strike) -> Iterator[Step]:
 
 @strikes("call")
 def half_an_answer(strike: Strike) -> Iterator[Step]:
-    yield raw(encoded(strike.answer)[:-10])
+    yield raw(encode(strike.answer)[:-10])
     yield freeze()
 
 
@@ -124,7 +124,7 @@ def answer_over_the_limit(strike: Strike) -> Iterator[Step]:
 
 @strikes("call")
 def answer_far_over_the_limit(strike: Strike) -> Iterator[Step]:
-    yield raw(encoded(strike.saying(text("")))[:-5])
+    yield raw(encode(strike.saying(text("")))[:-5])
     for _ in range(32):
         yield raw(b"x" * LIMIT)
     yield line(b'"}]}}')
@@ -155,7 +155,7 @@ def huge_error(strike: Strike) -> Iterator[Step]:
 
 @strikes("call")
 def drips(strike: Strike) -> Iterator[Step]:
-    data = encoded(strike.answer)
+    data = encode(strike.answer)
     for place in range(len(data) - 1):
         yield raw(data[place : place + 1]) if strike.wire == "stdio" else wait(0)
         yield wait(0.002)

@@ -11,7 +11,7 @@ from tests.faults.misbehaving.healthy import CAPABILITIES, GREETINGS, INFO, LEGA
 from tests.faults.misbehaving.steps import (
     call,
     die,
-    encoded,
+    encode,
     freeze,
     hang,
     kill,
@@ -42,7 +42,7 @@ def dies(strike: Strike) -> Iterator[Step]:
 
 @strikes("greeting")
 def dies_during_greeting(strike: Strike) -> Iterator[Step]:
-    yield raw(encoded(strike.answer)[:20])
+    yield raw(encode(strike.answer)[:20])
     yield die(5)
 
 
@@ -91,7 +91,7 @@ def garbage_for_a_greeting(strike: Strike) -> Iterator[Step]:
 
 @strikes("greeting")
 def half_a_greeting(strike: Strike) -> Iterator[Step]:
-    yield raw(encoded(strike.answer)[:-5])
+    yield raw(encode(strike.answer)[:-5])
     yield hang()
 
 

@@ -1,4 +1,5 @@
-"""The server that is spoiled: two tools, both eras. Nothing is wrong with it while no fault is on."""
+"""The server that is spoiled: two tools, both eras. Nothing is wrong with it while no fault is
+on."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def answer(request: Message, era: str) -> Message:
     return {"jsonrpc": "2.0", "id": request.get("id"), "result": result}
 
 
-def struck(request: Message, era: str, wire: str) -> Strike:
+def make_fault_request(request: Message, era: str, wire: str) -> Strike:
     """A request with what should be said to it."""
     return Strike(request, answer(request, era).get("result"), wire)
 

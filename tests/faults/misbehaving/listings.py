@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from tests.faults.misbehaving.healthy import TOOLS
-from tests.faults.misbehaving.steps import LIMIT, die, encoded, hang, line, raw, say, strikes
+from tests.faults.misbehaving.steps import LIMIT, die, encode, hang, line, raw, say, strikes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def listing_refused(strike: Strike) -> Iterator[Step]:
 
 @strikes("listing")
 def listing_half_then_death(strike: Strike) -> Iterator[Step]:
-    yield raw(encoded(strike.answer)[:-20])
+    yield raw(encode(strike.answer)[:-20])
     yield die(8)
 
 
@@ -45,7 +45,7 @@ def listing_garbage(strike: Strike) -> Iterator[Step]:
 
 @strikes("listing")
 def listing_without_end(strike: Strike) -> Iterator[Step]:
-    # Full pages, so that the end of our patience comes sooner.
+    # Full pages, so that the end of our timeout comes sooner.
     yield say(strike.saying({"tools": TOOLS * 400, "nextCursor": f"page-{next(_pages)}"}))
 
 
@@ -103,7 +103,7 @@ def listing_too_deep(strike: Strike) -> Iterator[Step]:
     schema = b'{"properties":{"a":' * 500 + b"{}" + b"}}" * 500
     tool = b'{"name":"deep","inputSchema":' + schema + b"}"
     yield line(
-        encoded(strike.saying({"tools": TOOLS})).replace(b'"tools": [', b'"tools": [' + tool + b",")
+        encode(strike.saying({"tools": TOOLS})).replace(b'"tools": [', b'"tools": [' + tool + b",")
     )
 
 

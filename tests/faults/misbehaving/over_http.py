@@ -15,9 +15,9 @@ import socket
 import struct
 import sys
 
-from tests.faults.misbehaving.healthy import GREETINGS, PLACES, answer, fault_in, struck
+from tests.faults.misbehaving.healthy import GREETINGS, PLACES, answer, fault_in, make_fault_request
 from tests.faults.misbehaving.scripts import script_for
-from tests.faults.misbehaving.steps import Message, encoded, notice
+from tests.faults.misbehaving.steps import Message, encode, notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Server:
         self.streams: set[Connection] = set()
         self.connections: set[Connection] = set()
         self._named = 0
-        self._held = _bound(0)  # keeps the port while nobody listens on it
+        self._held = _bind(0)  # keeps the port while nobody listens on it
         self.port: int = self._held.getsockname()[1]
         self._listening: asyncio.Server | None = None
 
@@ -56,7 +56,7 @@ class Server:
     async def listen(self) -> None:
         # So that a hundred megabytes are not written to nobody: what is not read is not sent.
         self._listening = await asyncio.start_server(
-            self._accept, sock=_bound(self.port), limit=2**20
+            self._accept, sock=_bind(self.port), limit=2**20
         )
 
     async def die(self) -> None:
@@ -147,7 +147,7 @@ class Connection:
             await self._healthy(request)
 
     async def _quit(self) -> None:
-        """What the end of a process is on this wire: whoever comes next is a stranger."""
+        """Return what the end of a process is on this wire: anyone who comes next is a stranger."""
         self.server.sessions.clear()
         for stream in list(self.server.streams):
             stream.reset()
@@ -156,7 +156,7 @@ class Connection:
         await self.send(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
 
     async def _healthy(self, request: Message) -> None:
-        data = encoded(answer(request, self.server.era))
+        data = encode(answer(request, self.server.era))
         if self.server.wire == "sse":
             await self._accepted()
             await self.event(data)
@@ -164,7 +164,10 @@ class Connection:
         session = ""
         if request["method"] == "initialize" and self.server.era == "legacy":
             session = f"mcp-session-id: {self.server.named()}\r\n"
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{session}content-length: {len(data)}\r\n\r\n"
+        head = (
+            f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{session}content-length: "
+            f"{len(data)}\r\n\r\n"
+        )
         await self.send(head.encode() + data)
 
     async def _stream(self, names_endpoint: bool, listening: Any = None) -> None:
@@ -174,7 +177,7 @@ class Connection:
         if names_endpoint:
             await self.chunk(b"event: endpoint\ndata: /post\n\n")
         if listening is not None:
-            await self.event(encoded(notice("subscriptions/acknowledged", {})), here=True)
+            await self.event(encode(notice("subscriptions/acknowledged", {})), here=True)
         self.began = True
         if (script := script_for(self.server.fault, "stream")) is not None:
             await self._steps(script, {"method": "stream"})
@@ -190,7 +193,7 @@ class Connection:
 
     async def _steps(self, script: Script, request: Message) -> None:
         self.greets = request["method"] == "initialize" and self.server.era == "legacy"
-        for step in script(struck(request, self.server.era, self.server.wire)):
+        for step in script(make_fault_request(request, self.server.era, self.server.wire)):
             await self._take(step)
 
     async def _take(self, step: Step) -> None:
@@ -264,7 +267,7 @@ def _keep(work: Any) -> None:
     task.add_done_callback(_kept.discard)
 
 
-def _bound(port: int) -> socket.socket:
+def _bind(port: int) -> socket.socket:
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     made.bind(("127.0.0.1", port))

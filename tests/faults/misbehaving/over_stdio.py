@@ -9,9 +9,9 @@ import signal
 import sys
 import time
 
-from tests.faults.misbehaving.healthy import PLACES, answer, fault_in, struck
+from tests.faults.misbehaving.healthy import PLACES, answer, fault_in, make_fault_request
 from tests.faults.misbehaving.scripts import script_for
-from tests.faults.misbehaving.steps import Message, encoded
+from tests.faults.misbehaving.steps import Message, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ def serve(path: str) -> None:
             continue
         script = script_for(fault_in(path), PLACES.get(request["method"], ""))
         if _is_quit(request):
-            _write(encoded(answer(request, "legacy")) + b"\n")
+            _write(encode(answer(request, "legacy")) + b"\n")
             os._exit(0)
         elif script is not None:
             _perform(script, request)
         else:
-            _write(encoded(answer(request, "legacy")) + b"\n")
+            _write(encode(answer(request, "legacy")) + b"\n")
     if (script := script_for(fault, "end")) is not None:
         _perform(script, {"method": "end"})
 
@@ -47,7 +47,7 @@ def _is_quit(request: Message) -> bool:
 
 
 def _perform(script: Script, request: Message) -> None:
-    for step in script(struck(request, "legacy", "stdio")):
+    for step in script(make_fault_request(request, "legacy", "stdio")):
         if step[0] == "hang":
             return
         _take(step)

@@ -1,4 +1,4 @@
-"""Every script there is: whoever imports this has them all registered."""
+"""Every script there is: anyone who imports this has them all registered."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ KINDS = (greeting, listings, calls, answers, replies)
 
 
 def script_for(fault: str, where: str) -> Script | None:
-    """What a fault does in a place."""
+    """Return what a fault does in a place."""
     spoiled = SCRIPTS.get(fault, {})
     return spoiled.get(where) or (spoiled.get("every") if where in PLACES.values() else None)

@@ -30,7 +30,7 @@ class Strike:
 
     @property
     def answer(self) -> Message:
-        """What a healthy server would say."""
+        """Return what a healthy server would say."""
         return self.saying(self.result)
 
     @property
@@ -64,7 +64,7 @@ def strikes(where: str, *names: str) -> Callable[[Script], Script]:
     return register
 
 
-def encoded(message: Any) -> bytes:
+def encode(message: Any) -> bytes:
     return json.dumps(message).encode()
 
 
@@ -81,11 +81,11 @@ def text(said: str) -> Message:
 
 def say(message: Any) -> Step:
     """A message, whole."""
-    return ("line", encoded(message))
+    return ("line", encode(message))
 
 
 def line(data: bytes) -> Step:
-    """What stands where a message should: a line of stdout, the data of an event."""
+    """Return what stands where a message should: a line of stdout, the data of an event."""
     return ("line", data)
 
 
@@ -134,7 +134,7 @@ def call(action: Callable[[], object]) -> Step:
 # below HTTP
 
 
-def sent(data: bytes) -> Step:
+def send_bytes(data: bytes) -> Step:
     """Bytes on the connection, as they are."""
     return ("bytes", data)
 
@@ -147,7 +147,7 @@ def reply(status: int, body: bytes = b"", kind: str = "application/json", *heade
         f"content-length: {len(body)}",
         *headers,
     ]
-    return sent("\r\n".join(head).encode() + b"\r\n\r\n" + body)
+    return send_bytes("\r\n".join(head).encode() + b"\r\n\r\n" + body)
 
 
 def reset() -> Step:

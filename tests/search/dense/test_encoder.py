@@ -1,5 +1,4 @@
-"""The shipped encoder: near means alike, the same text is the same vector, and without it words
-still work."""
+"""Shipped encoder: similar texts are near, results are stable, and words work without it."""
 
 import logging
 import socket
@@ -167,7 +166,7 @@ def test_no_network_is_needed(monkeypatch: pytest.MonkeyPatch):
 def test_importing_search_reads_no_model():
     script = "import sys, portico.search; print('onnxruntime' in sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=True
     )
     assert done.stdout.strip() == "False"
 
@@ -181,7 +180,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     original = files("portico.search.dense") / "model"
     copy = tmp_path / "model"
     copy.mkdir()
-    for name in ("encoder.onnx", "outline.onnx", "vocabulary.txt"):
+    for name in ("encoder.onnx", "outline.onnx", "tensors.json", "vocabulary.txt"):
         (copy / name).write_bytes((original / name).read_bytes())
     # `_open` looks the folder up when it is called.
     monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
@@ -198,7 +197,9 @@ def cut(name: str) -> Callable[[Path], None]:
 
 HARM: dict[str, Callable[[Path], Any]] = {
     "no weights": lambda folder: (folder / "encoder.onnx").unlink(),
-    "half the outline": cut("outline.onnx"),
+    "no description of the weights": lambda folder: [
+        (folder / name).unlink() for name in ("outline.onnx", "tensors.json")
+    ],
     "no vocabulary": lambda folder: (folder / "vocabulary.txt").unlink(),
     "half the weights": cut("encoder.onnx"),
     "other weights": lambda folder: (folder / "encoder.onnx").write_bytes(
@@ -256,30 +257,38 @@ def without_outline(folder: Path) -> None:
     (folder / "outline.onnx").unlink()
 
 
-def of_other_weights(folder: Path) -> None:
-    # Weights that say the same and end otherwise: an outline of them would find its tables in the
-    # wrong places.
-    with (folder / "encoder.onnx").open("ab") as file:
-        file.write(b"\x32\x00")  # an empty name of what wrote it
-
-
-@pytest.mark.parametrize("change", [without_outline, of_other_weights])
-def test_a_model_whose_outline_is_missing_or_not_its_own_is_read_whole(
+@pytest.mark.parametrize("change", [without_outline, cut("outline.onnx")])
+def test_a_model_whose_outline_cannot_be_used_runs_in_numpy(
     model: Path, change: Callable[[Path], None]
 ):
     change(model)
     texts = ("hello", "create an issue in a repository", "发送邮件")
     assert all(
-        np.array_equal(Encoder().encode_query(text), get_shipped_encoder().encode_query(text))
+        nearness(Encoder().encode_query(text), get_shipped_encoder().encode_query(text)) > 0.98
         for text in texts
     )
 
 
-def test_without_onnxruntime_search_goes_on_by_words(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_weights_that_are_not_those_described_leave_search_by_words(
+    model: Path, caplog: pytest.LogCaptureFixture
 ):
+    # They say the same and end otherwise: a description of others finds its tables in the wrong
+    # places.
+    with (model / "encoder.onnx").open("ab") as file:
+        file.write(b"\x32\x00")  # an empty name of what wrote it
+    goes_on_by_words(Encoder(), "the weights are not those", caplog)
+
+
+def test_without_onnxruntime_numpy_gives_the_same_vectors(monkeypatch: pytest.MonkeyPatch):
+    texts = [*ODD, "create a new issue in a repository", "Rechnung an einen Kunden senden"]
+    in_onnxruntime = [get_shipped_encoder().encode_document(text) for text in texts]
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    goes_on_by_words(Encoder(), "onnxruntime", caplog)
+    encoder = Encoder()
+    in_numpy = [encoder.encode_document(text) for text in texts]
+    found = [nearness(*pair) for pair in zip(in_onnxruntime, in_numpy, strict=True)]
+    # Both round activations to 8 bits, and a last bit before may be a step after.
+    assert min(found) > 0.97
+    assert sorted(found)[len(found) // 2] > 0.999
 
 
 def test_a_native_library_that_cannot_start_leaves_search_by_words(
@@ -288,7 +297,7 @@ def test_a_native_library_that_cannot_start_leaves_search_by_words(
     def fail() -> Any:
         raise OSError("cannot allocate memory in static TLS block")
 
-    monkeypatch.setattr(module, "_open_session", fail)
+    monkeypatch.setattr(module, "_open_network", fail)
     goes_on_by_words(Encoder(), "static TLS block", caplog)
 
 
@@ -310,24 +319,24 @@ def test_a_vocabulary_of_other_weights_leaves_search_by_words(
 
 
 class Failing:
-    """A session that works for a while."""
+    """A network that works for a while."""
 
     def __init__(self, session: Any, times: int) -> None:
         self._session, self.left = session, times
 
-    def run(self, *args: Any) -> Any:
+    def encode(self, *args: Any) -> Any:
         self.left -= 1
         if self.left < 0:
             raise RuntimeError("bad allocation")
-        return self._session.run(*args)
+        return self._session.encode(*args)
 
 
 def test_an_encoder_that_fails_at_work_says_so_once_and_leaves_search_by_words(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    opened, reader = module._open_session()  # pyright: ignore[reportPrivateUsage]
+    opened, reader = module._open_network()  # pyright: ignore[reportPrivateUsage]
     session = Failing(opened, 2)
-    monkeypatch.setattr(module, "_open_session", lambda: (session, reader))
+    monkeypatch.setattr(module, "_open_network", lambda: (session, reader))
     encoder = Encoder()
     index = with_vectors(encoder)
     assert index.search("create an issue in a repository").uses_embeddings

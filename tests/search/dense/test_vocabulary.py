@@ -1,9 +1,9 @@
-"""The vocabulary finds what a dictionary of the same lines would."""
+"""The vocabulary finds what a dict of the same lines would."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.search.dense.vocabulary import Vocabulary
+from portico.search.dense.wordpiece import Vocabulary
 
 LINES = st.lists(
     st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1),

@@ -1,4 +1,4 @@
-"""Reading text: English as in the base model, other scripts whole, and no text that cannot be read."""
+"""WordPiece tokens: English as in the base model, other scripts as runs, any text accepted."""
 
 import tracemalloc
 from importlib.resources import files
@@ -12,7 +12,7 @@ from portico.search.dense.wordpiece import WordPieceTokenizer, normalise, split_
 _PIECES = """
     [PAD] [UNK] [CLS] [SEP] create a new issue ' s , . ? _ - $ 5 un ##want ##ed ##able want ##ing cafe
     天 ##天 ##気 ##の 今日 か が 한 ##국
-"""
+"""  # noqa: E501
 PIECES = _PIECES.split()
 NUMBERS = {piece: number for number, piece in enumerate(PIECES)}
 SMALL = WordPieceTokenizer(NUMBERS)
@@ -76,7 +76,8 @@ SENTENCES = (
     "Retrieve the current weather forecast for a city (temperature, humidity & wind)!",
     "List S3 buckets; e.g. `aws s3 ls --recursive` => prints 1,000 keys per page...",
     "Don't use this tool unless the user's query can't be answered otherwise?",
-    "get_HTTP_response2 v2.0 $5 50% a@b.example #42 x^2 ~/path <tag> [list] {json: true} | pipe \\ back",
+    "get_HTTP_response2 v2.0 $5 50% a@b.example #42 x^2 ~/path <tag> [list] {json: "
+    "true} | pipe \\ back",
     "tabs\tand\nnew\r\nlines   and spaces",
     "Résumé of a naïve café façade",
 )

@@ -6,128 +6,100 @@ Shapes of --json. A tool is `{"name", "server", "brief"}`, with `"schema"` (text
 `{"server": server, "tools": [tool]}`, of a category `{"category": category, "tools": [tool]}`,
 hottest first. describe: `{"tools": [tool], "unknown": [error]}`. A server is `{"name", "title",
 "description", "tags", "category", "known", "tools", "resources", "prompts", "state", "reason"}`, a
-category and a usage as `profiles.cards` makes them.
+category and a usage as `profiles.json_objects` makes them.
 """
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from rich.console import Group
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from portico.app import GatewayRuntime
-from portico.catalog.address import fold, split_name
+from portico.catalog.address import find_identifier, fold, split_name
 from portico.catalog.snapshot import ServerEntry, Snapshot
-from portico.catalog.tool import Tool
-from portico.catalog.visible_text import sanitize_text
-from portico.cli.exit import (
-    EXIT_FAILED,
-    EXIT_OK,
-    print_error,
-    print_note,
-    sanitize_reason,
-    to_error_data,
-)
+from portico.catalog.tool import Tool, sanitize_text
+from portico.cli.columns import SERVER_COLUMN, Column, build_table, numbers
+from portico.cli.exit import EXIT_FAILED, EXIT_OK, print_error, sanitize_reason, to_error_data
+from portico.cli.look_commands import BrowseOptions, DescribeDetail
+from portico.cli.options import ProfileOptions
 from portico.cli.screen import Screen
 from portico.cli.setup import (
     LISTING_WAIT_S,
     Setup,
-    find_starting_servers,
     list_servers,
+    note_starting_servers,
     open_gateway,
-    select_no_servers,
     select_unlisted_servers,
+    select_view,
 )
 from portico.errors import PorticoError, UnknownName
+from portico.gateway import GatewayRuntime
 from portico.meta_tools import browse_tools
-from portico.profiles.cards import make_category_card
-from portico.profiles.tool_details import collect_tool_details
-from portico.rendering.lines import ServerState, format_count
-from portico.rendering.tool import render_brief, render_full_text, render_schema, to_full_data
+from portico.profiles.json_objects import collect_tool_details, make_category_object
+from portico.rendering.one_line_tool import render_brief
+from portico.rendering.server_lines import ServerState
+from portico.rendering.token_budget import format_count
+from portico.rendering.tool import render_full_text, render_schema, to_full_data
 from portico.upstream.lifecycle.status import TROUBLED_STATES
-from portico.usage.ranked_catalog import RankedCatalog, RankedCategory
+from portico.usage.tool_tiers import RankedCatalog, RankedCategory
 
 _MAX_NAMED_SERVERS = 5
-_STYLES = {
-    "down": "red",
-    "quarantined": "red",
-    "degraded": "yellow",
-    "disabled": "yellow",
-    "ready": "green",
-}
+_HINT = (
+    "portico browse SERVER, or --category NAME, lists tools; portico search finds them by "
+    "what they do."
+)
 
 
-async def browse(
-    setup: Setup, screen: Screen, server: str | None, category: str | None, offline: bool
-) -> int:
+async def run_browse(server: str | None, options: BrowseOptions) -> int:
     """Show hot list, categories and servers, or the tools of a server, a category, or both."""
-    async with open_gateway(
-        setup, screen, select_no_servers if offline else select_unlisted_servers, LISTING_WAIT_S
-    ) as gateway:
+    setup, screen = options.load()
+    select_servers = None if options.offline else select_unlisted_servers
+    async with open_gateway(setup, screen, select_servers, LISTING_WAIT_S) as gateway:
         await gateway.load_usage()
-        ranked_catalog = gateway.get_view(setup.profile).ranked_catalog
-        snapshot = ranked_catalog.snapshot
+        catalog = select_view(gateway, setup).ranked_catalog
+        snapshot = catalog.snapshot
         note_starting_servers(gateway)
-        if server:
-            entries = [snapshot.resolve_server(server)]
-        else:
-            entries = [snapshot.servers[name] for name in sorted(snapshot.servers)]
-        facts = [to_server_data(gateway, entry) for entry in entries]
-        if category:
-            ranked_category = ranked_catalog.find_category(category)
-        else:
-            ranked_category = None
-    if ranked_category:
-        _show_category(screen, ranked_category, entries[0].name if server else None)
-    elif server:
-        _show_server(
-            screen, entries[0], facts[0], ranked_catalog.list_server_tools(entries[0].name)
-        )
+        entry = snapshot.resolve_server(server) if server else None
+        names = [entry.name] if entry else sorted(snapshot.servers)
+        facts = [to_server_data(gateway, snapshot.servers[name]) for name in names]
+        shown_category = catalog.find_category(options.category) if options.category else None
+    if shown_category:
+        _show_category(screen, shown_category, entry and entry.name)
+    elif entry:
+        _show_server(screen, entry, facts[0], catalog.list_server_tools(entry.name))
     elif screen.as_json:
-        hot = {
-            "grounds": ranked_catalog.hot_list.basis,
-            "tools": [to_tool_data(tool, "brief") for tool in ranked_catalog.hot_list.tools],
-        }
-        category_cards = [
-            make_category_card(ranked) for ranked in ranked_catalog.categories.values()
-        ]
+        hot = catalog.hot_list
+        tools = [to_tool_data(tool, "brief") for tool in hot.tools]
         screen.write_json(
             {
                 "tools": len(snapshot.tools),
-                "hot": hot,
-                "categories": category_cards,
+                "hot": {"grounds": hot.basis, "tools": tools},
+                "categories": [make_category_object(one) for one in catalog.categories.values()],
                 "servers": facts,
             }
         )
     else:
-        _show_overview(screen, ranked_catalog, facts)
+        _show_overview(screen, catalog, facts)
     return EXIT_OK
 
 
-def _show_category(screen: Screen, shelf: RankedCategory, server: str | None) -> None:
-    tools = [tool for tool in shelf.tools if server in (None, tool.server)]
+def _show_category(screen: Screen, ranked: RankedCategory, server: str | None) -> None:
+    tools = [tool for tool in ranked.tools if server in (None, tool.server)]
     if screen.as_json:
-        screen.write_json(
-            {
-                "category": make_category_card(shelf),
-                "tools": [to_tool_data(tool, "brief") for tool in tools],
-            }
-        )
+        data = [to_tool_data(tool, "brief") for tool in tools]
+        screen.write_json({"category": make_category_object(ranked), "tools": data})
         return
-    category = shelf.category
-    where = server or format_count(len(shelf.servers), "server")
+    category = ranked.category
+    where = server or format_count(len(ranked.servers), "server")
     description = f" — {category.title}. {category.description}".rstrip()
-    screen.write_text(
-        Text.assemble(
-            (category.key, "bold"), f": {format_count(len(tools), 'tool')} on {where}", description
-        )
-    )
+    count = f": {format_count(len(tools), 'tool')} on {where}"
+    screen.write_text(Text.assemble((category.key, "bold"), count, description))
     screen.write_text(*(render_tool(screen, tool, "brief") for tool in tools))
     if not tools:
-        names = ", ".join(shelf.servers[:_MAX_NAMED_SERVERS])
-        more = " …" if len(shelf.servers) > _MAX_NAMED_SERVERS else ""
+        names = ", ".join(ranked.servers[:_MAX_NAMED_SERVERS])
+        more = " …" if len(ranked.servers) > _MAX_NAMED_SERVERS else ""
         screen.write_text(f"It has tools of {names}{more}.")
 
 
@@ -135,23 +107,10 @@ def _show_server(
     screen: Screen, entry: ServerEntry, facts: dict[str, Any], tools: Sequence[Tool]
 ) -> None:
     if screen.as_json:
-        screen.write_json(
-            {"server": facts, "tools": [to_tool_data(tool, "brief") for tool in tools]}
-        )
+        data = [to_tool_data(tool, "brief") for tool in tools]
+        screen.write_json({"server": facts, "tools": data})
         return
-    description = entry.description or (entry.title if entry.title != entry.name else "")
-    if entry.is_listed:
-        tool_count = format_count(len(entry.tools), "tool")
-    else:
-        tool_count = "not listed yet"
-    screen.write_text(
-        Text.assemble(
-            (entry.name, "bold"),
-            f": {tool_count}",
-            f" — {description}" if description else "",
-            _render_state(facts),
-        )
-    )
+    screen.write_text(Text.assemble((entry.name, "bold"), *_render_server(facts)))
     if entry.initialize_info and entry.initialize_info.instructions:
         notes = " ".join(sanitize_text(entry.initialize_info.instructions).split())
         screen.write_text(Text(f"Its own notes: {notes}", style="dim"))
@@ -161,19 +120,16 @@ def _show_server(
             screen.write_text(f"Also offers {format_count(facts[kind], kind.removesuffix('s'))}.")
 
 
-def _show_overview(screen: Screen, shelves: RankedCatalog, facts: Sequence[dict[str, Any]]) -> None:
-    categories = list(shelves.categories.values())
-    hot = shelves.hot_list
+def _show_overview(screen: Screen, catalog: RankedCatalog, facts: list[dict[str, Any]]) -> None:
+    categories = list(catalog.categories.values())
+    line = f"{format_count(len(catalog.snapshot.tools), 'tool')} on "
+    line += format_count(len(facts), "server")
     if categories:
-        in_categories = f" in {format_count(len(categories), 'category', 'categories')}"
-    else:
-        in_categories = ""
-    screen.write_text(
-        f"{format_count(len(shelves.snapshot.tools), 'tool')} on "
-        f"{format_count(len(facts), 'server')}{in_categories}."
-    )
+        line += f" in {format_count(len(categories), 'category', 'categories')}"
+    screen.write_text(f"{line}.")
+    hot = catalog.hot_list
     if hot.tools:
-        screen.write_text(Text(browse_tools.HOT_LIST_HEADINGS[hot.basis], style="bold"))
+        screen.write_text(Text(browse_tools.render_hot_heading(catalog), style="bold"))
         screen.write_text(*(render_tool(screen, tool, "brief") for tool in hot.tools))
     if categories:
         screen.write_text(Text("Categories:", style="bold"))
@@ -187,106 +143,79 @@ def _show_categories(screen: Screen, categories: Sequence[RankedCategory]) -> No
     if not screen.is_stdout_terminal:
         screen.write_text(*(browse_tools.render_category_line(category) for category in categories))
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("category", style="bold", no_wrap=True)
-    table.add_column("tools", justify="right")
-    table.add_column("about", ratio=1)
-    for category in categories:
-        about = (
-            category.category.description
-            or f"of {', '.join(category.servers[:_MAX_NAMED_SERVERS])}"
-        )
-        table.add_row(category.category.key, f"{len(category.tools):,}", Text(about))
-    screen.write_text(table)
+    rows: list[tuple[str, str, str]] = []
+    for ranked in categories:
+        about = f"of {', '.join(ranked.servers[:_MAX_NAMED_SERVERS])}"
+        about = ranked.category.description or about
+        rows.append((ranked.category.key, f"{len(ranked.tools):,}", about))
+    first = Column("category", style="bold", no_wrap=True)
+    screen.write_text(build_table((first, *numbers("tools"), Column("about", fill=True)), rows))
 
 
 def _show_servers(screen: Screen, facts: Sequence[dict[str, Any]]) -> None:
     if not screen.is_stdout_terminal:
-        for server in facts:
-            if server["description"] or server["title"]:
-                about = f" — {server['description'] or server['title']}"
-            else:
-                about = ""
-            screen.write_text(
-                f"{server['name']}: {_render_tool_count(server)}{about}{_render_state(server)}"
-            )
+        screen.write_text(*(Text.assemble(one["name"], *_render_server(one)) for one in facts))
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("server", style="bold", no_wrap=True)
-    table.add_column("tools", justify="right")
-    table.add_column("about", ratio=1)
-    for server in facts:
-        about = Text(server["description"] or server["title"])
-        table.add_row(
+    rows = [
+        (
             server["name"],
             str(server["tools"]) if server["known"] else "?",
-            about + _render_state(server),
+            Text(server["description"] or server["title"]) + _render_state(server),
         )
-    hint = (
-        "portico browse SERVER, or --category NAME, lists tools; portico search finds them by "
-        "what they do."
-    )
-    screen.write_text(table, Text(hint, "dim"))
+        for server in facts
+    ]
+    columns = (SERVER_COLUMN, *numbers("tools"), Column("about", fill=True))
+    screen.write_text(build_table(columns, rows), Text(_HINT, "dim"))
 
 
-def _render_tool_count(one: dict[str, Any]) -> str:
-    if one["known"]:
-        return format_count(one["tools"], "tool")
-    return "not listed yet"
+def _render_server(facts: Mapping[str, Any]) -> tuple[str, str, Text]:
+    count = ": not listed yet"
+    if facts["known"]:
+        count = f": {format_count(facts['tools'], 'tool')}"
+    about = facts["description"] or facts["title"]
+    return count, f" — {about}" if about else "", _render_state(facts)
 
 
-def _render_state(one: dict[str, Any]) -> Text:
-    if one["state"] not in TROUBLED_STATES:
+def _render_state(facts: Mapping[str, Any]) -> Text:
+    state = facts["state"]
+    if state not in TROUBLED_STATES:
         return Text()
-    return Text(
-        f" [{one['state']}: {' '.join(one['reason'].split())}]", style=_STYLES[one["state"]]
-    )
+    style = "red" if state in ("down", "quarantined") else "yellow"
+    return Text(f" [{state}: {' '.join(facts['reason'].split())}]", style=style)
 
 
-async def describe(setup: Setup, screen: Screen, names: Sequence[str], detail: str) -> int:
+async def run_describe(
+    wanted: Sequence[str], detail: DescribeDetail, options: ProfileOptions
+) -> int:
     """Show what each tool takes; exit code 1 if one is unknown."""
-    async with open_gateway(setup, screen, select_no_servers) as gateway:
-        await ensure_listed(gateway, setup, screen, names)
+    setup, screen = options.load()
+    async with open_gateway(setup, screen) as gateway:
+        await ensure_listed(gateway, setup, screen, wanted)
         tools: list[Tool] = []
         errors: list[PorticoError] = []
-        for name in names:
+        for one in wanted:
             try:
-                tools.append(find_tool(gateway, setup, name))
+                tools.append(find_tool(gateway, setup, one))
             except PorticoError as error:
                 errors.append(error)
+        details: dict[str, Mapping[str, Any]] = {}
         if detail == "full":
-            extras = await _collect_extras(gateway, setup, tools)
-        else:
-            extras = {}
+            await gateway.load_usage()
+            state = select_view(gateway, setup).profile_state
+            details = {tool.address: collect_tool_details(state, tool) for tool in tools}
     if screen.as_json:
-        data = [{**to_tool_data(tool, detail), **extras.get(tool.address, {})} for tool in tools]
-        screen.write_json(
-            {"tools": data, "unknown": [to_error_data(error_item) for error_item in errors]}
-        )
+        data = [{**to_tool_data(tool, detail), **details.get(tool.address, {})} for tool in tools]
+        screen.write_json({"tools": data, "unknown": [to_error_data(error) for error in errors]})
     else:
-        if detail != "brief":
-            separator = [""]
-        else:
-            separator = []
         for index, tool in enumerate(tools):
-            screen.write_text(
-                *(separator if index else ()),
-                render_tool(screen, tool, detail, extra=extras.get(tool.address)),
-            )
+            if index and detail != "brief":
+                screen.write_text("")
+            screen.write_text(render_tool(screen, tool, detail, extra=details.get(tool.address)))
     for error in errors:
         print_error(error)
     if errors:
         return EXIT_FAILED
     return EXIT_OK
-
-
-async def _collect_extras(
-    gateway: GatewayRuntime, setup: Setup, tools: Sequence[Tool]
-) -> Mapping[str, Mapping[str, Any]]:
-    """Return what is known of tools besides their definitions."""
-    await gateway.load_usage()
-    profile_state = gateway.get_view(setup.profile).profile_state
-    return {tool.address: collect_tool_details(profile_state, tool) for tool in tools}
 
 
 async def ensure_listed(
@@ -301,46 +230,57 @@ async def ensure_listed(
     A server named in a tool address is awaited with `idle_timeout`; if a name has no server, all
     are, for a short time.
     """
-    snapshot = gateway.get_view(setup.profile).snapshot
+    snapshot = select_view(gateway, setup).snapshot
     missing = [name for name in names if not _is_known_tool(snapshot, name)]
     servers_by_name = [{fold(server) for server, _ in split_name(name)} for name in missing]
     unlisted = select_unlisted_servers(gateway)
-    named = {name for name in unlisted if any(fold(name) in servers for servers in servers_by_name)}
     if all(any(fold(name) in servers for name in snapshot.servers) for servers in servers_by_name):
-        await list_servers(gateway, screen, named, idle_timeout)
+        named = set[str]().union(*servers_by_name)
+        unlisted = [name for name in unlisted if fold(name) in named]
     else:
-        await list_servers(gateway, screen, unlisted, LISTING_WAIT_S)
+        idle_timeout = LISTING_WAIT_S
+    await list_servers(gateway, screen, unlisted, idle_timeout)
     note_starting_servers(gateway)
-
-
-def note_starting_servers(gateway: GatewayRuntime) -> None:
-    """Print a note about servers that are still starting."""
-    if starting := find_starting_servers(gateway):
-        print_note(
-            f"Still starting: {', '.join(starting)}; `portico status` waits for "
-            f"{'it' if len(starting) == 1 else 'them'}."
-        )
 
 
 def find_tool(gateway: GatewayRuntime, setup: Setup, name: str) -> Tool:
     """Resolve a tool name; raises the error that an agent would get."""
-    snapshot = gateway.get_view(setup.profile).snapshot
+    snapshot = select_view(gateway, setup).snapshot
     try:
         return snapshot.resolve_tool(name)
     except UnknownName as error:
+        _explain_switched_off(gateway, setup, name)
         possible_servers = {fold(server) for server, _ in split_name(name)}
         for server in snapshot.servers:
             if fold(server) in possible_servers and gateway.upstreams[server].state == "disabled":
                 # A text about the configuration is ours; as a server's text it would be masked.
                 raise PorticoError(
                     f"{server} cannot be used: {gateway.upstreams[server].reason}",
-                    advice="Mend the configuration.",
+                    advice="Correct the configuration.",
                 ) from error
         states = {
             status.name: ServerState(status.state, status.reason, status.state_since)
             for status in gateway.list_statuses()
         }
         raise browse_tools.explain_unknown_name(error, name, snapshot, states) from error
+
+
+def _explain_switched_off(gateway: GatewayRuntime, setup: Setup, name: str) -> None:
+    """Raise PorticoError if the user has switched off the tool, or its server."""
+    scope = gateway.get_view(setup.profile).settings.scope
+    for server_name, tool in split_name(name):
+        for key, server in gateway.config.servers.items():
+            if fold(key) != fold(server_name) or not scope.can_see_server(key):
+                continue
+            if server.disabled:
+                raise _make_switched_off_error(key)
+            if any(fnmatchcase(tool, glob) for glob in server.tools.deny):
+                raise _make_switched_off_error(f"{key}.{tool}")
+
+
+def _make_switched_off_error(name: str) -> PorticoError:
+    advice = f"`portico enable {name}` switches it on."
+    return PorticoError(f"{name} is switched off", advice=advice)
 
 
 def _is_known_tool(snapshot: Snapshot, name: str) -> bool:
@@ -366,8 +306,10 @@ def to_server_data(gateway: GatewayRuntime, entry: ServerEntry) -> dict[str, Any
     upstream = gateway.upstreams[entry.name]
     return {
         "name": entry.name,
-        "title": "" if entry.title == entry.name else entry.title,
-        "description": entry.description,
+        "identifier": find_identifier(entry.name, gateway.catalog.snapshot.server_identifiers),
+        "type": entry.kind,
+        "title": entry.own_title,
+        "description": entry.own_description,
         "tags": list(entry.tags),
         "category": gateway.catalog.snapshot.main_categories[entry.name],
         "known": entry.is_listed,
@@ -400,16 +342,14 @@ def render_tool(
 
 
 def _render_brief(tool: Tool, twins: Sequence[str]) -> Group:
-    signature, _, sentence = render_brief(tool, twins).partition(") — ")
-    if sentence:
-        full_signature = f"{signature})"
-    else:
-        full_signature = signature
+    signature, dash, sentence = render_brief(tool, twins).partition(") — ")
+    if dash:
+        signature += ")"
     address = " ".join(sanitize_text(tool.address).split())
-    line = Text.assemble((address, "bold cyan"), (full_signature.removeprefix(address), "dim"))
-    if sentence:
-        return Group(line, Padding(Text(sentence), (0, 0, 0, 2), expand=False))
-    return Group(line)
+    line = Text.assemble((address, "bold cyan"), (signature.removeprefix(address), "dim"))
+    if not sentence:
+        return Group(line)
+    return Group(line, Padding(Text(sentence), (0, 0, 0, 2), expand=False))
 
 
 def _render_heading(head: str) -> Text:

@@ -5,47 +5,55 @@
 servers and profiles.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
-from rich.table import Table
+from cyclopts import Parameter
 from rich.text import Text
 
+from portico.cli.columns import build_table, texts
 from portico.cli.exit import EXIT_OK
+from portico.cli.options import CONFIG_DEFAULTS, ConfigOptions
 from portico.cli.screen import Screen
-from portico.cli.setup import Setup
 from portico.config import BackendConfig, Profile
 from portico.config_file import mask_config
+from portico.config_file.json_schema import render_schema
 
 
-def show_config(setup: Setup, screen: Screen, sources: bool) -> int:
+def config(
+    *,
+    sources: Annotated[bool, Parameter(help="Show where each key came from.")] = False,
+    schema: Annotated[
+        bool, Parameter(help="Print the JSON Schema of the file, for editors.")
+    ] = False,
+    options: ConfigOptions = CONFIG_DEFAULTS,
+) -> int:
     """Show the configuration or the source of each key."""
+    if schema:
+        sys.stdout.write(render_schema())
+        return EXIT_OK
+    setup, screen = options.load()
+    loaded = setup.loaded
     plain = mask_config(setup.config)
-    origins = {key: str(source) for key, source in setup.loaded.sources.items()}
+    origins = {key: str(source) for key, source in loaded.sources.items()}
     if setup.demo:
         origins |= {f"servers.{name}": "demo" for name in setup.config.servers}
+    files = [str(path) for path in loaded.files]
     if screen.as_json:
-        data: dict[str, Any] = {
-            "files": [str(path) for path in setup.loaded.files],
-            "demo": setup.demo,
-            "config": plain,
-        }
-        data |= {"sources": origins} if sources else {}
-        screen.write_json({**data, "warnings": [str(warning) for warning in setup.loaded.warnings]})
+        data: dict[str, Any] = {"files": files, "demo": setup.demo, "config": plain}
+        if sources:
+            data["sources"] = origins
+        screen.write_json({**data, "warnings": [str(warning) for warning in loaded.warnings]})
     elif sources:
         _show_sources(screen, plain, origins)
     else:
-        files = (
-            ", ".join(str(path) for path in setup.loaded.files)
-            or "no file; the servers are the embedded demo"
+        heading = ", ".join(files) or "no file; the servers are the embedded demo"
+        text = yaml.safe_dump(
+            _omit_defaults(plain), sort_keys=False, allow_unicode=True, width=10_000
         )
-        screen.write_text(Text(f"# {files}", style="dim"))
-        screen.write_text(
-            yaml.safe_dump(
-                _omit_defaults(plain), sort_keys=False, allow_unicode=True, width=10_000
-            ).rstrip()
-        )
+        screen.write_text(Text(f"# {heading}", style="dim"), text.rstrip())
     return EXIT_OK
 
 
@@ -78,12 +86,11 @@ def _show_sources(screen: Screen, plain: Mapping[str, Any], origins: Mapping[str
     if not screen.is_stdout_terminal:
         screen.write_text(*(f"{key} = {value}  # {source}" for key, value, source in rows))
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("key", "value", "source"):
-        table.add_column(column, overflow="fold")
-    for key, value, source in rows:
-        table.add_row(key, value, Text(source, style="dim" if source == "default" else "green"))
-    screen.write_text(table)
+    cells = [
+        (key, value, Text(source, style="dim" if source == "default" else "green"))
+        for key, value, source in rows
+    ]
+    screen.write_text(build_table(texts("key", "value", "source"), cells))
 
 
 def _iterate_leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

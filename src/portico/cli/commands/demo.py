@@ -1,8 +1,9 @@
-"""`portico demo`: one task on the demo servers, step by step, with the tokens of each step.
+"""`portico demo`: an agent's work on the demo servers, step by step, with the tokens of each step.
 
 A real MCP client talks to the real endpoint in memory; this user's folders are neither read nor
 written. --json: `{"counter", "full_listing": {"tools", "tokens"}, "meta_listing": {…}, "steps":
-[{"tool", "arguments", "answer", "sent", "received"}], "total"}`.
+[{"tool", "arguments", "answer", "sent", "received"}], "total", "large_result" (tokens of the
+result that was stored), "direct" (tokens of the full listing and that result)}`.
 """
 
 import tempfile
@@ -17,24 +18,32 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from portico.app import GatewayRuntime
 from portico.cli import logs
 from portico.cli.exit import EXIT_OK
+from portico.cli.options import OutputOptions
 from portico.cli.screen import Screen
-from portico.config import Config, Profile
+from portico.config import Budgets, Config
 from portico.demo import make_demo_servers
 from portico.errors import PorticoError
-from portico.rendering.listing_cost import count_listed_tokens
-from portico.rendering.token_count import TokenCounter, get_best_counter
+from portico.gateway import GatewayRuntime
+from portico.profiles.view_cost import measure_servers, measure_view, sum_costs
+from portico.rendering.token_budget import TokenCounter, get_best_counter
 from portico.storage.manifests import ManifestStore
 
-TASK = "How far is a marathon of 26.2 miles in kilometres? And its splits?"
+TASK = (
+    "How far is a marathon of 26.2 miles in kilometres, and its splits? "
+    "Where in the world is the clock off by half an hour? Then clear the notebook."
+)
 _SPLITS_SCRIPT = """\
 import asyncio
 miles = [6.55, 13.1, 19.65]
 found = await asyncio.gather(*[units.convert_units(value=m, \
 from_unit="miles", to_unit="km", digits=4) for m in miles])
 [one["value"] for one in found]"""
+_ZONES_SCRIPT = """\
+zones = await clock.list_time_zones()
+sorted({zone["utc_offset"] for zone in zones["result"] if zone["utc_offset"][3:] != "00"})"""
+LARGE_TOOL = "clock.list_time_zones"
 STEPS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
         "Search: which tool does that?",
@@ -51,13 +60,25 @@ STEPS: tuple[tuple[str, str, dict[str, Any]], ...] = (
         },
     ),
     ("Script: several calls at once, one answer.", "run_code", {"code": _SPLITS_SCRIPT}),
+    ("A large result is stored, and summarised.", "call_tool", {"name": LARGE_TOOL}),
+    ("Script: read all of it, return little.", "run_code", {"code": _ZONES_SCRIPT}),
+    (
+        "Approval: a workflow stops before it deletes.",
+        "run_workflow",
+        {
+            "steps": [
+                {"id": "made", "tool": "notes.create_note", "arguments": {"title": "Old"}},
+                {"id": "gone", "tool": "notes.delete_note", "arguments": {"id": "${made.id}"}},
+            ]
+        },
+    ),
 )
 BAR_WIDTH = 40
 
 
 @dataclass(frozen=True)
 class DemoListing:
-    """A `tools/list` and its cost."""
+    """Listed tools and their cost with the instructions, as `portico tokens` counts it."""
 
     tools: int
     tokens: int
@@ -74,57 +95,68 @@ class DemoStep:
     received: int
 
 
-async def run_demo(screen: Screen) -> int:
+async def run_demo(options: OutputOptions) -> int:
     """Run the task and show each step."""
+    screen = options.make_screen()
     logs.configure_logging("error")
     counter = get_best_counter()
+    steps: list[DemoStep] = []
     with tempfile.TemporaryDirectory(prefix="portico-demo-") as folder:
         config = Config(
             servers=make_demo_servers(),
-            profiles={"full": Profile(exposure="full")},
+            budgets=Budgets(result=1_000),
             data_dir=Path(folder),
         )
         async with GatewayRuntime(config, manifests=ManifestStore(None)) as gateway:
             with screen.show_spinner("Starting the demo servers …"):
                 await gateway.wait_until_listed()
-            async with Client(gateway.get_endpoint("full").server) as client:
-                full, _ = await _measure_listing(client, counter)
+            view = gateway.get_view()
+            direct = sum_costs("all", measure_servers(view.snapshot, counter))
+            full = DemoListing(direct.tools, direct.tokens)
+            own = await measure_view(view, counter)
+            meta = DemoListing(own.tools, own.tokens)
             async with Client(gateway.get_endpoint().server) as client:
-                meta, shown = await _measure_listing(client, counter)
+                names = [tool.name for tool in (await client.list_tools()).tools]
                 if not screen.as_json:
-                    _show_introduction(screen, counter, full, meta, shown, len(config.servers))
-                steps: list[DemoStep] = []
+                    _show_introduction(screen, counter, full, meta, names)
                 for title, tool, arguments in STEPS:
-                    step = await _run_step(client, counter, tool, arguments)
-                    steps.append(step)
+                    steps.append(await _run_step(client, counter, tool, arguments))
                     if not screen.as_json:
-                        _show_step(screen, len(steps), title, step)
+                        _show_step(screen, len(steps), title, steps[-1])
+            large = await _measure_large_result(gateway, counter)
     total = meta.tokens + sum(step.sent + step.received for step in steps)
     if screen.as_json:
-        facts = {
+        data = {
             "counter": counter.name,
             "full_listing": asdict(full),
             "meta_listing": asdict(meta),
+            "steps": [asdict(step) for step in steps],
+            "total": total,
+            "large_result": large,
+            "direct": full.tokens + large,
         }
-        screen.write_json({**facts, "steps": [asdict(step) for step in steps], "total": total})
+        screen.write_json(data)
     else:
-        _show_total(screen, counter, full, meta, steps, total)
+        costs = {f"the listing of {meta.tools} tools": meta.tokens}
+        _show_costs(screen, costs, steps, {"the full listing": full.tokens, LARGE_TOOL: large})
+        saved = 1 - total / (full.tokens + large)
+        screen.write_text(
+            "",
+            f"{saved:.0%} fewer tokens ({_get_method(counter)}), and the listing stays about this "
+            "small whatever is behind it.",
+            Text(
+                "Next: portico adopt takes over the servers that your clients have, and portico "
+                "install CLIENT connects a client.",
+                style="dim",
+            ),
+        )
     return EXIT_OK
 
 
-async def _measure_listing(client: Client, counter: TokenCounter) -> tuple[DemoListing, list[str]]:
-    tools: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while True:
-        page = await client.list_tools(cursor=cursor)
-        tools += [
-            tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools
-        ]
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    tokens = sum(count_listed_tokens(tool, counter.count) for tool in tools)
-    return DemoListing(len(tools), tokens), [tool["name"] for tool in tools]
+def _get_method(counter: TokenCounter) -> str:
+    if counter.name == "o200k_base":
+        return "o200k_base"
+    return "estimated"
 
 
 async def _run_step(
@@ -140,21 +172,23 @@ async def _run_step(
     return DemoStep(tool, arguments, answer, sent, counter.count(answer))
 
 
+async def _measure_large_result(gateway: GatewayRuntime, counter: TokenCounter) -> int:
+    """Measure what the large result costs a client that gets it whole."""
+    tool = gateway.get_view().snapshot.resolve_tool(LARGE_TOOL)
+    result = await gateway.calls.call(tool, {})
+    return sum(counter.count(block.get("text", "")) for block in result["content"])
+
+
 def _show_introduction(
-    screen: Screen,
-    counter: TokenCounter,
-    full: DemoListing,
-    meta: DemoListing,
-    tool_names: list[str],
-    server_count: int,
+    screen: Screen, counter: TokenCounter, full: DemoListing, meta: DemoListing, names: list[str]
 ) -> None:
+    servers = len(make_demo_servers())
+    method = "estimated"
     if counter.name == "o200k_base":
         method = "counted with o200k_base"
-    else:
-        method = "estimated"
     screen.write_text(
         Text.assemble(
-            (f"{full.tools} tools on {server_count} servers, one door.", "bold"),
+            (f"{full.tools} tools on {servers} servers, one endpoint.", "bold"),
             f" Tokens are {method}.",
         ),
         "",
@@ -164,11 +198,11 @@ def _show_introduction(
             " first.",
         ),
         Text.assemble(
-            f"Through Portico it reads {len(tool_names)} tools: ",
+            f"Through Portico it reads {len(names)} tools: ",
             (f"{meta.tokens:,} tokens", "bold green"),
-            ".",
+            ", however many are behind it.",
         ),
-        Padding(Text(", ".join(tool_names), style="cyan"), (0, 0, 0, 2), expand=False),
+        Padding(Text(", ".join(names), style="cyan"), (0, 0, 0, 2), expand=False),
         "",
         Text.assemble("The task: ", (TASK, "italic")),
     )
@@ -193,40 +227,29 @@ def _format_argument(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
-def _show_total(
-    screen: Screen,
-    counter: TokenCounter,
-    full: DemoListing,
-    meta: DemoListing,
-    steps: list[DemoStep],
-    total: int,
+def _show_costs(
+    screen: Screen, listing: dict[str, int], steps: list[DemoStep], direct: dict[str, int]
 ) -> None:
     screen.write_text("", Rule(Text("What it cost", style="bold"), align="left", style="dim"))
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column()
     table.add_column(justify="right")
-    table.add_row(f"the listing of {meta.tools} tools", f"{meta.tokens:,}")
-    for step in steps:
-        table.add_row(step.tool, f"{step.sent + step.received:,}")
+    spent = [*listing.items(), *((step.tool, step.sent + step.received) for step in steps)]
+    for name, tokens in spent:
+        table.add_row(name, f"{tokens:,}")
+    total = sum(tokens for _, tokens in spent)
+    without = sum(direct.values())
     table.add_row(
         Text("the whole task through Portico", style="bold"), Text(f"{total:,}", style="bold green")
     )
+    for name, tokens in direct.items():
+        table.add_row(f"{name}, whole", f"{tokens:,}")
     table.add_row(
-        Text("the full listing alone", style="bold"), Text(f"{full.tokens:,}", style="bold red")
+        Text("without Portico, these two alone", style="bold"),
+        Text(f"{without:,}", style="bold red"),
     )
     screen.write_text(table, "")
     width = min(BAR_WIDTH, max(10, screen.out.width - 20))
-    for name, tokens, style in (("full listing", full.tokens, "red"), ("Portico", total, "green")):
-        bar = "█" * max(1, round(width * tokens / max(full.tokens, total)))
+    for name, tokens, style in (("without it", without, "red"), ("Portico", total, "green")):
+        bar = "█" * max(1, round(width * tokens / max(without, total)))
         screen.write_text(Text.assemble(f"{name:<13}", (bar, style)))
-    saved = 1 - total / full.tokens
-    if counter.name == "o200k_base":
-        method = "o200k_base"
-    else:
-        method = "estimated"
-    screen.write_text(
-        "",
-        f"{saved:.0%} fewer tokens ({method}), and the listing stays about this small "
-        "whatever is behind it.",
-        Text("Next: portico serve, or put your servers in portico.yaml.", style="dim"),
-    )

@@ -6,18 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from rich.text import Text
 
-from portico.adoption import gateway_entry
-from portico.adoption.atomic_files import read_file
+from portico.adoption import client_entries
 from portico.adoption.backups import Backups, compute_digest
 from portico.adoption.client_documents import parse_document
-from portico.adoption.clients import Client, list_locations
-from portico.adoption.clients import find_client as client_named
-from portico.adoption.config_locations import ClientConfigLocation
+from portico.adoption.clients import Client, ClientConfigLocation, find_client, list_locations
 from portico.adoption.diff import render_diff
+from portico.adoption.file_replacement import read_file
 from portico.adoption.installation import (
     InstallPlan,
     apply_install,
@@ -27,282 +24,143 @@ from portico.adoption.installation import (
     plan_install,
     plan_uninstall,
 )
-from portico.cli.exit import EXIT_OK, print_note, sanitize_server_text
+from portico.cli.client_entry import (
+    ClientEntry,
+    find_config_files,
+    find_unkept_rules,
+    make_http_entry,
+    make_stdio_entry,
+    refuse_self_reference,
+)
+from portico.cli.exit import EXIT_OK, print_note, print_warning, sanitize_server_text
 from portico.cli.screen import Screen
+from portico.cli.setup_commands import InstallOptions, UninstallOptions
 from portico.config import get_default_data_dir
-from portico.config_file import LoadedConfig, find_files, load
+from portico.config_file import LoadedConfig, load
 from portico.errors import ConfigError, PorticoError
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+_MAX_NAMES = 8
 
 
 @dataclass(frozen=True)
-class _ClientEntry:
-    """The entry to write, and remarks for the person."""
+class _Installation:
+    """What `install` did, or would do."""
 
-    entry: dict[str, Any]
-    exposure: str
-    remarks: tuple[str, ...]
+    client: Client
+    plan: InstallPlan
+    pointer: ClientEntry
+    is_written: bool
+    backup: Path | None
+    has_no_folder: bool
+    duplicate_tokens: int
+    """Tokens of servers that the client would load twice, as far as they are known."""
+    failing: Mapping[str, str]
+    """Servers that stay in the file, with the reason."""
+    lost_rules: Mapping[str, Sequence[str]]
+    """Servers for which the client has rules that Portico does not keep, with those rules."""
 
 
-def install(
-    client: str,
-    *,
-    config: Sequence[str],
-    scope: str | None,
-    url: str | None,
-    exposure: str | None,
-    file: str | None,
-    write: bool,
-    screen: Screen,
-    replace: bool = False,
-) -> int:
+def run_install(client: str, options: InstallOptions) -> int:
     """Show the change to the client's file; with `write`, apply it and store a backup."""
-    target_client = client_named(client)
-    backups = _open_backups()
+    screen = options.make_screen()
+    target = find_client(client)
+    backups = open_backups()
     cwd = Path.cwd()
-    location = choose_location(
-        target_client, list_locations(target_client, Path.home(), cwd), scope, file
-    )
-    files = _find_config_files(config, cwd)
-    if not url:
-        _refuse_self_reference(location, files, cwd)
-    loaded = load(files, {"exposure": exposure})
-    if url:
-        pointer = _make_http_entry(target_client, url, loaded, exposure)
+    locations = list_locations(target, Path.home(), cwd)
+    location = choose_location(target, locations, options.scope, options.file)
+    files = find_config_files(options.config or (), cwd)
+    if not options.url:
+        refuse_self_reference(location, files, cwd)
+    loaded = load(files, {"exposure": options.exposure})
+    if options.url:
+        pointer = make_http_entry(target, options.url, loaded, options.exposure)
     else:
-        pointer = _make_stdio_entry(target_client, location, files, loaded)
-    failing: dict[str, str] = {}
-    if replace:
-        failing = _find_failing_servers(location, loaded)
+        pointer = make_stdio_entry(target, location, files, loaded)
+    failing = _find_failing_servers(location, loaded) if options.replace else {}
+
+    lost_rules: dict[str, tuple[str, ...]] = {}
+    if options.replace:
+        lost_rules = find_unkept_rules(target, location, loaded)
+    kept = set[str]() if options.drop_rules else set(lost_rules)
 
     def find_working_duplicates(servers: Mapping[str, Any]) -> list[str]:
-        duplicates = gateway_entry.find_duplicates(servers, loaded.config)
-        return [name for name, twin in duplicates.items() if twin not in failing]
+        duplicates = client_entries.find_duplicates(servers, loaded.config)
+        return [
+            name for name, twin in duplicates.items() if twin not in failing and name not in kept
+        ]
 
     plan = plan_install(
-        target_client,
+        target,
         location,
         pointer.entry,
         backups,
         find_working_duplicates,
-        replace_duplicates=replace,
+        replace_duplicates=options.replace,
     )
     has_no_folder = location.scope == "user" and not location.path.parent.is_dir()
-    copy = None
-    if write:
-        copy = apply_install(plan, backups)
+    backup = apply_install(plan, backups) if options.write else None
     tokens = _count_duplicate_tokens(location, plan, loaded)
-    for warning in loaded.warnings:
-        print_note(f"Warning: {warning}")
-    if screen.as_json:
-        screen.write_json(
-            _to_data(target_client, plan, write)
-            | {
-                "exposure": pointer.exposure,
-                "entry": pointer.entry,
-                "backup": str(copy) if copy else None,
-                "staying": [*plan.remaining_servers],
-                "twice": [*plan.duplicate_servers],
-                "twice_tokens": tokens,
-                "remarks": [*pointer.remarks],
-                "kept": failing,
-            }
-        )
-        return EXIT_OK
-    screen.write_text(
-        f"{target_client.title}: {location.path}{', a new file' if plan.before is None else ''}"
+    done = _Installation(
+        target, plan, pointer, options.write, backup, has_no_folder, tokens, failing, lost_rules
     )
-    if has_no_folder:
-        screen.write_text(
-            f"There was no folder {location.path.parent}: is {target_client.title} installed here?"
-        )
-    _show_install(target_client, plan, pointer, tokens, screen)
-    for name, reason in failing.items():
-        screen.write_text(f"{name} stays in the file, because Portico cannot use it now: {reason}")
-    if not plan.has_changes:
-        screen.write_text(f"{target_client.title} points at Portico already: nothing to do.")
-    elif not write:
-        screen.write_text(
-            "Nothing is written yet. The same command with --write does it, and keeps a backup."
-        )
+    for warning in loaded.warnings:
+        print_warning(str(warning))
+    if screen.as_json:
+        screen.write_json(_to_install_data(done))
     else:
-        screen.write_text(
-            f"Written. {_render_backup_note(copy, target_client)}", target_client.reload_advice
-        )
+        _show_install(screen, done)
     return EXIT_OK
 
 
-def uninstall(
-    client: str, *, scope: str | None, file: str | None, write: bool = True, screen: Screen
-) -> int:
-    """Restore the client's file; without `write`, only show the change."""
-    target_client = client_named(client)
-    backups = _open_backups()
+def run_uninstall(client: str, options: UninstallOptions) -> int:
+    """Restore the client's file; with `dry_run`, only show the change."""
+    screen = options.make_screen()
+    target = find_client(client)
+    backups = open_backups()
     plans: list[InstallPlan] = []
-    locations = list(_find_targets(target_client, scope, file, backups))
+    locations = list(_find_targets(target, options.scope, options.file, backups))
     while locations:
-        location = next(
-            (location for location in locations if _is_untouched(location, backups)), locations[0]
-        )
+        untouched = (location for location in locations if _is_untouched(location, backups))
+        location = next(untouched, locations[0])
         locations.remove(location)
         plan = plan_uninstall(location, backups)
-        if write:
+        if not options.dry_run:
             apply_uninstall(plan, backups)
         if plan.outcome != "absent":
             plans.append(plan)
     if screen.as_json:
-        screen.write_json(
-            [
-                _to_data(target_client, plan, write) | {"put_back": [*plan.replaced_servers]}
-                for plan in plans
-            ]
-        )
+        data = [
+            _to_data(target, plan, not options.dry_run) | {"put_back": [*plan.replaced_servers]}
+            for plan in plans
+        ]
+        screen.write_json(data)
         return EXIT_OK
     for plan in plans:
-        _show_uninstall(target_client, plan, write, screen)
+        _show_uninstall(target, plan, options.dry_run, screen)
     if not plans:
-        screen.write_text(f"{target_client.title} does not point at Portico here: nothing to do.")
+        screen.write_text(f"{target.title} does not point at Portico here: nothing to do.")
     else:
-        screen.write_text(target_client.reload_advice if write else "Nothing is written yet.")
+        screen.write_text("Nothing is written yet." if options.dry_run else target.reload_advice)
     return EXIT_OK
 
 
-def _open_backups() -> Backups:
+def open_backups() -> Backups:
+    """Return the originals of the clients' files."""
     data_dir = os.environ.get("PORTICO_DATA_DIR", "").strip()
-    return Backups(
-        (Path(data_dir).expanduser() if data_dir else get_default_data_dir()) / "clients"
-    )
-
-
-def _find_config_files(config_options: Sequence[str], cwd: Path) -> list[Path]:
-    """Return the files that the started Portico reads: the named ones, or those found now."""
-    found: Sequence[str | Path] = config_options or find_files(os.environ, cwd)
-    if not config_options and found == [cwd / ".mcp.json"]:
-        # A folder's own servers must not replace the configuration adopted for this user.
-        found = find_files(os.environ, Path(os.devnull)) or found
-    return [(cwd / Path(name).expanduser()).absolute() for name in found]
-
-
-def _refuse_self_reference(place: ClientConfigLocation, files: Sequence[Path], cwd: Path) -> None:
-    """Refuse a Portico whose configuration is the file that starts it."""
-    target = os.path.realpath(place.path)
-    found_later = not files and place.path == cwd / ".mcp.json"
-    if found_later or any(os.path.realpath(file) == target for file in files):
-        raise ConfigError(
-            "is the file that Portico itself would read its servers from",
-            advice=(
-                "Run `portico adopt` first: it writes a portico.yaml with these servers, and "
-                "Portico reads that."
-            ),
-            file=str(place.path),
-        )
-
-
-def _make_stdio_entry(
-    client: Client, place: ClientConfigLocation, files: Sequence[Path], loaded: LoadedConfig
-) -> _ClientEntry:
-    """Make an entry that starts Portico with this configuration."""
-    source = loaded.sources["exposure"].kind
-    if source == "default":
-        exposure = client.exposure
-    else:
-        exposure = loaded.config.exposure
-    arguments = ["stdio", *(word for file in files for word in ("--config", str(file)))]
-    if source in ("flag", "env") or (source == "default" and exposure != loaded.config.exposure):
-        arguments += ["--exposure", exposure]
-    command = gateway_entry.find_program()
-    variables = [
-        name
-        for name in gateway_entry.list_config_variables(loaded.config)
-        if name not in loaded.env_file_variables
-    ]
-    reason = {
-        "default": f"{client.exposure_reason}. --exposure chooses another",
-        "file": "the configuration says so",
-    }.get(source, "you say so")
-    remarks = [f"Exposure {exposure}: {reason}."]
-    if not files:
-        remarks.append(
-            "No configuration is found here, so Portico would serve its demo servers. `portico "
-            "adopt` takes over the servers you have; run this again after it."
-        )
-    if variables and client.name not in ("codex", "claude-code"):
-        remarks.append(
-            f"The configuration takes {', '.join(variables)} from the environment, "
-            f"which {client.title} may not pass on: an `env_file` is surer."
-        )
-    path = ""
-    if place.scope == "user" and not client.is_shell_program and os.name == "posix":
-        shell_path = os.environ.get("PATH", "")
-        if shell_only := gateway_entry.list_shell_only_commands(loaded.config, shell_path):
-            path = shell_path
-            remarks.append(
-                f"This shell's PATH goes with it: {client.title} is not started in one, and would "
-                f"not find {', '.join(shell_only)}."
-            )
-    if place.scope == "project":
-        remarks.append(
-            "This file is the project's: whoever shares it gets paths that are of this machine."
-        )
-    if gateway_entry.is_temporary(command):
-        remarks.append(
-            f"This Portico runs from a cache ({command[0]}): install it first, so that it is "
-            "still there tomorrow."
-        )
-    return _ClientEntry(
-        gateway_entry.make_stdio_entry(client, command, arguments, variables, path),
-        exposure,
-        tuple(remarks),
-    )
-
-
-def _make_http_entry(
-    client: Client, url: str, loaded: LoadedConfig, exposure: str | None
-) -> _ClientEntry:
-    """Make an entry that points at a running Portico."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ConfigError(f"{url!r} is no address", advice="Write it as http://127.0.0.1:8420/mcp.")
-    if exposure is not None:
-        raise ConfigError(
-            "--exposure is for a Portico that the client starts; one that is served decides itself",
-            advice=(
-                "Give `portico serve` the exposure, or lead the client to a profile: …/mcp/p/NAME."
-            ),
-        )
-    if parts.path.strip("/"):
-        full_url = url
-    else:
-        full_url = f"{url.rstrip('/')}/mcp"
-    needs_token = loaded.config.gateway.token is not None
-    remarks = [f"It leads to {full_url}: keep `portico serve` running there."]
-    if needs_token and client.bearer_template:
-        remarks.append(
-            "The token comes from the variable PORTICO_TOKEN, which the client must have."
-        )
-    elif needs_token:
-        remarks.append(
-            f"{client.title} needs the token by hand: headers, Authorization, Bearer and the token."
-        )
-    return _ClientEntry(
-        gateway_entry.make_http_entry(client, full_url, send_token=needs_token),
-        loaded.config.exposure,
-        tuple(remarks),
-    )
+    folder = Path(data_dir).expanduser() if data_dir else get_default_data_dir()
+    return Backups(folder / "clients")
 
 
 def _count_duplicate_tokens(
-    place: ClientConfigLocation, plan: InstallPlan, loaded: LoadedConfig
+    location: ClientConfigLocation, plan: InstallPlan, loaded: LoadedConfig
 ) -> int:
-    """Count the tokens of servers that the client would load twice, as far as they are known."""
     if not plan.duplicate_servers or plan.before is None:
         return 0
     from portico.adoption.server_costs import measure_costs  # Imports the gateway.
 
-    duplicates = gateway_entry.find_duplicates(
-        parse_document(place, plan.before).servers, loaded.config
-    )
+    servers = parse_document(location, plan.before).servers
+    duplicates = client_entries.find_duplicates(servers, loaded.config)
     try:
         costs = asyncio.run(measure_costs(loaded.config, ()))
     except (PorticoError, OSError):
@@ -310,31 +168,25 @@ def _count_duplicate_tokens(
     return costs.sum_direct_tokens({duplicates[name] for name in plan.duplicate_servers})
 
 
-def _find_failing_servers(place: ClientConfigLocation, loaded: LoadedConfig) -> dict[str, str]:
+def _find_failing_servers(location: ClientConfigLocation, loaded: LoadedConfig) -> dict[str, str]:
     """Return the duplicates of a client's servers that do not work behind Portico, with the
     reason.
     """
-    data = read_file(place.path)
-    if data:
-        duplicates = set(
-            gateway_entry.find_duplicates(
-                parse_document(place, data).servers, loaded.config
-            ).values()
-        )
-    else:
-        duplicates = set[str]()
+    data = read_file(location.path)
+    servers = parse_document(location, data).servers if data else {}
+    duplicates = set(client_entries.find_duplicates(servers, loaded.config).values())
     if not duplicates:
         return {}
     from portico.adoption.server_costs import measure_costs
 
     costs = asyncio.run(measure_costs(loaded.config, duplicates))
-    return {
-        name: sanitize_server_text(
-            costs.failures.get(name) or "it is switched off, or cannot be started"
-        )
-        for name in sorted(duplicates)
-        if name not in costs.servers
-    }
+    reasons: dict[str, str] = {}
+    for name in sorted(duplicates - costs.servers.keys()):
+        reason = costs.failures.get(name) or "it cannot be started"
+        if loaded.config.servers[name].disabled:
+            reason = f"it is switched off there (`portico enable {name}`)"
+        reasons[name] = sanitize_server_text(reason)
+    return reasons
 
 
 def _find_targets(
@@ -354,92 +206,131 @@ def _find_targets(
         ]
         yield from matching or [named]
         return
-    recorded_for_user = [location for location in recorded if location.scope == "user"]
     seen: set[tuple[str, tuple[str, ...]]] = set()
-    for location in (*locations, *recorded_for_user):
+    for location in (*locations, *(one for one in recorded if one.scope == "user")):
         mark = (os.path.realpath(location.path), location.keys)
-        if scope in (None, location.scope) and mark not in seen:
-            seen.add(mark)
-            try:
-                if is_installed(location, backups):
-                    yield location
-            except ConfigError as error:
-                if scope is not None:
-                    raise
-                print_note(f"Left alone: {error}")
+        if scope not in (None, location.scope) or mark in seen:
+            continue
+        seen.add(mark)
+        try:
+            if is_installed(location, backups):
+                yield location
+        except ConfigError as error:
+            if scope is not None:
+                raise
+            print_note(f"Left alone: {error}")
 
 
-def _is_untouched(place: ClientConfigLocation, backups: Backups) -> bool:
-    record = backups.find(place)
-    now = read_file(place.path)
+def _is_untouched(location: ClientConfigLocation, backups: Backups) -> bool:
+    record = backups.find(location)
+    now = read_file(location.path)
     return record is not None and now is not None and compute_digest(now) == record.wrote
 
 
-def _show_install(
-    client: Client, plan: InstallPlan, pointer: _ClientEntry, tokens: int, screen: Screen
-) -> None:
+def _to_install_data(done: _Installation) -> dict[str, Any]:
+    return _to_data(done.client, done.plan, done.is_written) | {
+        "exposure": done.pointer.exposure,
+        "entry": done.pointer.entry,
+        "backup": str(done.backup) if done.backup else None,
+        "staying": [*done.plan.remaining_servers],
+        "twice": [*done.plan.duplicate_servers],
+        "twice_tokens": done.duplicate_tokens,
+        "remarks": [*done.pointer.remarks],
+        "kept": dict(done.failing),
+        "lost_rules": {name: list(rules) for name, rules in done.lost_rules.items()},
+    }
+
+
+def _show_install(screen: Screen, done: _Installation) -> None:
+    client = done.client
+    plan = done.plan
+    path = plan.location.path
+    screen.write_text(f"{client.title}: {path}{', a new file' if plan.before is None else ''}")
+    if done.has_no_folder:
+        screen.write_text(f"There was no folder {path.parent}: is {client.title} installed here?")
     _show_difference(plan, screen, masking=False)
-    screen.write_text(*pointer.remarks)
-    if plan.replaced_servers:
+    screen.write_text(*done.pointer.remarks, *_describe_other_servers(done))
+    if not plan.has_changes:
+        screen.write_text(f"{client.title} points at Portico already: nothing to do.")
+    elif not done.is_written:
         screen.write_text(
+            "Nothing is written yet. The same command with --write does it, and keeps a backup."
+        )
+    else:
+        kept = f"The file as it was is kept in {done.backup}. " if done.backup else ""
+        screen.write_text(f"Written. {kept}`portico uninstall {client.name}` undoes it.")
+        screen.write_text(client.reload_advice)
+        if "command" in done.pointer.entry:
+            screen.write_text(
+                "Several clients? `portico start` runs one gateway for all of them; without it, "
+                "each starts its own."
+            )
+
+
+def _describe_other_servers(done: _Installation) -> Iterator[str]:
+    """Say what happens to the other servers in the client's file."""
+    plan = done.plan
+    if plan.replaced_servers:
+        yield (
             f"Taken out, because Portico has them: {_join_names(plan.replaced_servers)}. "
             "`portico uninstall` puts them back."
         )
     if plan.remaining_servers:
-        count = len(plan.remaining_servers)
-        stay, their = ("server stays", "Its") if count == 1 else ("servers stay", "Their")
-        screen.write_text(
-            f"{count} {stay} in the file: {_join_names(plan.remaining_servers)}. "
-            f"{their} tools are still loaded beside Portico."
-        )
+        names = _join_names(plan.remaining_servers)
+        text = f"{len(plan.remaining_servers)} servers stay in the file: {names}. Their"
+        if len(plan.remaining_servers) == 1:
+            text = f"1 server stays in the file: {names}. Its"
+        yield f"{text} tools are still loaded beside Portico."
     if plan.duplicate_servers:
-        if tokens:
-            cost = f", for {tokens:,} tokens at the start of every conversation"
-        else:
-            cost = ""
-        screen.write_text(
-            f"Portico has {_join_names(plan.duplicate_servers)}, too, so {client.title} would load "
-            f"what they offer twice{cost}: --replace takes them out of the file."
+        cost = ""
+        if done.duplicate_tokens:
+            cost = f", for {done.duplicate_tokens:,} tokens at the start of every conversation"
+        yield (
+            f"Portico has {_join_names(plan.duplicate_servers)}, too, so {done.client.title} would "
+            f"load what they offer twice{cost}: --replace takes them out of the file."
         )
-
-
-def _show_uninstall(client: Client, plan: InstallPlan, write: bool, screen: Screen) -> None:
-    if not write:
-        _show_difference(plan, screen, masking=True)
-    path = plan.location.path
-    if write:
-        verb = "is"
-    else:
-        verb = "would be"
-    if plan.outcome == "restored":
-        screen.write_text(f"{client.title}: {path} {verb} as it was before Portico, byte for byte.")
-    elif plan.outcome == "removed":
-        screen.write_text(f"{client.title}: {path} was made for Portico, and {verb} gone again.")
-    else:
-        if plan.replaced_servers:
-            back = f" and {_join_names(plan.replaced_servers)} put back"
+    for name, rules in done.lost_rules.items():
+        said = "; ".join(rules)
+        if name in plan.replaced_servers:
+            yield f"Rules of {done.client.title} that no longer hold for {name}: {said}"
         else:
-            back = ""
+            yield (
+                f"{name} stays in the file, because Portico does not keep these rules for it: "
+                f"{said}. Run `portico adopt` again, write them as its `tools: {{deny: […]}}` or "
+                "as a rule with `may: ask`, or give --drop-rules."
+            )
+    for name, reason in done.failing.items():
+        yield f"{name} stays in the file, because Portico cannot use it now: {reason}"
+
+
+def _show_uninstall(client: Client, plan: InstallPlan, dry_run: bool, screen: Screen) -> None:
+    if dry_run:
+        _show_difference(plan, screen, masking=True)
+    where = f"{client.title}: {plan.location.path}"
+    verb = "would be" if dry_run else "is"
+    if plan.outcome == "restored":
+        screen.write_text(f"{where} {verb} as it was before Portico, byte for byte.")
+    elif plan.outcome == "removed":
+        screen.write_text(f"{where} was made for Portico, and {verb} gone again.")
+    else:
+        names = _join_names(plan.replaced_servers)
+        back = f" and {names} put back" if names else ""
         screen.write_text(
-            f"{client.title}: {path} was changed since. Portico's entry {verb} taken "
-            f"out{back}; the rest stays."
+            f"{where} was changed since. Portico's entry {verb} taken out{back}; the rest stays."
         )
 
 
 def _show_difference(plan: InstallPlan, screen: Screen, *, masking: bool) -> None:
-    for line in _render_difference(plan, masking=masking):
+    for line in render_difference(plan, masking=masking):
         screen.write_text(Text(line, style=_COLOURS.get(line[:1], "")))
 
 
-def _render_difference(plan: InstallPlan, *, masking: bool) -> list[str]:
-    before, after = (_decode_document(plan.location, data) for data in (plan.before, plan.after))
-    return render_diff(before, after, plan.location.path.name, mask_new_lines=masking)
-
-
-def _decode_document(place: ClientConfigLocation, data: bytes | None) -> str:
-    if data is not None:
-        return parse_document(place, data).text
-    return ""
+def render_difference(plan: InstallPlan, *, masking: bool) -> list[str]:
+    """Return what a plan changes in its file."""
+    location = plan.location
+    before = parse_document(location, plan.before).text if plan.before is not None else ""
+    after = parse_document(location, plan.after).text if plan.after is not None else ""
+    return render_diff(before, after, location.path.name, mask_new_lines=masking)
 
 
 def _to_data(client: Client, plan: InstallPlan, write: bool) -> dict[str, Any]:
@@ -451,19 +342,12 @@ def _to_data(client: Client, plan: InstallPlan, write: bool) -> dict[str, Any]:
         "changes": plan.has_changes,
         "written": write and plan.has_changes,
         "replaced": [*plan.replaced_servers],
-        "diff": _render_difference(plan, masking=True),
+        "diff": render_difference(plan, masking=True),
     }
 
 
-def _render_backup_note(copy: Path | None, client: Client) -> str:
-    undo_note = f"`portico uninstall {client.name}` undoes it."
-    if copy:
-        return f"The file as it was is kept in {copy}. {undo_note}"
-    return undo_note
-
-
 def _join_names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:8])
-    if len(names) > 8:
-        return f"{shown} and {len(names) - 8} more"
+    shown = ", ".join(names[:_MAX_NAMES])
+    if len(names) > _MAX_NAMES:
+        return f"{shown} and {len(names) - _MAX_NAMES} more"
     return shown

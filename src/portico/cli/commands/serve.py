@@ -9,78 +9,140 @@ import socket
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.types import ASGIApp
 
-from portico.app import GatewayRuntime
+from portico.auth.console_sessions import ConsoleSessions
+from portico.cli.config_report import report_config
 from portico.cli.config_watcher import watch_changes
 from portico.cli.exit import EXIT_OK, print_note, run_to_exit_code
-from portico.cli.garbage_collector import collect_garbage, defer_full_collections
-from portico.cli.gateway_client import WILDCARD_HOSTS
+from portico.cli.local_gateway.command_runner import inspect_gateway
+from portico.cli.local_gateway.endpoint import ServedGateway, open_local_endpoint
+from portico.cli.local_gateway.registration import WILDCARD_HOSTS, build_url
+from portico.cli.logs import LogFile
 from portico.cli.screen import Screen
-from portico.cli.setup import Setup, load_setup
-from portico.cli.signals import (
+from portico.cli.serving_process import (
     GracefulStop,
+    collect_garbage,
+    defer_full_collections,
     exit_cleanly_on_signal,
+    export_spans,
     handle_stop_signals,
     run_with_uvloop,
 )
-from portico.cli.span_export import export_spans
-from portico.config import Config
+from portico.cli.setup import Setup, load_setup
+from portico.config import Config, GatewayConfig
+from portico.console.files import ConsoleFiles
 from portico.errors import ConfigError, PorticoError
 from portico.events import ConfigApplied, Event
-from portico.rendering.lines import format_count
+from portico.gateway import GatewayRuntime
+from portico.gateway.data_folder import open_key_store
+from portico.gateway.rest_app import RestApp
+from portico.gateway.server_sign_ins import open_server_sign_ins
+from portico.gateway.subject_tokens import follow_subjects
+from portico.rendering.token_budget import format_count
 from portico.server.http.app import (
+    LazyApp,
     check_exposure,
     compute_max_in_flight,
     is_loopback,
     make_app,
     make_server,
 )
-from portico.server.http.lazy_app import LazyApp
+from portico.server.http.server_sign_in import ServerSignIns
 from portico.server.http.slow_clients import ConnectionLimits, compute_max_connections
 from portico.server.profile_endpoint import ProfileEndpoint
 from portico.upstream.lifecycle.status import TROUBLED_STATES
 
+if TYPE_CHECKING:
+    from portico.adoption.config_editor import ConfigEditor
+    from portico.cli.client_installer import ClientInstaller
+
+if TYPE_CHECKING:
+    from portico.adoption.config_editor import ConfigEditor
+    from portico.cli.client_installer import ClientInstaller
+
 POLL_S = 0.05
-SWITCH_INTERVAL_S = 0.001
-"""How long a computing thread may hold the interpreter while others wait; adds to every request."""
+SWITCH_INTERVAL_S = 0.0002
+"""How long a computing thread may hold the interpreter while others wait.
+
+A request waits for it several times: at 0.001 a thread that computes made calls of other clients
+five times as slow.
+"""
+_FIRST_OWN_PORT = 8_421
+_OWN_PORTS = 1_000
+"""Ports of gateways in the background where another configuration's has the default one."""
 
 
-def run_serve(files: Sequence[str], flags: Mapping[str, Any], profiles: Sequence[str]) -> int:
+def run_serve(
+    files: Sequence[str],
+    profiles: Sequence[str],
+    host: str | None,
+    port: int | None,
+    token: str | None,
+    exposure: str | None,
+    log_file: str | None = None,
+) -> int:
     """Serve the configuration of these files and flags until a signal arrives."""
+    log = LogFile(Path(log_file)) if log_file else None
+    if log is not None:
+        log.open()
+    flags = {
+        "gateway.host": host,
+        "gateway.port": port,
+        "gateway.token": token,
+        "exposure": exposure,
+    }
     return run_to_exit_code(
-        lambda: serve(load_setup(files, flags=flags, short_lived=False), Screen(), profiles)
+        lambda: serve(load_setup(files, flags=flags, short_lived=False), Screen(), profiles, log)
     )
 
 
-def serve(setup: Setup, screen: Screen, profiles: Sequence[str]) -> int:
-    """Listen, print the addresses, and serve."""
+def serve(setup: Setup, screen: Screen, profiles: Sequence[str], log: LogFile | None = None) -> int:
+    """Listen, print the addresses, and serve; with a `log`, in the background."""
     settings = setup.config.gateway
-    check_exposure(settings.host, settings.token.get_secret_value() if settings.token else None)
+    token = _get_token(settings)
+    needs_keys = token is None and not setup.config.auth and not is_loopback(settings.host)
+    has_others = bool(setup.config.auth) or (needs_keys and asyncio.run(_has_keys(setup.config)))
+    check_exposure(settings.host, token, has_others=has_others)
     for profile in profiles:
         setup.config.resolve_profile(profile)
     with (
         exit_cleanly_on_signal(),
-        bind_socket(settings.host, settings.port) as listening,
+        _bind_or_choose(setup, in_background=log is not None) as listening,
         export_spans(),
         defer_full_collections(),
     ):
-        return run_with_uvloop(_serve_until_stopped(setup, screen, profiles, listening))
+        return run_with_uvloop(_serve_until_stopped(setup, screen, profiles, listening, log))
     return EXIT_OK
+
+
+def _bind_or_choose(setup: Setup, *, in_background: bool) -> socket.socket:
+    """Bind the configured port; in the background a free one where the default one is taken."""
+    settings = setup.config.gateway
+    try:
+        return bind_socket(settings.host, settings.port)
+    except PorticoError:
+        if not in_background or setup.loaded.sources["gateway.port"].kind != "default":
+            raise
+    # The same one at each start: clients over HTTP know it.
+    own_port = _FIRST_OWN_PORT + int(setup.configuration.id[:8], 16) % _OWN_PORTS
+    try:
+        return bind_socket(settings.host, own_port)
+    except PorticoError:
+        return bind_socket(settings.host, 0)
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
     """Return a listening socket; raises PorticoError or ConfigError with the reason if
     impossible.
     """
-    if ":" in host:
-        family = socket.AF_INET6
-    else:
-        family = socket.AF_INET
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host.strip("[]"), port), family=family, backlog=2048)
     except OSError as error:
@@ -107,55 +169,171 @@ def bind_socket(host: str, port: int) -> socket.socket:
         ) from error
 
 
+# What changes files loads the command line, which `serve` needs for nothing else.
+
+
+def _open_config_editor(files: Sequence[Path]) -> "ConfigEditor":
+    from portico.adoption.config_editor import ConfigEditor
+    from portico.cli.config_change import open_history
+
+    return ConfigEditor(files, open_history())
+
+
+def _open_client_installer(files: Sequence[Path]) -> "ClientInstaller":
+    from portico.cli.client_installer import ClientInstaller
+    from portico.cli.commands.install import open_backups
+
+    return ClientInstaller(files, open_backups())
+
+
 async def _serve_until_stopped(
-    setup: Setup, screen: Screen, profiles: Sequence[str], listener: socket.socket
+    setup: Setup,
+    screen: Screen,
+    profiles: Sequence[str],
+    listener: socket.socket,
+    log: LogFile | None,
 ) -> int:
     config = setup.config
     settings = config.gateway
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    async with GatewayRuntime(config) as gateway, watch_changes(gateway, setup):
+    gateway = GatewayRuntime(config)
+    # Before it starts: what it says of a server that wants a sign-in has the link.
+    sign_ins = _open_sign_ins(gateway, settings, listener)
+    async with gateway, watch_changes(gateway, setup):
+        await gateway.load_keys()
         monitoring = gateway.ensure_monitoring()
-        if is_loopback(settings.host) or settings.host in WILDCARD_HOSTS:
-            own_hosts = ()
-        else:
-            own_hosts = (settings.host,)
+        hosts = settings.allowed_hosts
+        origins = settings.allowed_origins
+        if settings.public_url is not None:
+            public = urlsplit(settings.public_url)
+            hosts = (*hosts, public.netloc, public.hostname or "")
+            origins = (*origins, f"{public.scheme}://{public.netloc}")
+        if not is_loopback(settings.host) and settings.host not in WILDCARD_HOSTS:
+            hosts = (*hosts, settings.host)
         endpoints = _select_endpoints(gateway, profiles)
+        sessions = ConsoleSessions()
+        files = list(map(Path, setup.configuration.files))
+        api = RestApp(
+            gateway,
+            lambda: report_config(gateway, setup),
+            sessions,
+            partial(_open_config_editor, files),
+            partial(_open_client_installer, files),
+        )
+        has_api = "" in endpoints and settings.api
+        has_console = has_api and settings.console
         app = make_app(
             endpoints,
-            token=settings.token.get_secret_value() if settings.token else None,
-            allowed_hosts=(*settings.allowed_hosts, *own_hosts),
-            allowed_origins=settings.allowed_origins,
+            token=_get_token(settings),
+            keys=gateway.keys,
+            verifiers=gateway.open_verifiers(),
+            public_url=settings.public_url,
+            authorization_server=gateway.authorization_server,
+            server_sign_ins=sign_ins,
+            allowed_hosts=hosts,
+            allowed_origins=origins,
             max_request_bytes=int(config.limits.max_request_bytes),
             max_request_values=config.limits.max_request_values,
-            api=_make_lazy_api(gateway) if "" in endpoints and settings.api else None,
+            api=api if has_api else None,
+            console=LazyApp(ConsoleFiles) if has_console else None,
+            sessions=sessions,
             max_in_flight=compute_max_in_flight(config.limits),
             spool_bytes=int(config.limits.unread_bytes),
             spool_folder=config.data_dir,
             metrics=(lambda: monitoring.metrics) if settings.metrics else None,
             health=monitoring.readiness.check_health,
             publish=gateway.bus.publish,
+            on_verified=follow_subjects(gateway),
         )
         connection_limits = ConnectionLimits(
             send_s=config.limits.send_s, max_connections=compute_max_connections()
         )
         server = make_server(app, settings.host, settings.port, connection_limits)
-        stop = GracefulStop(gateway.drain, lambda: _stop_server(server))
+        stop = GracefulStop(
+            gateway.drain,
+            lambda: _stop_server(server, gateway, api),
+            lambda: _describe_waiting(gateway),
+        )
         with handle_stop_signals(stop), _follow_config_changes(gateway, app, profiles):
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             await _wait_until_started(server, serving)
-            collecting = asyncio.create_task(collect_garbage(), name="collect garbage")
-            _announce(config, screen, endpoints, listener.getsockname()[1])
-            await _show_progress(gateway, screen, serving)
-            await serving
-            collecting.cancel()
+            port = listener.getsockname()[1]
+            if has_console:
+                root = settings.public_url or build_url(settings.host, port)
+                gateway.approvals.page_url = f"{root}/console/approvals"
+            if gateway.calls.recorder.audit is not None:
+                gateway.calls.recorder.audit.use_stdout()
+            served = ServedGateway(
+                select_endpoints=lambda: _select_endpoints(gateway, profiles),
+                get_limits=lambda: gateway.config.limits,
+                run_command=lambda command, streams: command.run(gateway, setup, streams),
+                inspect=lambda request: inspect_gateway(
+                    gateway, request, sessions if has_console else None
+                ),
+                api=api,
+                stop=stop,
+                describe_waiting=lambda: _describe_waiting(gateway),
+            )
+            async with open_local_endpoint(
+                served,
+                setup.configuration,
+                build_url(settings.host, port),
+                background=log is not None,
+            ):
+                services = [asyncio.create_task(collect_garbage(), name="collect garbage")]
+                if log is not None:
+                    services.append(asyncio.create_task(log.rotate_when_full(), name="rotate log"))
+                _announce(gateway, screen, endpoints, port, in_background=log is not None)
+                await _show_progress(gateway, screen, serving)
+                await serving
+                for service in services:
+                    service.cancel()
         await stop.cancel_drain()
     return EXIT_OK
 
 
-def _stop_server(server: uvicorn.Server) -> None:
+def _open_sign_ins(
+    gateway: GatewayRuntime, settings: GatewayConfig, listener: socket.socket
+) -> ServerSignIns | None:
+    """Return the pages that sign in to servers, where it is known how browsers reach them."""
+    url = settings.public_url
+    if url is None and is_loopback(settings.host):
+        url = build_url(settings.host, listener.getsockname()[1])
+    if url is None:
+        return None
+    return open_server_sign_ins(gateway, url.rstrip("/"))
+
+
+def _get_token(settings: GatewayConfig) -> str | None:
+    return settings.token.get_secret_value() if settings.token else None
+
+
+async def _has_keys(config: Config) -> bool:
+    store = open_key_store(config)
+    try:
+        return bool(await store.load())
+    finally:
+        await store.close()
+
+
+def _describe_waiting(gateway: GatewayRuntime) -> str:
+    """Say what a stop waits for; empty if for nothing."""
+    running = gateway.admission.limiter.running
+    if not running:
+        return ""
+    return (
+        f"Waiting for {format_count(running, 'request')} to end, at most "
+        f"{gateway.config.limits.drain_s:g} s."
+    )
+
+
+def _stop_server(server: uvicorn.Server, gateway: GatewayRuntime, api: RestApp) -> None:
+    api.close()
+    for endpoint in gateway.open_endpoints:
+        endpoint.sessions.end_listeners()
     # From here on uvicorn only logs that streams end before their clients expected it.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-    # Same path as a signal: open streams are told of the shutdown and need not be aborted.
+    # Same path as a signal: open streams learn of the shutdown and need not be aborted.
     server.handle_exit(signal.SIGTERM, None)
 
 
@@ -189,72 +367,53 @@ def _follow_config_changes(
             task.cancel()
 
 
-def _make_lazy_api(gateway: GatewayRuntime) -> ASGIApp:
-    """Make the REST API on first use. It shows what the main endpoint shows, and needs it."""
-    view = gateway.get_view()
-
-    def make() -> ASGIApp:
-        from portico.api.app import make_api
-
-        return make_api(
-            view.profile_state,
-            view.search_service,
-            gateway.store,
-            upstreams=gateway.upstreams,
-            audit=lambda: gateway.calls.audit,
-        )
-
-    return LazyApp(make)
-
-
 async def _wait_until_started(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:
     while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.005)
 
 
 def _announce(
-    config: Config, screen: Screen, endpoints: Mapping[str, ProfileEndpoint], port: int
+    gateway: GatewayRuntime,
+    screen: Screen,
+    endpoints: Mapping[str, ProfileEndpoint],
+    port: int,
+    *,
+    in_background: bool,
 ) -> None:
-    settings = config.gateway
-    if settings.host in WILDCARD_HOSTS:
-        host = "127.0.0.1"
-    else:
-        host = settings.host
-    root = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
-    urls = {name: f"{root}/p/{name}" if name else root for name in endpoints}
+    settings = gateway.config.gateway
+    is_open = settings.token is None and not (gateway.keys.is_required or gateway.verifiers)
+    root = build_url(settings.host, port)
+    urls = {name: f"{root}/mcp/p/{name}" if name else f"{root}/mcp" for name in endpoints}
     for name, url in urls.items():
-        if name:
-            what = f"profile {name}"
-        else:
-            what = "every server"
+        what = f"profile {name}" if name else "every server"
         screen.write_text(f"{url}  {what}, exposure {endpoints[name].view.settings.exposure}")
+    if "" in endpoints and settings.api and settings.console:
+        screen.write_text(f"{root}/console  for people, in the browser (`portico console`)")
     if "" in endpoints and settings.api:
-        rest = "REST, with the token" if settings.token else "REST"
-        screen.write_text(f"{root.removesuffix('/mcp')}/api/docs  the same as JSON ({rest})")
-    first_name, first = next(iter(urls.items()))
-    if settings.token:
-        header = ' --header "Authorization: Bearer $PORTICO_TOKEN"'
-    else:
-        header = ""
-    screen.write_text("", "Add it to a client:")
-    screen.write_text(
-        f"  claude mcp add --transport http {first_name or 'portico'} {first}{header}"
-    )
-    entry = {"type": "http", "url": first}
-    if settings.token:
-        headers = {"headers": {"Authorization": "Bearer ${PORTICO_TOKEN}"}}
-    else:
-        headers = {}
-    screen.write_text(
-        f"  {json.dumps({'mcpServers': {first_name or 'portico': {**entry, **headers}}})}"
-    )
-    if not is_loopback(settings.host) and not settings.allowed_hosts:
+        rest = "REST" if is_open else "REST, with the token or a key"
+        screen.write_text(f"{root}/api/docs  the same as JSON ({rest})")
+    if not in_background:  # there `portico start` has said it, and this is a log
+        needs_header = not is_open and not gateway.verifiers
+        _explain_clients(screen, *next(iter(urls.items())), needs_header=needs_header)
+    is_named = settings.allowed_hosts or settings.public_url
+    if not is_loopback(settings.host) and not is_named:
         print_note(
-            "Clients elsewhere are refused until gateway.allowed_hosts names the host they "
-            "connect to."
+            "Clients elsewhere are refused until gateway.public_url or gateway.allowed_hosts "
+            "names the host they connect to."
         )
-    screen.write_text("", "Ctrl+C stops it.")
+    stop = "`portico stop` stops it." if in_background else "Ctrl+C stops it."
+    screen.write_text("", stop)
     sys.stdout.flush()
+
+
+def _explain_clients(screen: Screen, name: str, url: str, *, needs_header: bool) -> None:
+    command = f"claude mcp add --transport http {name or 'portico'} {url}"
+    entry: dict[str, Any] = {"type": "http", "url": url}
+    if needs_header:
+        command += ' --header "Authorization: Bearer $PORTICO_TOKEN"'
+        entry["headers"] = {"Authorization": "Bearer ${PORTICO_TOKEN}"}
+    screen.write_text("", "Add it to a client:", f"  {command}")
+    screen.write_text(f"  {json.dumps({'mcpServers': {name or 'portico': entry}})}")
 
 
 def _is_listed_or_failed(gateway: GatewayRuntime, name: str) -> bool:

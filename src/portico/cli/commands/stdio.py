@@ -4,12 +4,17 @@ Nothing but protocol goes to stdout. Imports are few on purpose: a client waits 
 """
 
 import asyncio
+import os
 from collections.abc import Sequence
 
 from portico.cli.exit import EXIT_OK, run_to_exit_code
-from portico.cli.garbage_collector import collect_garbage, defer_full_collections
-from portico.cli.signals import exit_cleanly_on_signal, run_until_stopped
-from portico.cli.span_export import export_spans
+from portico.cli.serving_process import (
+    collect_garbage,
+    defer_full_collections,
+    exit_cleanly_on_signal,
+    export_spans,
+    run_until_stopped,
+)
 
 
 def run_stdio(
@@ -18,8 +23,9 @@ def run_stdio(
     """Serve one client until it disconnects or a signal arrives."""
 
     def serve_configured_gateway() -> int:
-        from portico.app import GatewayRuntime
         from portico.cli.setup import Setup, load_setup
+        from portico.config.inherited_environment import drop_unfilled
+        from portico.gateway import GatewayRuntime
 
         async def serve_gateway(setup: Setup) -> None:
             from portico.cli.config_watcher import watch_changes
@@ -28,12 +34,9 @@ def run_stdio(
             async with GatewayRuntime(setup.config) as gateway, watch_changes(gateway, setup):
                 collecting = asyncio.create_task(collect_garbage(), name="collect garbage")
                 try:
-                    limits = setup.config.limits
                     served = stdio.serve(
                         gateway.get_endpoint(setup.profile),
-                        max_line_bytes=int(limits.max_request_bytes),
-                        max_values=limits.max_request_values,
-                        send_timeout_s=limits.send_s,
+                        stdio.LineLimits.from_config(setup.config.limits),
                     )
                     await run_until_stopped(served, gateway.drain)
                 except* (BrokenPipeError, ConnectionResetError):
@@ -41,6 +44,7 @@ def run_stdio(
                 finally:
                     collecting.cancel()
 
+        drop_unfilled(os.environ)
         setup = load_setup(files, profile=profile, flags={"exposure": exposure}, short_lived=False)
         with export_spans():
             asyncio.run(serve_gateway(setup))

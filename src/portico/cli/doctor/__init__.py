@@ -5,8 +5,6 @@ It reads, starts and lists servers, and changes nothing.
 finding         one finding, and where it is in the files
 lenient_config  files → the parts of a configuration that can be understood, and their errors
 probe           starts, initializes and lists every server, concurrently
-remedies        error texts of servers → probable remedies; pure
-checks/         the checks, one module for each subject
-examination     runs everything → a report
-report          shows the report, for people or as JSON
+…_checks        the checks, one module for each subject
+examination     runs everything → a report, which `commands.doctor` shows
 """

@@ -1,50 +1,61 @@
 """A finding of the doctor: its id, severity, location, message and remedy."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Any, get_args
 
-from portico.catalog.visible_text import sanitize_text
+from portico.catalog.tool import sanitize_text
+from portico.cli.setup_commands import Severity
 from portico.config_file.draft import ConfigSource, KeyPath, find_source, join_key_path
 
-Severity = Literal["broken", "warning", "note"]
-"""Something does not work · it works but causes trouble · worth knowing."""
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 MAX_NAMES = 8
-MASK = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigLocation:
+    """Where a value of the configuration is written."""
+
+    key: str = ""
+    file: str = ""
+    line: int = 0
+    server: str = ""
+
+
+NOWHERE = ConfigLocation()
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One problem that was found."""
+    """One problem that was found. The id is stable, for programs: `command.missing`."""
 
     id: str
-    """Stable, for programs: `command.missing`."""
     severity: Severity
     message: str
     remedy: str = ""
     """A command to run, or what to write where."""
-    server: str = ""
-    key: str = ""
-    file: str = ""
-    line: int = 0
+    at: ConfigLocation = NOWHERE
     details: tuple[str, ...] = ()
+
+    @property
+    def server(self) -> str:
+        return self.at.server
 
     @property
     def location(self) -> str:
         """`portico.yaml:12`, as far as it is known."""
-        if self.line:
-            return f"{self.file}:{self.line}"
-        return self.file
+        if self.at.line:
+            return f"{self.at.file}:{self.at.line}"
+        return self.at.file
 
-    def mask_secrets(self, secrets: Iterable[str]) -> "DoctorFinding":
-        """Return the finding with these secrets masked and control characters removed."""
-        hidden = tuple(secrets)
+    def clean(self, mask: Callable[[str], str]) -> "DoctorFinding":
+        """Return the finding without secrets and control characters."""
         return replace(
             self,
-            message=_mask_text(self.message, hidden),
-            remedy=_mask_text(self.remedy, hidden),
-            details=tuple(_mask_text(line, hidden) for line in self.details),
+            message=mask(sanitize_text(self.message)),
+            remedy=mask(sanitize_text(self.remedy)),
+            details=tuple(mask(sanitize_text(line)) for line in self.details),
         )
 
     def to_data(self) -> dict[str, Any]:
@@ -54,12 +65,28 @@ class DoctorFinding:
             "severity": self.severity,
             "message": self.message,
             "remedy": self.remedy,
-            "server": self.server or None,
-            "key": self.key or None,
-            "file": self.file or None,
-            "line": self.line or None,
+            "server": self.at.server or None,
+            "key": self.at.key or None,
+            "file": self.at.file or None,
+            "line": self.at.line or None,
             "details": list(self.details),
         }
+
+
+def _find(
+    severity: Severity,
+    id: str,
+    message: str,
+    remedy: str = "",
+    at: ConfigLocation = NOWHERE,
+    details: Iterable[str] = (),
+) -> DoctorFinding:
+    return DoctorFinding(id, severity, message, remedy, at, tuple(details))
+
+
+broken = partial(_find, "broken")
+warning = partial(_find, "warning")
+note = partial(_find, "note")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +95,15 @@ class ConfigLocations:
 
     origins: Mapping[KeyPath, ConfigSource]
 
-    def locate(self, *where: str | int) -> dict[str, Any]:
-        """Return `key`, `file` and `line` for a finding about a value."""
+    def locate(self, *where: str | int) -> ConfigLocation:
+        """Return the location of a value."""
         source = find_source(self.origins, where)
         named = source.name or ("" if source.kind == "default" else source.kind)
-        return {"key": join_key_path(where), "file": named, "line": source.line}
+        return ConfigLocation(join_key_path(where), named, source.line)
 
-    def locate_server(self, name: str, *where: str | int) -> dict[str, Any]:
+    def locate_server(self, name: str, *where: str | int) -> ConfigLocation:
         """Return the location of a value of a server."""
-        return {"server": name, **self.locate("servers", name, *where)}
+        return replace(self.locate("servers", name, *where), server=name)
 
     def is_in_file(self, *where: str | int) -> bool:
         """Return whether exactly this value is written in a file."""
@@ -86,21 +113,22 @@ class ConfigLocations:
 def sort_findings(findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
     """Sort by severity and then by file and line, without duplicates."""
     unique = dict.fromkeys(findings)
-    return sorted(unique, key=lambda one: (SEVERITIES.index(one.severity), one.file, one.line))
+    return sorted(
+        unique, key=lambda one: (SEVERITIES.index(one.severity), one.at.file, one.at.line)
+    )
+
+
+def group_findings(findings: Iterable[DoctorFinding]) -> list[list[DoctorFinding]]:
+    """Group findings that differ only in their server and place, in the order of the first."""
+    groups: dict[tuple[str, ...], list[DoctorFinding]] = {}
+    for one in findings:
+        key = (one.severity, one.id, one.message, one.remedy, *one.details)
+        groups.setdefault(key, []).append(one)
+    return list(groups.values())
 
 
 def join_names(names: Iterable[str], limit: int = MAX_NAMES) -> str:
     """Join names like `a, b, c and 4 more`."""
     listed = list(names)
-    if len(listed) > limit:
-        more = f" and {len(listed) - limit} more"
-    else:
-        more = ""
+    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
     return ", ".join(listed[:limit]) + more
-
-
-def _mask_text(text: str, secrets: tuple[str, ...]) -> str:
-    text = sanitize_text(text)
-    for secret in secrets:
-        text = text.replace(secret, MASK)
-    return text

@@ -13,14 +13,23 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from portico.cli.doctor.finding import ConfigLocations, DoctorFinding, Severity
+from portico.cli.doctor.finding import (
+    ConfigLocation,
+    ConfigLocations,
+    DoctorFinding,
+    Severity,
+    broken,
+)
 from portico.config import Config
-from portico.config_file.dangling_references import find_dangling_references
 from portico.config_file.draft import ConfigDraft, find_source
+from portico.config_file.draft import ConfigFinding as Remark
 from portico.config_file.draft_builder import add_file
-from portico.config_file.findings import ConfigFinding as Remark
-from portico.config_file.loader import add_environment, find_files
-from portico.config_file.validation_messages import describe_validation_error
+from portico.config_file.loader import (
+    add_environment,
+    describe_validation_error,
+    find_files,
+    warn_of_dangling_references,
+)
 from portico.errors import ConfigError
 
 _MAX_ROUNDS = 5
@@ -64,21 +73,17 @@ def read_leniently(files: Sequence[str], environ: Mapping[str, str], cwd: Path) 
         try:
             add_file(draft, cwd / Path(path).expanduser(), environ, cwd)
         except ConfigError as error:
-            if _find_id(error.message) == "config.writable":
-                name = "config.writable"
-            else:
+            name = _find_id(error.message)
+            if name != "config.writable":
                 name = "config.unreadable"
-            findings.append(
-                DoctorFinding(
-                    name, "broken", error.message, error.advice, file=error.file, line=error.line
-                )
-            )
+            at = ConfigLocation(file=error.file, line=error.line)
+            findings.append(broken(name, error.message, error.advice, at))
     add_environment(draft, environ)
     config = _validate_leniently(draft)
     locations = ConfigLocations(draft.origins)
     findings += [_to_finding(remark, "broken") for remark in draft.errors]
     refused = bool(findings)
-    draft.warnings += find_dangling_references(config, draft.origins)
+    warn_of_dangling_references(draft, config)
     findings += [
         _to_finding(remark, "note" if remark.message.startswith("left out") else "warning")
         for remark in draft.warnings
@@ -113,10 +118,7 @@ def _remove_invalid(values: dict[str, Any], problem: ErrorDetails) -> None:
     """Remove an invalid value: an unknown key alone, else the whole server or setting."""
     where = [part for part in problem["loc"] if part != "[key]"]
     if problem["type"] != "extra_forbidden":
-        if where[:1] in (["servers"], ["profiles"]):
-            where = where[:2]
-        else:
-            where = where[:1]
+        where = where[: 2 if where[0] in ("servers", "profiles") else 1]
     level: Any = values
     for step in where[:-1]:
         if not isinstance(level, dict) or step not in level:
@@ -127,36 +129,28 @@ def _remove_invalid(values: dict[str, Any], problem: ErrorDetails) -> None:
 
 
 def _to_finding(remark: Remark, severity: Severity) -> DoctorFinding:
-    if remark.key:
-        text = f"{remark.key}: {remark.message}"
-    else:
-        text = remark.message
+    text = f"{remark.key}: {remark.message}" if remark.key else remark.message
+    section, _, rest = remark.key.partition(".")
+    id = _find_id(remark.message)
+    server = ""
+    if section == "servers":
+        # A name may have a dot only where just that is the trouble.
+        server = rest if id == "config.server_name" else rest.partition(".")[0]
     return DoctorFinding(
-        _find_id(remark.message),
+        id,
         severity,
         text,
         remark.advice or _find_remedy(remark.message),
-        server=_parse_server_name(remark.key),
-        key=remark.key,
-        file=remark.file,
-        line=remark.line,
+        ConfigLocation(remark.key, remark.file, remark.line, server),
     )
 
 
 def _make_unusable_finding(name: str, reason: str, locations: ConfigLocations) -> DoctorFinding:
     key, colon, rest = reason.partition(": ")
-    if colon:
-        where = tuple(int(part) if part.isdigit() else part for part in key.split("."))
-    else:
-        where = ()
-    at = locations.locate_server(name, *where)
-    if colon and at["line"]:
-        text = rest
-    else:
-        text = reason
-    return DoctorFinding(
-        _find_id(reason), "broken", f"{name} cannot be used: {text}", _find_remedy(reason), **at
-    )
+    where = tuple(int(part) if part.isdigit() else part for part in key.split("."))
+    at = locations.locate_server(name, *(where if colon else ()))
+    text = rest if colon and at.line else reason
+    return broken(_find_id(reason), f"{name} cannot be used: {text}", _find_remedy(reason), at)
 
 
 def _find_id(message: str) -> str:
@@ -175,10 +169,3 @@ def _find_remedy(message: str) -> str:
     if _find_id(message) != "config.invalid":
         return ""
     return "`portico config` shows the keys; docs/reference/configuration.md lists them."
-
-
-def _parse_server_name(key: str) -> str:
-    head, _, rest = key.partition(".")
-    if head == "servers":
-        return rest.partition(".")[0]
-    return ""

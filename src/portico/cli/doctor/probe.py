@@ -11,9 +11,13 @@ from typing import Any, Literal
 from portico.catalog.listing import ServerListing, fetch_listing
 from portico.config import BackendConfig, Config
 from portico.errors import BackendTimeout, PorticoError
-from portico.upstream.backend import Connection, InitializeInfo, Raw
+from portico.gateway.data_folder import open_credential_store
+from portico.upstream.backend import Backend, Connection, IgnoringListener, InitializeInfo
 from portico.upstream.backends.factory import make_backend
 from portico.upstream.error_mask import ErrorMask
+from portico.upstream.oauth.server_accounts import ServerAccounts
+from portico.upstream.oauth.token_store import TokenStore
+from portico.upstream.secret_reader import SecretReader
 from portico.upstream.transports.process import ProcessGuard
 
 START_SLOT_S = 5.0
@@ -22,13 +26,13 @@ CLOSE_S = 15.0
 MAX_LISTINGS = 4
 """Number of listings of a server; each may take `timeouts.list_s`."""
 
+_SIGNAL_EXIT_CODES = (-signal.SIGTERM, -getattr(signal, "SIGKILL", 9))
+
 Stage = Literal["start", "list", "met"]
 
 
 @dataclass(frozen=True)
 class ServerProbe:
-    """The result of probing one server."""
-
     server: str
     kind: str
     stage: Stage
@@ -41,18 +45,10 @@ class ServerProbe:
     noise: int = 0
     noise_samples: tuple[str, ...] = ()
     stderr: tuple[str, ...] = ()
+    denials: tuple[str, ...] = ()
+    """What its containment seems to have denied it."""
     needed_signal: bool = False
     """It did not end when its input was closed, only on a signal."""
-
-
-class _IgnoringListener:
-    """Ignores all notifications of a probed server."""
-
-    def on_notification(self, method: str, params: Raw) -> None:
-        return
-
-    def on_lost(self, reason: str) -> None:
-        return
 
 
 async def probe_servers(
@@ -60,17 +56,31 @@ async def probe_servers(
 ) -> dict[str, ServerProbe]:
     """Probe these servers concurrently."""
     guard = ProcessGuard()
-    gate = asyncio.Semaphore(config.limits.start_concurrency)
+    secrets = SecretReader(guard)
+    accounts = ServerAccounts(TokenStore(open_credential_store(config), secrets))
+    start_slots = asyncio.Semaphore(config.limits.start_concurrency)
     mask = ErrorMask(lambda: config)
 
     async def probe_and_report(name: str) -> ServerProbe:
-        probe = await _probe_server(name, servers[name], config, guard, gate, mask)
+        backend = make_backend(
+            name,
+            servers[name],
+            config.limits,
+            guard,
+            mask.mask_text,
+            config.data_dir,
+            persist=False,
+            secrets=secrets,
+            accounts=accounts,
+        )
+        probe = await _probe_server(name, servers[name], backend, start_slots, mask)
         on_probed(name)
         return probe
 
     try:
         probes = await asyncio.gather(*(probe_and_report(name) for name in servers))
     finally:
+        await accounts.close()
         await asyncio.to_thread(guard.close)
     return dict(zip(servers, probes, strict=True))
 
@@ -78,36 +88,29 @@ async def probe_servers(
 async def _probe_server(
     name: str,
     server: BackendConfig,
-    config: Config,
-    guard: ProcessGuard,
+    backend: Backend,
     start_slots: asyncio.Semaphore,
     mask: ErrorMask,
 ) -> ServerProbe:
-    backend = make_backend(
-        name, server, config.limits, guard, mask.mask_text, config.data_dir, persist=False
-    )
     started = 0.0
     stage = "start"
     facts: dict[str, Any] = {}
     connection: Connection | None = None
+    list_s = server.timeouts.list_s
     try:
         async with start_slots:
             started = time.monotonic()
-            connecting = asyncio.create_task(
-                _connect_within(backend.connect(_IgnoringListener()), server.timeouts.start_s)
-            )
+            connecting = asyncio.create_task(_connect(backend, server.timeouts.start_s))
             await asyncio.wait({connecting}, timeout=START_SLOT_S)
         connection = await connecting
         facts["seconds"] = time.monotonic() - started
         facts["initialize_info"] = connection.initialize_info
         stage = "list"
-        async with asyncio.timeout(MAX_LISTINGS * server.timeouts.list_s):
-            facts["listing"] = await fetch_listing(connection, server.timeouts.list_s)
+        async with asyncio.timeout(MAX_LISTINGS * list_s):
+            facts["listing"] = await fetch_listing(connection, list_s)
         stage = "met"
     except TimeoutError:
-        facts["error"] = BackendTimeout(
-            f"its lists did not end within {MAX_LISTINGS * server.timeouts.list_s:g} s"
-        )
+        facts["error"] = BackendTimeout(f"its lists did not end within {MAX_LISTINGS * list_s:g} s")
     except PorticoError as error:
         facts["error"] = error
     except Exception as error:  # Whatever one server does, the others are still examined.
@@ -119,34 +122,28 @@ async def _probe_server(
         with contextlib.suppress(TimeoutError, PorticoError, OSError):
             await asyncio.wait_for(connection.close(), CLOSE_S)
     diagnostics = backend.diagnostics()
+    stderr = (mask.mask_text(line) for line in diagnostics.get("stderr", ()) if line.strip())
     return ServerProbe(
         name,
         backend.kind,
         stage,
         noise=int(diagnostics.get("noise", 0)),
         noise_samples=tuple(map(mask.mask_text, diagnostics.get("noise_samples", ()))),
-        stderr=tuple(
-            mask.mask_text(line) for line in diagnostics.get("stderr", ()) if line.strip()
-        ),
+        stderr=tuple(stderr),
+        denials=tuple(map(mask.mask_text, diagnostics.get("denials", ()))),
         # A failed server was not given the time to end by itself.
-        needed_signal=stage == "met"
-        and diagnostics.get("exit_code") in (-signal.SIGTERM, _SIGKILL_EXIT_CODE),
+        needed_signal=stage == "met" and diagnostics.get("exit_code") in _SIGNAL_EXIT_CODES,
         **facts,
     )
 
 
-_SIGKILL_EXIT_CODE = -getattr(signal, "SIGKILL", 9)
-
-
-async def _connect_within(connecting: Any, start_s: float) -> Connection:
+async def _connect(backend: Backend, start_s: float) -> Connection:
     try:
         async with asyncio.timeout(start_s):
-            return await connecting
+            return await backend.connect(IgnoringListener())
     except TimeoutError:
         raise BackendTimeout(
-            f"it did not introduce itself within {start_s:g} s",
-            advice=(
-                "Raise timeouts.start_s if it is only slow; else run its command by hand and "
-                "see what it waits for."
-            ),
+            f"it did not initialize within {start_s:g} s",
+            advice="Raise timeouts.start_s if it is only slow; else run its command by hand and "
+            "see what it waits for.",
         ) from None

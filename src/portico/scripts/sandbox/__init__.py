@@ -1,7 +1,6 @@
 """The sandbox: engines for scripts of four languages, each within limits and outside the gateway.
 
-script        types that every engine shares
-call_tasks    calls of a running script; none outlives it
+script        types that every engine shares; calls of a running script, of which none outlives it
 python/       pydantic-monty in worker processes of its own
-worker/       jailed warm processes for lua/ and javascript/
+worker/       jailed warm processes for Lua and JavaScript
 """

@@ -5,12 +5,21 @@ An engine knows nothing of MCP, tools or callers. A script's tools are functions
 the namespace `""`). Calling one sends both names and the arguments to the host.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, Self, get_args
+
+from portico.scripts.sandbox.clock import PausableClock
 
 Language = Literal["python", "lua", "javascript", "typescript"]
 LANGUAGES: tuple[str, ...] = get_args(Language)
+
+
+def to_language_family(language: Language) -> str:
+    """Return the language whose engine runs it: TypeScript runs as JavaScript."""
+    return "javascript" if language == "typescript" else language
+
 
 WORKER_NICENESS = 5
 """Niceness of script processes, so that the gateway takes precedence on a busy machine."""
@@ -33,10 +42,8 @@ FaultKind = Literal[
 
 @dataclass(frozen=True)
 class ScriptLimits:
-    """Resource limits of one script."""
-
     wall_s: float = 60.0
-    """In all, including calls of tools."""
+    """In all, including calls of tools, but not the time that a person takes to approve one."""
     cpu_s: float = 5.0
     """CPU time, excluding calls of tools."""
     memory_bytes: int = 64 * 1024**2
@@ -60,12 +67,12 @@ class Script:
     state: Mapping[str, Any] = field(default_factory=dict)
     """JSON values for `load(key)`; read without a call to the host."""
     limits: ScriptLimits = field(default_factory=ScriptLimits)
+    clock: PausableClock = field(default_factory=PausableClock, compare=False)
+    """Stands still while a call waits for a person; `wall_s` does not count that."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Reason for which a script failed."""
-
     kind: FaultKind
     message: str
     """In the words of the language if possible, such as `TypeError: x is not a function`."""
@@ -75,8 +82,6 @@ class Fault:
 
 @dataclass(frozen=True)
 class ScriptOutcome:
-    """Result of a script."""
-
     value: Any = None
     """JSON value of the last `result(…)`, else of the last expression."""
     printed: str = ""
@@ -86,6 +91,8 @@ class ScriptOutcome:
     """JSON values passed to `store(key, value)`, also by a script that failed later."""
     unawaited_calls: int = 0
     """Calls that were started and not awaited; they were cancelled."""
+    late_calls: int = 0
+    """Calls that were started and not awaited; they ended within `LATE_CALLS_S` of the script."""
     fault: Fault | None = None
 
 
@@ -106,8 +113,6 @@ Cancellable."""
 
 
 class ScriptEngine(Protocol):
-    """Runs the scripts of one or more languages."""
-
     @property
     def worker_counts(self) -> tuple[int, int | None]:
         """Busy and idle processes; None if unknown."""
@@ -127,3 +132,61 @@ class ScriptEngine(Protocol):
     async def close(self) -> None:
         """End every process. Idempotent."""
         ...
+
+
+LATE_CALLS_S = 3.0
+"""How long calls that a script did not await may go on after it: one that is cancelled may have
+taken effect, and whoever makes it again has the effect twice."""
+
+
+class CallTaskGroup:
+    """Tasks of one script's calls; leaving `async with` ends them all."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(
+        self,
+        call: Coroutine[Any, Any, Any],
+        on_done: Callable[[asyncio.Task[Any]], None] | None = None,
+    ) -> asyncio.Task[Any]:
+        """Start a call at once; `on_done` is called with its task unless the group was closed."""
+        task = asyncio.create_task(call, name="a script's call")
+        self._tasks.add(task)
+
+        def handle_done(task: asyncio.Task[Any]) -> None:
+            is_tracked = task in self._tasks
+            self._tasks.discard(task)
+            if not task.cancelled():
+                task.exception()  # retrieved, because nobody may await it
+            if is_tracked and on_done is not None:
+                on_done(task)
+
+        task.add_done_callback(handle_done)
+        return task
+
+    async def finish(self, seconds: float) -> int:
+        """Wait so long for unfinished calls; returns how many ended."""
+        if not self._tasks or seconds <= 0:
+            return 0
+        done, _ = await asyncio.wait(self._tasks, timeout=seconds)
+        return len(done)
+
+    async def close(self) -> int:
+        """Cancel and await unfinished calls; returns their number."""
+        running = self._tasks
+        self._tasks = set()
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        return len(running)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from portico.lazy import lazy_property
+from portico.lazy_attribute import lazy_property
 from portico.search.dense.encoder import QUANTISATION_PEAK, VECTOR_WIDTH, Vector
 from portico.search.document_table import Mask
 
@@ -53,16 +53,18 @@ class Vectors:
         """Return the cosine of each slot's vector and the query's; 0 where there is none."""
         if not len(self.rows):
             return np.zeros(0, dtype=np.float32)
-        return (_multiply(query[None], self.rows)[0] / np.float32(_UNIT)).astype(
-            np.float32, copy=False
-        )
+        return _to_cosine(_multiply(query[None], self.rows)[0])
 
     def compute_pairwise_similarity(self, slots: Sequence[int]) -> NDArray[np.float32]:
         """Return the cosine of each pair of these slots."""
         rows = self.rows[list(slots)]
         if not len(rows):
             return np.zeros((0, 0), dtype=np.float32)
-        return (_multiply(rows, rows) / np.float32(_UNIT)).astype(np.float32, copy=False)
+        return _to_cosine(_multiply(rows, rows))
+
+
+def _to_cosine(products: NDArray[Any]) -> NDArray[np.float32]:
+    return (products / np.float32(_UNIT)).astype(np.float32, copy=False)
 
 
 def _multiply(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[Any]:

@@ -7,9 +7,63 @@ a run is a sentence, not a word.
 """
 
 import re
-import unicodedata
-from collections.abc import Mapping
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from io import BytesIO
+
+import numpy as np
+
+from portico.unicode_normalization import normalize
+
+
+class Vocabulary(Mapping[str, int]):
+    """Word pieces mapped to their number: the line in the text, from 0."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._starts = array("I", [0])
+        hashes = array("q")
+        # Line by line: all lines at once would take as much memory as a dict.
+        for line in BytesIO(text):
+            self._starts.append(self._starts[-1] + len(line))
+            hashes.append(hash(_decode_line(line)))
+        order = np.argsort(np.frombuffer(hashes, np.int64), kind="stable")
+        self._hashes = array("q", np.frombuffer(hashes, np.int64)[order].tobytes())
+        self._numbers = array("I", order.astype(np.uint32).tobytes())
+
+    def __getitem__(self, piece: str) -> int:
+        if (number := self._find(piece)) is None:
+            raise KeyError(piece)
+        return number
+
+    def __contains__(self, piece: object) -> bool:
+        return isinstance(piece, str) and self._find(piece) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._get_piece, range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def _find(self, piece: str) -> int | None:
+        hashed = hash(piece)
+        at = bisect_left(self._hashes, hashed)
+        while at < len(self._hashes) and self._hashes[at] == hashed:
+            # Two texts may have the same hash.
+            if self._get_piece(number := self._numbers[at]) == piece:
+                return number
+            at += 1
+        return None
+
+    def _get_piece(self, number: int) -> str:
+        return _decode_line(self._text[self._starts[number] : self._starts[number + 1]])
+
+
+def _decode_line(line: bytes) -> str:
+    return line.decode().rstrip("\r\n")
+
 
 _MAX_TEXT = 4_000
 _MAX_WORD = 48
@@ -35,8 +89,8 @@ def normalise(text: str) -> str:
     text = _INVISIBLE.sub("", text)
     if text.isascii():
         return text.lower()
-    bare = _MARKS.sub("", unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).lower()))
-    return unicodedata.normalize("NFC", bare)
+    bare = _MARKS.sub("", normalize("NFD", normalize("NFKC", text).lower()))
+    return normalize("NFC", bare)
 
 
 def split_words(text: str) -> list[str]:
@@ -48,7 +102,7 @@ class WordPieceTokenizer:
     """Splits text into the pieces of a vocabulary."""
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._first = vocabulary["[CLS]"]
         self._last = vocabulary["[SEP]"]
         self._unknown = vocabulary["[UNK]"]
@@ -64,6 +118,16 @@ class WordPieceTokenizer:
                 break
         return [*found[: limit - 1], self._last]
 
+    def encode_words(self, text: str) -> list[tuple[int, int, tuple[int, ...]]]:
+        """Return each word of a text as its start, its end and its token numbers, unframed."""
+        found: list[tuple[int, int, tuple[int, ...]]] = []
+        for match in _WORD.finditer(text[:_MAX_TEXT]):
+            pieces: tuple[int, ...] = ()
+            for word in split_words(match.group()[:_MAX_WORD]):
+                pieces += self._split_word_cached(word)
+            found.append((match.start(), match.end(), pieces or (self._unknown,)))
+        return found
+
     def _split_word(self, word: str) -> tuple[int, ...]:
         """Split greedily into the longest known pieces; one unknown token where nothing fits."""
         pieces: list[int] = []
@@ -72,9 +136,9 @@ class WordPieceTokenizer:
         while start < len(word):
             prefix = _CONTINUED if start else ""
             ends = range(len(word), start, -1)
-            end = next((end for end in ends if prefix + word[start:end] in self._vocabulary), 0)
+            end = next((end for end in ends if prefix + word[start:end] in self.vocabulary), 0)
             if not end and not is_run:
                 return (self._unknown,)
-            pieces.append(self._vocabulary[prefix + word[start:end]] if end else self._unknown)
+            pieces.append(self.vocabulary[prefix + word[start:end]] if end else self._unknown)
             start = end or start + 1
         return tuple(pieces)

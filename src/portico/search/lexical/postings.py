@@ -6,16 +6,63 @@ documents and is computed when needed. Immutable: `splice` returns new postings,
 parts in long runs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import nlargest
 from itertools import compress, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from portico.lazy import lazy_property
-from portico.search.lexical.spelling import SpellingCandidates, find_corrections, group_candidates
+from portico.lazy_attribute import lazy_property
+
+_MIN_CHARS = 4
+_MAX_CHARS = 24
+_TWO_SLIPS_FROM = 8
+"""Length from which two slips are allowed."""
+_MAX_CANDIDATES = 400
+"""Terms compared per first letter and length, the most common first; bounds the time of a
+search."""
+
+SpellingCandidates = Mapping[tuple[str, int], list[str]]
+"""Possible corrections, by first letter and length."""
+
+
+def group_candidates(vocabulary: Iterable[tuple[str, int]]) -> SpellingCandidates:
+    """Group possible corrections, given terms with the number of documents that have each."""
+    found: dict[tuple[str, int], list[tuple[int, str]]] = {}
+    for term, count in vocabulary:
+        is_word = term.isascii() and term.isalpha()
+        if count and is_word and _MIN_CHARS <= len(term) <= _MAX_CHARS + 2:
+            found.setdefault((term[0], len(term)), []).append((count, term))
+    return {
+        key: [term for _, term in nlargest(_MAX_CANDIDATES, terms)] for key, terms in found.items()
+    }
+
+
+def find_corrections(
+    term: str, candidates: SpellingCandidates, is_known: Callable[[str], bool] | None = None
+) -> list[str]:
+    """Return the terms nearest to a misspelt one among those that are known; empty if none is
+    near."""
+    if not (_MIN_CHARS <= len(term) <= _MAX_CHARS and term.isascii() and term.isalpha()):
+        return []
+    # Imported late: only misspelt words need it.
+    try:
+        from rapidfuzz import process
+        from rapidfuzz.distance import OSA
+    except ImportError:
+        return []
+    slips = 2 if len(term) >= _TWO_SLIPS_FROM else 1
+    lengths = range(len(term) - slips, len(term) + slips + 1)
+    choices = [choice for length in lengths for choice in candidates.get((term[0], length), ())]
+    if is_known is not None:
+        choices = list(filter(is_known, choices))
+    found = process.extract(term, choices, scorer=OSA.distance, score_cutoff=slips, limit=None)
+    nearest = min((distance for _, distance, _ in found), default=0)
+    return [choice for choice, distance, _ in found if distance == nearest]
+
 
 MAX_STRENGTH = 65_535
 """The strength that stands for 1."""
@@ -43,23 +90,21 @@ class Postings:
     slots: NDArray[np.uint32]
     strengths: NDArray[np.uint16]
     fields: NDArray[np.uint16]
-    """One bit for each of `fields.FIELDS` that contains the term."""
+    """One bit for each of `bm25f.FIELDS` that contains the term."""
 
     @classmethod
     def empty(cls) -> "Postings":
-        """Return the postings of no documents."""
-        empty = np.empty(0, dtype=np.uint32)
-        return cls(
-            {},
-            np.zeros(1, dtype=np.uint32),
-            empty,
-            empty.astype(np.uint16),
-            empty.astype(np.uint16),
-        )
+        slots = np.empty(0, dtype=np.uint32)
+        small = np.empty(0, dtype=np.uint16)
+        return cls({}, np.zeros(1, dtype=np.uint32), slots, small, small)
 
     def __contains__(self, term: object) -> bool:
         """Return whether any document has the term; a numbered term may have lost its last one."""
-        return (found := self.find_list(str(term))).stop > found.start
+        return self.count_documents(str(term)) > 0
+
+    def count_documents(self, term: str) -> int:
+        place = self.find_list(term)
+        return place.stop - place.start
 
     @lazy_property
     def spelling_candidates(self) -> SpellingCandidates:
@@ -70,13 +115,15 @@ class Postings:
     def correct_spelling(self, term: str) -> str:
         """Return the probable correction of an unknown term (nearest, then most common), or ""."""
         near = find_corrections(term, self.spelling_candidates)
-        return max(
-            near,
-            key=lambda candidate: (
-                self.find_list(candidate).stop - self.find_list(candidate).start,
-                candidate,
-            ),
-            default="",
+        return max(near, key=lambda found: (self.count_documents(found), found), default="")
+
+    def restrict(self, visible: NDArray[np.bool_]) -> "Postings":
+        """Return the same lists for a search in which only these slots count: whether a term
+        exists, how rare it is and how it is spelt says nothing of the others."""
+        return _VisiblePostings(
+            *(self.vocabulary, self.starts, self.slots, self.strengths, self.fields),
+            whole=self,
+            visible=visible,
         )
 
     def find_list(self, term: str) -> slice:
@@ -158,6 +205,19 @@ class Postings:
                 self.slots[start:stop], added.slots[first:end]
             )
         return positions
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _VisiblePostings(Postings):
+    whole: Postings
+    visible: NDArray[np.bool_]
+
+    def count_documents(self, term: str) -> int:
+        return int(np.count_nonzero(self.visible[self.slots[self.find_list(term)]]))
+
+    def correct_spelling(self, term: str) -> str:
+        near = find_corrections(term, self.whole.spelling_candidates, self.__contains__)
+        return max(near, key=lambda found: (self.count_documents(found), found), default="")
 
 
 Run = tuple[int, int, int, int]

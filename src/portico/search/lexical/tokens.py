@@ -1,4 +1,4 @@
-"""Splits text into terms, the same way for documents and queries.
+"""Splits text into terms, the same way for documents and queries, and queries into clauses.
 
 `createPullRequest` gives `creat`, `pull`, `request` and the unsplit `createpullrequest`, so that a
 part finds it and its exact name finds it best. English is stemmed, accents are folded, and scripts
@@ -6,12 +6,16 @@ written without spaces (Chinese, Japanese, Korean, Thai …) become overlapping 
 """
 
 import re
-import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import Stemmer
+
+from portico.unicode_normalization import normalize
 
 VERSION = f"1-{Stemmer.version()}"
 """Changes whenever the same text gives other terms."""
@@ -52,25 +56,56 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 stem: Callable[[str], str] = Stemmer.Stemmer("english").stemWord
 """Return the Snowball stem of one lower-case word."""
+MAX_TEXT = 4_000
+"""Characters of a query that are read."""
+_MAX_WORDS = 160
+"""A longer query is a document; its subject is clear by then."""
+_MAX_CLAUSES = 8
+_MIN_CLAUSE = 4
+"""Terms a clause needs to count as a separate need."""
+
+_SYNONYM_SHARE = 0.5
+"""Of a word that has concepts, the part of its weight that goes to them."""
+_PART_WEIGHT = 0.5
+"""Weight of an identifier's part if the whole is a known term (`git` in GitHub)."""
+_NEIGHBOUR_WEIGHT = 0.5
+"""Weight of two words that are one term here (`foot note`)."""
+_FILLER_WEIGHT = 0.3
+"""Weight of words that phrase a request and seldom name its subject."""
+
+_CORRECTION_WEIGHT = 0.8
+"""Weight of the correction of a word that no document contains."""
+
+_MAX_MISSPELT = 12
+"""Unknown words per query that are corrected; a text full of them is in another language."""
+
+_CLAUSE_END = re.compile(
+    r"(?<![.;!?\n])[.;!?\n]+\s|,\s|[。；！？，]"
+    r"|\s(?:and|then|und|dann|y|luego|et|puis|e|poi)\s",
+    re.IGNORECASE,
+)
+_FILLER_WORDS = """
+    able actually assist assistance best could currently give going good got great guide hello help
+    hey hi interest interested keep kindly know let like look looking maybe need possible possibly
+    quickly really recommend something suggest suggestion sure tell thank thanks thing today try
+    use using want way wish wonder
+"""
+FILLER_STEMS = frozenset(map(stem, _FILLER_WORDS.split()))
 
 
 def extract_words(text: str) -> list[str]:
-    """Return the words and whole identifiers of a text, as written."""
     if text.isascii():
         return _ASCII_IDENTIFIER.findall(_CONTRACTION.sub("", text) if "'" in text else text)
-    return _IDENTIFIER.findall(_CONTRACTION.sub("", unicodedata.normalize("NFKC", text)))
+    return _IDENTIFIER.findall(_CONTRACTION.sub("", normalize("NFKC", text)))
 
 
 class WordTerms(NamedTuple):
-    """The terms of one word."""
-
     parts: tuple[str, ...]
     whole: str = ""
     """The unsplit term, if there are several parts."""
 
 
 def split_word(word: str) -> WordTerms:
-    """Split one word into its terms."""
     # Longer words rarely repeat and would make the cache large.
     if len(word) <= _MAX_TERM:
         return _split_cached(word)
@@ -92,13 +127,10 @@ _split_cached = lru_cache(maxsize=32_768)(_split_uncached)
 def extract_word_terms(word: str) -> tuple[str, ...]:
     """Return all terms of one word: its parts, then the whole."""
     parts, whole = split_word(word)
-    if whole:
-        return (*parts, whole)
-    return parts
+    return (*parts, whole) if whole else parts
 
 
 def extract_terms(text: str) -> list[str]:
-    """Return all terms of a text, in order, with repetitions."""
     return [term for word in extract_words(text) for term in extract_word_terms(word)]
 
 
@@ -106,15 +138,13 @@ def squash(name: str) -> str:
     """Remove case, accents and separators from a name, so that its spellings compare equal."""
     if name.isascii():
         return _NOT_ALPHANUMERIC.sub("", name).lower()
-    folded = _MARKS.sub("", unicodedata.normalize("NFKD", name)).casefold()
+    folded = _MARKS.sub("", normalize("NFKD", name)).casefold()
     return "".join(character for character in folded if character.isalnum())
 
 
 def _split_script_run(run: str) -> WordTerms:
     if not _IS_SPACELESS.match(run):
-        return _split_latin(
-            unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", run)))
-        )
+        return _split_latin(normalize("NFC", _MARKS.sub("", normalize("NFD", run))))
     return WordTerms(tuple(run[at : at + 2] for at in range(max(1, len(run) - 1))))
 
 
@@ -145,3 +175,147 @@ def _stem_part(part: str) -> tuple[str, ...]:
     if numbered:
         return (stem(part), stem(numbered[1]))
     return (stem(part),)
+
+
+CONCEPT_PREFIX = "~"
+"""Prefix of a concept's term; no term from text can start with it."""
+
+
+def _load_concepts() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    text = Path(__file__).with_name("synonyms.txt").read_text(encoding="utf-8")
+    for members in map(str.split, text.splitlines()):
+        concept = CONCEPT_PREFIX + members[0]
+        for term in map(stem, members):
+            if concept not in found.get(term, ()):
+                found[term] = (*found.get(term, ()), concept)
+    return found
+
+
+CONCEPTS = _load_concepts()
+"""Concepts of each term. Loaded on import, in well under a millisecond."""
+
+ALL_CONCEPTS = tuple(
+    dict.fromkeys(concept for concepts in CONCEPTS.values() for concept in concepts)
+)
+
+
+class TermVocabulary(Protocol):
+    def __contains__(self, term: object, /) -> bool: ...
+
+    def correct_spelling(self, term: str) -> str:
+        """Return the correction of a misspelt term, or ""."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTerm:
+    term: str
+    weight: float
+    word: str
+    """The word it was derived from, as typed."""
+    is_synonym: bool = False
+    is_bonus: bool = False
+    """Optional: a document without it is not less complete."""
+    correction: str = ""
+    """The correction of a misspelt word."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    text: str
+    terms: tuple[QueryTerm, ...]
+    clauses: tuple[tuple[QueryTerm, ...], ...] = ()
+    clause_texts: tuple[str, ...] = ()
+
+
+def parse_query(text: str, vocabulary: TermVocabulary) -> ParsedQuery:
+    text = text[:MAX_TEXT]
+    speller = _SpellingCache(vocabulary)
+    query_terms = collect_terms(extract_words(text)[:_MAX_WORDS], vocabulary, speller)
+    parts = [
+        (part, collect_terms(extract_words(part)[:_MAX_WORDS], vocabulary, speller))
+        for part in _CLAUSE_END.split(text)
+    ]
+    parts = [
+        (part, terms)
+        for part, terms in parts
+        if sum(not term.is_synonym for term in terms) >= _MIN_CLAUSE
+    ]
+    if len(parts[:_MAX_CLAUSES]) < 2:
+        return ParsedQuery(text, query_terms)
+    texts, clauses = zip(*parts[:_MAX_CLAUSES], strict=True)
+    return ParsedQuery(text, query_terms, clauses, texts)
+
+
+class _SpellingCache(dict[str, str]):
+    """Corrections of misspelt terms, each looked up once, up to `_MAX_MISSPELT` per query."""
+
+    def __init__(self, vocabulary: TermVocabulary) -> None:
+        super().__init__()
+        self._vocabulary = vocabulary
+
+    def __missing__(self, term: str) -> str:
+        correction = ""
+        if len(self) < _MAX_MISSPELT:
+            correction = self._vocabulary.correct_spelling(term)
+        self[term] = correction
+        return correction
+
+
+def collect_terms(
+    typed_words: list[str], vocabulary: TermVocabulary, speller: Mapping[str, str]
+) -> tuple[QueryTerm, ...]:
+    """Return the terms of a list of words, each once with its highest weight."""
+    best: dict[str, QueryTerm] = {}
+    for candidate in (
+        *_expand_words(typed_words, vocabulary, speller),
+        *_join_neighbours(typed_words, vocabulary),
+    ):
+        if candidate.term not in best or best[candidate.term].weight < candidate.weight:
+            best[candidate.term] = candidate
+    return tuple(best.values())
+
+
+def _expand_words(
+    typed_words: list[str], vocabulary: TermVocabulary, speller: Mapping[str, str]
+) -> Iterable[QueryTerm]:
+    for position, word in enumerate(typed_words):
+        parts, whole = split_word(word)
+        # A capital within a sentence starts a name, and identifiers are typed exactly.
+        may_be_misspelt = len(parts) == 1 and (not position or not word[:1].isupper())
+        share = 1.0
+        if whole in vocabulary:
+            yield QueryTerm(whole, 1.0, word)
+            share = _PART_WEIGHT
+        for term in parts:
+            weight = share * (_FILLER_WEIGHT if term in FILLER_STEMS else 1.0)
+            concepts = [concept for concept in CONCEPTS.get(term, ()) if concept in vocabulary]
+            for concept in concepts:
+                yield QueryTerm(concept, weight * _SYNONYM_SHARE, word, is_synonym=True)
+            correction = ""
+            if may_be_misspelt and not concepts and term not in vocabulary:
+                correction = speller[term]
+            if correction:
+                yield from _expand_correction(
+                    correction, weight * _CORRECTION_WEIGHT, word, vocabulary
+                )
+            elif not concepts:
+                yield QueryTerm(term, weight, word)
+            elif term in vocabulary:
+                yield QueryTerm(term, weight * (1 - _SYNONYM_SHARE), word)
+
+
+def _expand_correction(
+    term: str, weight: float, word: str, vocabulary: TermVocabulary
+) -> Iterable[QueryTerm]:
+    yield QueryTerm(term, weight, word, correction=term)
+    for concept in CONCEPTS.get(term, ()):
+        if concept in vocabulary:
+            yield QueryTerm(concept, weight * _SYNONYM_SHARE, word, True, True, term)
+
+
+def _join_neighbours(typed_words: list[str], vocabulary: TermVocabulary) -> Iterable[QueryTerm]:
+    for first, second in pairwise(typed_words):
+        if (term := stem((first + second).casefold())) in vocabulary:
+            yield QueryTerm(term, _NEIGHBOUR_WEIGHT, f"{first} {second}", is_bonus=True)

@@ -1,10 +1,10 @@
-"""Rate limit on wrong tokens by peer, and reports of them.
+"""Counts wrong tokens by peer, slows guessing down, and reports it.
 
-A peer (`callers.identify_network`) has a token bucket of wrong tokens that refills slowly. While it
-is empty, requests with a token from there are refused unchecked, so that guessing is slow. Peers
-that sent the right token within `TRUSTED_S` are exempt: a client behind the same proxy or address
-translation as the guesser is not affected. Every operation takes constant time, and memory is
-bounded.
+A peer (`identify_network` in `server/http/auth.py`) has a token bucket of wrong tokens that refills
+slowly. While it is empty, requests with a token from there are refused unchecked, so that guessing
+is slow. Peers that sent the right token within `TRUSTED_S` are exempt: a client behind the same
+proxy or address translation as the guesser is not affected. Every operation takes constant time,
+and memory is bounded.
 """
 
 import asyncio

@@ -3,75 +3,78 @@
 A reload of the configuration may add or remove a profile without any effect on the clients of the
 others.
 
-The sessions of an endpoint are divided among callers (`server/http/callers.py`): only an
+The sessions of an endpoint are divided among callers (`server/http/auth.py`): only an
 `initialize` request opens one, and where all places are taken, the caller with most sessions loses
 one.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import uuid4
 
 import anyio
-from mcp.server.streamable_http import EventStore, StreamableHTTPServerTransport
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from portico.errors import INTERNAL_ERROR
-from portico.server.http.body_limit import is_long_lived
-from portico.server.http.callers import identify_caller
-from portico.server.http.json_first_transport import JsonFirstTransport, NoSessionTransport
-from portico.server.http.large_values import PieceSender
-from portico.server.http.replay import RecentEvents
+from portico.auth.authenticator import Authenticator
+from portico.callers import LOCAL_USER, PRINCIPAL_KEY, Principal
+from portico.errors import INTERNAL_ERROR, INVALID_REQUEST
+from portico.mcp_sdk_internals import HttpSessionManager
+from portico.server.http.auth import identify_caller
+from portico.server.http.body_limit import LONG_LIVED_KEY
+from portico.server.http.json_first_transport import (
+    JsonFirstTransport,
+    NoSessionTransport,
+    RecentEvents,
+)
 from portico.server.profile_endpoint import ProfileEndpoint
 
 RETRY_MS = 500
 MAX_SESSIONS = 1_000
 """Maximum number of sessions of one endpoint."""
 MAX_CALLER_SESSIONS = 800
-"""Maximum number of sessions of one caller (`server/http/callers.py`) at one endpoint."""
+"""Maximum number of sessions of one caller (`server/http/auth.py`) at one endpoint."""
 SESSION_IDLE_S = 30 * 60.0
+STREAM_CHECK_S = 0.5
+"""Seconds between looks for streams whose credential is no longer valid."""
 ENDPOINT_DRAIN_S = 30.0
 """Seconds that requests in flight at a removed endpoint may still take."""
 SESSION_EVICTABLE_AFTER_S = 60.0
 """Idle time after which a session may be evicted when its caller needs the place."""
 SESSION_UNUSED_S = 2.0
 """The same for a session without any request since it was opened."""
+_NO_SESSION = {
+    "jsonrpc": "2.0",
+    "id": None,
+    "error": {"code": INVALID_REQUEST, "message": "Session not found"},
+}
 _HANDSHAKE_VERSIONS = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 
-class SessionManager(StreamableHTTPSessionManager):
-    """Session manager of one endpoint, with an event store of its own for each session."""
-
-    @property
-    def event_store(self) -> EventStore | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """A new store, so that no session can be resumed from that of another."""
-        return RecentEvents()
-
-    @event_store.setter
-    def event_store(self, value: EventStore | None) -> None:
-        """Ignore the store that the base class sets, which all sessions would share."""
-
-    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose body is already buffered and within limits.
-
-        The base class would copy the body twice to check that.
-        """
-        await self._handle_request(scope, receive, send)
-
+class SessionManager(HttpSessionManager):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; one without a session id opens a session only if it is `initialize`."""
-        send = PieceSender(scope, send)
-        if not _is_sessionless(scope):
-            await self.handle_request(scope, receive, send)
-            return
+        principal: Principal = scope.get(PRINCIPAL_KEY, LOCAL_USER)
+        sessions = cast("Mapping[str, JsonFirstTransport]", self.transports)
+        for name, value in scope["headers"]:
+            if name == b"mcp-session-id":
+                session = sessions.get(value.decode("latin-1"))
+                if session is not None and session.principal != principal.id:
+                    # As for a session that there is not: nothing is said about those of others.
+                    await JSONResponse(_NO_SESSION, 404)(scope, receive, send)
+                    return
+            if name == b"mcp-session-id" or (
+                name == b"mcp-protocol-version" and value not in _HANDSHAKE_VERSIONS
+            ):
+                await self.handle_request(scope, receive, send)
+                return
         sessionless = NoSessionTransport(self._open_session, self.security_settings)
         await sessionless.handle_request(scope, receive, send)
 
@@ -86,13 +89,13 @@ class SessionManager(StreamableHTTPSessionManager):
         key = uuid4().hex
         session = JsonFirstTransport(
             key,
-            event_store=self.event_store,
+            RecentEvents(),  # its own, so that no session can be resumed from that of another
             security_settings=self.security_settings,
             retry_interval=self.retry_interval,
             idle_timeout=self.session_idle_timeout,
         )
         session.caller = caller
-        self._server_instances[key] = session
+        session.principal = scope.get(PRINCIPAL_KEY, LOCAL_USER).id
 
         async def send_and_discard_failed(message: Message) -> None:
             is_last = message["type"] == "http.response.body" and not message.get(
@@ -100,10 +103,10 @@ class SessionManager(StreamableHTTPSessionManager):
             )
             # Before the client has the answer, and can try again.
             if is_last and not session.is_initialized:
-                await self._discard_session(key, session)
+                await self.close_session(key, session)
             await send(message)
 
-        await self._serve_opening_request(session, scope, receive, send_and_discard_failed)
+        await self.open_session(key, session, scope, receive, send_and_discard_failed)
 
     async def _ensure_capacity(self, caller: str) -> bool:
         """Free a place for one more session of a caller, evicting another if need be.
@@ -112,7 +115,7 @@ class SessionManager(StreamableHTTPSessionManager):
         Where all places are taken, the caller with most sessions loses one: unused ones first, then
         the one that has been idle longest.
         """
-        sessions = cast("Mapping[str, JsonFirstTransport]", self._server_instances)
+        sessions = cast("Mapping[str, JsonFirstTransport]", self.transports)
         counts = Counter(session.caller for session in sessions.values())
         if counts[caller] < MAX_CALLER_SESSIONS and len(sessions) < MAX_SESSIONS:
             return True
@@ -128,18 +131,8 @@ class SessionManager(StreamableHTTPSessionManager):
             return False
         evicted = min(candidates, key=_rank_for_eviction)
         assert evicted.mcp_session_id is not None
-        await self._discard_session(evicted.mcp_session_id, evicted)
+        await self.close_session(evicted.mcp_session_id, evicted)
         return True
-
-
-def _is_sessionless(scope: Scope) -> bool:
-    """Return whether a request of the handshake era has no session id."""
-    for name, value in scope["headers"]:
-        if name == b"mcp-session-id" or (
-            name == b"mcp-protocol-version" and value not in _HANDSHAKE_VERSIONS
-        ):
-            return False
-    return True
 
 
 def _find_idle(sessions: "Iterable[JsonFirstTransport]") -> list[JsonFirstTransport]:
@@ -180,27 +173,15 @@ class _RunningEndpoint:
     task: "asyncio.Task[None] | None" = None
     in_flight: int = 0
     """Number of requests being answered, without streams."""
-    stream_tasks: "set[asyncio.Task[Any]]" = field(default_factory=set)
-    """Tasks of long-lived requests, which end with their client."""
+    stream_tasks: "dict[asyncio.Task[Any], Principal]" = field(default_factory=dict)
+    """Tasks of long-lived requests, which end with their client, and on whose behalf."""
 
     async def run(self) -> None:
         async with self.session_manager.run():
             self.opened.set()
             await self.closing.wait()
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self.opened.is_set():
-            await self.opened.wait()
-        if is_long_lived(scope):
-            await self._handle_stream(scope, receive, send)
-            return
-        self.in_flight += 1
-        try:
-            await self.session_manager.handle(scope, receive, send)
-        finally:
-            self.in_flight -= 1
-
-    async def _handle_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         task = asyncio.current_task()
         has_started = False
         assert task is not None
@@ -210,17 +191,24 @@ class _RunningEndpoint:
             has_started = True
             await send(message)
 
-        self.stream_tasks.add(task)
+        principal: Principal = scope.get(PRINCIPAL_KEY, LOCAL_USER)
+        self.stream_tasks[task] = principal
         try:
             await self.session_manager.handle(scope, receive, send_and_note_start)
         except asyncio.CancelledError:
-            if not self.closing.is_set():
+            if not self.closing.is_set() and task in self.stream_tasks:
                 raise
             task.uncancel()
             if has_started:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            self.stream_tasks.discard(task)
+            self.stream_tasks.pop(task, None)
+
+    def end_streams(self, is_ended: Callable[[Principal], bool]) -> None:
+        """End the long-lived requests on behalf of these principals."""
+        for task in [task for task, owner in self.stream_tasks.items() if is_ended(owner)]:
+            del self.stream_tasks[task]
+            task.cancel()
 
     async def close(self, drain_s: float) -> None:
         """Wait up to `drain_s` seconds for requests in flight, end the streams, and close."""
@@ -245,6 +233,13 @@ class HttpEndpoints:
         self._security = security
         self._running_endpoints: dict[str, _RunningEndpoint] = {}
         self._is_running = False
+
+    async def end_refused_streams(self, authenticator: Authenticator) -> None:
+        """End streams whose credential expired or was revoked, until cancelled."""
+        while True:
+            await asyncio.sleep(STREAM_CHECK_S)
+            for running in self._running_endpoints.values():
+                running.end_streams(lambda principal: not authenticator.accepts(principal))
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
@@ -277,14 +272,25 @@ class HttpEndpoints:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = scope.get("path_params", {}).get("profile", "")
         running = self._running_endpoints.get(name)
-        if running is not None:
-            await running.handle(scope, receive, send)
+        if running is None:
+            await self._refuse_profile(name)(scope, receive, send)
             return
+        if not running.opened.is_set():
+            await running.opened.wait()
+        if LONG_LIVED_KEY in scope:
+            await running.handle_stream(scope, receive, send)
+            return
+        running.in_flight += 1
+        try:
+            await running.session_manager.handle(scope, receive, send)
+        finally:
+            running.in_flight -= 1
+
+    def _refuse_profile(self, name: str) -> JSONResponse:
         paths = ", ".join(f"/mcp/p/{profile}" if profile else "/mcp" for profile in self._endpoints)
-        refused = JSONResponse(
+        return JSONResponse(
             {"error": f"there is no profile {name!r} here", "advice": f"There is: {paths}."}, 404
         )
-        await refused(scope, receive, send)
 
     def _start_missing(self) -> None:
         for name, endpoint in self._endpoints.items():

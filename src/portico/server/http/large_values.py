@@ -1,30 +1,38 @@
-"""Large values in messages to HTTP clients: encoded once, in a thread, and sent in pieces.
+"""Values in messages to clients: checked before the SDK fails on them, large ones sent in pieces.
 
-The SDK encodes a message in one step on the event loop, 8 ms for a megabyte. So a large member of a
-result or of params is encoded before the SDK gets it and replaced by a short placeholder, which is
-substituted again where the encoded message is sent.
+A message that the SDK cannot encode is not answered at all, and the client would wait forever. And
+it encodes a message in one step on the event loop, 8 ms for a megabyte: over HTTP, a large member
+of a result or of params is encoded before the SDK gets it and replaced by a short placeholder,
+which is substituted again where the encoded message is sent.
 """
 
+import contextlib
 import re
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
 
+import orjson
 from mcp.server.streamable_http import SSEEvent
 from mcp_types import JSONRPCMessage
 from sse_starlette import ServerSentEvent
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from portico.json_text import chunked_encoder
+from portico.errors import INTERNAL_ERROR, INVALID_REQUEST, RemoteError
+from portico.json_text import json_codec
 from portico.server.http.spooled_responses import PARTS_KEY
-from portico.server.requests.wire_json import encode_json, ensure_encodable, make_nesting_error
 from portico.upstream.backend import Era
 
+MAX_DEPTH = 250
+"""Levels of nesting; the libraries that encode messages fail a little above it."""
 _PLACEHOLDERS = "portico.large_texts"
 """Key in the ASGI scope of a modern request: placeholders in its answer."""
 _PLACEHOLDER_PATTERN = re.compile(rb'"(portico-large-[0-9a-f]{32})"')
+_SDK_ERROR_MARKER = b"validation error"
 _MAX_MEMBERS = 64
 """A message with more members than any of the protocol is not searched."""
 
@@ -42,6 +50,49 @@ class LargeValuePlaceholder(str):
 Placeholders = dict[bytes, LargeValuePlaceholder]
 
 
+def ensure_encodable(value: Any, *, allow_surrogates: bool) -> Any:
+    """Return the value as the wire can carry it; raises RemoteError if it is nested too deep.
+
+    `allow_surrogates` is for wires that can carry lone surrogates; elsewhere they become U+FFFD.
+    """
+    try:
+        # The fastest check of every part: a small fraction of the cost of sending it.
+        orjson.dumps(value)
+    except TypeError:
+        if _is_deeper_than(MAX_DEPTH, value):
+            raise _make_nesting_error() from None
+        if not allow_surrogates:
+            return json_codec.replace_lone_surrogates(value)
+    return value
+
+
+def _encode_json(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json_codec.dumps(ensure_encodable(value, allow_surrogates=False))
+
+
+def _make_nesting_error() -> RemoteError:
+    reason = f"it is nested more than {MAX_DEPTH} levels deep"
+    return RemoteError(INTERNAL_ERROR, f"the server's answer cannot be passed on: {reason}")
+
+
+def _is_deeper_than(limit: int, value: Any) -> bool:
+    level: list[Any] = [value]
+    for _ in range(limit):
+        children: list[Any] = []
+        for node in level:
+            if isinstance(node, dict):
+                children += node.values()
+            elif isinstance(node, list | tuple):
+                children += node
+        level = [child for child in children if isinstance(child, dict | list | tuple)]
+        if not level:
+            return False
+    return True
+
+
 async def replace_large_members(
     message: Mapping[str, Any], scope: Scope | None, era: Era
 ) -> dict[str, Any]:
@@ -50,18 +101,18 @@ async def replace_large_members(
     `scope` is that of the HTTP request; without one (stdio) the message stays as it is. Raises
     RemoteError if a value is nested too deep.
     """
-    if scope is None or len(message) > _MAX_MEMBERS or not chunked_encoder.is_large(message):
+    if scope is None or len(message) > _MAX_MEMBERS or not json_codec.is_large(message):
         return ensure_encodable(dict(message), allow_surrogates=scope is None)
     replaced = dict(message)
     for name, value in message.items():
-        if not chunked_encoder.is_large(value):
+        if not json_codec.is_large(value):
             replaced[name] = ensure_encodable(value, allow_surrogates=False)
             continue
         replaced[name] = placeholder = LargeValuePlaceholder(f"portico-large-{uuid4().hex}")
         try:
-            placeholder.pieces = await chunked_encoder.encode(value, encode_json)
-        except chunked_encoder.TooDeep:
-            raise make_nesting_error() from None
+            placeholder.pieces = await json_codec.encode(value, _encode_json)
+        except json_codec.TooDeep:
+            raise _make_nesting_error() from None
         # In the modern era the SDK copies the text, so that the message loses its type.
         if era == "modern":
             scope.setdefault(_PLACEHOLDERS, {})[placeholder.encode()] = placeholder
@@ -79,8 +130,6 @@ def find_placeholders(message: JSONRPCMessage) -> Placeholders:
 
 
 class LargeEvent(ServerSentEvent):
-    """A server-sent event with placeholders."""
-
     def __init__(self, event: SSEEvent, placeholders: Placeholders) -> None:
         super().__init__(**event)
         self._placeholders = placeholders
@@ -112,29 +161,43 @@ class _EventBody(bytes):
     placeholders: Placeholders
 
 
-class PieceSender:
-    """ASGI `send` that substitutes placeholders in messages of the SDK."""
+@dataclass(slots=True)
+class SdkSender:
+    """ASGI `send` that corrects messages of the SDK.
 
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self._scope = scope
-        self._send = send
-        self._start: Message | None = None
+    Substitutes placeholders, and replaces validation errors, which lack the id of the request, by a
+    plain JSON-RPC error.
+    """
+
+    _scope: Scope
+    _request_body: bytes
+    _send: Send
+    _start: Message | None = None
+    """Sent with the body, when its length is known."""
 
     async def __call__(self, message: Message) -> None:
         body: Any = message.get("body", b"")
         placeholders: Placeholders | None = self._scope.get(_PLACEHOLDERS)
+        if message["type"] == "http.response.start":
+            if placeholders or message["status"] == HTTPStatus.BAD_REQUEST:
+                self._start = message
+                return
+            self._request_body = b""
+        start = self._start
+        self._start = None
         if isinstance(body, _EventBody):
             placeholders = body.placeholders
-        if not placeholders:
-            await self._send(message)
-        elif message["type"] == "http.response.start":
-            self._start = message  # sent with the body, when its length is known
-        else:
+        if placeholders:
             parts = _substitute_values(body, placeholders)
-            if self._start is not None:
-                await self._send(_set_content_length(self._start, sum(map(len, parts))))
-                self._start = None
-            await self._send({**message, "body": b"", PARTS_KEY: parts})
+            message = {**message, "body": b"", PARTS_KEY: parts}
+            start = start and _set_content_length(start, sum(map(len, parts)))
+        elif start is not None and _SDK_ERROR_MARKER in body:
+            plain = _make_invalid_message_body(self._request_body)
+            message = {**message, "body": plain}
+            start = _set_content_length(start, len(plain))
+        if start is not None:
+            await self._send(start)
+        await self._send(message)
 
 
 def _substitute_values(body: bytes, placeholders: Placeholders) -> deque[bytes]:
@@ -156,3 +219,17 @@ def _set_content_length(start: Message, length: int) -> Message:
     if len(headers) < len(start["headers"]):
         headers.append((b"content-length", str(length).encode()))
     return {**start, "headers": headers}
+
+
+def _make_invalid_message_body(body: bytes) -> bytes:
+    message: Any = None
+    with contextlib.suppress(ValueError):
+        message = orjson.loads(body)
+    request_id = None
+    # Only the id of a request: that of a malformed answer is an id of ours.
+    if isinstance(message, dict) and "method" in message:
+        found = message.get("id")
+        if isinstance(found, str | int) and not isinstance(found, bool):
+            request_id = found
+    error = {"code": INVALID_REQUEST, "message": "this body is not a JSON-RPC message"}
+    return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})

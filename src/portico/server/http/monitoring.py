@@ -6,7 +6,7 @@ cannot be called, and the tools of other servers work. A broken server is an ale
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,8 +30,6 @@ Wrap = Callable[[ASGIApp], ASGIApp]
 
 @dataclass(frozen=True)
 class ReadinessCheck:
-    """Result of one readiness check."""
-
     name: str
     ok: bool
     detail: str = ""
@@ -53,13 +51,17 @@ class GatewayHealth:
         return self.phase == "serving" and all(check.ok for check in self.checks if check.required)
 
 
+async def _authorize_everybody(_: Scope) -> bool:
+    return True
+
+
 def monitoring_routes(
     metrics: Callable[[], Metrics] | None,
     health: Callable[[], GatewayHealth],
     *,
     with_auth: Wrap = lambda app: app,
     with_host_check: Wrap = lambda app: app,
-    is_authorized: Callable[[Scope], bool] = lambda _: True,
+    is_authorized: Callable[[Scope], Awaitable[bool]] = _authorize_everybody,
 ) -> list[BaseRoute]:
     """Build the routes.
 
@@ -91,19 +93,18 @@ class _ReadinessEndpoint:
     """Answers whether the gateway is ready; the checks only to authorized requests."""
 
     def __init__(
-        self, health: Callable[[], GatewayHealth], is_authorized: Callable[[Scope], bool]
+        self, health: Callable[[], GatewayHealth], is_authorized: Callable[[Scope], Awaitable[bool]]
     ) -> None:
         self._health = health
         self._is_authorized = is_authorized
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         health = self._health()
-        if health.is_ready:
-            headers = _NO_STORE_HEADERS
-        else:
-            headers = {**_NO_STORE_HEADERS, "Retry-After": str(RETRY_AFTER_S)}
+        headers = dict(_NO_STORE_HEADERS)
+        if not health.is_ready:
+            headers["Retry-After"] = str(RETRY_AFTER_S)
         body: dict[str, Any] = {"ready": health.is_ready, "phase": health.phase}
-        if self._is_authorized(scope):
+        if await self._is_authorized(scope):
             body["checks"] = [_to_json(check) for check in health.checks]
         await JSONResponse(body, 200 if health.is_ready else 503, headers)(scope, receive, send)
 

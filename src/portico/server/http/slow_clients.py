@@ -17,9 +17,9 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from portico.server.http.callers import CallerQuota, identify_network
+from portico.server.http.auth import CallerQuota, identify_network
 from portico.server.http.spooled_responses import CONNECTION_KEY
-from portico.server.read_stall import ReadStallTimer
+from portico.server.line_reader import ReadStallTimer
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,9 @@ class ConnectionLimits:
     min_bytes_per_s: int = 500
     """Each time this many bytes of a body have arrived, it gets one second more."""
     idle_s: float = 75.0
-    """Seconds before the first request."""
+    """Seconds before the first request, and between two. Clients and proxies keep an idle
+    connection for 5 to 60 s; if the server closed it first, a request sent meanwhile would be lost.
+    """
     max_head_bytes: int = 64 * 2**10
     """Maximum size of request line and headers."""
     max_discarded_bytes: int = 64 * 2**20
@@ -50,11 +52,6 @@ class ConnectionLimits:
     max_connections: int = MAX_CONNECTIONS
     min_taken_bytes: int = 16 * 2**10
     """Bytes that a client has to read (or all that is left) to restart `send_s`."""
-
-    @property
-    def check_interval_s(self) -> float:
-        """Seconds between two checks of a connection."""
-        return min(5.0, max(0.02, min(self.send_s, self.request_s, self.idle_s) / 4))
 
 
 def compute_max_connections() -> int:
@@ -73,30 +70,28 @@ class BoundedConnection(HttpToolsProtocol):
     """One client's connection; `limits` and `quota` are set by `make_protocol_class`."""
 
     limits = ConnectionLimits()
+    check_interval_s = 5.0
+    """Seconds between two checks of a connection."""
     quota = CallerQuota(MAX_CONNECTIONS, RESERVED_CONNECTIONS)
     """Connections by the network they come from."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._now = self.loop.time
-        self._phase_started_at = self._now()
+        self._phase_started_at = self.loop.time()
         """When the current phase (idle, headers, body) began."""
         self._phase_bytes = 0
         """Bytes received in this phase; of a body without its framing."""
         self._overhead_bytes = 0
         """Bytes since the last of a body: trailers, chunk extensions."""
         self._body_bytes = 0
-        self._are_headers_complete = False
         self._open_cycles: deque[Any] = deque()
         """Unanswered requests; pipelining allows several."""
         self._current_phase = "idle"
         self._read_stall: ReadStallTimer | None = None
         self._network = identify_network(self.client)
-        self._is_over_quota = not self.quota.has_capacity(self._network)
-        if not self._is_over_quota:
-            self.quota.acquire(self._network)
+        self._is_over_quota = not self.quota.try_acquire(self._network)
         self._check_timer: asyncio.TimerHandle | None = self.loop.call_later(
-            self.limits.check_interval_s, self._check
+            self.check_interval_s, self._check
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -162,35 +157,23 @@ class BoundedConnection(HttpToolsProtocol):
             return "head"
         if cycle.response_complete:
             # After an early response, the rest of the body is discarded.
-            if cycle.more_body:
-                return "refused"
-            return "head"
-        if cycle.more_body:
-            return "body"
-        return "answer"
+            return "refused" if cycle.more_body else "head"
+        return "body" if cycle.more_body else "answer"
 
     def _enter_phase(self, phase: str) -> None:
         if phase != self._current_phase:
             self._current_phase = phase
-            self._phase_started_at = self._now()
+            self._phase_started_at = self.loop.time()
             self._phase_bytes = 0
             self._overhead_bytes = 0
 
     # --- callbacks of the parser
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._are_headers_complete = False
-        cast("dict[str, Any]", self.scope)[CONNECTION_KEY] = self
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers must not become headers (RFC 9110 §6.5.1), and their number is not bounded.
-        if not self._are_headers_complete:
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
+        cast("dict[str, Any]", self.scope)[CONNECTION_KEY] = self
         super().on_headers_complete()
-        self._are_headers_complete = True
+        # Trailers must not become headers (RFC 9110 §6.5.1): they are appended to another list.
+        self.headers = []
         while self._open_cycles and self._open_cycles[0].response_complete:
             self._open_cycles.popleft()
         self._open_cycles.append(self.cycle)
@@ -208,7 +191,7 @@ class BoundedConnection(HttpToolsProtocol):
     # --- periodic checks
 
     def _check(self) -> None:
-        self._check_timer = self.loop.call_later(self.limits.check_interval_s, self._check)
+        self._check_timer = self.loop.call_later(self.check_interval_s, self._check)
         if self.transport.is_closing():
             # Closing, but written data may still wait for the client to read it.
             self._check_response()
@@ -221,13 +204,13 @@ class BoundedConnection(HttpToolsProtocol):
         if not waiting:
             self._read_stall = None
             return False
-        now = self._now()
+        now = self.loop.time()
         if self._read_stall is None:
             self._read_stall = ReadStallTimer(waiting, now, self.limits.min_taken_bytes)
         elif (seconds := self._read_stall.measure(waiting, now)) >= self.limits.send_s:
             logger.warning(
                 "a client at %s has left %s bytes unread for %.0f s and was disconnected",
-                self._client_address,
+                self.client[0] if self.client else "a socket",
                 waiting,
                 seconds,
             )
@@ -241,7 +224,7 @@ class BoundedConnection(HttpToolsProtocol):
             # After a response the connection is idle, for which uvicorn has its own timer.
             self._enter_phase("idle" if phase == "head" else phase)
         limits = self.limits
-        elapsed = self._now() - self._phase_started_at
+        elapsed = self.loop.time() - self._phase_started_at
         if self._is_over_quota or (
             self._current_phase == "idle" and not self.cycle and elapsed > limits.idle_s
         ):
@@ -256,15 +239,9 @@ class BoundedConnection(HttpToolsProtocol):
         ):
             # While reading is paused, the client cannot send.
             if self.flow.read_paused:
-                self._phase_started_at = self._now()
+                self._phase_started_at = self.loop.time()
             else:
                 self._abort_body(HTTPStatus.REQUEST_TIMEOUT, "the body did not arrive in time")
-
-    @property
-    def _client_address(self) -> str:
-        if self.client:
-            return self.client[0]
-        return "a socket"
 
     def _abort_body(self, status: HTTPStatus, reason: str) -> None:
         """End a request in the middle of its body."""
@@ -287,4 +264,7 @@ class BoundedConnection(HttpToolsProtocol):
 def make_protocol_class(limits: ConnectionLimits) -> type[BoundedConnection]:
     """Return a protocol class with these limits, as uvicorn takes a class."""
     quota = CallerQuota(limits.max_connections, RESERVED_CONNECTIONS)
-    return type("BoundedConnection", (BoundedConnection,), {"limits": limits, "quota": quota})
+    shortest_s = min(limits.send_s, limits.request_s, limits.idle_s)
+    check_interval_s = min(5.0, max(0.02, shortest_s / 4))
+    attributes = {"limits": limits, "quota": quota, "check_interval_s": check_interval_s}
+    return type("BoundedConnection", (BoundedConnection,), attributes)

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from portico.server.http.callers import identify_caller
+from portico.server.http.auth import identify_caller
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,8 @@ class SpoolMiddleware:
         response = _SpooledResponse(self._spool, scope, send)
         try:
             await self._app(scope, receive, response.write)
-            await response.wait_until_sent()
+            while response.sending is not None:
+                await response.sending
         finally:
             response.close()
 
@@ -118,7 +119,8 @@ class _SpooledResponse:
         """Guards the position of the file. Held in threads only."""
         self._end = 0
         self._writing = 0
-        self._sending: asyncio.Task[None] | None = None
+        self.sending: asyncio.Task[None] | None = None
+        """Sends what is spooled to the connection."""
         self._is_ended = False
         self._write_lock = asyncio.Lock()
         """Held while a message is sent in pieces, to keep messages in order."""
@@ -131,13 +133,16 @@ class _SpooledResponse:
 
     async def write(self, message: Message) -> None:
         """Send a message; spool what its client does not read soon."""
-        if self._can_send_directly(message):
+        is_small = PARTS_KEY not in message and len(message.get("body", b"")) <= _PIECE_BYTES
+        is_waiting = self.sending is not None or self._write_lock.locked()
+        connection = self._connection
+        if is_small and not is_waiting and (connection is None or not connection.flow.write_paused):
             await self._send(message)
             return
         async with self._write_lock:
             parts: deque[bytes] = message.get(PARTS_KEY) or _split_body(message.get("body", b""))
             message = {key: value for key, value in message.items() if key != PARTS_KEY}
-            if self._sending is None:
+            if self.sending is None:
                 self.last_read_at = asyncio.get_running_loop().time()
                 self._spool.add_bytes(self, sum(map(len, parts)))
                 try:
@@ -146,16 +151,6 @@ class _SpooledResponse:
                     self._spool.release(self)
             if parts and not self._is_ended:
                 await self._spool_parts(message, parts)
-
-    def _can_send_directly(self, message: Message) -> bool:
-        """Return whether a message is small, and nothing has to be sent before it."""
-        is_small = PARTS_KEY not in message and len(message.get("body", b"")) <= _PIECE_BYTES
-        return (
-            is_small
-            and self._sending is None
-            and not self._write_lock.locked()
-            and not self._is_behind
-        )
 
     async def _send_directly(self, message: Message, parts: deque[bytes]) -> None:
         """Send the parts of a message to the connection, as long as its client keeps up."""
@@ -195,13 +190,8 @@ class _SpooledResponse:
             finally:
                 self._writing -= 1
         self._queue.append(({**message, "body": b""} if size else message, start, size))
-        if self._sending is None:
-            self._sending = asyncio.create_task(self._send_queued(), name="send a spooled response")
-
-    async def wait_until_sent(self) -> None:
-        """Wait until everything is handed to the connection."""
-        while self._sending is not None:
-            await self._sending
+        if self.sending is None:
+            self.sending = asyncio.create_task(self._send_queued(), name="send a spooled response")
 
     def hang_up(self) -> None:
         """Abort the connection, because its client does not read."""
@@ -213,9 +203,10 @@ class _SpooledResponse:
     def close(self) -> None:
         """Stop sending and close the file."""
         self._is_ended = True
-        self._spool.release(self)
-        if self._sending is not None:
-            self._sending.cancel()
+        if self._end:
+            self._spool.release(self)
+        if self.sending is not None:
+            self.sending.cancel()
         if self._file is not None:
             asyncio.get_running_loop().run_in_executor(None, self._close_file)
 
@@ -239,7 +230,7 @@ class _SpooledResponse:
                 self._end = 0
                 self._spool.release(self)
         finally:
-            self._sending = None
+            self.sending = None
 
     async def _send_piece(self, message: Message, start: int, size: int, *, more: bool) -> None:
         if size:

@@ -1,8 +1,8 @@
 """SQL of the gateway store: tables, migrations and statements; loaded when it is first opened.
 
-database_url (parsing) · errors (database errors as advice) · text_encoding (escapes, hashes)
-tables · bulk_rows (upserts, locks) · engine (connections) · database (transactions)
-sqlite_files (files and damage) · migration, alembic_upgrade, versions/ (schema changes)
-usage (calls, counts, ledger) · catalog (servers, tools, manifests) · tiers · shapes · plans
-retention · change_notifications, postgres_listener, sqlite_watcher (changes by other gateways)
+database_url (parsing) · errors (database errors as advice) · tables (with escapes and hashes)
+database (connections, transactions) · migrations (schema changes)
+bulk_rows (upserts, locks) · usage (calls, counts, ledger, plans) · catalog (listings, tiers,
+result shapes) ·
+change_notifications (changes by other gateways)
 """

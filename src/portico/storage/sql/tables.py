@@ -1,13 +1,47 @@
-"""Tables of the gateway store. Released tables change only by a new file in `versions/`.
+"""Tables of the gateway store, and bulk statements. Released tables change only by a new migration.
 
-All names have a prefix, because a PostgreSQL database may be shared with other programs.
+All names have a prefix, because a PostgreSQL database may be shared with other programs. Names of
+tools come from servers and may contain anything: PostgreSQL refuses NUL, no driver takes lone
+surrogates, and an index takes no long name. The first two are escaped reversibly; rows are found by
+the hash of a name, so that any length works.
 """
 
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from portico.storage.sql.text_encoding import escape_text, unescape_text
+from portico.storage.rows import escape_text, unescape_text
+
+Row = dict[str, Any]
+Columns = Any
+"""A table's columns, by name."""
+
+_MAX_VALUES = 10_000
+"""Values in one statement; drivers allow fewer than 32,767."""
+_BATCH_ROWS = 100
+"""Rows per batch: preparing them takes a few milliseconds, then other tasks may run."""
+
+
+def compute_name_key(*names: str) -> bytes:
+    return compute_digest(*names, size=16)
+
+
+def compute_digest(*parts: str | bytes, size: int = 32) -> bytes:
+    """Hash these parts in order; lengths are included, so parts cannot run into each other."""
+    digest = blake2b(digest_size=size)
+    for part in parts:
+        body = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
+        digest.update(len(body).to_bytes(8))
+        digest.update(body)
+    return digest.digest()
+
 
 metadata = sa.MetaData()
 
@@ -19,105 +53,53 @@ class EscapedText(sa.TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
-        """Escape a value for the database."""
-        if value is None:
-            return None
-        return escape_text(value)
+        return value and escape_text(value)
 
     def process_result_value(self, value: str | None, dialect: Any) -> str | None:
-        """Restore a value from the database."""
-        if value is None:
-            return None
-        return unescape_text(value)
+        return value and unescape_text(value)
 
 
-def _make_key_column(name: str = "key", **options: Any) -> sa.Column[bytes]:
-    """Create a column for `text_encoding.compute_name_key`."""
-    return sa.Column(name, sa.LargeBinary, nullable=False, **options)
+def _columns(kind: Any, *names: str) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, nullable=False) for name in names]
 
 
-def _make_column(name: str, kind: Any) -> sa.Column[Any]:
-    return sa.Column(name, kind, nullable=False)
+def _primary_key(name: str, kind: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, primary_key=True, autoincrement=False)
 
 
-servers = sa.Table(
-    "portico_servers",
-    metadata,
-    _make_key_column(primary_key=True),
-    _make_column("name", EscapedText),
-    _make_column("title", EscapedText),
-    _make_column("category", EscapedText),
-    _make_column("first_seen", sa.Double),
-    _make_column("last_seen", sa.Double),
-    _make_column("digest", sa.LargeBinary),
-)
+def _name_key() -> sa.Column[bytes]:
+    return _primary_key("key", sa.LargeBinary)
 
-tools = sa.Table(
-    "portico_tools",
-    metadata,
-    _make_key_column(primary_key=True),
-    _make_key_column("server_key", index=True),
-    _make_column("server", EscapedText),
-    _make_column("name", EscapedText),
-    _make_column("hash", EscapedText),
-    _make_column("category", EscapedText),
-    _make_column("first_seen", sa.Double),
-    _make_column("last_seen", sa.Double),
-    _make_column("changes", sa.BigInteger),
-    _make_column("gone", sa.Boolean),
-)
 
 manifests = sa.Table(
     "portico_manifests",
     metadata,
-    _make_key_column(primary_key=True),
-    _make_key_column("server_key", index=True),
-    _make_column("server", EscapedText),
-    _make_column("fingerprint", EscapedText),
-    _make_column("era", EscapedText),
-    _make_column("hello", sa.LargeBinary),
-    _make_column("offers", sa.LargeBinary),
-    _make_column("listed_at", sa.Double),
-    _make_column("digest", sa.LargeBinary),
+    _name_key(),
+    sa.Column("server_key", sa.LargeBinary, nullable=False, index=True),
+    *_columns(EscapedText, "server", "fingerprint", "era"),
+    *_columns(sa.LargeBinary, "hello", "offers", "digest"),
+    *_columns(sa.Double, "listed_at"),
 )
 
 manifest_tools = sa.Table(
     "portico_manifest_tools",
     metadata,
-    _make_key_column("manifest_key", primary_key=True),
-    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
-    _make_column("name", EscapedText),
-    _make_column("hash", EscapedText),
-    _make_column("definition", sa.LargeBinary),
-    _make_column("warnings", EscapedText),
-)
-
-categories = sa.Table(
-    "portico_categories",
-    metadata,
-    _make_key_column(primary_key=True),
-    _make_column("name", EscapedText),
-    _make_column("title", EscapedText),
-    _make_column("description", EscapedText),
-    _make_column("tools", sa.Integer),
-    _make_column("servers", sa.Integer),
+    _primary_key("manifest_key", sa.LargeBinary),
+    _primary_key("position", sa.Integer),
+    *_columns(EscapedText, "name", "hash", "warnings"),
+    *_columns(sa.LargeBinary, "definition"),
 )
 
 tiers = sa.Table(
     "portico_tiers",
     metadata,
-    _make_key_column(primary_key=True),
-    _make_column("server", EscapedText),
-    _make_column("tool", EscapedText),
-    _make_column("score", sa.Double),
-    _make_column("tier", EscapedText),
+    _name_key(),
+    *_columns(EscapedText, "server", "tool", "tier"),
+    *_columns(sa.Double, "score"),
 )
 
 computed = sa.Table(
-    "portico_computed",
-    metadata,
-    sa.Column("name", sa.String(32), primary_key=True),
-    _make_column("at", sa.Double),
+    "portico_computed", metadata, _primary_key("name", sa.String(32)), *_columns(sa.Double, "at")
 )
 
 calls = sa.Table(
@@ -129,18 +111,14 @@ calls = sa.Table(
         primary_key=True,
         autoincrement=True,
     ),
-    _make_column("at", sa.Double),
-    _make_key_column("server_key"),
-    _make_key_column("tool_key"),
-    _make_column("server", EscapedText),
-    _make_column("tool", EscapedText),
-    _make_column("tool_hash", EscapedText),
-    _make_column("ms", sa.Double),
-    _make_column("ok", sa.Boolean),
-    _make_column("cancelled", sa.Boolean),
-    _make_column("client", EscapedText),
-    _make_column("profile", EscapedText),
-    _make_column("session", EscapedText),
+    *_columns(sa.LargeBinary, "server_key", "tool_key"),
+    *_columns(EscapedText, "server", "tool", "tool_hash", "client", "profile", "session"),
+    *(
+        sa.Column(name, EscapedText, nullable=False, server_default="")
+        for name in ("person", "call_id", "via", "error", "stages")
+    ),
+    *_columns(sa.Double, "at", "ms"),
+    *_columns(sa.Boolean, "ok", "cancelled"),
     sa.Index("ix_portico_calls_server", "server_key", "id"),
     sa.Index("ix_portico_calls_tool", "tool_key", "id"),
     sa.Index("ix_portico_calls_at", "at"),
@@ -151,77 +129,142 @@ calls = sa.Table(
 daily = sa.Table(
     "portico_daily_usage",
     metadata,
-    sa.Column("day", sa.Integer, primary_key=True, autoincrement=False),
-    _make_key_column(primary_key=True),
-    sa.Column("bucket", sa.Integer, primary_key=True, autoincrement=False),
-    _make_key_column("server_key"),
-    _make_column("server", EscapedText),
-    _make_column("tool", EscapedText),
-    _make_column("calls", sa.BigInteger),
-    _make_column("successes", sa.BigInteger),
-    _make_column("last_at", sa.Double),
+    _primary_key("day", sa.Integer),
+    _name_key(),
+    _primary_key("bucket", sa.Integer),
+    *_columns(sa.LargeBinary, "server_key"),
+    *_columns(EscapedText, "server", "tool"),
+    *_columns(sa.BigInteger, "calls", "successes"),
+    *_columns(sa.Double, "last_at"),
 )
 
 ledger = sa.Table(
     "portico_ledger_sessions",
     metadata,
-    _make_key_column(primary_key=True),
-    _make_column("session", EscapedText),
-    _make_column("client", EscapedText),
-    _make_column("profile", EscapedText),
-    _make_column("started_at", sa.Double),
-    _make_column("last_at", sa.Double),
-    _make_column("listing", sa.BigInteger),
-    _make_column("shown", sa.BigInteger),
-    _make_column("answers", sa.BigInteger),
-    _make_column("sessions", sa.BigInteger),
+    _name_key(),
+    *_columns(EscapedText, "session", "client", "profile"),
+    *_columns(sa.Double, "started_at", "last_at"),
+    *_columns(sa.BigInteger, "listing", "shown", "answers", "sessions"),
     sa.Index("ix_portico_ledger_sessions_last_at", "last_at"),
-)
-
-results = sa.Table(
-    "portico_results",
-    metadata,
-    sa.Column("id", sa.String(64), primary_key=True),
-    _make_column("caller", EscapedText),
-    _make_column("server", EscapedText),
-    _make_column("tool", EscapedText),
-    _make_column("created_at", sa.Double),
-    _make_column("expires_at", sa.Double),
-    _make_column("size", sa.BigInteger),
-    _make_column("media_type", EscapedText),
-    sa.Column("body", sa.LargeBinary),
-    sa.Column("path", EscapedText),
-    sa.Index("ix_portico_results_expires_at", "expires_at"),
 )
 
 news = sa.Table(
     "portico_news",
     metadata,
-    sa.Column("kind", sa.String(32), primary_key=True),
-    sa.Column("origin", EscapedText, primary_key=True),
-    _make_column("stamp", sa.BigInteger),
-    _make_column("at", sa.Double),
+    _primary_key("kind", sa.String(32)),
+    _primary_key("origin", EscapedText),
+    *_columns(sa.BigInteger, "stamp"),
+    *_columns(sa.Double, "at"),
 )
 
 shapes = sa.Table(
     "portico_shapes",
     metadata,
-    sa.Column("hash", sa.String(64), primary_key=True),
-    _make_column("results", sa.Integer),
-    _make_column("shape", EscapedText),
-    _make_column("seen_at", sa.Double),
+    _primary_key("hash", sa.String(64)),
+    *_columns(sa.Integer, "results"),
+    *_columns(EscapedText, "shape"),
+    *_columns(sa.Double, "seen_at"),
     sa.Index("ix_portico_shapes_seen_at", "seen_at"),
 )
 
 plans = sa.Table(
     "portico_plans",
     metadata,
-    sa.Column("id", sa.String(64), primary_key=True),
+    _primary_key("id", sa.String(64)),
     sa.Column("scope", EscapedText, nullable=False, index=True),
-    _make_column("intent", EscapedText),
-    _make_column("words", EscapedText),
-    _make_column("steps", EscapedText),
-    _make_column("tools", EscapedText),
-    _make_column("runs", sa.Integer),
-    _make_column("used_at", sa.Double),
+    *_columns(EscapedText, "intent", "words", "steps", "tools"),
+    *_columns(sa.Integer, "runs"),
+    *_columns(sa.Double, "used_at"),
 )
+
+
+def to_row(entry: Any, **more: Any) -> Row:
+    return {name: getattr(entry, name) for name in entry.__dataclass_fields__} | more
+
+
+def select_fields(table: sa.Table, kind: Any) -> sa.Select[*tuple[Any, ...]]:
+    return sa.select(*(table.c[name] for name in kind.__dataclass_fields__))
+
+
+async def upsert(
+    db: AsyncConnection,
+    table: sa.Table,
+    rows: Iterable[Row],
+    *,
+    sums: Sequence[str] = (),
+    largest: Sequence[str] = (),
+    smallest: Sequence[str] = (),
+    replaced: Sequence[str] = (),
+    derive: Callable[[Columns, Columns], Mapping[str, Any]] | None = None,
+    is_locked: bool = False,
+) -> None:
+    """Insert rows; existing ones get the sum, maximum … of both values, or what `derive` returns.
+
+    Sorted by key, so that two gateways that write the same rows cannot deadlock. Not needed where
+    the table `is_locked` (`acquire_lock`).
+    """
+    key = [column.name for column in table.primary_key.columns]
+    ordered = rows if is_locked else await _sort_rows(list(rows), key)
+    statement = _make_insert(db, table)
+    old = table.c
+    new = statement.excluded
+    changes: dict[str, Any] = {name: old[name] + new[name] for name in sums}
+    for name in largest:
+        changes[name] = sa.case((old[name] > new[name], old[name]), else_=new[name])
+    for name in smallest:
+        changes[name] = sa.case((old[name] < new[name], old[name]), else_=new[name])
+    changes |= {name: new[name] for name in replaced}
+    changes |= derive(old, new) if derive else {}
+    await execute_many(
+        db, statement.on_conflict_do_update(index_elements=key, set_=changes), ordered
+    )
+
+
+async def _sort_rows(rows: list[Row], key: Sequence[str]) -> list[Row]:
+    order = itemgetter(*key)
+    if len(rows) <= _BATCH_ROWS:
+        return sorted(rows, key=order)
+    return await asyncio.to_thread(sorted, rows, key=order)
+
+
+def _make_insert(db: AsyncConnection, table: sa.Table) -> Any:
+    if db.dialect.name != "postgresql":
+        return sqlite_insert(table)
+    # Megabytes that a gateway on SQLite never needs.
+    from sqlalchemy.dialects.postgresql import insert
+
+    return insert(table)
+
+
+async def execute_many(db: AsyncConnection, statement: sa.Executable, rows: Iterable[Row]) -> None:
+    remaining = iter(rows)
+    while batch := list(islice(remaining, _BATCH_ROWS)):
+        await db.execute(statement, batch)
+
+
+async def fetch_rows(db: AsyncConnection, statement: sa.Executable) -> AsyncGenerator[Any]:
+    """Yield the rows of a statement, letting other tasks run between batches."""
+    for batch in (await db.execute(statement)).partitions(_BATCH_ROWS):
+        for row in batch:
+            yield row
+        await asyncio.sleep(0)
+
+
+async def acquire_lock(db: AsyncConnection, name: str, *, timeout_s: int = 30) -> None:
+    """Hold a named lock until the transaction ends. No-op on SQLite, which has one writer."""
+    if db.dialect.name == "postgresql":
+        number = int.from_bytes(compute_digest("portico", name, size=8), signed=True)
+        await db.exec_driver_sql(f"set local lock_timeout = '{timeout_s}s'")
+        await db.exec_driver_sql(f"select pg_advisory_xact_lock({number})")
+        await db.exec_driver_sql("set local lock_timeout = 0")
+
+
+async def read_consistently(db: AsyncConnection) -> None:
+    """Let all reads of this transaction see one state, whatever other gateways write meanwhile."""
+    if db.dialect.name == "postgresql":
+        await db.exec_driver_sql("set transaction isolation level repeatable read")
+
+
+def split_into_chunks(keys: Iterable[bytes]) -> Iterable[list[bytes]]:
+    all_keys = list(keys)
+    return (all_keys[start : start + _MAX_VALUES] for start in range(0, len(all_keys), _MAX_VALUES))

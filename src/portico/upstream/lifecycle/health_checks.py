@@ -3,13 +3,16 @@
 Only silence counts as a failure: a server that answers with an error is alive. One with a pending
 call may be busy and is not pinged for as long as a call may take. Requests pay for no clock: they
 set a flag that is read at the next check.
+
+Also measures the memory and the processes of servers, each with all its child processes.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
 
 from portico.config import HealthConfig
 from portico.errors import BackendTimeout, PorticoError
@@ -44,13 +47,10 @@ def _take_activity_flag(instance: Instance) -> bool:
 
 
 def is_busy(instance: Instance, now: float, max_call_s: float) -> bool:
-    """Return whether the instance has a pending call that is not overdue."""
     return instance.pending_calls > 0 and now - instance.last_heard_at < max_call_s
 
 
 class HealthChecker:
-    """Pings the connections of one server while any is open."""
-
     def __init__(
         self,
         name: str,
@@ -73,7 +73,6 @@ class HealthChecker:
         self._task: asyncio.Task[None] | None = None
 
     def configure(self, policy: HealthConfig) -> None:
-        """Apply a new policy."""
         self.cancel()
         self._policy = policy
         if self._instances:
@@ -100,14 +99,14 @@ class HealthChecker:
     async def _run(self) -> None:
         while self._instances:
             interval = self._policy.every_s
-            if any(instance.missed_checks for _, instance in self._instances.items()):
+            if any(instance.missed_checks for instance in self._instances.open.values()):
                 # An instance that missed a check is pinged again sooner.
                 interval = min(interval, self._policy.timeout_s)
             await asyncio.sleep(interval)
             now = self._clock()
             checks = [
                 self._check(key, instance)
-                for key, instance in self._instances.items()
+                for key, instance in list(self._instances.open.items())
                 if needs_check(instance, now, self._max_call_s)
             ]
             if checks:
@@ -128,10 +127,8 @@ class HealthChecker:
             self._on_missed(key, instance)
 
     async def _ping(self, instance: Instance) -> bool:
-        if instance.connection.initialize_info.era == "legacy":
-            method = "ping"
-        else:
-            method = "server/discover"
+        is_legacy = instance.connection.initialize_info.era == "legacy"
+        method = "ping" if is_legacy else "server/discover"
         options = RequestOptions(
             timeout=self._policy.timeout_s, total_timeout=self._policy.timeout_s
         )
@@ -144,3 +141,60 @@ class HealthChecker:
         except Exception:  # a backend may be third-party code
             logger.exception("%s: the health check failed", self._name)
         return True
+
+
+def get_pid(instance: Instance) -> int | None:
+    """Return the process id behind a connection, or None if it is not a local process."""
+    pid: object = getattr(instance.connection, "pid", None)
+    if isinstance(pid, int):
+        return pid
+    return None
+
+
+class ProcessUsage(NamedTuple):
+    """What a process takes, with its children."""
+
+    memory_bytes: int = 0
+    """Resident memory."""
+    processes: int = 0
+    """Number of processes; 0 if it has exited."""
+
+
+def measure_processes(pids: Collection[int]) -> dict[int, ProcessUsage]:
+    """Measure processes with all their children.
+
+    Belongs in a thread, because all processes of the system are inspected, once.
+    """
+    if not pids:
+        return {}
+    import psutil  # imported late: slow, and not needed by a gateway without commands
+
+    found: dict[int, psutil.Process] = {}
+    children: dict[int, list[int]] = {}
+    for process in psutil.process_iter(["ppid"]):
+        found[process.pid] = process
+        children.setdefault(process.info["ppid"], []).append(process.pid)
+
+    def measure(pid: int) -> ProcessUsage:
+        family = {pid}
+        pending = [pid]
+        while pending:
+            new = [child for child in children.get(pending.pop(), ()) if child not in family]
+            family.update(new)
+            pending += new
+        memory_bytes = 0
+        processes = 0
+        for member in family & found.keys():
+            with contextlib.suppress(psutil.Error):
+                memory_bytes += found[member].memory_info().rss
+                processes += 1
+        return ProcessUsage(memory_bytes, processes)
+
+    return {pid: measure(pid) for pid in pids}
+
+
+def measure_own_memory() -> int:
+    """Return the resident bytes of this process."""
+    import psutil
+
+    return psutil.Process().memory_info().rss

@@ -6,12 +6,15 @@ under the empty key for listings. Performs no I/O: it says what may be closed, a
 
 import asyncio
 import contextlib
+import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
-from types import TracebackType
+from typing import Any
 
 from portico.upstream.backend import Connection
+
+logger = logging.getLogger(__name__)
 
 SHARED = ""
 """Key of the connection that belongs to no client."""
@@ -21,8 +24,6 @@ QUIET_PERIOD_S = 0.1
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """One open connection and its use."""
-
     connection: Connection
     last_used_at: float
     """Time of the last request, or of the start."""
@@ -45,90 +46,27 @@ class Instances:
     """Open connections of one server by owner key."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._open: dict[str, Instance] = {}
-        self._user_counts: dict[str, int] = {}
-        self._use_count = 0
-        self._unused_event: asyncio.Event | None = None
-        self._clock = clock
+        self.open: dict[str, Instance] = {}
+        self.clock = clock
+        self.user_counts: dict[str, int] = {}
+        """Number of users by key; what is not used is not in it."""
+        self.use_count = 0
+        """Uses since the start."""
+        self.unused_event: asyncio.Event | None = None
 
     def __len__(self) -> int:
-        return len(self._open)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._open
-
-    def find(self, key: str) -> Instance | None:
-        """Return the instance with this key, or None."""
-        return self._open.get(key)
-
-    def get_connection(self, key: str) -> Connection | None:
-        """Return the connection with this key, or None."""
-        instance = self._open.get(key)
-        if instance:
-            return instance.connection
-        return None
-
-    def items(self) -> list[tuple[str, Instance]]:
-        """Return all keys and instances, as a copy."""
-        return list(self._open.items())
-
-    @property
-    def any_connection(self) -> Connection | None:
-        """The shared connection, or any other that is open."""
-        return self.get_connection(SHARED) or next(
-            (instance.connection for instance in self._open.values()), None
-        )
+        return len(self.open)
 
     @property
     def owned_keys(self) -> list[str]:
-        """Keys of the instances that belong to one client."""
-        return [key for key in self._open if key != SHARED]
+        return [key for key in self.open if key != SHARED]
 
     def add(self, key: str, connection: Connection) -> Instance:
-        """Record an opened connection."""
-        now = self._clock()
-        self._open[key] = instance = Instance(
+        now = self.clock()
+        self.open[key] = instance = Instance(
             connection, last_used_at=now, started_at=now, last_heard_at=now
         )
         return instance
-
-    def remove(self, key: str) -> Instance | None:
-        """Remove and return an instance; the caller closes it."""
-        return self._open.pop(key, None)
-
-    def remove_all(self) -> list[Instance]:
-        """Remove and return all instances."""
-        removed = list(self._open.values())
-        self._open = {}
-        return removed
-
-    def use(self, key: str) -> "InstanceLease":
-        """Return a context that marks an instance in use, so that it is not closed as idle.
-
-        It may be entered before the instance is open.
-        """
-        return InstanceLease(self, key)
-
-    def add_user(self, key: str) -> None:
-        """Count one more user."""
-        self._user_counts[key] = self._user_counts.get(key, 0) + 1
-        self._use_count += 1
-
-    def remove_user(self, key: str) -> None:
-        """Count one user less."""
-        remaining = self._user_counts[key] - 1
-        if remaining:
-            self._user_counts[key] = remaining
-        else:
-            del self._user_counts[key]
-            if self._unused_event is not None and not self._user_counts:
-                self._unused_event.set()
-        if (instance := self._open.get(key)) is not None:
-            instance.last_used_at = self._clock()
-
-    def is_in_use(self, key: str) -> bool:
-        """Return whether the instance has users."""
-        return key in self._user_counts
 
     async def wait_until_unused(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds until no instance has users; return whether that is so.
@@ -136,60 +74,92 @@ class Instances:
         No users for `QUIET_PERIOD_S`, because a call takes several steps and holds nothing in
         between.
         """
-        if not self._user_counts and len(self.find_idle(QUIET_PERIOD_S)) == len(self._open):
+        if not self.user_counts and len(self.find_idle(QUIET_PERIOD_S)) == len(self.open):
             return True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while True:
                     await self._wait_for_no_users()
-                    uses = self._use_count
+                    uses = self.use_count
                     await asyncio.sleep(QUIET_PERIOD_S)
-                    if not self._user_counts and uses == self._use_count:
+                    if not self.user_counts and uses == self.use_count:
                         return True
-        return not self._user_counts
+        return not self.user_counts
 
     async def _wait_for_no_users(self) -> None:
-        while self._user_counts:
-            if self._unused_event is None or self._unused_event.is_set():
-                self._unused_event = asyncio.Event()
-            await self._unused_event.wait()
+        while self.user_counts:
+            if self.unused_event is None or self.unused_event.is_set():
+                self.unused_event = asyncio.Event()
+            await self.unused_event.wait()
 
     def find_idle(self, min_idle_s: float, excluded: Collection[str] = ()) -> list[str]:
         """Return the keys unused for `min_idle_s` seconds, without the excluded ones."""
-        now = self._clock()
+        now = self.clock()
         return [
             key
-            for key, instance in self._open.items()
-            if key not in self._user_counts
+            for key, instance in self.open.items()
+            if key not in self.user_counts
             and key not in excluded
             and now - instance.last_used_at >= min_idle_s
         ]
 
     def find_longest_idle(self) -> str | None:
         """Return the key of the longest unused client instance, or None if all are in use."""
-        free = [key for key in self.owned_keys if key not in self._user_counts]
-        return min(free, key=lambda key: self._open[key].last_used_at, default=None)
+        free = [key for key in self.owned_keys if key not in self.user_counts]
+        return min(free, key=lambda key: self.open[key].last_used_at, default=None)
 
 
-class InstanceLease:
-    """One use of an instance.
+class Draining:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._close_tasks: set[asyncio.Task[None]] = set()
+        self._instances: set[Instance] = set()
 
-    A class because it is entered with every request, and a generator costs twice as much.
-    """
+    def close(self, instance: Instance, reason: str = "") -> "asyncio.Task[None]":
+        """Close an instance now; its pending requests fail with `reason`."""
+        instance.end_reason = instance.end_reason or reason
+        return self._start_task(instance.connection.close())
 
-    __slots__ = ("_instances", "_key")
+    def drain(self, instance: Instance, timeout: float, reason: str) -> "asyncio.Task[None]":
+        """Close an instance when its pending requests are done, or after `timeout` seconds."""
+        if not instance.pending_calls or timeout <= 0:
+            return self.close(instance, reason)
+        instance.idle_event = asyncio.Event()
+        self._instances.add(instance)
+        return self._start_task(
+            self._close_when_idle(instance, instance.idle_event, timeout, reason)
+        )
 
-    def __init__(self, instances: Instances, key: str) -> None:
-        self._instances = instances
-        self._key = key
+    def abort(self) -> None:
+        """Close all draining instances without further waiting."""
+        for instance in self._instances:
+            if instance.idle_event is not None:
+                instance.idle_event.set()
 
-    def __enter__(self) -> None:
-        self._instances.add_user(self._key)
+    async def wait_closed(self) -> None:
+        while self._close_tasks:
+            await asyncio.wait(set(self._close_tasks))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+    async def _close_when_idle(
+        self, instance: Instance, idle: asyncio.Event, timeout: float, reason: str
     ) -> None:
-        self._instances.remove_user(self._key)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await idle.wait()
+        finally:
+            self._instances.discard(instance)
+        instance.end_reason = instance.end_reason or reason
+        await instance.connection.close()
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        # A separate task: the caller may be cancelled, and `wait_closed` waits for all of them.
+        task = asyncio.create_task(work, name=f"close {self._name}")
+        self._close_tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+        return task
+
+    def _on_task_done(self, task: "asyncio.Task[None]") -> None:
+        self._close_tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("%s did not close cleanly: %r", self._name, error)

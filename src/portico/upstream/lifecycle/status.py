@@ -8,22 +8,36 @@ from typing import Any, Literal
 
 from portico.errors import BackendUnavailable
 from portico.upstream.backend import InitializeInfo
-from portico.upstream.lifecycle.circuit_breaker import BreakerPhase, StartRefusal
+from portico.upstream.lifecycle.restart_circuit_breaker import BreakerPhase, StartRefusal
 
 LifecycleState = Literal[
-    "configured", "known", "starting", "ready", "degraded", "down", "quarantined", "disabled"
+    "configured",
+    "known",
+    "starting",
+    "ready",
+    "degraded",
+    "down",
+    "quarantined",
+    "needs sign-in",
+    "disabled",
 ]
 
-TROUBLED_STATES: tuple[LifecycleState, ...] = ("down", "quarantined", "degraded", "disabled")
+TROUBLED_STATES: tuple[LifecycleState, ...] = (
+    "down",
+    "quarantined",
+    "needs sign-in",
+    "degraded",
+    "disabled",
+)
 """States that need attention."""
+UNUSABLE_STATES: tuple[LifecycleState, ...] = ("down", "quarantined", "needs sign-in", "disabled")
+"""States in which a call would probably fail."""
 MAX_STDERR_LINES = 5
 _MAX_LINE_CHARS = 200
 
 
 @dataclass(frozen=True)
 class UpstreamStatus:
-    """State of one server and its diagnostics."""
-
     name: str
     kind: str
     state: LifecycleState
@@ -50,7 +64,6 @@ class UpstreamStatus:
 def make_unavailable_error(
     name: str, since: float, reason: str, advice: str = ""
 ) -> BackendUnavailable:
-    """Return a `known but unavailable` error with the reason and since when."""
     return BackendUnavailable(
         f"{name} is known but unavailable since {format_time(since)}: {reason}",
         advice=advice
@@ -61,7 +74,6 @@ def make_unavailable_error(
 def make_refusal_error(
     name: str, refusal: StartRefusal, reason: str, stderr_lines: Sequence[str] = ()
 ) -> BackendUnavailable:
-    """Return the error for requests while a server may not be started."""
     if refusal.retry_after_s == 0:
         advice = "It is being tried again just now; ask again in a few seconds."
     elif refusal.quarantined:
@@ -78,7 +90,6 @@ def make_refusal_error(
 
 
 def describe_quarantine(failures: int, window: float, reason: str) -> str:
-    """Return the reason text of a quarantine."""
     return (
         f"it is in quarantine after {failures} failures within {format_duration(window)}; "
         f"the last: {reason}"
@@ -96,7 +107,6 @@ def shorten_lines(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def format_time(timestamp: float) -> str:
-    """Format a timestamp as local time of day."""
     return time.strftime("%H:%M:%S", time.localtime(timestamp))
 
 

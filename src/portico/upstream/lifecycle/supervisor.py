@@ -8,78 +8,84 @@ replacement.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 
+from portico.callers import LOCAL_USER, Caller
 from portico.config import HealthConfig, RestartConfig
-from portico.errors import BackendTimeout, BackendUnavailable, RemoteError
+from portico.errors import (
+    BackendTimeout,
+    BackendUnavailable,
+    MoreRightsNeeded,
+    RemoteError,
+    SignInNeeded,
+)
 from portico.events import EventBus
-from portico.upstream.backend import NO_OPTIONS, Backend, Connection, Era, Raw, RequestOptions
-from portico.upstream.error_mask import ErrorMask
-from portico.upstream.lifecycle import process_memory
+from portico.upstream.backend import NO_OPTIONS, Backend, Connection, Raw, RequestOptions
+from portico.upstream.error_mask import MaskedRelay
+from portico.upstream.lifecycle import health_checks
 from portico.upstream.lifecycle.health_checks import UNCHECKED_KINDS, HealthChecker
-from portico.upstream.lifecycle.instances import SHARED, Instance
-from portico.upstream.lifecycle.lifecycle import MAX_INSTANCES, SHUTTING_DOWN, Lifecycle
-from portico.upstream.lifecycle.start_slots import StartSlots
-from portico.upstream.lifecycle.status import LifecycleState, UpstreamStatus, shorten_lines
-
-__all__ = ["SHARED", "LifecycleState", "Upstream", "UpstreamStatus"]
+from portico.upstream.lifecycle.instances import SHARED, Instance, Instances
+from portico.upstream.lifecycle.server_lifecycle import (
+    SHUTTING_DOWN,
+    Lifecycle,
+    UpstreamOptions,
+)
+from portico.upstream.lifecycle.status import UpstreamStatus, shorten_lines
+from portico.upstream.server_log import LogEntry
 
 logger = logging.getLogger(__name__)
 
-MAX_CALL_S = 600.0
+DEFAULT_OPTIONS = UpstreamOptions()
 CONFIGURATION_REPLACED = "its configuration changed, and a new one has taken its place"
 _MIB = 1024**2
 
 
-class Upstream(Lifecycle):
-    """One configured server."""
+@dataclass(slots=True)
+class InstanceLease:
+    """Marks an instance in use, so that it is not closed as idle.
 
+    It may be entered before the instance is open. A class, because it is entered with every
+    request, and a generator costs twice as much.
+    """
+
+    _instances: Instances
+    _key: str
+
+    def __enter__(self) -> None:
+        instances = self._instances
+        instances.user_counts[self._key] = instances.user_counts.get(self._key, 0) + 1
+        instances.use_count += 1
+
+    def __exit__(self, *_: object) -> None:
+        instances = self._instances
+        instances.user_counts[self._key] -= 1
+        if not instances.user_counts[self._key]:
+            del instances.user_counts[self._key]
+            if instances.unused_event is not None and not instances.user_counts:
+                instances.unused_event.set()
+        if (instance := instances.open.get(self._key)) is not None:
+            instance.last_used_at = instances.clock()
+
+
+class Upstream(Lifecycle):
     def __init__(
         self,
         name: str,
         backend: Backend,
         bus: EventBus,
-        *,
-        start_timeout: float = 30.0,
-        isolated: bool = False,
-        max_instances: int = MAX_INSTANCES,
-        era: Era | None = None,
-        has_listing: bool = False,
-        restart: RestartConfig | None = None,
-        health: HealthConfig | None = None,
-        start_slots: StartSlots | None = None,
-        mask: ErrorMask | None = None,
-        max_call_s: float = MAX_CALL_S,
-        clock: Callable[[], float] = time.monotonic,
+        options: UpstreamOptions = DEFAULT_OPTIONS,
     ) -> None:
-        """`start_slots` and `mask` are shared by all servers of a gateway.
-
-        A server counts as busy with a call for at most `max_call_s` seconds.
-        """
-        super().__init__(
-            name,
-            backend,
-            bus,
-            start_timeout=start_timeout,
-            isolated=isolated,
-            max_instances=max_instances,
-            era=era,
-            has_listing=has_listing,
-            restart_policy=restart or RestartConfig(),
-            start_slots=start_slots,
-            mask=mask,
-            clock=clock,
-        )
-        self._health_policy = self._select_health_policy(health or HealthConfig())
+        super().__init__(name, backend, bus, options)
+        self._health_policy = self._select_health_policy(options.health)
         self._health_checker = HealthChecker(
             name,
             self._health_policy,
             self._instances,
-            max_call_s=max_call_s,
+            max_call_s=options.max_call_s,
             on_missed=self._on_missed_check,
             on_recovered=self._on_checks_recovered,
-            clock=clock,
+            clock=options.clock,
         )
         self._health_problem = ""
         self._restart_task: asyncio.Task[None] | None = None
@@ -89,7 +95,6 @@ class Upstream(Lifecycle):
         self._memory_bytes = 0
 
     def get_status(self) -> UpstreamStatus:
-        """Return state, reason and diagnostics."""
         diagnostics = self.backend.diagnostics()
         stderr_lines = self._get_stderr_lines()
         if "stderr" in diagnostics:
@@ -102,9 +107,9 @@ class Upstream(Lifecycle):
         return UpstreamStatus(
             self.name,
             self.backend.kind,
-            self._state,
-            self._state_since,
-            self._reason,
+            self.state,
+            self.state_since,
+            self.reason,
             self._initialize_info,
             self._call_count,
             diagnostics,
@@ -117,18 +122,37 @@ class Upstream(Lifecycle):
             memory_bytes=self._memory_bytes,
         )
 
+    @property
+    def pending_calls(self) -> int:
+        """Number of requests without an answer yet."""
+        return sum(instance.pending_calls for instance in self._instances.open.values())
+
+    def list_pids(self) -> tuple[int, ...]:
+        """Return the processes behind open connections, without their children."""
+        pids = map(health_checks.get_pid, self._instances.open.values())
+        return tuple(pid for pid in pids if pid is not None)
+
+    async def read_log(self, after: int) -> list[LogEntry]:
+        """Return the entries of the log after a number, with secrets masked."""
+        entries = self._log.read(after)
+        texts = await self._mask.mask_texts([entry.text for entry in entries])
+        return [entry._replace(text=text) for entry, text in zip(entries, texts, strict=True)]
+
     def mark_listed(self) -> None:
-        """Record that the server was listed successfully."""
         self._has_listing = True
-        listed = self._instances.find(SHARED) or next(
-            (instance for _, instance in self._instances.items()), None
-        )
+        listed = self._instances.open.get(SHARED) or next(iter(self._instances.open.values()), None)
         if listed is not None:
             self._record_answer(listed)
-        if self._state == "degraded":
+        if self.state == "degraded":
             self.set_state("ready")
 
     # --- requests
+
+    def select_key(self, caller: Caller) -> str:
+        """Return the key of the instance that serves a caller."""
+        if self.personal:
+            return SHARED if caller.principal.id == LOCAL_USER.id else caller.principal.id
+        return caller.instance_key if self.isolated else SHARED
 
     async def request(
         self,
@@ -138,18 +162,23 @@ class Upstream(Lifecycle):
         session: str = SHARED,
     ) -> Raw:
         """Send a request, starting the server first if necessary; secrets in errors are masked."""
-        key = self._instance_key(session)
-        with self._instances.use(key):
-            instance = self._instances.find(key) or await self._connect(key)
+        key = session if self.isolated else SHARED
+        if options.relay is not None:
+            options = replace(options, relay=MaskedRelay(self._mask, options.relay))
+        with InstanceLease(self._instances, key):
+            instance = self._instances.open.get(key) or await self._connect(key)
             self._call_count += 1
             instance.pending_calls += 1
             try:
-                result = await instance.connection.request(
-                    method, params, self._mask.mask_relay(options)
-                )
+                result = await instance.connection.request(method, params, options)
             except RemoteError as error:
                 self._record_answer(instance)
                 await self._mask.mask_error(error)
+                raise
+            except SignInNeeded as error:
+                await self._mask.mask_error(error)
+                if key == SHARED and not isinstance(error, MoreRightsNeeded):
+                    self.mark_sign_in_needed(error)
                 raise
             except BackendUnavailable as error:
                 await self._mask.mask_error(error)
@@ -169,28 +198,32 @@ class Upstream(Lifecycle):
 
     async def ensure_started(self, session: str = SHARED) -> None:
         """Start the server if it is not running, so that a later request does not include it."""
-        key = self._instance_key(session)
-        if key not in self._instances:
-            with self._instances.use(key):
+        key = session if self.isolated else SHARED
+        if key not in self._instances.open:
+            with InstanceLease(self._instances, key):
                 await self._connect(key)
 
+    def get_connection(self, session: str) -> Connection | None:
+        """Return the open connection that a session's requests use, or None."""
+        instance = self._instances.open.get(session if self.isolated else SHARED)
+        return instance and instance.connection
+
     async def notify(self, method: str, params: Raw | None = None, session: str = SHARED) -> None:
-        """Send a notification if the server is running."""
-        connection = self._instances.get_connection(self._instance_key(session))
-        if connection is not None:
+        if (connection := self.get_connection(session)) is not None:
             await connection.notify(method, params)
 
     def in_use(self, session: str = SHARED) -> AbstractContextManager[None]:
         """Mark the instance in use, so that idle shutdown and eviction skip it."""
-        return self._instances.use(self._instance_key(session))
+        return InstanceLease(self._instances, session if self.isolated else SHARED)
 
     async def connect(self) -> Connection:
-        """Return the shared connection, opening it if necessary."""
-        instance = self._instances.find(SHARED) or await self._connect(SHARED, for_call=False)
+        instance = self._instances.open.get(SHARED) or await self._connect(SHARED, for_call=False)
         return instance.connection
 
     def _record_answer(self, instance: Instance) -> None:
         instance.has_answered = instance.heard_since_check = True
+        if self.state == "needs sign-in":
+            self.set_state("ready")
         if self._breaker.has_failures:
             self._breaker.record_success(self._clock() - instance.started_at)
 
@@ -198,10 +231,10 @@ class Upstream(Lifecycle):
 
     async def maintain(self, *, restart_if_down: bool = False) -> None:
         """Enforce the memory limit; with `restart_if_down`, start a failed server if allowed."""
-        is_down = self._state in ("down", "quarantined") and not self._instances
+        is_down = self.state in ("down", "quarantined") and not self._instances
         if self._is_command and self._restart_policy.memory:
             is_down = await self._enforce_memory_limit() or is_down
-        not_started = SHARED not in self._instances and SHARED not in self._start_tasks
+        not_started = SHARED not in self._instances.open and SHARED not in self._start_tasks
         if (
             restart_if_down
             and is_down
@@ -215,16 +248,18 @@ class Upstream(Lifecycle):
         """Replace instances over the memory limit; return whether the shared one was."""
         running = {
             pid: (key, instance)
-            for key, instance in self._instances.items()
-            if (pid := process_memory.get_pid(instance)) is not None
+            for key, instance in list(self._instances.open.items())
+            if (pid := health_checks.get_pid(instance)) is not None
         }
         if not running:
             return False
-        sizes = await process_memory.measure_resident_bytes(running)
+        usage = await asyncio.to_thread(health_checks.measure_processes, list(running))
+        sizes = {pid: used.memory_bytes for pid, used in usage.items()}
         self._memory_bytes = sum(sizes.values())
         replaced = False
         for pid, (key, instance) in running.items():
-            if sizes[pid] > self._restart_policy.memory and self._instances.find(key) is instance:
+            is_open = self._instances.open.get(key) is instance
+            if is_open and sizes[pid] > self._restart_policy.memory:
                 used_mib = sizes[pid] // _MIB
                 limit_mib = self._restart_policy.memory // _MIB
                 reason = (
@@ -232,7 +267,7 @@ class Upstream(Lifecycle):
                     f"over its restart.memory of {limit_mib:,} MiB"
                 )
                 self._note_restart(reason)
-                self._instances.remove(key)
+                self._instances.open.pop(key, None)
                 self._draining.drain(instance, self._restart_policy.drain_s, reason)
                 self._mark_idle_if_unused()
                 replaced = replaced or key == SHARED
@@ -240,7 +275,7 @@ class Upstream(Lifecycle):
 
     def _on_missed_check(self, key: str, instance: Instance) -> None:
         """Mark the server degraded and, after `failures` missed checks, replace the instance."""
-        if self._instances.find(key) is not instance:
+        if self._instances.open.get(key) is not instance:
             return
         if instance.missed_checks > 1:
             times = f"{instance.missed_checks} health checks in a row"
@@ -252,10 +287,10 @@ class Upstream(Lifecycle):
             return
         reason = (
             f"{self._health_problem}, each within {self._health_policy.timeout_s:g} s, "
-            "and is started anew"
+            "and is restarted"
         )
         self._note_restart(reason)
-        self._instances.remove(key)
+        self._instances.open.pop(key, None)
         closing = self._draining.close(instance, reason)
         self._breaker.record_crash(reason)
         self._mark_down(reason)
@@ -268,7 +303,7 @@ class Upstream(Lifecycle):
             self._begin_start(key, after=closing)
 
     def _on_checks_recovered(self) -> None:
-        if self._state == "degraded" and self._reason == self._health_problem:
+        if self.state == "degraded" and self.reason == self._health_problem:
             self.set_state("ready")
 
     def _on_connection_opened(self) -> None:
@@ -288,8 +323,8 @@ class Upstream(Lifecycle):
         self._breaker.configure(restart)
         self._health_policy = self._select_health_policy(health)
         self._health_checker.configure(self._health_policy)
-        if self._state in ("down", "quarantined"):
-            self.set_state("known" if self._has_listing else "configured")
+        if self.state in ("down", "quarantined"):
+            self._reset_state()
 
     def _select_health_policy(self, health: HealthConfig) -> HealthConfig:
         if self.backend.kind in UNCHECKED_KINDS:
@@ -308,9 +343,9 @@ class Upstream(Lifecycle):
             return
         if self._stop_reason:
             raise self._make_stopped_error()
-        if self._state == "disabled":
+        if self.state == "disabled":
             raise BackendUnavailable(
-                f"{self.name} cannot be used: {self._reason}", advice="Mend the configuration."
+                f"{self.name} cannot be used: {self.reason}", advice="Correct the configuration."
             )
         if self._restart_task is None or self._restart_task.done():
             self._restarted_at = time.time()
@@ -330,12 +365,12 @@ class Upstream(Lifecycle):
     async def _restart(self, reason: str) -> None:
         self._breaker.reset()
         closing: asyncio.Task[None] | None = None
-        for key, _ in self._instances.items():  # noqa: PERF102
-            if (old := self._instances.remove(key)) is not None:
+        for key, _ in list(self._instances.open.items()):
+            if (old := self._instances.open.pop(key, None)) is not None:
                 self._note_restart(reason)
                 idle = not old.pending_calls
                 closing_task = self._draining.drain(
-                    old, self._restart_policy.drain_s, f"it is started anew: {reason}"
+                    old, self._restart_policy.drain_s, f"it is restarted: {reason}"
                 )
                 if idle and key == SHARED:
                     # The new one waits for the old one to close: both may need the same port.
@@ -347,19 +382,20 @@ class Upstream(Lifecycle):
     def _note_restart(self, reason: str) -> None:
         self._next_start_is_restart = True
         self._restart_reason = reason
+        self._log.add_state("restart", reason)
         logger.warning("%s is restarted: %s", self.name, reason)
 
     async def wait_until_drained(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds until the server has no users; return whether that is so."""
         return await self._instances.wait_until_unused(timeout)
 
-    async def retire(self, drain_s: float, reason: str = CONFIGURATION_REPLACED) -> None:
+    async def retire(self, drain_s: float) -> None:
         """Wait until the server has no users or `drain_s` is over, then stop it.
 
         Calls that already hold a reference to it may still begin meanwhile.
         """
         await self.wait_until_drained(drain_s)
-        self._stop_reason = self._stop_reason or reason
+        self._stop_reason = self._stop_reason or CONFIGURATION_REPLACED
         await self.stop()
 
     async def stop(self) -> None:

@@ -1,12 +1,9 @@
 """JSON-RPC and the two protocol eras, for every transport.
 
-jsonrpc             frames, ids, and responses to a server's own requests
-session             requests, responses, cancellation and progress over a duplex pipe
+jsonrpc             frames, ids and errors; one request in flight with its deadline
+session             the one connection class: requests, responses, cancellation, progress
+server_requests     requests that the server sends; which client was sent to which address
 handshake           era detection and `initialize`
 envelope            params of each era; pure
 subscription        change notifications of a modern server
-url_elicitations    which client was sent to which address
-notification_queue  progress and log messages of one call, in order
-deadline            timeouts of one request
-token_bucket        rate limit
 """

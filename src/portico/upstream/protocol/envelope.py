@@ -7,9 +7,10 @@ defines for servers and what its entry in the configuration names (`filter_for_s
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, cast
+from typing import Any
 
 from portico import __version__
+from portico.json_text.json_codec import to_object
 from portico.upstream.backend import Raw
 
 MODERN_VERSION = "2026-07-28"
@@ -56,21 +57,19 @@ def filter_for_server(params: Mapping[str, Any], allowed: Sequence[str] = ()) ->
     `allowed` are globs of further keys, from the configuration. They never match keys that identify
     the client, or Portico's own.
     """
-    meta = params.get("_meta")
-    if not isinstance(meta, Mapping):
-        return {key: value for key, value in params.items() if key != "_meta"}
-    rest = {key: value for key, value in params.items() if key != "_meta"}
-    client_meta = cast("Mapping[str, Any]", meta)
-    if _SERVER_META_KEYS.issuperset(client_meta):
-        return dict(params)
     forwarded = {
         key: value
-        for key, value in client_meta.items()
+        for key, value in to_object(params.get("_meta")).items()
         if key in _SERVER_META_KEYS or _is_allowed(key, allowed)
     }
-    if forwarded:
-        return {**rest, "_meta": forwarded}
-    return rest
+    return _replace_meta(params, forwarded)
+
+
+def _replace_meta(params: Mapping[str, Any], meta: Mapping[str, Any]) -> Raw:
+    replaced = {key: value for key, value in params.items() if key != "_meta"}
+    if meta:
+        replaced["_meta"] = meta
+    return replaced
 
 
 def _is_allowed(key: str, allowed: Sequence[str]) -> bool:
@@ -94,45 +93,36 @@ def declare_capabilities(
     params: Mapping[str, Any], capabilities: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Add the client's capabilities to the params, unless they declare them already."""
-    meta = _get_meta(params)
-    if not capabilities or CLIENT_CAPABILITIES_KEY in meta:
+    if not capabilities:
+        return params
+    meta = to_object(params.get("_meta"))
+    if CLIENT_CAPABILITIES_KEY in meta:
         return params
     return {**params, "_meta": {**meta, CLIENT_CAPABILITIES_KEY: dict(capabilities)}}
 
 
-def _get_meta(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    meta = params.get("_meta")
-    if isinstance(meta, Mapping):
-        return cast("Mapping[str, Any]", meta)
-    return {}
+def from_legacy_params(params: Mapping[str, Any], log_level: str | None) -> Raw:
+    """Return the params of a handshake-era client as servers of both eras may get them.
 
-
-def strip_input_responses(params: Mapping[str, Any]) -> Raw:
-    """Return params without `inputResponses` and `requestState`."""
-    return {key: value for key, value in params.items() if key not in _MODERN_PARAMS}
-
-
-def add_log_level(params: Raw, level: str | None) -> Raw:
-    """Add a log level; handshake-era clients set it once, modern servers need it per request."""
-    if level is None:
-        return params
-    return {**params, "_meta": {**_get_meta(params), LOG_LEVEL_KEY: level}}
+    Fields by which only the modern era answers elicitations are removed. The log level, which such
+    a client sets once, is added, because modern servers need it with each request.
+    """
+    stripped = {key: value for key, value in params.items() if key not in _MODERN_PARAMS}
+    if log_level is not None:
+        stripped["_meta"] = {**to_object(params.get("_meta")), LOG_LEVEL_KEY: log_level}
+    return stripped
 
 
 def to_legacy_params(params: Mapping[str, Any] | None) -> Raw | None:
     """Return params without the modern envelope and without responses to elicitations."""
     if params is None:
         return None
-    meta = params.get("_meta")
-    if not isinstance(meta, Mapping) or _ENVELOPE_KEYS.isdisjoint(meta):
-        return strip_input_responses(params)
-    remaining_meta = {key: value for key, value in meta.items() if key not in _ENVELOPE_KEYS}
-    stripped = {
-        key: value for key, value in params.items() if key != "_meta" and key not in _MODERN_PARAMS
-    }
-    if remaining_meta:
-        stripped["_meta"] = remaining_meta
-    return stripped
+    meta = to_object(params.get("_meta"))
+    stripped = {key: value for key, value in params.items() if key not in _MODERN_PARAMS}
+    if _ENVELOPE_KEYS.isdisjoint(meta):
+        return stripped
+    remaining = {key: value for key, value in meta.items() if key not in _ENVELOPE_KEYS}
+    return _replace_meta(stripped, remaining)
 
 
 def replace_progress_token(
@@ -143,23 +133,16 @@ def replace_progress_token(
     Without a token the params are unchanged and the token is None. Two clients may both use `1`;
     towards one upstream the token must be unique.
     """
-    meta: Any = params.get("_meta") if params else None
-    if params is None or not isinstance(meta, Mapping):
+    meta = params.get("_meta") if params else None
+    if params is None or not isinstance(meta, dict):
         return params, None
-    client_meta = cast("Mapping[str, Any]", meta)
-    client_token = client_meta.get("progressToken")
+    client_token = meta.get("progressToken")
     if not isinstance(client_token, str | int):
         return params, None
-    return {**params, "_meta": {**client_meta, "progressToken": token}}, client_token
-
-
-def make_discover_params() -> Raw:
-    """Return the params of the `server/discover` probe."""
-    return to_modern_params(None)
+    return {**params, "_meta": {**meta, "progressToken": token}}, client_token
 
 
 def make_initialize_params() -> Raw:
-    """Return the params of `initialize`."""
     return {
         "protocolVersion": LATEST_LEGACY_VERSION,
         "capabilities": dict(RELAYED_CAPABILITIES),
@@ -181,22 +164,13 @@ def make_subscription_params(
     }
     if uris:
         wanted["resourceSubscriptions"] = list(uris)
-    if wanted:
-        return {"notifications": wanted}
-    return None
+    return {"notifications": wanted} if wanted else None
 
 
 def strip_subscription_id(message: Raw) -> Raw:
-    """Return a notification without the gateway's subscription id."""
-    params = message.get("params")
-    if not isinstance(params, dict):
+    params = to_object(message.get("params"))
+    meta = to_object(params.get("_meta"))
+    if SUBSCRIPTION_KEY not in meta:
         return message
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or SUBSCRIPTION_KEY not in meta:
-        return message
-    remaining_meta = {key: value for key, value in meta.items() if key != SUBSCRIPTION_KEY}
-    other_params = {key: value for key, value in params.items() if key != "_meta"}
-    return {
-        **message,
-        "params": {**other_params, "_meta": remaining_meta} if remaining_meta else other_params,
-    }
+    remaining = {key: value for key, value in meta.items() if key != SUBSCRIPTION_KEY}
+    return {**message, "params": _replace_meta(params, remaining)}

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 from portico.errors import UNSUPPORTED_PROTOCOL_VERSION, BackendUnavailable, RemoteError
+from portico.json_text.json_codec import to_object, to_text
 from portico.upstream.backend import Era, InitializeInfo, Raw
 from portico.upstream.protocol.envelope import (
     LATEST_LEGACY_VERSION,
     MODERN_VERSION,
     SERVER_INFO_KEY,
-    make_discover_params,
     make_initialize_params,
+    to_modern_params,
 )
 
 ProtocolSetting = Literal["auto", "legacy", "modern"]
@@ -37,9 +38,9 @@ class AmbiguousEra(Exception):
 class HandshakeChannel(Protocol):
     """Channel of a handshake: raw frames without any era's envelope."""
 
-    async def send_request(self, method: str, params: Raw | None) -> Raw: ...
+    async def request(self, method: str, params: Raw | None = None) -> Raw: ...
 
-    async def send_notification(self, method: str, params: Raw | None) -> None: ...
+    async def notify(self, method: str, params: Raw | None = None) -> None: ...
 
 
 async def perform_handshake(
@@ -65,9 +66,7 @@ async def perform_handshake(
                 raise
             protocol = "modern"
     if protocol == "modern":
-        info = parse_discovery(
-            await channel.send_request("server/discover", make_discover_params())
-        )
+        info = parse_discovery(await channel.request("server/discover", to_modern_params(None)))
         if info is None:
             raise BackendUnavailable(
                 f"the server does not speak {MODERN_VERSION}", advice="Set protocol: auto."
@@ -79,7 +78,7 @@ async def perform_handshake(
 async def _probe(
     channel: HandshakeChannel, initialize_timeout: float | None, single_era: bool
 ) -> InitializeInfo:
-    probe = asyncio.ensure_future(channel.send_request("server/discover", make_discover_params()))
+    probe = asyncio.ensure_future(channel.request("server/discover", to_modern_params(None)))
     handshake: asyncio.Future[InitializeInfo] | None = None
     try:
         await asyncio.wait({probe}, timeout=PROBE_TIMEOUT_S)
@@ -130,10 +129,8 @@ def _parse_probe(probe: "asyncio.Future[Raw]") -> InitializeInfo | None:
 
 
 async def _initialize(channel: HandshakeChannel) -> InitializeInfo:
-    info = parse_initialize_result(
-        await channel.send_request("initialize", make_initialize_params())
-    )
-    await channel.send_notification("notifications/initialized", None)
+    info = parse_initialize_result(await channel.request("initialize", make_initialize_params()))
+    await channel.notify("notifications/initialized", None)
     return info
 
 
@@ -142,39 +139,22 @@ def parse_discovery(result: Mapping[str, Any]) -> InitializeInfo | None:
     versions = result.get("supportedVersions")
     if not isinstance(versions, list) or MODERN_VERSION not in versions:
         return None
-    meta = result.get("_meta")
-    if isinstance(meta, Mapping):
-        info = meta.get(SERVER_INFO_KEY)
-    else:
-        info = None
+    info = to_object(result.get("_meta")).get(SERVER_INFO_KEY)
     return InitializeInfo(
         era="modern",
         protocol_version=MODERN_VERSION,
-        capabilities=_to_mapping(result.get("capabilities")),
-        server_info=_to_mapping(info or result.get("serverInfo")),
-        instructions=_to_text(result.get("instructions")),
+        capabilities=to_object(result.get("capabilities")),
+        server_info=to_object(info or result.get("serverInfo")),
+        instructions=to_text(result.get("instructions")),
     )
 
 
 def parse_initialize_result(result: Mapping[str, Any]) -> InitializeInfo:
     """Parse an `initialize` result; the era is legacy whatever version it names."""
-    version = result.get("protocolVersion")
     return InitializeInfo(
         era="legacy",
-        protocol_version=version if isinstance(version, str) else LATEST_LEGACY_VERSION,
-        capabilities=_to_mapping(result.get("capabilities")),
-        server_info=_to_mapping(result.get("serverInfo")),
-        instructions=_to_text(result.get("instructions")),
+        protocol_version=to_text(result.get("protocolVersion")) or LATEST_LEGACY_VERSION,
+        capabilities=to_object(result.get("capabilities")),
+        server_info=to_object(result.get("serverInfo")),
+        instructions=to_text(result.get("instructions")),
     )
-
-
-def _to_mapping(value: object) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    return {}
-
-
-def _to_text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return ""

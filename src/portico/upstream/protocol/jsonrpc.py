@@ -1,26 +1,27 @@
-"""JSON-RPC frames and ids, and the responses to requests that a server sends."""
+"""JSON-RPC frames, ids and errors; one request in flight with its deadline and notifications."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from portico.errors import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    BackendTimeout,
-    PorticoError,
-    RemoteError,
-)
-from portico.upstream.backend import CallAlreadyEnded, Raw, Relay, RequestOptions
+from portico.errors import INTERNAL_ERROR, BackendTimeout, RemoteError
+from portico.upstream.backend import Raw, Relay, RequestOptions
 
-MAX_SERVER_REQUESTS = 64
-"""Concurrent requests from one server; more are refused."""
-RELAYED_METHODS = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
-"""Requests that a server may send to the client whose call it processes."""
 UNREADABLE = "portico/unreadable"
 """Method that replaces a request that was not decoded; refused with its `reason`."""
 MAX_ID_CHARS = 256
 """Longest id of a server's own request that is stored and echoed."""
+MAX_QUEUED = 100
+"""Queued notifications of a call; above that, the oldest is dropped."""
+BURST = 100
+"""Notifications that are sent without delay."""
+PACE_S = 0.02
+"""Seconds between notifications after the burst, until the response has arrived."""
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 def make_message(
@@ -52,10 +53,8 @@ def parse_id(value: object) -> int:
         return -1
     if isinstance(value, int):
         return value
-    if isinstance(value, float):
-        if value.is_integer():
-            return int(value)
-        return -1
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     if isinstance(value, str) and len(value) < 20 and value.isdecimal():
         return int(value)
     return -1
@@ -68,35 +67,9 @@ def is_answerable(request_id: object) -> bool:
     return isinstance(request_id, int) and not isinstance(request_id, bool)
 
 
-def make_too_many_response(request_id: object) -> Raw:
-    """Return the refusal of a request above `MAX_SERVER_REQUESTS`."""
-    return make_error_response(request_id, INTERNAL_ERROR, "too many requests at once")
-
-
-def find_sole_caller(relays: Iterable[Relay | None]) -> Relay | None:
-    """Return the relay of the one client that all calls in flight come from, else None."""
-    known = [relay for relay in relays if relay is not None]
-    if known and len({relay.client_key for relay in known}) == 1:
-        return known[-1]
-    return None
-
-
-def find_addressee(in_flight: Sequence[Relay | None]) -> tuple[Relay | None, bool]:
-    """Return the relay for a server's own request, or None, and whether several are possible."""
-    relay = find_sole_caller(in_flight)
-    return relay, relay is None and any(in_flight)
-
-
-def make_call_ended_response(request_id: object) -> Raw:
-    """Return the response to a server's request whose call ended before the client answered."""
-    error = CallAlreadyEnded()
-    return make_error_response(request_id, error.code, error.message)
-
-
 def make_timeout_error(
     name: str, method: str, options: RequestOptions, elapsed_s: float
 ) -> BackendTimeout:
-    """Return the error for a request that was not answered in time."""
     if options.total_timeout is not None and elapsed_s >= options.total_timeout:
         return BackendTimeout(
             f"{name} did not answer {method} within {options.total_timeout:.3g} s, "
@@ -110,48 +83,6 @@ def make_timeout_error(
     )
 
 
-async def answer_upstream(
-    request_id: object,
-    method: str,
-    params: Raw,
-    relay: Relay | None,
-    roots: tuple[Raw, ...],
-    *,
-    shared: bool = False,
-) -> Raw:
-    """Return the response frame to a request that an upstream sent.
-
-    `shared` means that it may concern any of several clients. Raises CallAlreadyEnded if the
-    relay's call has ended.
-    """
-    if method == "ping":
-        return make_result_response(request_id, {})
-    if method == UNREADABLE:
-        return make_error_response(
-            request_id, INVALID_PARAMS, f"the request cannot be read: {params.get('reason')}"
-        )
-    if method in RELAYED_METHODS and relay is not None:
-        try:
-            return make_result_response(request_id, await relay.request(method, params))
-        except CallAlreadyEnded:
-            raise
-        except PorticoError as error:
-            if method != "roots/list":
-                return make_error_response(
-                    request_id, error.code, error.message, getattr(error, "data", None)
-                )
-    if method == "roots/list":
-        return make_result_response(request_id, {"roots": list(roots)})
-    if shared:
-        why = (
-            "cannot be told to belong to one of the clients that share this server; "
-            "set isolation: session for it"
-        )
-    else:
-        why = "is not available outside a client's call"
-    return make_error_response(request_id, METHOD_NOT_FOUND, f"{method} {why}")
-
-
 def to_remote_error(error: Mapping[str, Any]) -> RemoteError:
     """Convert an upstream's error object, unchanged."""
     code = error.get("code")
@@ -162,3 +93,127 @@ def to_remote_error(error: Mapping[str, Any]) -> RemoteError:
         error.get("data"),
         has_data="data" in error,
     )
+
+
+class Deadline:
+    """Timeouts of one request: one since the last progress, and one in total.
+
+    Both pause while the server waits for an answer of the client, because a person may take longer
+    than a server may. Enter `timeout` around the wait.
+    """
+
+    __slots__ = ("_pause_count", "_paused_at", "_started_at", "options", "timeout")
+
+    def __init__(self, options: RequestOptions) -> None:
+        self.options = options
+        self._started_at = now = asyncio.get_running_loop().time()
+        self._pause_count = 0
+        self._paused_at = 0.0
+        self.timeout = asyncio.timeout_at(self._compute_end(now))
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start, without pauses."""
+        if self._pause_count:
+            return self._paused_at - self._started_at
+        return asyncio.get_running_loop().time() - self._started_at
+
+    def extend(self) -> None:
+        """Restart the progress timeout; the total timeout stays."""
+        if not self._pause_count:
+            self._reschedule(self._compute_end(asyncio.get_running_loop().time()))
+
+    def pause(self) -> None:
+        """Stop both timeouts; every `pause` needs a `resume`."""
+        if not self._pause_count:
+            self._paused_at = asyncio.get_running_loop().time()
+            self._reschedule(None)
+        self._pause_count += 1
+
+    def resume(self) -> None:
+        """Continue the timeouts after the client has answered or could not be asked."""
+        self._pause_count -= 1
+        if not self._pause_count:
+            self._started_at += asyncio.get_running_loop().time() - self._paused_at
+            self.extend()
+
+    def _compute_end(self, last_activity: float) -> float | None:
+        """Return the loop time at which the request expires, or None without a limit."""
+        ends: list[float] = []
+        if self.options.timeout is not None:
+            ends.append(last_activity + self.options.timeout)
+        if self.options.total_timeout is not None:
+            ends.append(self._started_at + self.options.total_timeout)
+        return min(ends, default=None)
+
+    def _reschedule(self, when: float | None) -> None:
+        # A timeout cannot be rescheduled after its block has been left.
+        with contextlib.suppress(RuntimeError):
+            if not self.timeout.expired():
+                self.timeout.reschedule(when)
+
+
+class NotificationQueue:
+    """Notifications of one call to its caller: in order, and only the newest of a flood.
+
+    Callers may be slow; a response on the same wire must not wait for thousands of notifications.
+    """
+
+    __slots__ = ("_is_flushing", "_queue", "_sent_count", "_spawn", "_task")
+
+    def __init__(self, spawn: Spawn) -> None:
+        self._spawn = spawn
+        self._queue: deque[tuple[Relay, str, Raw]] = deque(maxlen=MAX_QUEUED)
+        self._task: asyncio.Task[None] | None = None
+        self._sent_count = 0
+        self._is_flushing = False
+
+    def put(self, relay: Relay, method: str, params: Raw) -> None:
+        self._queue.append((relay, method, params))
+        if self._task is None or self._task.done():
+            self._task = self._spawn(self._send_all())
+
+    async def flush(self) -> None:
+        """Wait until everything has been sent; call it before the response."""
+        self._is_flushing = True
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    def stop(self) -> None:
+        self._queue.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _send_all(self) -> None:
+        while self._queue:
+            if self._sent_count >= BURST and not self._is_flushing:
+                await asyncio.sleep(PACE_S)
+            relay, method, params = self._queue.popleft()
+            self._sent_count += 1
+            await relay.notify(method, params)
+
+
+@dataclass(slots=True, eq=False)
+class PendingCall:
+    message: Raw
+    deadline: Deadline
+    result: "asyncio.Future[Raw]"
+    progress_token: str | int | None = None
+    """The caller's own token; towards the server it is the id of the request."""
+    was_sent: bool = False
+    notifications: NotificationQueue | None = None
+    """Created with the first notification."""
+
+    @property
+    def options(self) -> RequestOptions:
+        return self.deadline.options
+
+    @property
+    def relay(self) -> Relay | None:
+        return self.deadline.options.relay
+
+    @property
+    def client_key(self) -> str | None:
+        """The client that waits for it; None if nobody can be asked."""
+        relay = self.relay
+        return None if relay is None else relay.client_key

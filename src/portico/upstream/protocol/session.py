@@ -1,363 +1,332 @@
-"""JSON-RPC session over a duplex pipe: correlation, cancellation, progress, server requests.
+"""JSON-RPC session with one server, over any transport: the `Connection` of every MCP server.
 
-Not MCP-aware beyond the notifications that it must correlate. Frames are dicts; the transport
-encodes them. A server's own request or log message belongs to the call it is processing; a pipe
-does not say which, so it is relayed only while all calls in flight come from one client.
+Correlates responses, progress, cancellation and the server's own requests with calls in flight, and
+wraps params for the server's era. A server's request or log message belongs to the call that it is
+processing. Over HTTP it comes on that call's stream; a pipe does not say which call it is, so it is
+relayed only while all calls in flight come from one client.
 """
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Mapping
 from typing import Any, cast
 
 from portico.errors import (
     INTERNAL_ERROR,
+    BackendTimeout,
     BackendUnavailable,
-    PorticoError,
     RemoteError,
 )
+from portico.json_text.json_codec import to_object
 from portico.upstream.backend import (
     NO_OPTIONS,
-    CallAlreadyEnded,
+    InitializeInfo,
     Listener,
     Raw,
     Relay,
     RequestOptions,
 )
 from portico.upstream.protocol import jsonrpc
-from portico.upstream.protocol.deadline import Deadline
-from portico.upstream.protocol.envelope import replace_progress_token
-from portico.upstream.protocol.url_elicitations import ELICITATION_COMPLETE, UrlElicitations
+from portico.upstream.protocol.envelope import (
+    replace_progress_token,
+    to_legacy_params,
+    to_modern_params,
+)
+from portico.upstream.protocol.jsonrpc import Deadline, NotificationQueue, PendingCall
+from portico.upstream.protocol.server_requests import (
+    ELICITATION_COMPLETE,
+    IncomingRequest,
+    ServerRequests,
+    Transport,
+    UrlElicitations,
+    Work,
+    find_sole_caller,
+    spawn,
+)
+from portico.upstream.protocol.subscription import SUBSCRIPTION_METHODS, OpenStream, Subscription
 
-Work = Coroutine[Any, Any, None]
-SendFrame = Callable[[Raw], Work]
-
-MAX_QUEUED_PROGRESS = 100
-"""Progress notifications queued for a slow caller; above that, the oldest is dropped."""
 MAX_NOTIFICATIONS_IN_FLIGHT = 500
-"""Log messages being sent to callers; a slow caller must not block other server requests."""
-MAX_TASKS = 1_000
-"""Concurrent tasks in all; log messages and server requests above that are dropped."""
+"""Log messages being sent to callers; more are dropped."""
+CANCELLATION_TIMEOUT_S = 1.0
+"""Seconds that sending cancellations may delay the end of a session."""
 
-
-@dataclass(slots=True)
-class _OutstandingRequest:
-    result_future: "asyncio.Future[Raw]"
-    relay: Relay | None
-    progress_token: str | int | None
-    deadline: Deadline
-    queued_progress: deque[Raw] = field(default_factory=lambda: deque(maxlen=MAX_QUEUED_PROGRESS))
-    progress_task: asyncio.Task[None] | None = None
-    """Sends progress to the caller, in order; the response waits for it."""
-
-
-@dataclass(slots=True, eq=False)
-class _ServerRequest:
-    """A request of the server that is relayed to a client."""
-
-    client_key: str
-    task: "asyncio.Task[None] | None" = None
-    cancelled_by_server: bool = False
-
-    def cancel(self) -> None:
-        if self.task is not None:
-            self.task.cancel()
+_CHANGE_NOTIFICATIONS = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    }
+)
 
 
 class JsonRpcSession:
-    """The gateway's end of a JSON-RPC connection."""
+    """The gateway's end of a conversation with one server."""
 
     def __init__(
-        self, name: str, send: SendFrame, listener: Listener, roots: tuple[Raw, ...] = ()
+        self, name: str, transport: Transport, listener: Listener, roots: tuple[Raw, ...] = ()
     ) -> None:
-        self._name = name
-        self._send = send
+        self.name = name
+        self.noise = 0
+        self.has_activity = False
+        self.last_error = ""
+        self.pid: int | None = None
+        """Process id of a server that is a command."""
+        self._transport = transport
         self._listener = listener
-        self._roots = roots
-        self._outstanding: dict[int, _OutstandingRequest] = {}
+        self._initialize_info: InitializeInfo | None = None
+        self.is_modern = False
+        self._subscription: Subscription | None = None
+        self._calls: dict[int, PendingCall] = {}
         self._last_id = 0
         self._end_reason: str | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._server_request_count = 0
-        self._notifications_in_flight = 0
-        self._server_requests: dict[str, _ServerRequest] = {}
+        self._close_task: asyncio.Task[None] | None = None
+        self._cancellation_tasks: set[asyncio.Task[None]] = set()
+        self._notification_tasks: set[asyncio.Task[None]] = set()
         self._url_elicitations = UrlElicitations()
-        self.noise = 0
+        self._server_requests = ServerRequests(
+            transport, self._calls, self._url_elicitations, roots
+        )
+
+    @property
+    def initialize_info(self) -> InitializeInfo:
+        if self._initialize_info is None:
+            raise BackendUnavailable(f"{self.name}: the connection was never opened")
+        return self._initialize_info
+
+    @property
+    def is_open(self) -> bool:
+        return self._initialize_info is not None
+
+    @property
+    def is_closing(self) -> bool:
+        return self._close_task is not None
+
+    def start(self, info: InitializeInfo, open_stream: OpenStream | None = None) -> None:
+        """Begin after the handshake; `open_stream` subscribes to the changes of a modern server."""
+        self._initialize_info = info
+        self.is_modern = info.era == "modern"
+        if self.is_modern and open_stream is not None:
+            self._subscription = Subscription(
+                self.name, info.capabilities, open_stream, self._listener.on_notification
+            )
+            self.follow(self._subscription.keep_open())
+
+    def follow(self, stream: Coroutine[Any, Any, str | None]) -> None:
+        """Run the reader of the server's own messages; it returns why the connection was lost, or
+        None if it was not."""
+
+        async def follow_stream() -> None:
+            if (reason := await stream) is not None:
+                self.lose(reason)
+
+        self._spawn_notification(follow_stream())
 
     async def request(
-        self, method: str, params: Raw | None, options: RequestOptions = NO_OPTIONS
+        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
     ) -> Raw:
-        """Send a request and wait for its raw result."""
+        """Send a request and wait for its raw result.
+
+        Params are wrapped for the era of the server; before that is known, they are sent unchanged.
+        """
         if self._end_reason is not None:
-            raise BackendUnavailable(f"{self._name}: {self._end_reason}")
+            raise BackendUnavailable(f"{self.name}: {self._end_reason}")
+        if self._subscription is not None and method in SUBSCRIPTION_METHODS:
+            return await self._subscription.request(method, params, options.timeout)
+        if self.is_modern:
+            params = to_modern_params(params)
+        elif self.is_open:
+            params = to_legacy_params(params)
         self._last_id += 1
         request_id = self._last_id
         token = None
-        if options.relay:
+        if options.relay is not None:
             params, token = replace_progress_token(params, request_id)
-        deadline = Deadline(options)
-        outstanding = _OutstandingRequest(
-            asyncio.get_running_loop().create_future(), options.relay, token, deadline
+        call = PendingCall(
+            jsonrpc.make_message(method, params, request_id),
+            Deadline(options),
+            asyncio.get_running_loop().create_future(),
+            token,
         )
-        self._outstanding[request_id] = outstanding
+        self._calls[request_id] = call
         try:
-            async with deadline.timeout:
-                await self._send(jsonrpc.make_message(method, params, request_id))
-                return await outstanding.result_future
+            async with call.deadline.timeout:
+                await self._transport.send_request(call)
+                result = await call.result
+                if call.notifications is not None:
+                    await call.notifications.flush()
+                return result
         except TimeoutError:
-            self._send_cancellation(request_id, method, "timed out")
-            raise jsonrpc.make_timeout_error(
-                self._name, method, options, deadline.elapsed_s
-            ) from None
+            self._send_cancellation(call, "timed out")
+            raise self._make_timeout_error(call) from None
         except asyncio.CancelledError:
-            self._send_cancellation(request_id, method, "cancelled by the caller")
+            self._send_cancellation(call, "cancelled by the caller")
+            raise
+        except BackendUnavailable as error:
+            self.last_error = error.message
             raise
         finally:
-            self._outstanding.pop(request_id, None)
-            if outstanding.result_future.done() and not outstanding.result_future.cancelled():
+            del self._calls[request_id]
+            if call.notifications is not None:
+                call.notifications.stop()
+            if call.result.done() and not call.result.cancelled():
                 # Mark as retrieved: sending may have failed before the result was awaited.
-                outstanding.result_future.exception()
-            if self._server_requests and options.relay is not None:
-                self._cancel_orphaned_requests(options.relay.client_key)
+                call.result.exception()
+            if self._server_requests.relayed:
+                self._server_requests.cancel_for(call)
 
-    async def notify(self, method: str, params: Raw | None) -> None:
-        """Send a notification."""
+    async def notify(self, method: str, params: Raw | None = None) -> None:
         if self._end_reason is None:
-            await self._send(jsonrpc.make_message(method, params))
+            await self._transport.send(jsonrpc.make_message(method, to_legacy_params(params)))
 
-    def receive(self, message: object) -> None:
-        """Handle one decoded message; what is not JSON-RPC is counted as noise."""
+    def receive(self, message: object, call: PendingCall | None = None) -> None:
+        """Handle one decoded message; what is not JSON-RPC is counted as noise.
+
+        `call` is the request on whose stream it came, where the transport knows it.
+        """
+        self.has_activity = True
         if isinstance(message, list):
             for item in cast("list[object]", message):
                 # A nested batch is invalid, and could exhaust the stack.
-                self.receive(None if isinstance(item, list) else item)
+                self.receive(None if isinstance(item, list) else item, call)
             return
         if not isinstance(message, dict):
             self.noise += 1
             return
         frame = cast(Raw, message)
         if "method" in frame:
-            params = frame.get("params")
-            if isinstance(params, dict):
-                params = cast(Raw, params)
-            else:
-                params = {}
+            params = to_object(frame.get("params"))
             if frame.get("id") is None:
-                self._handle_notification(str(frame["method"]), params)
+                self._handle_notification(str(frame["method"]), params, call)
             else:
-                self._handle_server_request(frame["id"], str(frame["method"]), params)
+                self._server_requests.handle(
+                    IncomingRequest(frame["id"], str(frame["method"]), params, call)
+                )
         elif "id" in frame and ("result" in frame or "error" in frame):
-            self._handle_response(frame)
+            self.resolve(self._calls.get(jsonrpc.parse_id(frame["id"])), frame)
         else:
             self.noise += 1
 
-    def end(self, reason: str) -> None:
-        """Fail all outstanding requests with `reason`: the pipe is closed."""
-        if self._end_reason is not None:
+    def resolve(self, call: PendingCall | None, response: Raw) -> None:
+        """Set the result of a call; the first response counts."""
+        if call is None or call.result.done():
             return
-        self._end_reason = reason
-        for outstanding in self._outstanding.values():
-            if not outstanding.result_future.done():
-                outstanding.result_future.set_exception(
-                    BackendUnavailable(f"{self._name}: {reason}")
-                )
-        for task in self._tasks:
+        error = response.get("error")
+        result = response.get("result")
+        if isinstance(error, Mapping):
+            remote_error = jsonrpc.to_remote_error(cast("Mapping[str, Any]", error))
+            self._url_elicitations.record_error(remote_error, call.relay)
+            call.result.set_exception(remote_error)
+        elif isinstance(result, dict):
+            call.result.set_result(cast(Raw, result))
+        else:
+            call.result.set_exception(
+                RemoteError(INTERNAL_ERROR, "the server answered without a result object")
+            )
+
+    def lose(self, reason: str) -> None:
+        """Refuse new requests and report the loss: the server is gone."""
+        if self._end_reason is None:
+            self._end_reason = reason
+            self.last_error = reason
+            if self.is_open:
+                self._listener.on_lost(reason)
+
+    def end(self, reason: str) -> None:
+        """Fail all calls in flight with `reason` and cancel everything that is under way."""
+        self._end_reason = self._end_reason or reason
+        for call in self._calls.values():
+            if not call.result.done():
+                call.result.set_exception(BackendUnavailable(f"{self.name}: {reason}"))
+        self._server_requests.end()
+        for task in self._notification_tasks:
             task.cancel()
 
     async def join(self) -> None:
-        """Wait until all tasks have ended."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        tasks = self._server_requests.tasks | self._notification_tasks | self._cancellation_tasks
+        if tasks:
+            await asyncio.wait(tasks)
 
-    def _handle_response(self, frame: Raw) -> None:
-        outstanding = self._outstanding.get(jsonrpc.parse_id(frame["id"]))
-        if outstanding is None:
-            return
-        if isinstance(error := frame.get("error"), Mapping):
-            self._url_elicitations.record_error(cast("Mapping[str, Any]", error), outstanding.relay)
-        if outstanding.progress_task is not None and not outstanding.progress_task.done():
-            outstanding.progress_task.add_done_callback(lambda _: _resolve(outstanding, frame))
-        else:
-            _resolve(outstanding, frame)
+    async def close(self) -> None:
+        """Close the transport and end everything. Idempotent; cancelling the caller does not stop
+        it."""
+        await asyncio.shield(self._start_closing())
 
-    def _handle_notification(self, method: str, params: Raw) -> None:
+    async def abandon(self) -> None:
+        """Close after a failed handshake; returns when that is done, even if it is cancelled."""
+        closing = self._start_closing()
+        while not closing.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({closing})
+
+    def _start_closing(self) -> "asyncio.Task[None]":
+        if self._close_task is None:
+            self._close_task = asyncio.create_task(self._close(), name=f"close {self.name}")
+        return self._close_task
+
+    async def _close(self) -> None:
+        was_open = self._end_reason is None
+        self.end("the connection was closed")
+        if self._cancellation_tasks:
+            await asyncio.wait(self._cancellation_tasks, timeout=CANCELLATION_TIMEOUT_S)
+        await self._transport.close(was_open)
+        for task in self._cancellation_tasks:
+            task.cancel()
+        await self.join()
+
+    def _handle_notification(self, method: str, params: Raw, call: PendingCall | None) -> None:
         if method == "notifications/progress":
-            outstanding = self._outstanding.get(jsonrpc.parse_id(params.get("progressToken")))
-            if (
-                outstanding is not None
-                and outstanding.relay is not None
-                and outstanding.progress_token is not None
-            ):
-                outstanding.deadline.extend()
-                outstanding.queued_progress.append(
-                    {**params, "progressToken": outstanding.progress_token}
-                )
-                if outstanding.progress_task is None or outstanding.progress_task.done():
-                    outstanding.progress_task = self._spawn(
-                        _send_notifications(outstanding.relay, method, outstanding.queued_progress)
-                    )
+            self._handle_progress(params)
         elif method == "notifications/cancelled":
-            if (
-                server_request := self._server_requests.get(str(params.get("requestId")))
-            ) is not None:
-                server_request.cancelled_by_server = True
-                server_request.cancel()
-        elif (relay := self._find_addressee(method, params)) is not None:
-            if (
-                self._notifications_in_flight < MAX_NOTIFICATIONS_IN_FLIGHT
-                and len(self._tasks) < MAX_TASKS
-            ):
-                self._notifications_in_flight += 1
-                self._spawn(_send_notifications(relay, method, deque([params]))).add_done_callback(
-                    self._on_notification_sent
-                )
-        else:
+            self._server_requests.cancel(params.get("requestId"))
+        elif (relay := self._find_addressee(method, params, call)) is None:
             self._listener.on_notification(method, params)
+        elif call is not None and method == "notifications/message":
+            self._queue_notification(call, relay, method, params)
+        elif len(self._notification_tasks) < MAX_NOTIFICATIONS_IN_FLIGHT:
+            self._spawn_notification(relay.notify(method, params))
 
-    def _on_notification_sent(self, _: object) -> None:
-        self._notifications_in_flight -= 1
+    def _handle_progress(self, params: Raw) -> None:
+        call = self._calls.get(jsonrpc.parse_id(params.get("progressToken")))
+        if call is not None and call.relay is not None and call.progress_token is not None:
+            call.deadline.extend()
+            progress = {**params, "progressToken": call.progress_token}
+            self._queue_notification(call, call.relay, "notifications/progress", progress)
 
-    def _handle_server_request(self, request_id: object, method: str, params: Raw) -> None:
-        if not jsonrpc.is_answerable(request_id) or len(self._tasks) >= MAX_TASKS:
-            return  # a flood, or an oversized id: refusals would only add to it
-        if self._server_request_count >= jsonrpc.MAX_SERVER_REQUESTS:
-            self._spawn(self._send(jsonrpc.make_too_many_response(request_id)))
-        else:
-            self._server_request_count += 1
-            relay, shared = jsonrpc.find_addressee(self._collect_relays())
-            server_request = _ServerRequest(relay.client_key if relay is not None else "")
-            server_request.task = self._spawn(
-                self._answer_server_request(
-                    server_request, request_id, method, params, relay, shared
-                )
-            )
-            if relay is not None:
-                self._server_requests[str(request_id)] = server_request
-                self._url_elicitations.record_request(method, params, relay)
-            server_request.task.add_done_callback(
-                lambda _: self._on_server_request_done(str(request_id), server_request)
-            )
-
-    def _on_server_request_done(self, request_id: str, server_request: _ServerRequest) -> None:
-        self._server_request_count -= 1
-        if self._server_requests.get(request_id) is server_request:
-            del self._server_requests[request_id]
-
-    async def _answer_server_request(
-        self,
-        server_request: _ServerRequest,
-        request_id: object,
-        method: str,
-        params: Raw,
-        relay: Relay | None,
-        shared: bool,
+    def _queue_notification(
+        self, call: PendingCall, relay: Relay, method: str, params: Raw
     ) -> None:
-        ended: list[Relay] = []
-        relayed = method in jsonrpc.RELAYED_METHODS
-        try:
-            while True:
-                try:
-                    with self._pause_deadlines(relay if relayed else None):
-                        frame = await jsonrpc.answer_upstream(
-                            request_id, method, params, relay, self._roots, shared=shared
-                        )
-                    break
-                except CallAlreadyEnded:
-                    # The relay's call is over: the request belongs to another call in flight.
-                    if relay is not None:
-                        ended.append(relay)
-                    candidates = [
-                        candidate
-                        for candidate in self._collect_relays()
-                        if not any(candidate is other for other in ended)
-                    ]
-                    relay, shared = jsonrpc.find_addressee(candidates)
-        except asyncio.CancelledError:
-            if server_request.cancelled_by_server or self._end_reason is not None:
-                raise
-            frame = jsonrpc.make_call_ended_response(request_id)
-        await self._send(frame)
+        if call.notifications is None:
+            call.notifications = NotificationQueue(self._spawn_notification)
+        call.notifications.put(relay, method, params)
 
-    @contextlib.contextmanager
-    def _pause_deadlines(self, relay: Relay | None) -> Generator[None]:
-        """Pause the deadlines of all calls of a client while it is asked.
-
-        All of them, because the pipe does not say which call the request belongs to.
-        """
-        client_key = relay.client_key if relay is not None else None
-        paused = [
-            outstanding.deadline
-            for outstanding in self._outstanding.values()
-            if outstanding.relay is not None and outstanding.relay.client_key == client_key
-        ]
-        for deadline in paused:
-            deadline.pause()
-        try:
-            yield
-        finally:
-            for deadline in paused:
-                deadline.resume()
-
-    def _cancel_orphaned_requests(self, client_key: str) -> None:
-        """Cancel the server requests to a client that has no call in flight any more."""
-        if any(
-            outstanding.relay is not None and outstanding.relay.client_key == client_key
-            for outstanding in self._outstanding.values()
-        ):
-            return
-        for server_request in tuple(self._server_requests.values()):
-            if server_request.client_key == client_key:
-                server_request.cancel()
-
-    def _collect_relays(self) -> list[Relay | None]:
-        return [outstanding.relay for outstanding in self._outstanding.values()]
-
-    def _find_addressee(self, method: str, params: Raw) -> Relay | None:
-        """Return the relay for a notification outside any request, if it is certain."""
+    def _find_addressee(self, method: str, params: Raw, call: PendingCall | None) -> Relay | None:
+        """Return the relay that a notification is for; None if it is for the gateway."""
         if method == ELICITATION_COMPLETE:
             return self._url_elicitations.pop_relay(params)
+        if call is not None and method not in _CHANGE_NOTIFICATIONS:
+            return call.relay
         if method == "notifications/message":
-            return jsonrpc.find_sole_caller(self._collect_relays())
+            return find_sole_caller(call.relay for call in self._calls.values())
         return None
 
-    def _send_cancellation(self, request_id: int, method: str, reason: str) -> None:
-        if self._end_reason is None and method != "initialize":
-            cancellation = jsonrpc.make_message(
-                "notifications/cancelled", {"requestId": request_id, "reason": reason}
-            )
-            self._spawn(self._send(cancellation))
-
-    def _spawn(self, work: Work) -> asyncio.Task[None]:
-        task = asyncio.create_task(_suppress_pipe_errors(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: work.close())  # it may not have been started
-        return task
-
-
-def _resolve(outstanding: _OutstandingRequest, frame: Raw) -> None:
-    future = outstanding.result_future
-    error = frame.get("error")
-    if future.done():
-        return
-    if isinstance(error, Mapping):
-        future.set_exception(jsonrpc.to_remote_error(cast("Mapping[str, Any]", error)))
-    elif isinstance(result := frame.get("result"), dict):
-        future.set_result(cast(Raw, result))
-    else:
-        future.set_exception(
-            RemoteError(INTERNAL_ERROR, "the server answered without a result object")
+    def _make_timeout_error(self, call: PendingCall) -> BackendTimeout:
+        error = jsonrpc.make_timeout_error(
+            self.name, call.message["method"], call.options, call.deadline.elapsed_s
         )
+        self.last_error = error.message
+        return error
 
+    def _send_cancellation(self, call: PendingCall, reason: str) -> None:
+        if (
+            call.was_sent
+            and self._end_reason is None
+            and self._transport.sends_cancellation
+            and call.message["method"] != "initialize"
+        ):
+            params: Raw = {"requestId": call.message["id"], "reason": reason}
+            cancellation = jsonrpc.make_message("notifications/cancelled", params)
+            spawn(self._transport.send(cancellation), self._cancellation_tasks)
 
-async def _send_notifications(relay: Relay, method: str, queue: deque[Raw]) -> None:
-    while queue:
-        await relay.notify(method, queue.popleft())
-
-
-async def _suppress_pipe_errors(work: Work) -> None:
-    # A closed pipe must not end the session through one of its tasks.
-    with contextlib.suppress(PorticoError, OSError):
-        await work
+    def _spawn_notification(self, work: Work) -> "asyncio.Task[None]":
+        return spawn(work, self._notification_tasks)

@@ -10,7 +10,7 @@ To the rest of the gateway every server supports `resources/subscribe`; this mod
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, Protocol, cast
 
 from portico.errors import (
@@ -20,6 +20,7 @@ from portico.errors import (
     PorticoError,
     RemoteError,
 )
+from portico.json_text.json_codec import to_list, to_object
 from portico.upstream.backend import Raw
 from portico.upstream.protocol.envelope import make_subscription_params
 
@@ -42,8 +43,6 @@ Announce = Callable[[str, Raw], None]
 
 
 class SubscriptionStream(Protocol):
-    """One open subscription."""
-
     @property
     def agreed_uris(self) -> Collection[str] | None:
         """Resources that the server agreed to announce; None if it did not say."""
@@ -59,6 +58,54 @@ class SubscriptionStream(Protocol):
     def close(self) -> None: ...
 
 
+class TaskStream:
+    """A subscription that lasts as long as a task, which raises what the server refuses it with."""
+
+    retry_ms: int | None = None
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.agreed_uris: frozenset[str] | None = None
+        self._acknowledged = asyncio.Event()
+        self._task = asyncio.create_task(work)
+        self._task.add_done_callback(_consume_exception)
+
+    def acknowledge(self, message: Raw) -> None:
+        """Record the resources that an acknowledgement names; the first one counts."""
+        if not self._acknowledged.is_set():
+            self.agreed_uris = parse_agreed_uris(message)
+            self._acknowledged.set()
+
+    async def wait_for_agreement(self) -> None:
+        """Wait for the acknowledgement; close and raise RemoteError or BackendUnavailable."""
+        acknowledged = asyncio.ensure_future(self._acknowledged.wait())
+        try:
+            await asyncio.wait(
+                {self._task, acknowledged},
+                timeout=ACKNOWLEDGE_TIMEOUT_S,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if self._task.done() and not self._acknowledged.is_set():
+                self._task.result()
+                self.agreed_uris = frozenset()  # it ended before the acknowledgement
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            acknowledged.cancel()
+
+    async def wait_for_end(self) -> None:
+        await asyncio.wait({self._task})
+
+    def close(self) -> None:
+        self._task.cancel()
+
+
+def _consume_exception(task: "asyncio.Task[Any]") -> None:
+    # Mark as retrieved: only the end matters, not how it came.
+    if not task.cancelled():
+        task.exception()
+
+
 class SubscriptionLost(Exception):
     """The connection is gone; the message says why."""
 
@@ -71,8 +118,6 @@ Raises RemoteError (refused), BackendUnavailable (try again), SubscriptionLost.
 
 
 class Subscription:
-    """Subscription of one connection."""
-
     def __init__(
         self,
         name: str,
@@ -92,7 +137,6 @@ class Subscription:
         self._changed = asyncio.Event()
         self._opened_at = 0.0
         self._one_by_one = False
-        self._follows_lists = True
         self._was_opened = False
         self._closing_tasks: set[asyncio.Task[None]] = set()
 
@@ -159,6 +203,7 @@ class Subscription:
                         continue
                     stream = cast(SubscriptionStream, self._stream)
                     self._stream = None
+                    self._requested_uris = set()
                     stream.close()
                     if asyncio.get_running_loop().time() - self._opened_at >= STABLE_AFTER_S:
                         failures = 0
@@ -210,15 +255,11 @@ class Subscription:
         if self._stream is not None and self._requested_uris == self._wanted_uris:
             self._resolve_waiters()
             return
-        open_uris = self._requested_uris if self._stream is not None else set[str]()
-        new = self._wanted_uris - open_uris
+        new = self._wanted_uris - self._requested_uris
+        requested = set(self._wanted_uris)
         if self._one_by_one:
-            requested = (self._wanted_uris & open_uris) | set(sorted(new)[:1])
-        else:
-            requested = set(self._wanted_uris)
-        params = make_subscription_params(
-            self._capabilities if self._follows_lists else {}, sorted(requested)
-        )
+            requested = (self._wanted_uris & self._requested_uris) | set(sorted(new)[:1])
+        params = make_subscription_params(self._capabilities, sorted(requested))
         if params is None:
             self._replace(None, set())
             return
@@ -243,7 +284,7 @@ class Subscription:
             self._reject(new, error)
             self._changed.set()
         else:
-            self._follows_lists = False
+            self._capabilities = {}  # it does not announce its lists
 
     def _replace(self, stream: SubscriptionStream | None, requested: set[str]) -> None:
         if self._stream is not None:
@@ -257,7 +298,6 @@ class Subscription:
         self._opened_at = asyncio.get_running_loop().time()
 
     def _resolve_waiters(self) -> None:
-        """Resolve the waiters of the requested resources with what was agreed."""
         for uri in [uri for uri in self._waiters if uri in self._requested_uris]:
             if self._is_agreed(uri):
                 self._resolve(uri, None)
@@ -283,8 +323,8 @@ class Subscription:
             waiter.set_result(error)
 
     def _announce_all(self, requested: Collection[str]) -> None:
-        lists = make_subscription_params(self._capabilities if self._follows_lists else {})
-        for kind in lists["notifications"] if lists else ():
+        lists = make_subscription_params(self._capabilities) or {}
+        for kind in lists.get("notifications", ()):
             self._announce(f"notifications/{kind.removesuffix('ListChanged')}/list_changed", {})
         for uri in sorted(requested):
             self._announce("notifications/resources/updated", {"uri": uri})
@@ -301,13 +341,9 @@ async def _close_after_linger(stream: SubscriptionStream) -> None:
 
 
 def parse_agreed_uris(message: Raw) -> frozenset[str]:
-    """Return the resources that an acknowledgement names."""
-    params: Any = message.get("params")
-    agreed: Any = params.get("notifications") if isinstance(params, dict) else None
-    uris: Any = agreed.get("resourceSubscriptions") if isinstance(agreed, dict) else None
-    if isinstance(uris, list):
-        return frozenset(uri for uri in uris if isinstance(uri, str))
-    return frozenset()
+    agreed = to_object(to_object(message.get("params")).get("notifications"))
+    uris = to_list(agreed.get("resourceSubscriptions"))
+    return frozenset(uri for uri in uris if isinstance(uri, str))
 
 
 def compute_retry_delay(failures: int, retry_ms: int | None) -> float:

@@ -1,12 +1,8 @@
 """MCP over stdio, Streamable HTTP and SSE.
 
-stdio               a child process; uses process, file_descriptors, output_lines
-stdio_subscription  subscription streams over a pipe
-python_interpreter  start of the gateway's own Python processes
-http                Streamable HTTP; http_connection, http_exchange, http_headers, http_errors
-http_subscription   session and subscription streams over HTTP
-sse                 the older HTTP+SSE transport; sse_connection
+stdio               a child process; uses process, message_streams
+own_processes       what the gateway's child processes start with
+http_transport      Streamable HTTP; uses http_exchange, http_headers, http_errors
+sse_transport       the older HTTP+SSE
 wire                HTTP/1.1 connection pool for one origin
-event_stream        parser of server-sent events
-yield_budget        fairness while a stream is read
 """

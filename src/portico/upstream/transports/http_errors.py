@@ -5,9 +5,17 @@ from typing import Any, cast
 
 from portico.errors import METHOD_NOT_FOUND, BackendUnavailable, PorticoError
 from portico.json_text import json_codec
+from portico.json_text.json_codec import to_object
 from portico.upstream.backend import Raw
 from portico.upstream.protocol.jsonrpc import to_remote_error
 from portico.upstream.transports.http_headers import redact_url
+from portico.upstream.transports.message_streams import EventTooLarge
+from portico.upstream.transports.wire import (
+    OriginUnreachable,
+    ResponseTooLarge,
+    StaleConnection,
+    WireError,
+)
 
 SHOWN_BODY_CHARS = 200
 EXAMINED_BODY_BYTES = 64 * 1024
@@ -17,8 +25,6 @@ MIN_SECRET_CHARS = 6
 
 
 class HttpStatusError(BackendUnavailable):
-    """The server answered with an HTTP status instead of a message."""
-
     def __init__(self, message: str, status: int, *, advice: str = "", final: bool = False) -> None:
         super().__init__(message, advice=advice)
         self.status = status
@@ -31,6 +37,34 @@ class SessionExpired(HttpStatusError):
     """The server no longer knows the session, so it did not process the request."""
 
     may_have_begun = False
+
+
+class ServerUnreachable(BackendUnavailable):
+    was_sent = False
+
+
+class StreamInterrupted(BackendUnavailable):
+    """The connection broke while a response was being received."""
+
+
+def make_wire_error(
+    name: str, url: str, limit: int, error: WireError | EventTooLarge
+) -> BackendUnavailable:
+    where = f"{name} ({redact_url(url)})"
+    if isinstance(error, EventTooLarge | ResponseTooLarge):
+        return BackendUnavailable(
+            f"{name} sent a message over {limit} bytes",
+            advice="Ask for less at once, or raise limits.max_message_bytes.",
+        )
+    if isinstance(error, OriginUnreachable):
+        return ServerUnreachable(
+            f"{where} cannot be reached: {error}",
+            advice="Check that the server runs and that its url is right.",
+        )
+    advice = ""
+    if isinstance(error, StaleConnection):
+        advice = "Whether the request was carried out is not known."
+    return StreamInterrupted(f"{where}: {error}", advice=advice)
 
 
 def extract_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
@@ -112,7 +146,6 @@ def make_status_error(
 def make_invalid_response_error(
     name: str, problem: str, body: bytes = b"", secrets: tuple[str, ...] = ()
 ) -> BackendUnavailable:
-    """Return the error for a response that is not valid MCP."""
     return BackendUnavailable(
         f"{name} {problem}{_format_excerpt(body, secrets)}",
         advice="The server or a proxy in front of it does not speak MCP here; "
@@ -123,14 +156,11 @@ def make_invalid_response_error(
 def parse_error_response(body: bytes) -> Raw | None:
     """Return the JSON-RPC error response in a body, or None."""
     try:
-        message: Any = json_codec.loads(body)
+        message = to_object(json_codec.loads(body))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(message, dict):
-        return None
-    error = cast(Raw, message).get("error")
-    if isinstance(error, dict) and isinstance(cast(Raw, error).get("code"), int):
-        return cast(Raw, message)
+    if isinstance(to_object(message.get("error")).get("code"), int):
+        return message
     return None
 
 
@@ -139,22 +169,31 @@ def _indicates_lost_session(status: int, message: Raw | None) -> bool:
         return message is None or message["error"]["code"] != METHOD_NOT_FOUND
     # Widely copied examples answer 400 after a restart: "No valid session ID provided",
     # "Server not initialized".
+    text = ""
     if message and message.get("id") is None:
         text = str(message["error"].get("message")).lower()
-    else:
-        text = ""
     return status == 400 and ("session" in text or "not initialized" in text)
 
 
 def _make_auth_error(
     server: str, status: int, headers: Mapping[str, str], credential_header: str, excerpt: str
 ) -> HttpStatusError:
-    scheme = headers.get("www-authenticate", "").partition(" ")[0]
+    challenge = headers.get("www-authenticate", "")
+    scheme = challenge.partition(" ")[0]
     wants = f", it wants {scheme}" if scheme else ""
+    # RFC 9728: this is how a server says where to sign in.
+    is_oauth = "resource_metadata" in challenge.lower()
+    if is_oauth:
+        wants = ", it wants you to sign in with OAuth"
     if credential_header:
         advice = (
             f"The configured {credential_header} header was not accepted: "
             "it may have expired or lack a permission."
+        )
+    elif is_oauth:
+        advice = (
+            "`portico login NAME` signs in to a configured server. Or put a token of yours in an "
+            "Authorization header under `headers`."
         )
     else:
         advice = (

@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from portico.errors import BackendUnavailable
 from portico.upstream.backend import Raw
 from portico.upstream.protocol.envelope import LATEST_LEGACY_VERSION, MODERN_VERSION
+from portico.upstream.transports.proxy import DEFAULT_PORTS
 
 SESSION_HEADER = "mcp-session-id"
 VERSION_HEADER = "mcp-protocol-version"
@@ -36,6 +37,19 @@ def parse_address(url: str) -> SplitResult:
     )
     error.retryable = False
     raise error
+
+
+def parse_origin(url: str) -> tuple[str, str, int | None]:
+    """Return scheme, host and port, which credentials are bound to."""
+    try:
+        parts = urlsplit(url)
+        return (
+            parts.scheme.lower(),
+            (parts.hostname or "").lower(),
+            parts.port or DEFAULT_PORTS.get(parts.scheme.lower()),
+        )
+    except ValueError:
+        return "", "", None
 
 
 def redact_url(url: str) -> str:
@@ -93,15 +107,13 @@ def encode_param_header(value: str) -> str:
 def make_routing_headers(method: str, params: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the headers that repeat a modern request's version, method and target."""
     headers = {VERSION_HEADER: MODERN_VERSION, "mcp-method": method}
-    key = _NAME_PARAMS.get(method)
-    name = params.get(key) if key and params else None
+    name = (params or {}).get(_NAME_PARAMS.get(method, ""))
     if isinstance(name, str):
         headers["mcp-name"] = encode_param_header(name)
     return headers
 
 
 def make_handshake_headers(version: str, session: str | None) -> dict[str, str]:
-    """Return the headers of every request after `initialize`."""
     headers: dict[str, str] = {}
     if version >= FIRST_VERSION_WITH_HEADER:
         # A modern version in this header would select the modern protocol at the server.
@@ -112,7 +124,6 @@ def make_handshake_headers(version: str, session: str | None) -> dict[str, str]:
 
 
 def get_negotiated_version(result: Raw) -> str:
-    """Return the version that an `initialize` result names."""
     version = result.get("protocolVersion")
     if isinstance(version, str) and _PRINTABLE_ASCII.fullmatch(version):
         return version

@@ -4,11 +4,14 @@ POSIX: each server leads its own process group, so one signal reaches all its ch
 guard process per gateway knows those groups and ends them when the gateway is gone, even by
 SIGKILL, because the guard's stdin closes. Windows: no groups and no guard; only the server's direct
 process is ended, and a killed gateway closes the server's stdin, which well-behaved servers obey.
+
+Why a program ended is told from its exit code and the end of its stderr.
 """
 
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,20 +19,13 @@ import sys
 from asyncio.subprocess import SubprocessStreamProtocol
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import cast
 
 from portico.errors import BackendUnavailable
-from portico.upstream.transports.file_descriptors import set_close_on_exec
+from portico.upstream.transports.own_processes import set_close_on_exec
 
 POSIX = os.name == "posix"
-
-SAFE_ENVIRONMENT = (
-    "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ",
-    "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
-    "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROGRAMDATA", "PROGRAMFILES",
-    "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR",
-)  # fmt: skip
-"""Variables that a server inherits; all others, above all credentials, must be configured."""
 
 STDIN_GRACE_S = 2.0
 TERM_GRACE_S = 2.0
@@ -58,6 +54,35 @@ while groups and time.monotonic() < deadline:
     kill(0)
 kill(signal.SIGKILL)
 """
+_SHELL_SIGNAL_BASE = 128
+"""A shell, npx or docker reports the signal N of its child as the exit code 128 + N."""
+_SIGNAL_CAUSES = {"SIGKILL": "killed, perhaps because memory ran out"}
+_WORDS = re.compile(r"[^\W\d_]{3}")
+_ERROR = re.compile(
+    r"\b\w*(?:error|exception|fatal|panic|critical)\b[\])]?:"
+    r"|^[\w.]+(?:Error|Exception|Interrupt|Exit)$"
+    r"|\b(?-i:ERROR|FATAL|CRITICAL)\b",
+    re.IGNORECASE,
+)
+_TROUBLE = re.compile(
+    r"denied|refused|not found|cannot|can't|could not|unable|missing|invalid|required|must be"
+    r"|\bnot\b|no such|no solution|fail|usage:",
+    re.IGNORECASE,
+)
+_FRAME = re.compile(
+    r"at \S+ (?:\[.*\] )?\(|at \S+:\d+|at (?:async|new) |File \"|goroutine \d|\S+:\d+(?: \+0x\w+)?$"
+    r"|Traceback |Require stack|Node\.js v|stack backtrace|note: |\d+: \S+$|Emitted 'error' event"
+    r"|(?:errno|code|syscall|path|address|port):"
+)
+"""Lines of a stack trace, and of the object that Node.js prints below one."""
+_NOISE = re.compile(
+    r"npm (?:notice|warn|WARN)|npm (?:error|ERR!)(?: \w+)?\s*$"
+    r"|npm (?:error|ERR!) (?:code|errno|syscall|path|command|network|A complete log|Did you mean"
+    r"|To see a list|   )|(?:Run|Try|See) '.*help"
+    r"|\(Use `node|Downloading |Downloaded |Installed \d|.*ExperimentalWarning|.*DeprecationWarning"
+)
+"""Lines of programs that start servers, about themselves."""
+_NPM_ERROR = re.compile(r"npm (?:error|ERR!) ")
 
 
 class ProcessGuard:
@@ -83,7 +108,6 @@ class ProcessGuard:
             self._send(b"+", group)
 
     def register(self, group: int) -> None:
-        """Register a process group."""
         self._groups.add(group)
         self._send(b"+", group)
 
@@ -116,7 +140,7 @@ class ProcessGuard:
         return process
 
 
-class _ChildStreams(SubprocessStreamProtocol):
+class ChildStreams(SubprocessStreamProtocol):
     """asyncio's subprocess streams, with the exit as a future.
 
     asyncio's `Process.wait` also waits for the pipes, which a child left behind may hold open for
@@ -152,18 +176,6 @@ class ChildProcess:
         return self.transport.get_returncode()
 
 
-def build_environment(
-    extra: Mapping[str, str], inherited_names: Sequence[str] = ()
-) -> dict[str, str]:
-    """Return a server's environment: safe variables, inherited names, and configured values."""
-    inherited = {
-        name: os.environ[name]
-        for name in (*SAFE_ENVIRONMENT, *inherited_names)
-        if name in os.environ
-    }
-    return {**inherited, **extra}
-
-
 async def start(
     command: str,
     args: Sequence[str],
@@ -176,12 +188,12 @@ async def start(
 
     At most `limit` bytes of each output are buffered. Raises BackendUnavailable.
     """
-    program = _find_program(command, env.get("PATH"), cwd)
+    program = find_program(command, env.get("PATH"), cwd)
     try:
         guard.ensure_running()
         set_close_on_exec()
         transport, pipes = await asyncio.get_running_loop().subprocess_exec(
-            lambda: _ChildStreams(limit),
+            lambda: ChildStreams(limit),
             program,
             *args,
             stdin=subprocess.PIPE,
@@ -211,7 +223,8 @@ async def start(
     )
 
 
-def _find_program(command: str, path: str | None, cwd: str | None) -> str:
+def find_program(command: str, path: str | None, cwd: str | None) -> str:
+    """Return the path of a program as a shell in `cwd` finds it; raises BackendUnavailable."""
     if cwd is not None and not os.path.isdir(cwd):
         raise BackendUnavailable(
             f"its working directory {cwd!r} does not exist", advice="Create it, or correct `cwd`."
@@ -294,3 +307,43 @@ def _is_group_alive(child: ChildProcess) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+def describe_exit_code(code: int) -> str:
+    """Describe an exit code, as in `exited with code 1`; signals by their names."""
+    if code < 0:
+        return f"was ended by {_name_signal(-code) or f'the signal {-code}'}"
+    if code > _SHELL_SIGNAL_BASE and (name := _name_signal(code - _SHELL_SIGNAL_BASE)):
+        return f"exited with code {code} ({name})"
+    return f"exited with code {code}"
+
+
+def _name_signal(number: int) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return ""
+    if cause := _SIGNAL_CAUSES.get(name):
+        return f"{name}: {cause}"
+    return name
+
+
+def pick_telling_line(lines: Sequence[str]) -> str:
+    """Return the line that says why a program failed; empty if none has words.
+
+    That is the latest error, else the first of npm's own, else the latest trouble, else the latest
+    words. Stack traces, dumped objects and remarks of npm and uv about themselves are passed over.
+    """
+    stripped = [line.strip(" \t|+×╰─▶") for line in lines]
+    worded = [
+        line
+        for line in stripped
+        if _WORDS.search(line) and not _FRAME.match(line) and not _NOISE.match(line)
+    ]
+    own = [line for line in worded if not _NPM_ERROR.match(line)]
+    # Rust says why on the line below.
+    panics = [line for before, line in pairwise(own) if "panicked at" in before]
+    errors = panics or [line for line in own if _ERROR.search(line)]
+    npm_errors = [line for line in worded if _NPM_ERROR.match(line)]
+    troubles = [line for line in own if _TROUBLE.search(line)]
+    return next(reversed(errors or npm_errors[:1] or troubles or worded), "")

@@ -7,27 +7,24 @@ probe is started again without it.
 
 import asyncio
 import codecs
-import contextlib
+import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from portico.config.inherited_environment import build_environment
+from portico.containment.specification import Specification
 from portico.errors import BackendUnavailable, RemoteError
-from portico.json_text import chunked_decoder, chunked_encoder
-from portico.upstream.backend import (
-    NO_OPTIONS,
-    Connection,
-    Era,
-    InitializeInfo,
-    Listener,
-    Raw,
-    RequestOptions,
-)
+from portico.json_text import chunked_decoder, json_codec
+from portico.json_text.json_codec import to_object
+from portico.upstream.backend import Connection, Era, Listener, Raw
+from portico.upstream.containment.contained_start import Containment, specify_start
+from portico.upstream.containment.denials import find_denials
+from portico.upstream.containment.machine_support import render_launch
 from portico.upstream.protocol.envelope import (
+    SUBSCRIPTION_KEY,
     strip_subscription_id,
-    to_legacy_params,
-    to_modern_params,
 )
 from portico.upstream.protocol.handshake import (
     AmbiguousEra,
@@ -35,11 +32,13 @@ from portico.upstream.protocol.handshake import (
     ProtocolSetting,
     perform_handshake,
 )
+from portico.upstream.protocol.jsonrpc import PendingCall
+from portico.upstream.protocol.server_requests import MAX_TASKS
 from portico.upstream.protocol.session import JsonRpcSession
-from portico.upstream.protocol.subscription import SUBSCRIPTION_METHODS, Subscription
-from portico.upstream.transports import output_lines, process
-from portico.upstream.transports.stdio_subscription import StdioSubscriptionOpener
-from portico.upstream.transports.yield_budget import YieldBudget
+from portico.upstream.protocol.subscription import ACKNOWLEDGED_METHOD, TaskStream
+from portico.upstream.server_log import MAX_ENTRIES, ServerLog
+from portico.upstream.transports import message_streams, process
+from portico.upstream.transports.process import describe_exit_code, pick_telling_line
 
 STDERR_LINES = 100
 STDERR_LINE_CHARS = 1_000
@@ -52,8 +51,6 @@ INITIALIZE_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True)
 class StdioBackend:
-    """A server that is a local command."""
-
     name: str
     command: str
     args: tuple[str, ...] = ()
@@ -66,12 +63,13 @@ class StdioBackend:
     guard: process.ProcessGuard = field(default_factory=process.ProcessGuard)
     mask: Callable[[str], str] = str
     """Masks secrets in stderr lines, before these are cut."""
+    log: ServerLog = field(default_factory=ServerLog)
+    containment: Containment | None = None
     diagnostic_data: dict[str, Any] = field(default_factory=dict)
 
     kind = "stdio"
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        """Start the command and perform the handshake."""
         try:
             try:
                 return await self._connect_once(listener, self.protocol, era)
@@ -92,144 +90,120 @@ class StdioBackend:
     async def _connect_once(
         self, listener: Listener, protocol: ProtocolSetting, era: Era | None
     ) -> Connection:
-        environment = process.build_environment(self.env, self.inherit_env)
+        environment = build_environment(os.environ, self.env, self.inherit_env)
+        specification = await self._specify_containment(environment)
+        words = [self.command, *self.args]
+        cwd = self.cwd
+        if specification is not None:
+            words = render_launch(specification)
+            cwd = None
         child = await process.start(
-            self.command,
-            self.args,
+            words[0],
+            words[1:],
             environment,
-            self.cwd,
-            output_lines.STREAM_BUFFER_BYTES,
+            cwd,
+            message_streams.STREAM_BUFFER_BYTES,
             self.guard,
         )
-        connection = StdioConnection(self, child, listener)
+        transport = StdioTransport(self, child, listener, specification)
+        session = transport.session
         try:
-            await connection.open(protocol, era)
+            info = await perform_handshake(
+                session, protocol, era, INITIALIZE_TIMEOUT_S, single_era=True
+            )
         except BaseException:
-            await connection.abandon()
+            await session.abandon()
             raise
-        return connection
+        session.start(info, transport.open_subscription)
+        return session
+
+    async def _specify_containment(self, environment: Mapping[str, str]) -> Specification | None:
+        if self.containment is None:
+            return None
+        program = process.find_program(self.command, environment.get("PATH"), self.cwd)
+        words = (os.path.join(os.getcwd(), program), *self.args)
+        return await specify_start(self.containment, words, environment, self.env, self.cwd)
 
     def diagnostics(self) -> Mapping[str, Any]:
-        """Return pid, exit code, noise on stdout and the last lines of stderr."""
-        return {
+        """Return pid, exit code, noise on stdout, the last lines of stderr, and denials."""
+        facts = {
             key: list(value) if isinstance(value, deque) else value
             for key, value in self.diagnostic_data.items()
         }
+        specification = facts.pop("specification", None)
+        if isinstance(specification, Specification):
+            facts["denials"] = list(find_denials(facts["stderr"], specification))
+        return facts
 
 
-class StdioConnection:
-    """Connection to one child process."""
+class StdioTransport:
+    max_tasks = MAX_TASKS
+    sends_cancellation = True
 
     def __init__(
-        self, backend: StdioBackend, child: process.ChildProcess, listener: Listener
+        self,
+        backend: StdioBackend,
+        child: process.ChildProcess,
+        listener: Listener,
+        specification: Specification | None = None,
     ) -> None:
+        self.session = JsonRpcSession(backend.name, self, listener, backend.roots)
+        self.session.pid = child.pid
+        self._opening: TaskStream | None = None
+        """The subscription that is not acknowledged yet."""
+        self._opening_id: object = None
         self._backend = backend
+        self._specification = specification
         self._child = child
-        self._listener = listener
-        self._session = JsonRpcSession(backend.name, self._write_frame, listener, backend.roots)
-        self._subscription_opener = StdioSubscriptionOpener(self._session)
-        self._subscription: Subscription | None = None
-        self._initialize_info: InitializeInfo | None = None
         self._write_lock = asyncio.Lock()
-        self.has_activity = False
-        self._close_task: asyncio.Task[None] | None = None
         self._stderr_lines: deque[str] = deque(maxlen=STDERR_LINES)
         self._noise_samples: deque[str] = deque(maxlen=NOISE_SAMPLES)
         backend.diagnostic_data.clear()
         backend.diagnostic_data.update(
             pid=child.pid, stderr=self._stderr_lines, noise=0, noise_samples=self._noise_samples
         )
+        if specification is not None:
+            backend.diagnostic_data["specification"] = specification
         self._stdout_task = asyncio.create_task(self._read_stdout())
         self._stderr_task = asyncio.create_task(self._read_stderr())
-        self._tasks = {
-            self._stdout_task,
-            self._stderr_task,
-            asyncio.create_task(self._watch_for_end()),
-        }
+        self._end_task = asyncio.create_task(self._watch_for_end())
 
-    async def open(self, protocol: ProtocolSetting, era: Era | None) -> None:
-        """Perform the handshake; with a modern server, subscribe to its changes."""
-        self._initialize_info = await perform_handshake(
-            self, protocol, era, INITIALIZE_TIMEOUT_S, single_era=True
-        )
-        if self._initialize_info.era == "modern":
-            self._subscription = Subscription(
-                self._backend.name,
-                self._initialize_info.capabilities,
-                self._subscription_opener.open,
-                self._listener.on_notification,
-            )
-            self._tasks.add(asyncio.create_task(self._follow_subscription(self._subscription)))
+    async def open_subscription(self, params: Raw) -> TaskStream:
+        """Open a subscription; return when it is acknowledged.
 
-    @property
-    def initialize_info(self) -> InitializeInfo:
-        assert self._initialize_info is not None, "the connection was never opened"
-        return self._initialize_info
+        It is a request that stays unanswered while the subscription lasts; the acknowledgement is a
+        notification that names the id of that request.
+        """
+        work = self.session.request("subscriptions/listen", params)
+        self._opening = stream = TaskStream(work)
+        try:
+            await stream.wait_for_agreement()
+        finally:
+            self._opening = None
+        return stream
 
-    @property
-    def pid(self) -> int:
-        """Process id of the child."""
-        return self._child.pid
+    async def send_request(self, call: PendingCall) -> None:
+        call.was_sent = True
+        if call.message["method"] == "subscriptions/listen":
+            self._opening_id = call.message["id"]
+        await self.send(call.message)
 
-    async def request(
-        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS
-    ) -> Raw:
-        """Send a request in the negotiated era."""
-        if self._subscription is not None and method in SUBSCRIPTION_METHODS:
-            return await self._subscription.request(method, params, options.timeout)
-        return await self._session.request(method, self._wrap_params(params), options)
-
-    async def notify(self, method: str, params: Raw | None = None) -> None:
-        """Send a notification."""
-        await self._session.notify(method, to_legacy_params(params))
-
-    async def send_request(self, method: str, params: Raw | None) -> Raw:
-        """Send a handshake request without any era's envelope."""
-        return await self._session.request(method, params)
-
-    async def send_notification(self, method: str, params: Raw | None) -> None:
-        """Send a handshake notification without any era's envelope."""
-        await self._session.notify(method, params)
-
-    async def close(self) -> None:
-        """Stop the child and its whole process group."""
-        if self._close_task is None:
-            self._close_task = asyncio.create_task(
-                self._close(short_grace=False), name=f"stop {self._backend.name}"
-            )
-        await asyncio.shield(self._close_task)
-
-    async def abandon(self) -> None:
-        """Stop a child whose handshake failed; cancellation does not interrupt this."""
-        self._close_task = closing = asyncio.create_task(
-            self._close(short_grace=True), name=f"stop {self._backend.name}"
-        )
-        while not closing.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({closing})
-
-    async def _close(self, *, short_grace: bool) -> None:
-        self._session.end("the connection was closed")
-        await process.stop(self._child, short_grace=short_grace)
-        self._record_diagnostics(exit_code=self._child.returncode)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
-        await self._session.join()
-
-    def _wrap_params(self, params: Raw | None) -> Raw | None:
-        if self.initialize_info.era == "modern":
-            return to_modern_params(params)
-        return to_legacy_params(params)
-
-    async def _follow_subscription(self, subscription: Subscription) -> None:
-        await subscription.keep_open()  # the end of the pipe is reported by _watch_for_end
-
-    async def _write_frame(self, frame: Raw) -> None:
-        self._subscription_opener.observe_outgoing(frame)
+    async def send(self, message: Raw) -> None:
+        """Write a message piece by piece; once begun, it is written in full."""
+        stdin = self._child.stdin
+        pieces = await json_codec.encode(message)
+        pieces[-1] += b"\n"
+        written = 0
         try:
             async with self._write_lock:
-                await self._write_line(await chunked_encoder.encode(frame))
+                try:
+                    for piece in pieces:
+                        stdin.write(piece)
+                        written += 1
+                        await stdin.drain()
+                except asyncio.CancelledError:
+                    stdin.writelines(pieces[written:])  # a partial line would corrupt the next one
+                    raise
         except (OSError, RuntimeError) as error:
             # Most likely the process has died; its exit code and stderr are the better reason.
             await asyncio.wait({self._stderr_task, self._child.exited}, timeout=EXIT_GRACE_S)
@@ -238,28 +212,22 @@ class StdioConnection:
                 f"{self._backend.name}: {reason}{self._format_last_stderr()}"
             ) from error
 
-    async def _write_line(self, pieces: list[bytes]) -> None:
-        """Write a message piece by piece; once begun, it is written in full."""
-        stdin = self._child.stdin
-        pieces[-1] += b"\n"
-        written = 0
-        try:
-            for piece in pieces:
-                stdin.write(piece)
-                written += 1
-                await stdin.drain()
-        except asyncio.CancelledError:
-            stdin.writelines(pieces[written:])  # a partial line would corrupt the next one
-            raise
+    async def close(self, was_open: bool) -> None:
+        """Stop the child and its whole process group; quickly, if the handshake failed."""
+        await process.stop(self._child, short_grace=not self.session.is_open)
+        self._record_diagnostics(exit_code=self._child.returncode)
+        tasks = {self._stdout_task, self._stderr_task, self._end_task}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
     def _describe_exit(self) -> str:
         code = self._child.returncode
         if code is None:
             return ""
-        return f"the server exited with code {code}"
+        return f"the server {describe_exit_code(code)}"
 
     async def _watch_for_end(self) -> None:
-        """Wait for the end of the connection and report its reason."""
         await asyncio.wait(
             {self._stdout_task, self._child.exited}, return_when=asyncio.FIRST_COMPLETED
         )
@@ -267,60 +235,69 @@ class StdioConnection:
         await asyncio.wait(
             {self._stdout_task, self._stderr_task, self._child.exited}, timeout=EXIT_GRACE_S
         )
-        if self._describe_exit():
-            reason = self._describe_exit()
-        elif self._stdout_task.exception() is None:
-            reason = self._stdout_task.result()
-        else:
+        reason = self._describe_exit()
+        if not reason and self._stdout_task.exception() is not None:
             reason = f"the server's output could not be read: {self._stdout_task.exception()!r}"
-        if self._close_task is not None:
-            return
-        reason = f"{reason}{self._format_last_stderr()}"
-        self._session.end(reason)
-        if self._initialize_info is not None:
-            self._listener.on_lost(reason)
+        reason = reason or self._stdout_task.result()
+        if not self.session.is_closing:
+            reason = f"{reason}{self._format_last_stderr()}"
+            self.session.lose(reason)
+            self.session.end(reason)
 
     async def _read_stdout(self) -> str:
         limit = self._backend.max_message_bytes
-        lines = output_lines.LineReader(self._child.stdout, limit)
-        yield_budget = YieldBudget()
+        lines = message_streams.LineReader(self._child.stdout, limit)
+        yield_budget = message_streams.YieldBudget()
         while True:
-            await yield_budget.maybe_yield()
             try:
                 line = await lines.read_line()
-            except output_lines.LineTooLong as error:
+            except message_streams.LineTooLong as error:
                 if error.error_response is None:
                     return f"the server sent a message over {limit} bytes"
-                self._session.receive(error.error_response)
+                self.session.receive(error.error_response)
                 continue
             if not line:
                 return "the server closed its output"
             if len(line) >= chunked_decoder.LARGE_BYTES:
                 message, is_clean = await asyncio.to_thread(
-                    output_lines.parse_message, line, chunked_decoder.decode_chunked
+                    message_streams.parse_message, line, chunked_decoder.decode_chunked
                 )
                 self._handle_message(line, message, is_clean)
                 del message
             elif line.strip():
-                self._handle_message(line, *output_lines.parse_message(line))
-            yield_budget.spend(len(line))
+                self._handle_message(line, *message_streams.parse_message(line))
+            must_yield = yield_budget.spend(len(line))
             del line  # it may be large, and the next one may take long to arrive
+            if must_yield:
+                await asyncio.sleep(0)
 
     def _handle_message(self, line: bytes, message: object, is_clean: bool) -> None:
-        self.has_activity = True
-        before = self._session.noise
-        if isinstance(message, dict):
-            if not self._subscription_opener.handle_acknowledgement(frame := cast(Raw, message)):
-                self._session.receive(strip_subscription_id(frame))
+        session = self.session
+        before = session.noise
+        if isinstance(message, dict) and "method" in message:
+            frame = cast(Raw, message)
+            if frame["method"] == ACKNOWLEDGED_METHOD:
+                self._handle_acknowledgement(frame)
+            else:
+                session.receive(strip_subscription_id(frame))
         else:
-            self._session.receive(message)
-        if not is_clean and self._session.noise == before:
-            self._session.noise += 1
-        if self._session.noise != before:
-            self._record_diagnostics(noise=self._session.noise)
+            session.receive(message)
+        if not is_clean and session.noise == before:
+            session.noise += 1
+        if session.noise != before:
+            self._record_diagnostics(noise=session.noise)
             self._noise_samples.append(
-                output_lines.strip_control_characters(line[:200].decode(errors="replace")).rstrip()
+                message_streams.strip_control_characters(
+                    line[:200].decode(errors="replace")
+                ).rstrip()
             )
+
+    def _handle_acknowledgement(self, message: Raw) -> None:
+        meta = to_object(to_object(message.get("params")).get("_meta"))
+        request_id = meta.get(SUBSCRIPTION_KEY)
+        is_expected = request_id is None or str(request_id) == str(self._opening_id)
+        if self._opening is not None and is_expected:
+            self._opening.acknowledge(message)
 
     def _record_diagnostics(self, **facts: Any) -> None:
         diagnostics = self._backend.diagnostic_data
@@ -329,10 +306,14 @@ class StdioConnection:
             diagnostics.update(facts)
 
     def _format_last_stderr(self) -> str:
-        lines = [line for line in self._stderr_lines if line.strip()]
-        if lines:
-            return f" (stderr: {self._backend.mask(' | '.join(lines[-3:]))[-400:]})"
-        return ""
+        text = ""
+        if line := pick_telling_line(self._stderr_lines):
+            text = f" (stderr: {self._backend.mask(line)[:400]})"
+        if self._specification is None:
+            return text
+        if denials := find_denials(self._stderr_lines, self._specification):
+            text += f"; its containment seems to deny it {'; '.join(denials)}"
+        return text
 
     def _mask_if_long(self, line: str) -> str:
         """Mask a line that will be cut; shorter lines are masked where they are shown."""
@@ -341,17 +322,26 @@ class StdioConnection:
         return self._backend.mask(line[: 4 * STDERR_LINE_CHARS])
 
     async def _read_stderr(self) -> None:
+        log = self._backend.log
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         partial = ""
-        while chunk := await self._child.stderr.read(65_536):
-            await asyncio.sleep(0)  # a flood is always ready to be read
-            if partial:
-                self._stderr_lines.pop()
-            *complete, partial = (partial + decoder.decode(chunk)).split("\n")
-            self._stderr_lines.extend(
-                output_lines.strip_control_characters(self._mask_if_long(line)[:STDERR_LINE_CHARS])
-                for line in complete[-STDERR_LINES:]
-            )
-            partial = self._mask_if_long(partial[-4 * STDERR_LINE_CHARS :])[-STDERR_LINE_CHARS:]
-            if partial:  # such as a prompt that waits for input
-                self._stderr_lines.append(output_lines.strip_control_characters(partial))
+        try:
+            while chunk := await self._child.stderr.read(65_536):
+                await asyncio.sleep(0)  # a flood is always ready to be read
+                if partial:
+                    self._stderr_lines.pop()
+                *complete, partial = (partial + decoder.decode(chunk)).split("\n")
+                log.skip(max(0, len(complete) - MAX_ENTRIES))
+                lines = [
+                    message_streams.strip_control_characters(
+                        self._mask_if_long(line)[:STDERR_LINE_CHARS]
+                    )
+                    for line in complete[-MAX_ENTRIES:]
+                ]
+                log.add_stderr(lines)
+                self._stderr_lines.extend(lines)
+                partial = self._mask_if_long(partial[-4 * STDERR_LINE_CHARS :])[-STDERR_LINE_CHARS:]
+                if partial:  # such as a prompt that waits for input
+                    self._stderr_lines.append(message_streams.strip_control_characters(partial))
+        finally:
+            log.add_stderr([message_streams.strip_control_characters(partial)])

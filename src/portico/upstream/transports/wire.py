@@ -1,7 +1,7 @@
 """HTTP/1.1 to one origin: pooled connections and streamed responses. Knows neither JSON nor MCP.
 
 Uses httptools instead of a client library because every call pays for this layer, and a pooled POST
-costs a fifth of the CPU this way. Follows no redirects, keeps no cookies, reads no proxy settings.
+costs a fifth of the CPU this way. Follows no redirects, keeps no cookies.
 """
 
 import asyncio
@@ -14,6 +14,8 @@ from typing import cast
 from urllib.parse import SplitResult
 
 import httptools
+
+from portico.upstream.transports.proxy import Proxy, ProxyError, connect, to_proxied_request
 
 MAX_HEADER_BYTES = 64 * 1024
 """Bytes that may arrive without body data: a head, or trailers and chunk extensions."""
@@ -82,8 +84,6 @@ class WireResponse:
             if size > limit:
                 raise ResponseTooLarge(f"a reply of more than {limit} bytes")
             pieces.append(piece)
-        if len(pieces) == 1:
-            return pieces[0]
         return b"".join(pieces)
 
     def release(self) -> None:
@@ -92,7 +92,6 @@ class WireResponse:
         self._connection.release(self)
 
     def abort(self) -> None:
-        """Close the connection."""
         self._connection.abort()
 
     def feed(self, piece: bytes) -> int:
@@ -103,7 +102,6 @@ class WireResponse:
         return self._buffered
 
     def finish(self, error: WireError | None = None) -> None:
-        """Mark the response as complete or failed."""
         self.is_complete = error is None
         self._error = error
         self._wake()
@@ -291,25 +289,21 @@ class _PooledConnection(asyncio.Protocol):
         if self._response.status == 0:
             self._response.headers.clear()  # an interim (1xx) response: the final one follows
             return
-        hint = (
-            self._response.headers.get("keep-alive", "").partition("timeout=")[2].partition(",")[0]
-        )
-        if hint.isdigit():
-            self.max_idle_s = min(IDLE_S, int(hint) - 1.0)
-        else:
-            self.max_idle_s = IDLE_S
+        keep_alive = self._response.headers.get("keep-alive", "")
+        seconds = keep_alive.partition("timeout=")[2].partition(",")[0]
+        self.max_idle_s = IDLE_S
+        if seconds.isdigit():
+            self.max_idle_s = min(IDLE_S, int(seconds) - 1.0)
         self._response.finish()
         if self._drained_bytes >= 0:
             self._return_to_pool()
 
 
 class HttpConnectionPool:
-    """Connections to one origin."""
-
     def __init__(self, address: SplitResult, connect_timeout: float) -> None:
-        self._host = address.hostname or ""
+        self._address = address
         self._secure = address.scheme == "https"
-        self._port = address.port or (443 if self._secure else 80)
+        self._proxy: Proxy | None = None
         self._timeout = connect_timeout
         self._idle: list[_PooledConnection] = []
         self._connections: set[_PooledConnection] = set()
@@ -319,10 +313,11 @@ class HttpConnectionPool:
     async def send(self, request: bytes, *, fresh: bool = False) -> WireResponse:
         """Send a rendered request (head and body); return when the response's head has arrived."""
         connection = (None if fresh else await self._take_idle()) or await self._open_connection()
+        if self._proxy is not None and not self._secure:
+            request = to_proxied_request(request, self._proxy, self._address)
         return await connection.exchange(request)
 
     async def close(self) -> None:
-        """Close all connections."""
         self._closed = True
         for connection in self._connections:
             connection.abort()
@@ -340,7 +335,6 @@ class HttpConnectionPool:
         self._idle.append(connection)
 
     def discard(self, connection: _PooledConnection) -> None:
-        """Forget a closed connection."""
         self._connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
@@ -361,14 +355,14 @@ class HttpConnectionPool:
     async def _open_connection(self) -> _PooledConnection:
         if self._closed:
             raise OriginUnreachable("the connection was closed")
-        loop = asyncio.get_running_loop()
+        connection = _PooledConnection(self)
         try:
             async with asyncio.timeout(self._timeout):
                 if self._secure and self._context is None:
                     self._context = await asyncio.to_thread(_create_tls_context)
-                _, connection = await loop.create_connection(
-                    lambda: _PooledConnection(self), self._host, self._port, ssl=self._context
-                )
+                self._proxy = await connect(self._address, connection, self._context)
+        except ProxyError as error:
+            raise OriginUnreachable(str(error)) from None
         except TimeoutError:
             raise OriginUnreachable(f"no connection within {self._timeout:g} s") from None
         except ssl.SSLCertVerificationError as error:

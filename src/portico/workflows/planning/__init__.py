@@ -1,7 +1,8 @@
-"""Planning: turns an intent in plain words into a workflow. No tool is called here.
+"""Planning: turns an intent in plain words, and inputs, into a workflow. No tool is called here.
 
-planner: entry point · clauses: parts of an intent · tool_choice: one tool per clause
-step_builder: steps and missing inputs · argument_values, literals: arguments from the words
-joins, output_fields, name_parts: connects results to parameters · vocabulary: word lists
-omissions: what the plan does not cover · plan_memory, templates: stored plans without user text
+planner: entry point · argument_reader: clauses and arguments, by a small network
+said_words, argument_sequence: what it reads · parameters: where values may go
+tool_choice: one tool per clause · assignment: values to parameters · step_builder: the steps, and
+what is missing · name_matching, values, joins: names, conversions, results of earlier steps
+plan_memory: which tools did an intent together
 """

@@ -1,161 +1,141 @@
-"""Scores which field of one tool's result fits a parameter of another. Pure.
+"""Fields of an earlier result that fit a parameter. Pure.
 
-By names (`channels[*].id` is a `channel_id`), types, and the subjects of both tools. 1 is certain;
-from `GOOD` on a plan may rely on it.
+The fields come from the output schema, or from the learned shape of real results; where neither is
+known nothing is joined. A field fits by its name (`channels[*].id` is a `channel_id`) and type.
 """
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
-from portico.catalog.schema_outline import SchemaParameter
-from portico.workflows.planning.name_parts import (
-    VAGUE,
-    ParsedName,
-    is_control,
-    parse_name,
-    score_aspects,
-)
-from portico.workflows.planning.output_fields import OutputField, ToolOutput
+from portico.catalog.schema_outline import SchemaOutline, SchemaParameter, build_outline
+from portico.catalog.tool import Tool
+from portico.json_text import json_codec
+from portico.results.shape import Shape
+from portico.workflows.planning.name_matching import get_context_words, score_name, to_words
+from portico.workflows.planning.parameters import Leaf
 
-_AN_ID = re.compile(r"\b(?:id|gid|uuid|guid|key|identifier)s?\b", re.IGNORECASE)
-GOOD = 0.7
-_NUMBERS = frozenset(("integer", "number"))
-_NOT_JOINED = frozenset(("text", "query", "name", "date", ""))
-"""Aspects that many fields have: alone, with nothing said of what, they join nothing."""
+ShapeLookup = Callable[[Tool], Shape | None]
+
+MAX_FIELDS = 160
+_MAX_DEPTH = 5
+_MAX_CHILDREN = 40
+_EACH = "[*]"
+_GOOD = 0.75
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SCALARS = frozenset(("integer", "number", "string"))
 
 
 @dataclass(frozen=True, slots=True)
-class FieldJoin:
-    """An offer that is taken for a parameter."""
+class OutputField:
+    """One field of a result."""
 
-    offer: OutputField
-    sureness: float
-    many: bool = False
-    """The parameter takes all of them, as a list."""
+    path: tuple[str, ...]
+    """Field names, and `[*]` where a list is entered."""
+    types: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """Its name, behind that of the object it belongs to."""
+        return "_".join([part for part in self.path if part != _EACH][-2:])
+
+    def to_reference(self, step: str, *, many: bool = False) -> str:
+        """Return the reference to it in a later step: to the first, or to all as a list."""
+        text = step
+        for part in self.path:
+            if part == _EACH:
+                text += "[]" if many else "[0]"
+            elif _PLAIN.fullmatch(part):
+                text += f".{part}"
+            else:
+                text += f".{json_codec.dumps(part).decode()}"
+        return f"${{{text}}}"
 
 
-def find_best_join(
-    param: SchemaParameter,
-    tool_nouns: frozenset[str],
-    answer: ToolOutput,
-    *,
-    cross_server: bool = False,
-    lookup: bool = False,
-) -> FieldJoin | None:
-    """The offer that serves a parameter best, if any does at all; of equals the one that stands
-    higher.
+def list_output_fields(tool: Tool, shapes: ShapeLookup) -> tuple[OutputField, ...]:
+    """Return the fields of a tool's result: as it was seen, or as its schema declares it."""
+    shape = shapes(tool)
+    if shape is not None:
+        return tuple(islice(_iter_shape_fields(shape, (), 0), MAX_FIELDS))
+    schema = tool.definition.get("outputSchema")
+    if not isinstance(schema, dict):
+        return ()
+    outline = build_outline(schema)
+    return tuple(islice(_iter_schema_fields(outline.root, outline, (), 0), MAX_FIELDS))
 
-    `abroad`: the two are of different servers, where one's ids mean nothing to the other.
-    `lookup`: both only look something up, so that a name found by the first may be what the second
-    goes by.
+
+def _iter_schema_fields(
+    param: SchemaParameter, outline: SchemaOutline, path: tuple[str, ...], depth: int
+) -> Iterator[OutputField]:
+    param = outline.types.get(param.ref or "", param)
+    if depth > _MAX_DEPTH:
+        return
+    parts = [
+        (child.name, child) for child in param.children[:_MAX_CHILDREN] if not child.is_pattern
+    ]
+    if param.items is not None and param.type == "array":
+        parts.insert(0, (_EACH, param.items))
+    for step, part in parts:
+        meant = outline.types.get(part.ref or "", part)
+        types = frozenset(variant.type for variant in meant.variants) or frozenset({meant.type})
+        yield OutputField((*path, step), types)
+        yield from _iter_schema_fields(meant, outline, (*path, step), depth + 1)
+
+
+def _iter_shape_fields(shape: Shape, path: tuple[str, ...], depth: int) -> Iterator[OutputField]:
+    if depth > _MAX_DEPTH:
+        return
+    if shape.items is not None:
+        yield OutputField((*path, _EACH), frozenset(shape.items.scalars))
+        yield from _iter_shape_fields(shape.items, (*path, _EACH), depth + 1)
+    for field, child in list((shape.fields or {}).items())[:_MAX_CHILDREN]:
+        if field != "…":
+            yield OutputField((*path, field), frozenset(child.scalars))
+            yield from _iter_shape_fields(child, (*path, field), depth + 1)
+
+
+def find_join(
+    leaf: Leaf, tool: Tool, earlier: Tool, fields: tuple[OutputField, ...]
+) -> OutputField | None:
+    """Return the field of an earlier tool's result that fits a parameter; None if none does.
+
+    An id or a number means something on one server only.
     """
-    best: FieldJoin | None = None
-    if cross_server and parse_name(param.name).aspect in ("id", "number"):
+    words = to_words(leaf.name)
+    if not words or leaf.options:
         return None
-    for offer in answer.fields:
-        sureness = score_join(param, tool_nouns, offer, lookup=lookup)
-        if sureness and (best is None or sureness > best.sureness + 0.001):
-            best = FieldJoin(offer, sureness, param.type == "array")
+    is_key = words[-1] in ("id", "key", "number", "uid", "gid", "iid")
+    if is_key and tool.server != earlier.server:
+        return None
+    context = get_context_words(tool)
+    nouns = get_context_words(earlier)
+    best: OutputField | None = None
+    best_score = _GOOD
+    for field in fields:
+        if field.types and not field.types & _SCALARS & _widen(leaf.types | leaf.item_types):
+            continue
+        parts = to_words(field.name)
+        if not parts:
+            continue
+        # `id` of what `create_issue` answers is an issue's.
+        about = {*parts, *nouns}
+        subject = [word for word in words if word not in ("id", "key", "number", "name")]
+        if not set(subject) <= about:
+            continue
+        score = score_name(field.name, leaf, context)
+        if is_key and subject and parts[-1] == words[-1]:
+            score = max(score, 0.9)
+        if score > best_score:
+            best = field
+            best_score = score
     return best
 
 
-def score_join(
-    param: SchemaParameter, tool_nouns: frozenset[str], offer: OutputField, *, lookup: bool = False
-) -> float:
-    """How sure it is that this offer is meant for this parameter."""
-    wanted = parse_name(param.name)
-    if is_control(wanted) or param.enum or not offer.name.words:
-        return 0.0
-    fits = _score_types(param, offer)
-    if not fits:
-        return 0.0
-    if lookup and wanted.aspect == "name" and wanted.words == offer.name.words and offer.is_in_list:
-        return fits * 0.8 * _score_depth(offer)
-    return fits * _score_names(wanted, param.description, tool_nouns, offer) * _score_depth(offer)
-
-
-def _score_names(
-    wanted: ParsedName, description: str, tool_nouns: frozenset[str], offer: OutputField
-) -> float:
-    words = wanted.words
-    about = wanted.about
-    aspect = wanted.aspect
-    name = offer.name
-    # Whatever has an id is a thing, however vague its name: `record_id`.
-    if aspect in ("id", "number"):
-        telling = about
-    else:
-        telling = about - VAGUE
-    own = name.about - VAGUE
-    if telling and own and not telling & own:
-        return 0.0  # `orgId`, though it stands among projects
-    if words == name.words:
-        if telling:
-            return 1.0
-        # `id` for `id`: only where both tools are about the same thing.
-        shared = tool_nouns & (offer.about | name.about)
-        if aspect in ("id", "number", "path") and shared:
-            return 0.85
-        if aspect == "url":
-            return 0.8
-        if shared:
-            return 0.3
-        return 0.0
-    alike = score_aspects(aspect, name.aspect)
-    if aspect == "url" and name.aspect == "url":
-        # An address of a thing is as good as another, unless it is said to be of something else
-        # (`avatar_url`).
-        if not telling:
-            return 0.75
-        if telling <= name.about | offer.about:
-            return 0.9
-        return 0.0
-    if telling and aspect and alike and telling <= name.about | offer.about:
-        return (0.95 if telling & name.about else 0.9) * (1.0 if alike == 1.0 else 0.75)
-    if (
-        not aspect
-        and telling
-        and telling <= name.about | offer.about
-        and name.aspect in ("id", "number", "name")
-    ):
-        # `workspace` may be a workspace's name, or its id: the description says.
-        if name.aspect == "id" and _AN_ID.search(description):
-            return 0.85
-        return 0.55
-    if (
-        aspect not in _NOT_JOINED
-        and not telling
-        and alike == 1.0
-        and tool_nouns & (name.about | offer.about)
-    ):
-        return 0.75
-    return 0.0
-
-
-def _score_types(param: SchemaParameter, offer: OutputField) -> float:
-    wanted = _get_wanted_types(param)
-    offered = offer.types - {"null"}
-    if "any" in wanted or "union" in wanted or not offered or "any" in offered:
-        return 0.95
-    if wanted & offered or (wanted & _NUMBERS and offered & _NUMBERS):
-        return 1.0
-    # The pipeline makes a number of a number in a string; the other way round it is only written
-    # down.
-    if (wanted & _NUMBERS and "string" in offered) or ("string" in wanted and offered & _NUMBERS):
-        return 0.85
-    return 0.0
-
-
-def _get_wanted_types(param: SchemaParameter) -> frozenset[str]:
-    if param.type == "array":
-        return frozenset({param.items.type if param.items is not None else "any"})
-    if param.variants:
-        return frozenset(variant.type for variant in param.variants)
-    return frozenset({param.type})
-
-
-def _score_depth(offer: OutputField) -> float:
-    """What lies deep, or in a list of lists, is more often of something else."""
-    fields = sum(part not in ("[*]", "result") for part in offer.path)
-    lists = len(offer.path) - fields
-    return 1.0 - 0.06 * max(0, fields - 2) - 0.2 * max(0, lists - 2)
+def _widen(types: frozenset[str]) -> frozenset[str]:
+    """Return the types that can be made into these."""
+    if types & {"any", "union", "string"}:
+        return _SCALARS
+    if types & {"integer", "number"}:
+        return types | {"integer", "number"}
+    return types

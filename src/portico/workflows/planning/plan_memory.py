@@ -1,8 +1,8 @@
-"""Remembers successful plans without user text, and offers them for similar intents.
+"""Remembers which tools did an intent together, without user text.
 
-A plan matches an intent like the one it was made for (by hashed words or by vector), or one that
-leads to the same tools. It is offered only while its tools exist and accept its arguments, and only
-in the scope that learnt it. Without a reachable store nothing is remembered or offered.
+What is kept is the order of the tools, hashed words and a vector of the intent, in the scope that
+learnt it. A remembered plan is a candidate beside a fresh choice of tools, never more; arguments
+are always those of the new words. Without a reachable store nothing is remembered or offered.
 """
 
 import asyncio
@@ -17,87 +17,66 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from portico.calls.cache import is_read_only
 from portico.catalog.snapshot import Snapshot
-from portico.catalog.tool import Tool
 from portico.errors import PorticoError
 from portico.search import Vector
-from portico.search.lexical.query import MAX_TEXT
+from portico.search.lexical.tokens import MAX_TEXT
 from portico.search.usage_patterns import extract_query_terms, hash_terms
-from portico.storage.plan_rows import PlanRow
-from portico.workflows.planning.clauses import split_clauses
-from portico.workflows.planning.literals import generalize_clause
-from portico.workflows.planning.omissions import find_omissions
-from portico.workflows.planning.planner import PlanSuggestion, list_changing_tools
-from portico.workflows.planning.templates import (
-    LEAST_STEPS,
-    PlanTemplate,
-    is_applicable,
-    make_template,
-    restore_plan,
-)
+from portico.storage.rows import PlanRow
+from portico.workflows.planning.name_matching import compute_cosine
 
 logger = logging.getLogger(__name__)
 
+LEAST_STEPS = 2
 SAME_MEANING = 0.7
-SAME_BOTH = 0.6
-SAME_WORDS = 0.7
-"""The cosine, its mean with the share of words in common, and that share alone where no meaning is
-known, from which two intents want the same plan. Of the intents of `benchmarks.planning`, no two
-that want different ones come near."""
-_MAX_CHARS = 20_000
-"""Of a template: larger plans are not remembered."""
+"""The cosine from which two intents may want the same tools."""
+SAME_WORDS = 0.6
+"""The share of words in common that is enough where no meaning is known."""
+_MAX_STEPS = 20
 
 
 class PlanStore(Protocol):
-    """Where plans are kept."""
+    """Storage of plans."""
 
     async def add_plans(self, rows: Sequence[PlanRow]) -> None:
-        """Add these, and drop what is too much."""
+        """Add plans, and drop those beyond the limit."""
         ...
 
     async def load_plans(self, scope: str) -> list[PlanRow]:
-        """Those of a scope, the latest used first."""
+        """Return the plans of a scope, the latest used first."""
         ...
 
 
 @dataclass(frozen=True)
 class PlanMemory:
-    """What was planned before."""
+    """Plans that worked."""
 
     store: PlanStore
     key: Callable[[], bytes]
-    """What words are hashed with; may read a file."""
+    """Key that words are hashed with; may read a file."""
     is_learning: bool = True
-    """Whether anything is learnt at all."""
+    """Whether anything is learnt."""
     clock: Callable[[], float] = time.time
-    read_only: Callable[[Tool], bool] = is_read_only
 
     async def remember(
-        self,
-        scope: str,
-        steps: Sequence[Mapping[str, Any]],
-        snapshot: Snapshot,
-        intent: str = "",
+        self, scope: str, steps: Sequence[Mapping[str, Any]], snapshot: Snapshot, intent: str
     ) -> bool:
-        """Keep a plan that ran to its end; answers whether it was worth it."""
-        if not self.is_learning or len(steps) < LEAST_STEPS:
+        """Keep the tools of a plan that ran to its end; return whether they were kept."""
+        tools = [step["tool"] for step in steps]
+        if not self.is_learning or not intent or not LEAST_STEPS <= len(tools) <= _MAX_STEPS:
+            return False
+        if any(tool not in snapshot.tools for tool in tools):
             return False
         try:
-            kept = make_template(steps, snapshot)
-            if kept is None or len(body := _dump_json(kept.steps)) > _MAX_CHARS:
-                return False
-            # Of a plan that somebody wrote by hand only its tools tell what it is for.
-            words, vector = await self._describe_intent(
-                intent or " ".join(step["tool"] for step in kept.steps), snapshot
-            )
+            words, vector = await self._describe_intent(intent, snapshot)
+            body = json.dumps(tools)
             row = PlanRow(
                 _make_plan_id(scope, body),
                 scope,
-                _encode_vector(vector),
+                base64.b64encode(vector.tobytes() if vector is not None else b"").decode(),
                 " ".join(map(str, sorted(words))),
                 body,
-                _dump_json(kept.tools),
+                json.dumps({tool: snapshot.tools[tool].hash for tool in tools}),
                 1,
                 self.clock(),
             )
@@ -107,151 +86,65 @@ class PlanMemory:
             return False
         return True
 
-    async def find_plan(
-        self,
-        scope: str,
-        intent: str,
-        snapshot: Snapshot,
-        fresh: PlanSuggestion,
-    ) -> PlanSuggestion | None:
-        """The plan that worked for such an intent, with what this one says filled in; None where
-        there is none."""
+    async def recall(self, scope: str, intent: str, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return the tools of the plan that worked for the most similar intent; empty if none."""
         if not self.is_learning:
-            return None
+            return ()
         try:
             rows = await self.store.load_plans(scope)
-            words, vector = (
-                await self._describe_intent(intent, snapshot) if rows else (frozenset[int](), None)
-            )
+            if not rows:
+                return ()
+            words, vector = await self._describe_intent(intent, snapshot)
         except PorticoError as error:
             logger.debug("no plan was looked for: %s", error)
-            return None
-        planned = frozenset(step["tool"] for step in fresh.steps)
-        likely = sorted(
-            ((_score_similarity(row, words, vector, planned), row) for row in rows),
-            key=_make_sort_key,
-        )
-        for likeness, row in likely:
-            if not likeness:
-                break
-            kept = _parse_template(row)
-            if kept is not None and is_applicable(kept, snapshot):
-                return await asyncio.to_thread(
-                    self._build_suggestion, kept, row.runs, intent[:MAX_TEXT], snapshot, fresh
-                )
-        return None
+            return ()
+        scored = [(_score_similarity(row, words, vector), row) for row in rows]
+        scored.sort(key=lambda item: (-round(item[0], 2), -item[1].runs, -item[1].used_at))
+        for similarity, row in scored:
+            tools = _parse_tools(row)
+            if similarity and tools and all(tool in snapshot.tools for tool in tools):
+                return tools
+        return ()
 
     async def _describe_intent(
         self, intent: str, snapshot: Snapshot
     ) -> tuple[frozenset[int], Vector | None]:
-        """What an intent is about, whatever it is to be done with: its words, hashed, and its
-        meaning."""
-        about = generalize_clause(intent[:MAX_TEXT], keep_specifics=False)
-        words = hash_terms(extract_query_terms(about), await asyncio.to_thread(self.key))
+        """Return the hashed words and the vector of an intent."""
+        about = intent[:MAX_TEXT]
+        terms = [term for term in extract_query_terms(about) if term.isalpha()]
+        words = hash_terms(terms, await asyncio.to_thread(self.key))
         return words, await asyncio.to_thread(snapshot.index.encode_query, about)
 
-    def _build_suggestion(
-        self, kept: PlanTemplate, runs: int, intent: str, snapshot: Snapshot, fresh: PlanSuggestion
-    ) -> PlanSuggestion:
-        steps, inputs = restore_plan(kept, intent, snapshot, fresh.steps)
-        changing = list_changing_tools(steps, snapshot, self.read_only)
-        unused = find_omissions(intent, steps, snapshot.tools, split_clauses(intent))
-        if runs == 1:
-            times = "once"
-        else:
-            times = f"{runs} times"
-        return PlanSuggestion(
-            steps, inputs, (), (f"a plan like this has worked {times}",), changing, runs, unused
-        )
 
-
-def _make_sort_key(one: tuple[float, PlanRow]) -> tuple[float, int, float]:
-    likeness, row = one
-    return -round(likeness, 2), -row.runs, -row.used_at
-
-
-def _score_similarity(
-    row: PlanRow, words: frozenset[int], vector: Vector | None, planned: frozenset[str]
-) -> float:
-    """How much a plan is for these words; 0 where it is not."""
-    if len(planned) >= LEAST_STEPS and planned == _parse_tools(row).keys():
-        return 1.0
+def _score_similarity(row: PlanRow, words: frozenset[int], vector: Vector | None) -> float:
+    """Return how similar an intent is to the one of a plan; 0 if it is not."""
+    near = compute_cosine(_decode_vector(row.intent), vector)
+    if near is not None:
+        return near if near >= SAME_MEANING else 0.0
     known = frozenset(int(word) for word in row.words.split() if word.isdigit())
     shared = len(known & words) / max(1, len(known | words))
-    if (near := _compute_cosine(_decode_vector(row.intent), vector)) is None:
-        if shared >= SAME_WORDS:
-            return shared
-        return 0.0
-    if near >= SAME_MEANING or (near + shared) / 2 >= SAME_BOTH:
-        return near
-    return 0.0
+    return shared if shared >= SAME_WORDS else 0.0
 
 
-def _parse_template(row: PlanRow) -> PlanTemplate | None:
-    """A row as a plan; None for one that says something else than we wrote."""
+def _parse_tools(row: PlanRow) -> tuple[str, ...]:
+    """Return the tools of a row; empty if the row was not written by this module."""
     try:
-        steps = json.loads(row.steps)
-    except ValueError:
-        return None
-    if not isinstance(steps, list):
-        return None
-    known = [
-        step
-        for step in cast("list[Any]", steps)
-        if isinstance(step, dict) and {"id", "tool", "arguments"} <= step.keys()
-    ]
-    whole = len(known) == len(cast("list[Any]", steps)) and all(
-        isinstance(step["arguments"], dict) for step in known
-    )
-    if whole:
-        return PlanTemplate(tuple(known), _parse_tools(row))
-    return None
-
-
-def _parse_tools(row: PlanRow) -> dict[str, str]:
-    try:
-        found = json.loads(row.tools)
-    except ValueError:
-        return {}
-    if isinstance(found, dict):
-        return cast("dict[str, str]", found)
-    return {}
-
-
-def _dump_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        found = json.loads(row.steps)
+    except (ValueError, RecursionError):
+        return ()
+    if not isinstance(found, list):
+        return ()
+    tools = cast("list[Any]", found)
+    return tuple(tool for tool in tools if isinstance(tool, str))
 
 
 def _make_plan_id(scope: str, body: str) -> str:
-    made = hashlib.blake2b(digest_size=16)
-    for part in (scope, body):
-        made.update(part.encode(errors="surrogatepass"))
-        made.update(b"\0")
-    return made.hexdigest()
-
-
-def _encode_vector(vector: Vector | None) -> str:
-    if vector is None:
-        return ""
-    return base64.b64encode(vector.tobytes()).decode()
+    key = f"{scope}\0{body}\0".encode(errors="surrogatepass")
+    return hashlib.blake2b(key, digest_size=16).hexdigest()
 
 
 def _decode_vector(text: str) -> Vector | None:
     try:
-        if text:
-            return np.frombuffer(base64.b64decode(text, validate=True), dtype=np.int8)
-        return None
+        return np.frombuffer(base64.b64decode(text, validate=True), dtype=np.int8)
     except ValueError:
         return None
-
-
-def _compute_cosine(one: Vector | None, other: Vector | None) -> float | None:
-    """How near two meanings are; None where they cannot be compared."""
-    if one is None or other is None or one.shape != other.shape:
-        return None
-    left = one.astype(np.float32)
-    right = other.astype(np.float32)
-    size = float(np.linalg.norm(left) * np.linalg.norm(right))
-    if size:
-        return float(np.sum(left * right)) / size
-    return 0.0

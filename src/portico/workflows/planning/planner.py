@@ -1,45 +1,84 @@
-"""Plans a workflow from an intent: clauses, a tool for each, and joins between their results.
+"""Plans a workflow from an intent and inputs: things to do, a tool for each, their arguments.
 
-    clauses → find (search, a parameter) → tool_choice → step_builder (argument_values, joins)
+    argument_reader (clauses) → search → argument_reader (arguments) → tool_choice → step_builder
 
-Nothing is invented: a clause without a fitting tool is reported with the nearest ones, and an
-argument that neither the words nor an earlier step provide with certainty becomes an input.
+Nothing is invented: a clause without a fitting tool is reported with the nearest ones, and a
+required argument that nothing provides becomes an input. Up to five tools are read a clause; a
+clause that takes nothing of its own joins its neighbour, and the search begins again.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
-from portico.calls.cache import is_read_only
-from portico.catalog.schema_outline import summarize_parameters
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.results.shape import Shape
 from portico.search import Ranking
-from portico.search.lexical.query import MAX_TEXT
-from portico.workflows.planning.clauses import split_clauses
-from portico.workflows.planning.literals import acts_on_it, generalize_clause
-from portico.workflows.planning.omissions import find_omissions, is_mentioned, to_searchable_text
-from portico.workflows.planning.step_builder import PlanInput, build_steps, to_plain_name
+from portico.search.dense.reader import get_reader_network
+from portico.search.lexical.tokens import MAX_TEXT
+from portico.workflows.planning.argument_reader import ArgumentReader, Clause, LeafReading
+from portico.workflows.planning.assignment import Encode, score_inputs
+from portico.workflows.planning.joins import ShapeLookup
+from portico.workflows.planning.name_matching import compute_cosine, to_words
+from portico.workflows.planning.offers import StepReading, fit_value
+from portico.workflows.planning.parameters import list_leaves
+from portico.workflows.planning.said_values import SaidValue
+from portico.workflows.planning.said_words import SaidWords
+from portico.workflows.planning.step_builder import PlanInput, build_steps
 from portico.workflows.planning.tool_choice import (
-    CANDIDATES,
+    Candidates,
+    ChosenTool,
+    FittedTool,
     PlanCandidate,
-    Together,
-    ToolInterfaces,
-    choose,
-    order_by_dependencies,
+    choose_tools,
+    place_tools,
 )
+from portico.workflows.planning.values import NOTHING
+from portico.workflows.planning.word_offers import fit_said_value, score_values
 
+_Found = Sequence[tuple[tuple[int, int], Sequence[tuple[Tool, float]]]]
+_Readings = dict[tuple[tuple[int, int], str], list[LeafReading]]
+"""By clause and tool."""
 FindTools = Callable[[str, int], Awaitable[Sequence[PlanCandidate]]]
 """The tools that some words mean, best first: (words, how many)."""
 
-_NEAREST = 3
 MAX_CLAUSES = 8
-CONTEXT = 0.4
-ITS_CONTEXT = 0.9
-"""What a search with the clauses before it counts beside the clause alone; more where it is done to
-*it*."""
+_QUOTATION = re.compile(r"[\"“«„][^\"”»“]{1,400}[\"”»“]")
+_TOKEN = re.compile(r"\S+")
+_VALUE_MARK = re.compile(r"\d|://|\w/\w|\w_\w|@")
+"""In a token that is a value."""
+_CANDIDATES = 12
+_NEAREST = 3
+_SERVED = 0.85
+"""Score of the best tool from which a clause is taken for something to do."""
+_FITTED = 5
+_FIT_WINDOW = 0.2
+"""How many candidates are read, and how far behind the best they may be."""
+_FIT_WEIGHT = 0.15
+_MEANING_WEIGHT = 0.25
+"""Of how near the words without values are to a tool, where no inputs were passed."""
+_LEAST_TAKEN = 0.3
+_OWN = 0.5
+"""Sum of what a step takes of inputs beyond others, from which its clause is one of its own."""
+_EVIDENCE = 0.96
+_EVIDENCE_OF_WORDS = 0.7
+"""Below this, a tool is not taken for what a clause means; words with values in them say less."""
+_SURE = 0.9
+"""Likelihood of a clause's beginning from which it stays one."""
+_NO_NEEDS = 0.8
+"""Fit of a tool that needs nothing."""
+_CONTEXT_WEIGHT = 0.4
+"""Weight of a search with the clauses before it."""
+TOOLS = "tools"
+"""The input that names the tools to plan with."""
+_OTHERS = 3
+_NEAR = 0.4
+_NEEDS = 5
+"""How many tools that were nearly chosen are named, how far behind they may be, and how many of
+their parameters are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +87,7 @@ class UnservedClause:
 
     clause: str
     nearest: tuple[str, ...]
-    """What comes nearest, by address."""
+    """Addresses of the nearest tools."""
 
 
 @dataclass(frozen=True)
@@ -58,204 +97,381 @@ class PlanSuggestion:
     steps: tuple[Mapping[str, Any], ...] = ()
     """As `run_workflow` takes them."""
     inputs: Mapping[str, PlanInput] = field(default_factory=dict[str, PlanInput])
-    """What has to be said before it can run, by name: `${inputs.name}` in the steps."""
+    """Values that are missing, by `step.parameter`: `${inputs.step.parameter}` in the steps."""
     unserved: tuple[UnservedClause, ...] = ()
-    why: tuple[str, ...] = ()
-    changing_tools: tuple[str, ...] = ()
-    """The tools that are not known to be read-only, by address."""
-    success_count: int = 0
-    """How often a plan like this one has run to its end; 0 for one that was made just now."""
+    notes: tuple[str, ...] = ()
+    """Conversions that were made."""
     unused: tuple[str, ...] = ()
-    """What is said and no step takes: the plan may be for something else."""
-    given_inputs: tuple[str, ...] = ()
-    """The inputs that were passed with the intent."""
+    """Inputs that no step takes: the plan may be for something else."""
+    unsure: tuple[str, ...] = ()
+    """Addresses of parameters, `step.parameter`: their values are guesses, or they may be meant."""
+    others: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Tools that were nearly chosen, by address, with what each needs."""
+    has_worked: bool = False
+    """Whether these tools have done an intent like this one."""
 
     @property
-    def missing_inputs(self) -> tuple[str, ...]:
-        """The inputs that have to be given."""
-        return tuple(self.inputs)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether it could run at once, and do no harm."""
-        return bool(self.steps) and not (
-            self.changing_tools or self.inputs or self.unserved or self.unused
-        )
+    def is_complete(self) -> bool:
+        """Whether it could be run as it is."""
+        return bool(self.steps) and not (self.inputs or self.unserved or self.unused)
 
 
-def _no_shape(_: Tool) -> Shape | None:
+def _know_no_shape(_: Tool) -> Shape | None:
     return None
-
-
-def _score_no_use(_: str, __: str) -> float:
-    return 0.0
 
 
 async def suggest_plan(
     intent: str,
+    inputs: Mapping[str, Any],
     snapshot: Snapshot,
     find: FindTools,
     *,
-    shapes: Callable[[Tool], Shape | None] = _no_shape,
-    together: Together = _score_no_use,
-    read_only: Callable[[Tool], bool] = is_read_only,
+    shapes: ShapeLookup = _know_no_shape,
+    worked: Sequence[str] = (),
 ) -> PlanSuggestion:
-    """A plan for an intent, of the tools that this snapshot shows."""
-    intent, beyond = intent[:MAX_TEXT], intent[MAX_TEXT:]
-    unserved: list[UnservedClause] = []
-    found: list[tuple[str, Sequence[tuple[Tool, float]]]] = []
-    before: list[str] = []
-    asked = await asyncio.to_thread(split_clauses, intent)
-    for clause in asked[:MAX_CLAUSES]:
-        words = generalize_clause(clause)
-        hits = await find(words, CANDIDATES)
-        weak = any(hit.weak for hit in hits)
-        if before and hits and not weak:
-            # "add a comment to it": what it is, the clauses before have said.
-            context = await find(f"{words} ({' '.join(before[-2:])})", CANDIDATES)
-            hits = mix_candidates(hits, context, ITS_CONTEXT if acts_on_it(clause) else CONTEXT)
-        known = [
-            (tool, hit.score)
-            for hit in hits
-            if (tool := snapshot.tools.get(hit.address)) is not None
-        ]
-        if not known or weak:
-            unserved.append(
-                UnservedClause(clause, tuple(tool.address for tool, _ in known[:_NEAREST]))
-            )
-        else:
-            found.append((clause, known))
-            before.append(words)
-    # In a thread: reading some dozens of large definitions would be felt by everybody else.
-    plan = await asyncio.to_thread(
-        build_plan, intent, snapshot, found, unserved, shapes, together, read_only
+    """Plan an intent with the tools of this snapshot.
+
+    An input `step.parameter` is for that parameter alone; the input `tools` names the tools to
+    plan with, in order. `worked` are the tools of a plan that ran to its end for words like these.
+    """
+    tools = _find_named_tools(inputs.get(TOOLS), snapshot)
+    plain = {name: value for name, value in inputs.items() if not (tools and name == TOOLS)}
+    answers = {name: plain.pop(name) for name in list(plain) if "." in name}
+    request = _PlanRequest(intent[:MAX_TEXT], snapshot, find, shapes, tools, worked)
+    made, unmatched = await _plan(request, plain, answers)
+    if unmatched and not tools:
+        # Names of the caller's own may have full stops too: they are read as any other.
+        rest = {name: answers.pop(name) for name in unmatched}
+        made, _ = await _plan(request, {**plain, **rest}, answers)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _PlanRequest:
+    intent: str
+    snapshot: Snapshot
+    find: FindTools
+    shapes: ShapeLookup
+    tools: Sequence[Tool]
+    """Those to plan with; empty where they are to be chosen."""
+    worked: Sequence[str]
+
+
+async def _plan(
+    request: _PlanRequest, inputs: Mapping[str, Any], answers: Mapping[str, Any]
+) -> tuple[PlanSuggestion, Sequence[str]]:
+    """Return a plan, and the names of answers that are for no parameter of it."""
+    reader = await asyncio.to_thread(open_reader)
+    said = await asyncio.to_thread(reader.read_words, request.intent, dict(inputs))
+    if not said.spans:
+        return PlanSuggestion(), ()
+    clauses = await asyncio.to_thread(reader.split_clauses, said, MAX_CLAUSES)
+    encode = request.snapshot.index.encode_query
+    known: _Readings = {}
+    gaps: dict[str, float] = {}
+    while True:
+        search = _ClauseSearch(said, request.snapshot, request.find)
+        for clause in clauses:
+            await search.add((clause.first, clause.last), is_last=clause == clauses[-1])
+        if not search.found and not request.tools:
+            for one in search.unserved:
+                gaps |= dict.fromkeys(one.nearest, 0.0)
+            others = _describe_others((), gaps, request.snapshot)
+            return PlanSuggestion(unserved=tuple(search.unserved), others=others), ()
+        # In a thread: the network takes some tens of milliseconds a tool.
+        fitted = await asyncio.to_thread(_fit_tools, reader, said, search.found, known, encode)
+        _measure_gaps(fitted, gaps)
+        if request.tools:
+            chosen = place_tools(request.tools, fitted, (0, len(said.spans) - 1))
+            break
+        chosen = choose_tools(fitted, request.worked)
+        joined = join_clauses(clauses, chosen, said)
+        if len(joined) == len(clauses):
+            break
+        clauses = joined
+    unserved = [] if request.tools else search.unserved
+    if not request.tools:
+        doubtful = await asyncio.to_thread(_find_doubtful, chosen, said, encode)
+        if len(doubtful) == len(chosen):
+            unserved += [
+                UnservedClause(said.get_text(*it.clause), (it.tool.address,)) for it in chosen
+            ]
+            others = _describe_others((), gaps, request.snapshot)
+            return PlanSuggestion(unserved=tuple(unserved), others=others), ()
+    readings = await asyncio.to_thread(
+        lambda: [_read_step(reader, said, choice, known) for choice in chosen]
     )
-    return replace(
-        plan, unused=(*plan.unused, *asked[MAX_CLAUSES:], *filter(None, (beyond.strip(),)))
+    draft = await asyncio.to_thread(build_steps, readings, said, request.shapes, encode, answers)
+    plan = PlanSuggestion(
+        tuple(draft.steps),
+        draft.inputs,
+        tuple(unserved),
+        tuple(draft.notes),
+        tuple(f"inputs.{name}" for name in draft.unused),
+        tuple(draft.unsure),
+        _describe_others(chosen, gaps, request.snapshot),
+        bool(request.worked) and [it.tool.address for it in chosen] == list(request.worked),
+    )
+    return plan, draft.unmatched
+
+
+def _find_named_tools(named: Any, snapshot: Snapshot) -> list[Tool]:
+    """Return the tools of a list of addresses; empty if it is anything else."""
+    if not isinstance(named, list):
+        return []
+    addresses = cast("list[Any]", named)[:MAX_CLAUSES]
+    tools = [snapshot.tools.get(one) for one in addresses if isinstance(one, str)]
+    found = [tool for tool in tools if tool is not None]
+    return found if len(found) == len(addresses) else []
+
+
+def _measure_gaps(fitted: Candidates, gaps: dict[str, float]) -> None:
+    """Note of each candidate how far it is behind the best of its clause."""
+    for _, candidates in fitted:
+        for one in candidates:
+            gap = candidates[0].score - one.score
+            gaps[one.tool.address] = min(gap, gaps.get(one.tool.address, gap))
+
+
+def _describe_others(
+    chosen: Sequence[ChosenTool], gaps: Mapping[str, float], snapshot: Snapshot
+) -> dict[str, tuple[str, ...]]:
+    """Return the tools that were nearly chosen, the nearest first, with their required
+    parameters."""
+    taken = {choice.tool.address for choice in chosen}
+    near = [address for address, gap in gaps.items() if gap < _NEAR and address not in taken]
+    near.sort(key=gaps.__getitem__)
+    return {
+        address: tuple(
+            leaf.name for leaf in list_leaves(snapshot.tools[address])[:_NEEDS] if leaf.required
+        )
+        for address in near[:_OTHERS]
+    }
+
+
+def open_reader() -> ArgumentReader:
+    """Return the reader of arguments; the first use reads its weights."""
+    return ArgumentReader(get_reader_network())
+
+
+class _ClauseSearch:
+    """Finds tools for one clause after another.
+
+    A clause that no tool serves well tells what the next one is about ("The page is out of date.
+    Take it offline."), or belongs to the one before it.
+    """
+
+    def __init__(self, said: SaidWords, snapshot: Snapshot, find: FindTools) -> None:
+        self.found: list[tuple[tuple[int, int], Sequence[tuple[Tool, float]]]] = []
+        self.unserved: list[UnservedClause] = []
+        self._said = said
+        self._snapshot = snapshot
+        self._find = find
+        self._first_open: int | None = None
+        # Scores of words alone are on another scale.
+        self._by_meaning = snapshot.index.encode_query("tool") is not None
+
+    async def add(self, clause: tuple[int, int], *, is_last: bool) -> None:
+        """Search for the tools of the next clause."""
+        words = self._said.get_text(*clause)
+        hits, is_weak = await self._search(words)
+        if is_weak or (self._by_meaning and hits[0].score < _SERVED):
+            if is_last and self.found:
+                (first, _), known = self.found[-1]
+                self.found[-1] = ((first, clause[1]), known)
+                self._report(words, hits, is_weak)
+                return
+            if not is_last:
+                if self._first_open is None:
+                    self._first_open = clause[0]
+                self._report(words, hits, is_weak)
+                return
+        if self._first_open is not None:
+            clause = (self._first_open, clause[1])
+            self._first_open = None
+            words = self._said.get_text(*clause)
+            hits, is_weak = await self._search(words)
+        if is_weak:
+            self._report(words, hits, is_weak)
+            return
+        if self.found:
+            # "add a comment to it": the clauses before have said what it is.
+            before = " ".join(self._said.get_text(*other) for other, _ in self.found[-2:])
+            context = await self._find(f"{words} ({before})", _CANDIDATES)
+            hits = _mix_candidates(hits, context, _CONTEXT_WEIGHT)
+        self.found.append((clause, self._look_up(hits)))
+
+    async def _search(self, words: str) -> tuple[Sequence[PlanCandidate], bool]:
+        """Return tools that can be seen here, and whether none of them really fits."""
+        found = await self._find(words, _CANDIDATES)
+        if not self._said.inputs and (bare := _drop_values(words)) != words and found:
+            beside = await self._find(bare, _CANDIDATES)
+            if found[0].weak:
+                found = beside
+            else:
+                halved = [PlanCandidate(hit.address, hit.score / 2) for hit in found]
+                found = _mix_candidates(halved, beside, 0.5)
+        hits = [hit for hit in found if hit.address in self._snapshot.tools]
+        return hits, not hits or hits[0].weak
+
+    def _look_up(self, hits: Sequence[PlanCandidate]) -> list[tuple[Tool, float]]:
+        tools = self._snapshot.tools
+        return [(tools[hit.address], hit.score) for hit in hits if hit.address in tools]
+
+    def _report(self, words: str, hits: Sequence[PlanCandidate], is_weak: bool) -> None:
+        if is_weak:
+            nearest = tuple(tool.address for tool, _ in self._look_up(hits)[:_NEAREST])
+            self.unserved.append(UnservedClause(words, nearest))
+
+
+def _drop_values(words: str) -> str:
+    """Leave out quotations and tokens with a digit or a mark inside: they say nothing of a tool."""
+    return _TOKEN.sub(
+        lambda token: " " if _VALUE_MARK.search(token[0]) else token[0],
+        _QUOTATION.sub(" ", words),
     )
 
 
-def mix_candidates(
-    hits: Sequence[PlanCandidate], context: Sequence[PlanCandidate], share: float
+def _mix_candidates(
+    hits: Sequence[PlanCandidate], others: Sequence[PlanCandidate], weight: float
 ) -> list[PlanCandidate]:
-    """What was found for a clause alone and with those before it, best first.
+    """Add up the scores of two searches, best first.
 
     A tool on one list only ranks just below the last of the other.
     """
     alone = {hit.address: hit.score for hit in hits}
-    beside = {hit.address: hit.score for hit in context}
+    beside = {hit.address: hit.score for hit in others}
     least = 0.9 * min(alone.values(), default=0.0)
     least_beside = 0.9 * min(beside.values(), default=0.0)
-    scores = {
-        address: alone.get(address, least) + share * beside.get(address, least_beside)
+    mixed = [
+        PlanCandidate(
+            address, alone.get(address, least) + weight * beside.get(address, least_beside)
+        )
         for address in alone | beside
-    }
-    return [
-        PlanCandidate(address, score)
-        for address, score in sorted(scores.items(), key=lambda one: -one[1])
     ]
+    return sorted(mixed, key=lambda hit: -hit.score)
 
 
-def build_plan(
-    intent: str,
-    snapshot: Snapshot,
-    found: Sequence[tuple[str, Sequence[tuple[Tool, float]]]],
-    unserved: Sequence[UnservedClause],
-    shapes: Callable[[Tool], Shape | None] = _no_shape,
-    together: Together = _score_no_use,
-    read_only: Callable[[Tool], bool] = is_read_only,
-) -> PlanSuggestion:
-    """The plan that these clauses with their candidates come to. Pure."""
-    if not found:
-        return PlanSuggestion(unserved=tuple(unserved))
-    reader = ToolInterfaces(shapes)
-    chosen = order_by_dependencies(choose(found, reader, together), reader)
-
-    def tools_of(server: str) -> Mapping[str, Tool]:
-        entry = snapshot.servers.get(server)
-        if entry is not None:
-            return entry.tools
-        return {}
-
-    plan = build_steps(chosen, intent, reader, tools_of, read_only)
-    served = {one.clause for one in chosen}
-    unused = find_omissions(
-        intent, plan.steps, snapshot.tools, [clause for clause, _ in found if clause not in served]
-    )
-    changing = list_changing_tools(plan.steps, snapshot, read_only)
-    return PlanSuggestion(
-        plan.steps, plan.inputs, tuple(unserved), plan.why, changing, unused=unused
-    )
+def _find_doubtful(
+    chosen: Sequence[ChosenTool], said: SaidWords, encode: Encode
+) -> list[ChosenTool]:
+    """Return the choices for which little speaks: what the clause and the tool mean, its rank, its
+    name, and what it takes of the inputs."""
+    least = _EVIDENCE if said.inputs else _EVIDENCE_OF_WORDS
+    return [choice for choice in chosen if _weigh_evidence(choice, said, encode) < least]
 
 
-def list_changing_tools(
-    steps: Sequence[Mapping[str, Any]], snapshot: Snapshot, read_only: Callable[[Tool], bool]
-) -> tuple[str, ...]:
-    """The tools of a plan that are not known to be read-only, by address."""
-    used = dict.fromkeys(step["tool"] for step in steps)
-    return tuple(address for address in used if not read_only(snapshot.tools[address]))
+def _weigh_evidence(choice: ChosenTool, said: SaidWords, encode: Encode) -> float:
+    clause = said.get_text(*choice.clause)
+    tool = choice.tool
+    own = set(to_words(tool.name)) - set(to_words(tool.server))
+    near = _compare_meaning(clause, tool, encode)
+    if not near:
+        return 1.0
+    words = to_words(clause)
+    named = sum(any(word.startswith(part[:4]) for word in words) for part in own)
+    taken = sum(choice.takes) / len(choice.takes) if choice.takes else 1.0
+    return near + 0.1 * named / max(1, len(own)) + 0.5 * min(1.0, choice.found) + 0.1 * taken
 
 
-def apply_inputs(
-    plan: PlanSuggestion, inputs: Mapping[str, Any], snapshot: Snapshot
-) -> PlanSuggestion:
-    """A plan with what was passed for its inputs, by name, or for a parameter that only one step
-    has and leaves out.
-
-    What is for neither is said and not used.
-    """
-    steps = [dict(step) for step in plan.steps]
-    taken: dict[str, Any] = {}
-    for name, value in inputs.items():
-        if name in plan.inputs:
-            taken[name] = value
-        elif (
-            to_plain_name(name) == name
-            and len(places := [step for step in steps if _can_take_input(step, name, snapshot)])
-            == 1
-        ):
-            places[0]["arguments"] = {**places[0]["arguments"], name: f"${{inputs.{name}}}"}
-            taken[name] = value
-    said = to_searchable_text(list(taken.values()))
-    unused = [one for one in plan.unused if not is_mentioned(one, "repo", said)]
-    return replace(
-        plan,
-        steps=tuple(steps),
-        inputs={name: one for name, one in plan.inputs.items() if name not in taken},
-        given_inputs=tuple(taken),
-        unused=(*unused, *(f"inputs.{name}" for name in inputs if name not in taken)),
-    )
+def _compare_meaning(words: str, tool: Tool, encode: Encode) -> float:
+    """Return how near words are to a tool's name and first words; 0 where nothing is encoded."""
+    described = f"{' '.join(to_words(tool.name))}: {tool.description[:80]}"
+    return compute_cosine(encode(words), encode(described)) or 0.0
 
 
-def _can_take_input(step: Mapping[str, Any], name: str, snapshot: Snapshot) -> bool:
-    takes = (one for one, _, _ in summarize_parameters(snapshot.tools[step["tool"]].input_schema))
-    return name not in step["arguments"] and name in takes
+def join_clauses(
+    clauses: Sequence[Clause], chosen: Sequence[ChosenTool], said: SaidWords
+) -> list[Clause]:
+    """Join a clause whose tool takes nothing of its own with its neighbour: the first with the next
+    if it only says where (`In GitLab, …`), another with the one before if its beginning is
+    unsure."""
+    joined = list(clauses)
+    for at, clause in enumerate(clauses):
+        choice = next((it for it in chosen if it.clause == (clause.first, clause.last)), None)
+        if choice is None or len(chosen) < 2:
+            continue
+        others = [it.takes for it in chosen if it is not choice]
+        own = sum(
+            max(0.0, takes - max(other[which] for other in others))
+            for which, takes in enumerate(choice.takes)
+        )
+        if own >= _OWN:
+            continue
+        is_place = clause.is_short and said.get_text(clause.last, clause.last) == ","
+        if at == 0 and (is_place or joined[1].likely < _SURE):
+            return [Clause(clause.first, joined[1].last, 1.0), *joined[2:]]
+        if at and clause.likely < _SURE:
+            before = joined[at - 1]
+            joined[at - 1 : at + 1] = [Clause(before.first, clause.last, before.likely)]
+            return joined
+    return joined
+
+
+def _fit_tools(
+    reader: ArgumentReader, said: SaidWords, found: _Found, known: _Readings, encode: Encode
+) -> Candidates:
+    """Measure of the best candidates what they take of the inputs, and raise their scores by the
+    share of their required parameters that were said."""
+    fitting: list[tuple[tuple[int, int], Sequence[FittedTool]]] = []
+    for clause, candidates in found:
+        best = candidates[0][1]
+        bare = _drop_values(said.get_text(*clause))
+        fitted: list[FittedTool] = []
+        for tool, found_score in candidates:
+            score = found_score
+            takes = (0.0,) * (len(said.inputs) or len(said.values))
+            if len(fitted) < _FITTED and score > best - _FIT_WINDOW:
+                reading = _read_step(reader, said, ChosenTool(clause, tool), known)
+                takes, share = measure_fit(reading, said)
+                score += _FIT_WEIGHT * share
+                if not said.inputs:
+                    score += _MEANING_WEIGHT * _compare_meaning(bare, tool, encode)
+            fitted.append(FittedTool(tool, score, takes, found_score))
+        fitting.append((clause, sorted(fitted, key=lambda item: -item.score)))
+    return fitting
+
+
+def measure_fit(reading: StepReading, said: SaidWords) -> tuple[tuple[float, ...], float]:
+    """Return how surely a tool takes each input, or without inputs each value in the words, and the
+    share of its required parameters that were said."""
+    leaves = [leaf_reading.leaf for leaf_reading in reading.leaves]
+    given = [one.value for one in said.inputs] or said.values
+    scores = score_inputs(reading, said) if said.inputs else score_values(reading, said)
+    takes = [0.0] * len(given)
+    needed: list[float] = []
+    for leaf_reading, row in zip(reading.leaves, scores, strict=True):
+        leaf = leaf_reading.leaf
+        for which, score in enumerate(row):
+            if score > max(takes[which], _LEAST_TAKEN):
+                value = given[which]
+                if isinstance(value, SaidValue):
+                    fitting = fit_said_value(value, leaf)
+                else:
+                    fitting = fit_value(value, leaf, leaves)
+                if fitting is not NOTHING:
+                    takes[which] = min(1.0, score)
+        if leaf.required:
+            needed.append(max(1 - leaf_reading.absent, *(min(1.0, it) for it in row), 0.0))
+    share = sum(needed) / len(needed) if needed else _NO_NEEDS
+    return tuple(takes), share
+
+
+def _read_step(
+    reader: ArgumentReader, said: SaidWords, choice: ChosenTool, known: _Readings
+) -> StepReading:
+    """Read the parameters of a tool for a clause, once."""
+    key = (choice.clause, choice.tool.address)
+    if key not in known:
+        leaves = list_leaves(choice.tool)
+        known[key] = reader.read_arguments(said, choice.clause, choice.tool, leaves)
+    return StepReading(choice, known[key])
 
 
 def to_candidates(ranking: Ranking) -> list[PlanCandidate]:
-    """A ranking as `Find` answers: tools that share a place follow one another."""
+    """Convert a ranking: tools that share a place follow one another."""
     return [
         PlanCandidate(address, hit.score - 0.001 * behind, ranking.is_weak)
         for hit in ranking.hits
         for behind, address in enumerate((hit.id, *hit.duplicates))
     ]
-
-
-def make_index_search(snapshot: Snapshot) -> FindTools:
-    """Searches the snapshot's own index, without what use has taught."""
-    if snapshot.scope.is_unrestricted:
-        allowed = None
-    else:
-        allowed = snapshot.tools.__contains__
-
-    async def find(words: str, limit: int) -> Sequence[PlanCandidate]:
-        index = snapshot.index
-        if index.encoder is not None and not index.encoder.is_loaded and not index.encoder.problem:
-            await asyncio.to_thread(
-                index.encode_query, words
-            )  # the model is read first, which takes a second
-        # Each search takes some milliseconds: other requests are served in between.
-        await asyncio.sleep(0)
-        return to_candidates(index.search(words, limit, allow=allowed))[: 2 * limit]
-
-    return find

@@ -2,9 +2,7 @@
 
 engine           the pool of processes, one script at a time in each
 monty_driver     drives one script, in a thread
-prelude          definitions available to a script
+prelude          definitions available to a script; errors of the interpreter as faults
 script_io        values as JSON text, printed output
-faults           errors of the interpreter as faults
-process_limits   limits of the system
-launcher, boot   start each process inside the jail
+launcher, boot   start each process inside the jail, with limits of the system
 """

@@ -7,7 +7,7 @@ import os
 import sys
 
 from portico.scripts.sandbox.worker import jail
-from portico.upstream.transports.file_descriptors import set_close_on_exec
+from portico.upstream.transports.own_processes import set_close_on_exec
 
 REPORT_OPTION = "--report-jail"
 """Option instead of the interpreter's arguments: print the restrictions of the jail and exit."""

@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from portico.scripts.sandbox.call_tasks import CallTaskGroup
-from portico.scripts.sandbox.python.launcher import Launcher
+from portico.scripts.sandbox.clock import MAX_PAUSED_S
+from portico.scripts.sandbox.python.launcher import GRACE_S, Launcher
 from portico.scripts.sandbox.python.monty_driver import (
     CallsAwaited,
     DriverEvent,
@@ -23,17 +23,18 @@ from portico.scripts.sandbox.python.monty_driver import (
     ScriptFinished,
     SleepRequested,
 )
-from portico.scripts.sandbox.python.process_limits import GRACE_S
 from portico.scripts.sandbox.python.script_io import to_json_text_off_loop
 from portico.scripts.sandbox.script import (
+    LATE_CALLS_S,
     CallFailed,
     CallHandler,
+    CallTaskGroup,
     Fault,
     Script,
     ScriptEngine,
     ScriptOutcome,
 )
-from portico.upstream.transports.file_descriptors import set_close_on_exec
+from portico.upstream.transports.own_processes import set_close_on_exec
 
 _FATAL_GRACE_S = 0.2
 """Seconds that a script which caught a fatal call error may continue before its process is
@@ -69,19 +70,24 @@ class PythonEngine(ScriptEngine):
     def restrictions(self) -> tuple[str, ...]:
         """Restrictions of the jail, empty before the first start. Starts a process and waits for
         it."""
-        if self._launcher is not None:
-            return self._launcher.report_restrictions()
-        return ()
+        return self._launcher.report_restrictions() if self._launcher is not None else ()
 
     async def run(self, script: Script, handle_call: CallHandler) -> ScriptOutcome:
-        """Run one script; see `ScriptEngine`."""
         run = _PythonScriptRun(self, script, handle_call)
         timeout_fault = Fault(
             "time",
             f"The script took longer than {script.limits.wall_s:g} s, "
             "the tools it called included.",
         )
-        clock = asyncio.timeout(script.limits.wall_s)
+        deadline = asyncio.get_running_loop().time() + script.limits.wall_s
+        clock = asyncio.timeout_at(deadline)
+
+        def move_deadline() -> None:
+            if not clock.expired():
+                paused_s = MAX_PAUSED_S if script.clock.is_paused else script.clock.paused_s
+                clock.reschedule(deadline + paused_s)
+
+        script.clock.on_change = move_deadline
         try:
             async with clock, self._worker_slots:
                 if self._closed:
@@ -95,6 +101,8 @@ class PythonEngine(ScriptEngine):
             if not clock.expired():
                 raise
             return run.outcome or ScriptOutcome(fault=timeout_fault)
+        finally:
+            script.clock.on_change = lambda: None
 
     async def close(self) -> None:
         """End every process and its script. Idempotent."""
@@ -116,7 +124,6 @@ class PythonEngine(ScriptEngine):
         self._threads.shutdown()
 
     def run_in_thread(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run blocking work in the engine's threads."""
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def get_pool(self) -> Any:
@@ -167,6 +174,7 @@ class _PythonScriptRun:
         """Characters of results that the script has not taken yet."""
         self._stop_fault: asyncio.Future[Fault] = self._loop.create_future()
         self._kill_timer: asyncio.TimerHandle | None = None
+        self._late_calls = 0
         self.outcome: ScriptOutcome | None = None
 
     async def run(self, timeout_fault: Fault) -> ScriptOutcome:
@@ -179,17 +187,16 @@ class _PythonScriptRun:
             )
             while not isinstance(event, ScriptFinished):
                 if isinstance(event, SleepRequested):
-                    await self._wait_for_first(
-                        {self._sleep_tasks.start(asyncio.sleep(event.seconds))}
-                    )
-                    event = await self._run_blocking(self._driver.resume_after_sleep, timeout_fault)
+                    sleep = self._sleep_tasks.start(asyncio.sleep(event.seconds))
+                    await self._wait_for_first({sleep})
+                    resume = self._driver.resume_after_sleep
                 else:
-                    event = await self._run_blocking(
-                        partial(
-                            self._driver.resume_with_replies, await self._wait_for_replies(event)
-                        ),
-                        timeout_fault,
-                    )
+                    replies = await self._wait_for_replies(event)
+                    resume = partial(self._driver.resume_with_replies, replies)
+                event = await self._run_blocking(resume, timeout_fault)
+            outcome = self._driver.outcome
+            if outcome is not None and outcome.fault is None:
+                self._late_calls = await self._call_tasks.finish(LATE_CALLS_S)
         except _RunStopped as ended:
             fault = ended.fault
         finally:
@@ -198,7 +205,6 @@ class _PythonScriptRun:
         return self.outcome
 
     def stop(self, fault: Fault) -> None:
-        """End the script now."""
         self._driver.kill(fault)
         if not self._stop_fault.done():
             self._stop_fault.set_result(fault)
@@ -252,7 +258,7 @@ class _PythonScriptRun:
             await self._engine.run_in_thread(lambda: self._driver.abandon(fault))
             outcome = self._driver.outcome
         assert outcome is not None
-        self.outcome = replace(outcome, unawaited_calls=unawaited)
+        self.outcome = replace(outcome, unawaited_calls=unawaited, late_calls=self._late_calls)
 
     def _make_threadsafe(self, callback: Callable[..., None]) -> Callable[..., None]:
         def schedule(*args: Any) -> None:
@@ -269,21 +275,14 @@ class _PythonScriptRun:
             )
             self._unread_chars += len(text)
             if self._unread_chars > self._max_unread_chars:
-                self.stop(
-                    Fault(
-                        "memory",
-                        "The answers that the script has not taken yet have "
-                        f"{self._unread_chars:,} bytes.",
-                    )
-                )
+                size = f"{self._unread_chars:,} bytes"
+                message = f"The answers that the script has not taken yet have {size}."
+                self.stop(Fault("memory", message))
             return text
 
         def handle_done(task: asyncio.Task[Any]) -> None:
             self._driver.pending_argument_chars.pop(number, None)
-            if task.cancelled():
-                error = None
-            else:
-                error = task.exception()
+            error = None if task.cancelled() else task.exception()
             if isinstance(error, CallFailed) and error.fatal and not self._stop_fault.done():
                 fault = Fault("call", str(error))
                 self._driver.mark_fatal(str(error))

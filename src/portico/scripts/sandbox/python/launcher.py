@@ -11,7 +11,9 @@ import subprocess
 import sys
 
 from portico.scripts.sandbox.python.boot import REPORT_OPTION
-from portico.upstream.transports.python_interpreter import render_main_import
+from portico.scripts.sandbox.script import WORKER_NICENESS, ScriptLimits
+from portico.scripts.sandbox.worker import jail
+from portico.upstream.transports.own_processes import render_main_import
 
 _LOADER_FILES = ("/etc/ld.so.cache",)
 _LIBRARY_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
@@ -38,7 +40,6 @@ class Launcher:
 
     @property
     def is_jailed(self) -> bool:
-        """Return whether processes start inside the jail."""
         return self._fd is not None and self.path.startswith("/proc/")
 
     def report_restrictions(self) -> tuple[str, ...]:
@@ -94,3 +95,31 @@ def _list_program_files(binary: str) -> tuple[str, ...]:
             word for word in done.stdout.decode(errors="replace").split() if word.startswith("/")
         ]
     return (binary, *_LOADER_FILES, *(libraries or _LIBRARY_FOLDERS))
+
+
+GRACE_S = 0.5
+"""Seconds beyond its limit that an operation which does not check the clock may run before its
+process is killed."""
+_INTERPRETER_BYTES = 256 * 1024**2
+"""Address space of the interpreter before any script: 114 MB, mostly reserved by the allocator."""
+
+
+def lower_priority(pid: int) -> None:
+    """Lower the priority of a process below the gateway's, once."""
+    if not hasattr(os, "setpriority"):
+        return
+    with contextlib.suppress(OSError):
+        niceness = min(os.getpriority(os.PRIO_PROCESS, 0) + WORKER_NICENESS, 19)
+        if os.getpriority(os.PRIO_PROCESS, pid) < niceness:
+            os.setpriority(os.PRIO_PROCESS, pid, niceness)
+
+
+def apply_limits(pid: int, limits: ScriptLimits) -> None:
+    """Set the system limits for a script: open files, address space, CPU time."""
+    jail.restrict_started_program(pid)
+    jail.limit_process(
+        pid,
+        _INTERPRETER_BYTES,
+        limits.memory_bytes,
+        (jail.get_cpu_seconds(pid) or 0.0) + limits.cpu_s,
+    )

@@ -14,21 +14,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from portico.json_text.json_codec import has_more_values
 from portico.scripts.sandbox.python import prelude as python_prelude
-from portico.scripts.sandbox.python.faults import (
+from portico.scripts.sandbox.python.launcher import apply_limits, lower_priority
+from portico.scripts.sandbox.python.prelude import (
     DISCARDING_KINDS,
     SCRIPT_FILE,
     shorten_message,
     to_fault,
 )
-from portico.scripts.sandbox.python.process_limits import apply_limits, lower_priority
+from portico.scripts.sandbox.python.rewriter import rewrite_script
 from portico.scripts.sandbox.python.script_io import (
-    FLOOD_FACTOR,
+    FLOOD_CHARS,
     PrintedOutput,
     parse_json_text,
     to_json_text,
 )
+from portico.scripts.sandbox.python.source_edits import RewrittenScript
 from portico.scripts.sandbox.script import MAX_STORED_VALUES, Fault, Script, ScriptOutcome
+
+_MAX_ARGUMENT_VALUES = 50_000
+"""Values of a call's arguments; more are refused before they are decoded."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +62,6 @@ MontyReply = dict[str, Any]
 
 
 class MontyDriver:
-    """One script with its process, results and output."""
-
     def __init__(
         self, script: Script, start_call: StartCall, start_sleep: Callable[[int, float], None]
     ) -> None:
@@ -72,7 +76,7 @@ class MontyDriver:
         self._output = PrintedOutput(script.limits.output_bytes, self._kill_for_flood)
         self._call_errors: set[str] = set()
         self._is_unmarked = False
-        self._fed_code = ""
+        self._rewritten = RewrittenScript("")
         self._waiting_line: int | None = None
         self._pid: int | None = None
         self._process_lock = threading.Lock()
@@ -137,13 +141,11 @@ class MontyDriver:
         )
 
     def resume_after_sleep(self) -> DriverEvent:
-        """Resume the script after a sleep."""
         return self._run_step(
             lambda: self._run_until_suspended(self._snapshot.resume({"return_value": None}))
         )
 
     def abandon(self, fault: Fault) -> None:
-        """Give up a script that waits."""
         self._finish(replace(fault, line=fault.line or self._waiting_line))
 
     # --- steps
@@ -166,14 +168,12 @@ class MontyDriver:
             return self._finish(stopped.fault)
 
     def _feed_script(self, code: str) -> DriverEvent:
-        self._feed(python_prelude.build_prelude(self._script.namespaces))
-        marked = python_prelude.mark_last_expression(code)
-        self._is_unmarked = marked is None
-        if marked is None:
-            self._fed_code = code
-        else:
-            self._fed_code = marked
-        return self._run_until_suspended(self._feed(self._fed_code))
+        rewritten = rewrite_script(code, self._script.namespaces)
+        self._is_unmarked = rewritten is None
+        self._rewritten = rewritten or RewrittenScript(code)
+        prelude = python_prelude.build_prelude(self._script.namespaces, self._rewritten.modules)
+        self._feed(prelude)
+        return self._run_until_suspended(self._feed(self._rewritten.code))
 
     def _feed(self, code: str, **inputs: Any) -> Any:
         return self._session.feed_start(code, inputs=inputs, print_callback=self._output)
@@ -236,13 +236,14 @@ class MontyDriver:
                 "message": f"'{namespace}' object has no attribute '{function}'",
             }
         size = len(args) + len(kwargs)
-        if (
-            size + sum(list(self.pending_argument_chars.values()))
-            > self._script.limits.memory_bytes
-        ):
+        pending = sum(list(self.pending_argument_chars.values()))
+        if size + pending > self._script.limits.memory_bytes:
             raise _ScriptStopped(
                 Fault("memory", "The arguments of the calls under way are too large together.")
             )
+        if any(has_more_values(text.encode(), _MAX_ARGUMENT_VALUES) for text in (args, kwargs)):
+            message = f"the arguments of a call may have {_MAX_ARGUMENT_VALUES:,} values"
+            return {"exc_type": "ValueError", "message": message}
         try:
             positional = parse_json_text(args)
             named = parse_json_text(kwargs)
@@ -251,22 +252,14 @@ class MontyDriver:
         if not isinstance(positional, list) or not isinstance(named, dict):
             return {"exc_type": "TypeError", "message": "no such question to the host"}
         self.pending_argument_chars[number] = size
-        self._start_call(
-            number,
-            namespace,
-            function,
-            cast("list[Any]", positional),
-            cast("dict[str, Any]", named),
-        )
+        arguments = (cast("list[Any]", positional), cast("dict[str, Any]", named))
+        self._start_call(number, namespace, function, *arguments)
         return {"future": ...}
 
     def _store(self, key: str, text: str) -> MontyReply:
         self._stored[key] = text
-        if (
-            len(self._stored) > MAX_STORED_VALUES
-            or sum(map(len, self._stored.values())) + sum(map(len, self._stored))
-            > self._script.limits.answer_bytes
-        ):
+        chars = sum(map(len, self._stored.values())) + sum(map(len, self._stored))
+        if len(self._stored) > MAX_STORED_VALUES or chars > self._script.limits.answer_bytes:
             del self._stored[key]
             return {"exc_type": "ValueError", "message": "store() has no room for more"}
         return {"return_value": None}
@@ -298,28 +291,28 @@ class MontyDriver:
             snapshot = snapshot.resume(cast("Any", self._handle_host_call(snapshot)))
 
     def _find_line(self, position: Any) -> int | None:
-        # Marking the last expression adds no line, so that lines of the fed code are the script's.
         if position.filename == SCRIPT_FILE:
-            return self._fed_code.encode()[: position.start].count(b"\n") + 1
+            return self._rewritten.code.encode()[: position.start].count(b"\n") + 1
         return None
 
     def _kill_for_flood(self) -> None:
         self.kill(
             Fault(
                 "output",
-                f"The script printed more than {FLOOD_FACTOR} times what is kept of its output.",
+                f"The script printed {FLOOD_CHARS:,} characters more than are kept.",
             )
         )
 
     # --- end
 
     def _finish(self, fault: Fault | None) -> DriverEvent:
+        if fault is not None:
+            fault = replace(fault, line=self._rewritten.to_script_line(fault.line))
         self._release(discard=fault is not None and fault.kind in DISCARDING_KINDS)
         value = None
-        if self._result_json is None:
+        text = self._result_json
+        if text is None:
             text = self._last_expression_json
-        else:
-            text = self._result_json
         if fault is None and text is not None:
             value, fault = self._parse_result(text)
         stored: dict[str, Any] = {}
@@ -374,10 +367,6 @@ def _read_output(complete: Any) -> Any:
 
 
 def _parse_seconds(args: tuple[Any, ...]) -> float:
-    if args and isinstance(args[0], int | float):
-        seconds = args[0]
-    else:
-        seconds = 0.0
-    if math.isfinite(seconds):
-        return max(0.0, float(seconds))
+    if args and isinstance(args[0], int | float) and math.isfinite(args[0]):
+        return max(0.0, float(args[0]))
     return 0.0

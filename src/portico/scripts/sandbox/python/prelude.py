@@ -1,4 +1,4 @@
-"""Definitions available to a Python script, and marking of its last expression as its result.
+"""Definitions available to a Python script, and its errors.
 
 Values pass between script and gateway as JSON text, encoded and decoded by the script's process: a
 large value is one string to the gateway and does not block its event loop, and a value that is not
@@ -9,22 +9,22 @@ The definitions use names of their own, because scripts have variables such as `
 it, because the gateway checks all arguments.
 """
 
-import ast
 import keyword
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from portico.scripts.sandbox.python.rewriter import LAST_FUNCTION
+from portico.scripts.sandbox.python.substitutes import SUBSTITUTES
+from portico.scripts.sandbox.script import Fault, FaultKind
 
 HOST_FUNCTION = "_portico_host"
-LAST_FUNCTION = "_portico_last"
 RESULT_FROM_VARIABLE = "_portico_assigned()"
 RESULT_FROM_OUTPUT = "_portico_last(_portico_output)"
 """Fed after the script with its output as an input, if its last expression could not be marked."""
 
 RESULT_FUNCTIONS = frozenset({"result", LAST_FUNCTION, "_portico_assigned"})
 """Functions whose failure means that the result is not JSON."""
-
-_MAX_PARSED_CHARS = 32 * 1024
-"""Parsing blocks all threads of the gateway, about a millisecond for each 4 kB."""
 
 _COMMON_PRELUDE = """\
 import json as _portico_json
@@ -37,6 +37,20 @@ _portico_tuple, _portico_sorted = tuple, sorted
 
 async def _portico_reply(future):
     return _portico_json.loads(await future)
+
+async def _portico_value(x):
+    while _portico_type(x).__name__ == 'coroutine':
+        x = await x
+    return x
+
+async def _portico_settled(x):
+    x = await _portico_value(x)
+    kind = _portico_type(x).__name__
+    if kind in ('list', 'tuple') and any([_portico_type(y).__name__ == 'coroutine' for y in x]):
+        return [await _portico_value(y) for y in x]
+    if kind == 'dict':
+        return {k: await _portico_value(v) for k, v in x.items()}
+    return x
 
 def _portico_key(k):
     if k is None or _portico_type(k).__name__ in ('str', 'int', 'float', 'bool'):
@@ -56,6 +70,7 @@ def _portico_plain(x):
             x = _portico_list(x)
     if _portico_isinstance(x, (_portico_list, _portico_tuple)) or kind in (
         'deque', 'range', 'map', 'filter', 'zip', 'enumerate', 'reversed', 'generator',
+        'list_iterator',
         'dict_keys', 'dict_values', 'dict_items',
     ):
         return [_portico_plain(y) for y in x]
@@ -102,13 +117,23 @@ def load(key, default=None):
     text = _portico_host('load', key)
     return default if text is None else _portico_json.loads(text)
 """
+_CONSTRUCTOR = "__init__"
+"""A tool of this name is also called when its server's object is created."""
+_CREATION_MARK = "_portico_creation"
+PRELUDE_FILE = "<python-input-0>"
+SCRIPT_FILE = "<python-input-1>"
+"""File names that the interpreter gives to what a session is fed: the prelude, then the script."""
+
+_MAX_MESSAGE_CHARS = 2_000
+DISCARDING_KINDS: frozenset[FaultKind] = frozenset({"time", "memory", "recursion", "crash"})
+"""Faults after which a process is not used again."""
 
 
-def build_prelude(namespaces: Mapping[str, tuple[str, ...]]) -> str:
-    """Return the definitions for a script: its servers as objects, and global functions."""
-    return _COMMON_PRELUDE + "".join(
-        _define_namespace(name, functions) for name, functions in namespaces.items()
-    )
+def build_prelude(namespaces: Mapping[str, tuple[str, ...]], modules: Iterable[str] = ()) -> str:
+    """Return the definitions for a script: modules, its servers as objects, global functions."""
+    definitions = [_COMMON_PRELUDE, *map(SUBSTITUTES.__getitem__, modules)]
+    definitions += [_define_namespace(name, functions) for name, functions in namespaces.items()]
+    return "".join(definitions)
 
 
 def _define_namespace(name: str, functions: tuple[str, ...]) -> str:
@@ -119,12 +144,16 @@ def _define_namespace(name: str, functions: tuple[str, ...]) -> str:
             f"\ndef {function}(*args, **kwargs):\n    {_build_call_body('', function)}"
             for function in functions
         )
-    methods = "".join(
-        f"\n    def {method}(_portico_self, *args, **kwargs):\n"
-        f"        {_build_call_body(name, method)}"
-        for method in functions
-    )
-    return f"\nclass {name}:{methods or ' pass'}\n{name} = {name}()\n"
+    methods = "".join(_define_method(name, method) for method in functions)
+    creation = f"'{_CREATION_MARK}'" if _CONSTRUCTOR in functions else ""
+    return f"\nclass {name}:{methods or ' pass'}\n{name} = {name}({creation})\n"
+
+
+def _define_method(namespace: str, method: str) -> str:
+    body = _build_call_body(namespace, method)
+    if method == _CONSTRUCTOR:
+        body = f"if args == ('{_CREATION_MARK}',): return None\n        {body}"
+    return f"\n    def {method}(_portico_self, *args, **kwargs):\n        {body}"
 
 
 def _is_legal_name(word: str) -> bool:
@@ -140,50 +169,81 @@ def _build_call_body(namespace: str, function: str) -> str:
     )
 
 
-def mark_last_expression(code: str) -> str | None:
-    """Return the script with its result marked, line numbers unchanged; None if not possible.
-
-    Marked are the last expression and values of `return` outside of functions; a script without
-    either is returned unchanged. None for a script that this Python cannot parse, which the
-    sandbox's may, and for one that is too long.
-    """
-    if len(code) > _MAX_PARSED_CHARS:
-        return None
-    try:
-        body = ast.parse(code).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    if body and isinstance(body[-1], ast.Expr):
-        last = [body[-1].value]
-    else:
-        last = []
-    expressions = [*last, *_iter_returned_values(body)]
-    # Two brackets, because `a, b` is one value.
-    insertions = [(node.end_lineno or 0, node.end_col_offset or 0, b"))") for node in expressions]
-    insertions += [
-        (node.lineno, node.col_offset, LAST_FUNCTION.encode() + b"((") for node in expressions
-    ]
-    lines = code.encode().split(b"\n")
-    # From the end, because several may be on the same line.
-    for line, column, text in sorted(insertions, reverse=True):
-        source = lines[line - 1]
-        lines[line - 1] = source[:column] + text + source[column:]
-    return b"\n".join(lines).decode()
-
-
-def _iter_returned_values(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
-    """Yield values returned outside of functions."""
-    for statement in body:
-        if isinstance(statement, ast.Return) and statement.value is not None:
-            yield statement.value
-        elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            for inner in ast.iter_child_nodes(statement):
-                if isinstance(inner, ast.stmt):
-                    yield from _iter_returned_values([inner])
-                elif isinstance(inner, ast.ExceptHandler | ast.match_case):
-                    yield from _iter_returned_values(inner.body)
-
-
 def assigns_result(code: str) -> bool:
     """Return whether the script assigns `result = …` instead of calling `result(…)`."""
     return re.search(r"^result\s*(:[^=\n]+)?=(?!=)", code, re.MULTILINE) is not None
+
+
+class TracebackFrame(Protocol):
+    @property
+    def filename(self) -> str: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def function_name(self) -> str | None: ...
+
+
+def to_fault(error: Any, failed_calls: frozenset[str], waiting_line: int | None) -> Fault:
+    """Convert a MontyError to a fault.
+
+    `failed_calls` are messages of failed calls: a script that raises one of them did not catch it.
+    `waiting_line` is the line of the last wait: a failure inside `gather` has no line.
+    """
+    import pydantic_monty as monty
+
+    if isinstance(error, monty.MontyCrashedError):
+        if error.timed_out:
+            return Fault(
+                "time", "The script took more processor time than its limit, inside one operation."
+            )
+        return Fault("crash", f"The script's process ended: {shorten_message(str(error))}")
+    if isinstance(error, monty.MontySyntaxError):
+        return Fault(
+            "syntax",
+            "SyntaxError: " + shorten_message(str(error)),
+            _find_script_line(error.traceback()),
+        )
+    if not isinstance(error, monty.MontyRuntimeError):
+        return Fault("runtime", shorten_message(str(error)))
+    frames = error.traceback()
+    line = _find_script_line(frames)
+    message = str(error)
+    kind = _classify(type(error.exception()), message, frames)
+    text = message.partition(": ")[2]
+    if kind == "runtime" and text in failed_calls:
+        return Fault("call", shorten_message(text), line or waiting_line)
+    return Fault(
+        kind,
+        shorten_message(message),
+        line or (waiting_line if kind in ("runtime", "value") else None),
+    )
+
+
+def _classify(
+    raised: type[BaseException], message: str, frames: Sequence[TracebackFrame]
+) -> FaultKind:
+    if raised is TimeoutError and "time limit exceeded:" in message:
+        return "time"
+    if raised is MemoryError:
+        return "memory"
+    if any(
+        frame.filename == PRELUDE_FILE and frame.function_name in RESULT_FUNCTIONS
+        for frame in frames
+    ):
+        return "value"
+    if raised is RecursionError:
+        return "recursion"
+    if raised is NotImplementedError and "syntax parser" in message:
+        return "syntax"
+    return "runtime"
+
+
+def _find_script_line(frames: Sequence[TracebackFrame]) -> int | None:
+    return next((frame.line for frame in reversed(frames) if frame.filename == SCRIPT_FILE), None)
+
+
+def shorten_message(message: str) -> str:
+    """Truncate a message, because a script may make it arbitrarily long."""
+    if len(message) <= _MAX_MESSAGE_CHARS:
+        return message
+    return message[:_MAX_MESSAGE_CHARS] + "…"

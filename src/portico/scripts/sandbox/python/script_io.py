@@ -2,27 +2,26 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import orjson
 
+from portico.json_text.chunked_decoder import JsonPart, build_value, iter_parts
 from portico.json_text.part_stream import encode_lines, estimate_size, to_parts
 from portico.scripts.sandbox.script import CallFailed
 
-FLOOD_FACTOR = 64
-"""Multiple of the output limit after which a script is stopped, because reading costs the gateway
-too."""
+FLOOD_CHARS = 16 * 1024**2
+"""Characters beyond the output limit after which a script is stopped, because reading costs the
+gateway too."""
 _MAX_DEPTH = 200
+_DEPTH_CHANGES = {"open": 1, "close": -1, "item": 0}
 _LARGE_CHARS = 256 * 1024
 
 
 class PrintedOutput:
-    """Collects printed output up to a limit."""
-
     def __init__(self, max_bytes: int, on_flood: Callable[[], None]) -> None:
         self._bytes_left = max_bytes
-        self._max_bytes = max_bytes
         self._on_flood = on_flood
         self._parts: list[str] = []
         self.dropped_chars = 0
@@ -37,11 +36,10 @@ class PrintedOutput:
         if shown:
             self._parts.append(shown)
         self.dropped_chars += len(text) - len(shown)
-        if self.dropped_chars > FLOOD_FACTOR * self._max_bytes:
+        if self.dropped_chars > FLOOD_CHARS:
             self._on_flood()
 
     def get_text(self) -> str:
-        """Return the collected output."""
         return "".join(self._parts)
 
 
@@ -70,10 +68,10 @@ def parse_json_text(text: str) -> Any:
     Integers beyond 64 bits become floats.
     """
     try:
-        if len(text) < _LARGE_CHARS:
-            value = orjson.loads(text)
-        else:
-            value = _parse_large_json(text)
+        if len(text) >= _LARGE_CHARS:
+            # In windows: a parser that gets all of it holds the interpreter's lock throughout.
+            return build_value(_make_encodable(iter_parts(text)))
+        value = orjson.loads(text)
         if text.count("[") + text.count("{") > _MAX_DEPTH:
             orjson.dumps(value)
     except (TypeError, RecursionError) as error:
@@ -81,25 +79,23 @@ def parse_json_text(text: str) -> Any:
     return value
 
 
-def _parse_large_json(text: str) -> Any:
-    # A C parser blocks other threads until it is done, except in Python functions that it calls.
-    return json.loads(
-        text,
-        object_hook=_return_unchanged,
-        parse_int=_parse_integer,
-        parse_constant=_reject_constant,
-    )
+def _make_encodable(parts: Iterable[JsonPart]) -> Iterator[JsonPart]:
+    """Pass parts on, integers beyond 64 bits as floats; raises what `parse_json_text` refuses."""
+    depth = 0
+    for kind, key, value in parts:
+        depth += _DEPTH_CHANGES[kind]
+        if depth > _MAX_DEPTH:
+            raise ValueError("The value is nested too deeply.")
+        if kind == "item":
+            value = _to_encodable(value)
+        yield kind, key, value
 
 
-def _return_unchanged(value: dict[str, Any]) -> dict[str, Any]:
-    return value
-
-
-def _parse_integer(digits: str) -> int | float:
-    if len(digits) < 19:
-        return int(digits)
-    return orjson.loads(digits)
-
-
-def _reject_constant(word: str) -> None:
-    raise ValueError(f"{word} is no JSON.")
+def _to_encodable(value: Any) -> Any:
+    try:
+        orjson.dumps(value)
+        return value
+    except TypeError as error:
+        if "Recursion" in str(error):
+            raise
+        return orjson.loads(json.dumps(value))

@@ -10,16 +10,20 @@ import os
 import sys
 import time
 
-from portico.scripts.sandbox.worker import landlock, seccomp
+from portico.containment import landlock
+from portico.containment.privileges import (
+    SET_DEATH_SIGNAL,
+    SET_DUMPABLE,
+    SET_NO_NEW_PRIVILEGES,
+    call_prctl,
+)
+from portico.scripts.sandbox.worker import seccomp
 
 if sys.platform != "win32":
     import resource  # at the top, because nothing can be imported inside the jail
 
 IS_LINUX = sys.platform == "linux"
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_DUMPABLE = 4
-_PR_SET_NO_NEW_PRIVS = 38
 _SIGKILL = 9
 _PROCESS_CLOCK = 2
 """Type bits of a CPU clock id, as in the C library's clock_getcpuclockid."""
@@ -46,11 +50,11 @@ def confine_process(program_files: tuple[str, ...] = ()) -> tuple[str, ...]:
     libc = ctypes.CDLL(None, use_errno=True)
     restrictions: list[str] = []
     # Executing a program would undo it.
-    if not program_files and _prctl(libc, _PR_SET_DUMPABLE, 0):
+    if not program_files and call_prctl(libc, SET_DUMPABLE, 0):
         restrictions.append("prctl: no debugger, no core")
-    has_no_new_privileges = _prctl(libc, _PR_SET_NO_NEW_PRIVS, 1)
+    has_no_new_privileges = call_prctl(libc, SET_NO_NEW_PRIVILEGES, 1)
     if has_no_new_privileges:
-        restrictions += ("prctl: no new privileges", *landlock.deny_all(libc, program_files))
+        restrictions += ("prctl: no new privileges", *deny_all(libc, program_files))
     # After Landlock, which needs a file descriptor.
     restrictions += _set_rlimits(START_RLIMITS if program_files else ())
     if has_no_new_privileges:
@@ -79,10 +83,7 @@ def _set_rlimits(deferred: tuple[str, ...] = ()) -> tuple[str, ...]:
             and (number := getattr(resource, f"RLIMIT_{name}", None)) is not None
         ):
             # One byte for CORE: 0 would still allow to pipe a core dump to a program.
-            if name == "CORE":
-                limit = 1
-            else:
-                limit = 0
+            limit = 1 if name == "CORE" else 0
             try:
                 resource.setrlimit(number, (limit, limit))
             except (OSError, ValueError):
@@ -145,20 +146,31 @@ def exit_with_parent(parent_pid: int) -> None:
     """End this process with the gateway, even while it computes; elsewhere the closed pipe does."""
     if not IS_LINUX:
         return
-    _prctl(ctypes.CDLL(None, use_errno=True), _PR_SET_PDEATHSIG, _SIGKILL)
+    call_prctl(ctypes.CDLL(None, use_errno=True), SET_DEATH_SIGNAL, _SIGKILL)
     if parent_pid and os.getppid() != parent_pid:
         os._exit(0)  # the gateway ended before prctl took effect
 
 
-def _prctl(libc: ctypes.CDLL, option: int, value: int) -> bool:
-    numbers = (ctypes.c_ulong(number) for number in (value, 0, 0, 0))
-    return libc.prctl(ctypes.c_int(option), *numbers) == 0
-
-
 def find_missing_layers(restrictions: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the layers of the jail that are missing from these restrictions."""
     return tuple(
         layer
         for layer in LAYERS
         if not any(restriction.startswith(layer) for restriction in restrictions)
     )
+
+
+def deny_all(libc: ctypes.CDLL, program_files: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Deny everything; returns descriptions of what is denied, empty without Landlock.
+
+    `program_files` are files and folders that may still be read and executed.
+    """
+    rights = dict.fromkeys(program_files, landlock.EXECUTE | landlock.READ_FILE)
+    version = landlock.restrict(libc, rights)
+    if not version:
+        return ()
+    restrictions = ["landlock: no files"]
+    if version >= landlock.NETWORK_ABI:
+        restrictions.append("landlock: no TCP")
+    if version >= landlock.SCOPE_ABI:
+        restrictions.append("landlock: no signals to others")
+    return tuple(restrictions)

@@ -18,8 +18,8 @@ from portico.scripts.sandbox.worker import jail
 from portico.scripts.sandbox.worker.protocol import LENGTH_PREFIX, encode_frame
 
 RUNTIMES = {
-    "lua": ("portico.scripts.sandbox.lua.runtime", "LuaRuntime"),
-    "javascript": ("portico.scripts.sandbox.javascript.runtime", "JavaScriptRuntime"),
+    "lua": ("portico.scripts.sandbox.worker.lua", "LuaRuntime"),
+    "javascript": ("portico.scripts.sandbox.worker.javascript", "JavaScriptRuntime"),
 }
 
 UNBATCHED_PRINTS = 64
@@ -28,8 +28,6 @@ PRINT_BATCH_BYTES = 8192
 
 
 class LanguageRuntime(Protocol):
-    """An engine in the worker process."""
-
     def prepare(self) -> None:
         """Read and import everything: no file can be opened afterwards."""
         ...
@@ -75,11 +73,17 @@ class WorkerChannel:
     def begin_call(self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> int:
         """Begin a call and return its id; raises TypeError for arguments that are not JSON, and
         ScriptMessageTooLong."""
+        message = {"namespace": namespace, "name": name, "args": args, "kwargs": kwargs}
+        return self._begin("call", message)
+
+    def begin_sleep(self, seconds: float) -> int:
+        """Begin to wait and return an id; the reply comes when the time is over."""
+        return self._begin("sleep", {"seconds": seconds})
+
+    def _begin(self, what: str, message: dict[str, Any]) -> int:
         id = self._next_call_id
         self._next_call_id = self._next_call_id + 1
-        body = self._encode_bounded(
-            {"call": id, "namespace": namespace, "name": name, "args": args, "kwargs": kwargs}
-        )
+        body = self._encode_bounded({what: id, **message})
         self.flush()
         self._pending.add(id)
         if self.fatal_error is not None:
@@ -113,10 +117,7 @@ class WorkerChannel:
         if self._output_bytes_left <= 0:
             self._count_dropped(len(text))
             return
-        if text.isascii():
-            size = len(text)
-        else:
-            size = len(text.encode("utf-8", "replace"))
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
         if size > self._output_bytes_left:
             shown = text.encode("utf-8", "replace")[: self._output_bytes_left].decode(
                 "utf-8", "ignore"
@@ -156,7 +157,6 @@ class WorkerChannel:
         return body
 
     def flush(self) -> None:
-        """Send buffered output."""
         if self._print_buffer:
             text = "".join(self._print_buffer).encode("utf-8", "replace").decode()
             self._print_buffer.clear()
@@ -185,7 +185,6 @@ class WorkerChannel:
         return orjson.loads(self._read_exactly(size))
 
     def send_message(self, message: dict[str, Any]) -> None:
-        """Send one message."""
         self._write(encode_frame(message))
 
     def _read_exactly(self, size: int) -> bytearray:
@@ -193,16 +192,15 @@ class WorkerChannel:
         view = memoryview(data)
         position = 0
         while position < size:
-            if hasattr(os, "readv"):
-                count = os.readv(self._read_fd, [view[position:]])
-            else:
-                count = self._read_into(view[position:])
+            count = self._read_into(view[position:])
             if not count:
                 raise HostDisconnected
             position += count
         return data
 
     def _read_into(self, into: memoryview) -> int:
+        if hasattr(os, "readv"):
+            return os.readv(self._read_fd, [into])
         part = os.read(self._read_fd, min(len(into), 1 << 20))
         into[: len(part)] = part
         return len(part)
@@ -219,7 +217,6 @@ class WorkerChannel:
 def _run_script(
     runtime: LanguageRuntime, job: dict[str, Any], channel: WorkerChannel
 ) -> dict[str, Any]:
-    """Run one script and return its outcome for the host."""
     jail.limit_own_cpu_time(float(job["limits"]["cpu_s"]))
     channel._reset(job["limits"])  # pyright: ignore[reportPrivateUsage]
     try:

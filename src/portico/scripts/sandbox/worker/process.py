@@ -10,15 +10,14 @@ import os
 import signal
 import subprocess
 import sys
-from asyncio.subprocess import SubprocessStreamProtocol
 from typing import Any, cast
 
 import orjson
 
 from portico.scripts.sandbox.worker import jail
 from portico.scripts.sandbox.worker.protocol import LENGTH_PREFIX, MAX_FRAME_BYTES
-from portico.upstream.transports.file_descriptors import set_close_on_exec
-from portico.upstream.transports.python_interpreter import render_main_import
+from portico.upstream.transports.own_processes import render_main_import, set_close_on_exec
+from portico.upstream.transports.process import ChildStreams
 
 START_TIMEOUT_S = 30.0
 """Generous, because a loaded machine starts an interpreter slowly."""
@@ -42,22 +41,8 @@ class WorkerStartFailed(Exception):
     """The worker could not start; the text says why."""
 
 
-class _WorkerPipes(SubprocessStreamProtocol):
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        super().__init__(BUFFER_BYTES, loop)
-        self.exited: asyncio.Future[None] = loop.create_future()
-
-    def process_exited(self) -> None:
-        super().process_exited()
-        if not self.exited.done():
-            self.exited.set_result(None)
-
-
 class WorkerProcess:
-    """One worker process."""
-
-    def __init__(self, transport: asyncio.SubprocessTransport, pipes: _WorkerPipes) -> None:
+    def __init__(self, transport: asyncio.SubprocessTransport, pipes: ChildStreams) -> None:
         self._transport = transport
         self._pipes = pipes
         self._stdout = cast(asyncio.StreamReader, pipes.stdout)
@@ -75,7 +60,7 @@ class WorkerProcess:
         """Start a worker and wait until it is ready; raises WorkerStartFailed."""
         set_close_on_exec()
         transport, pipes = await asyncio.get_running_loop().subprocess_exec(
-            _WorkerPipes,
+            lambda: ChildStreams(BUFFER_BYTES),
             *_build_command(runtime),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -114,7 +99,6 @@ class WorkerProcess:
 
     @property
     def is_usable(self) -> bool:
-        """Return whether it runs and its pipes are open."""
         return (
             self.returncode is None and not self._stdin.is_closing() and not self._stdout.at_eof()
         )
@@ -124,7 +108,6 @@ class WorkerProcess:
         return jail.get_cpu_seconds(self.pid)
 
     def apply_limits(self, memory_bytes: int, cpu_s: float) -> None:
-        """Set the kernel limits for the next script."""
         jail.limit_process(
             self.pid, self._base_bytes, memory_bytes, (self.get_cpu_seconds() or 0.0) + cpu_s
         )
@@ -154,12 +137,10 @@ class WorkerProcess:
         return self._stdin.transport.get_write_buffer_size()
 
     async def drain(self) -> None:
-        """Wait until the worker has read enough."""
         with contextlib.suppress(ConnectionError):
             await self._stdin.drain()
 
     def kill(self) -> None:
-        """Kill the process and its group."""
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.name == "posix":
@@ -175,7 +156,6 @@ class WorkerProcess:
         return self.returncode
 
     async def close(self) -> None:
-        """Kill it and wait for its end."""
         self.kill()
         await self.wait_for_exit()
         self._transport.close()

@@ -22,11 +22,12 @@ from portico.json_text.part_stream import (
     estimate_size,
     to_parts,
 )
-from portico.scripts.sandbox.call_tasks import CallTaskGroup
 from portico.scripts.sandbox.script import (
+    LATE_CALLS_S,
     MAX_STORED_VALUES,
     CallFailed,
     CallHandler,
+    CallTaskGroup,
     Fault,
     FaultKind,
     Script,
@@ -64,6 +65,7 @@ class WorkerScriptRun:
         self._loop = asyncio.get_running_loop()
         self._deadline = deadline
         self._call_tasks = CallTaskGroup()
+        self._sleep_tasks = CallTaskGroup()
         self._cpu_at_start = worker.get_cpu_seconds() or 0.0
         self._timers: list[asyncio.TimerHandle] = []
         self._kill_fault: Fault | None = None
@@ -77,20 +79,29 @@ class WorkerScriptRun:
         self._reported_dropped_chars = 0
         self._stored: dict[str, Any] = {}
         self._stored_bytes = 0
+        self._is_over = False
+        """Whether the worker takes no more replies for this script."""
         self.is_worker_reusable = False
         """True if the worker ended the script by itself and may run another."""
 
     async def run(self) -> ScriptOutcome:
         """Run the script to its end; the worker is killed if it does not end by itself."""
         done: dict[str, Any] | None = None
-        async with self._call_tasks:
+        async with self._call_tasks, self._sleep_tasks:
             try:
                 done = await self._exchange_messages()
             finally:
+                self._script.clock.on_change = lambda: None
                 for timer in self._timers:
                     timer.cancel()
                 if done is None:
                     self._worker.kill()
+            self._is_over = True
+            late = 0
+            faults = (done and done["fault"], self._kill_fault, self._fatal_fault)
+            if done is not None and not any(faults):
+                remaining_s = self._get_remaining_s()
+                late = await self._call_tasks.finish(min(LATE_CALLS_S, remaining_s))
             unawaited = await self._call_tasks.close()
         fault = await self._determine_fault(done)
         self.is_worker_reusable = (
@@ -99,12 +110,10 @@ class WorkerScriptRun:
             and (fault is None or fault.kind not in _DISCARDING_KINDS)
         )
         stored = {**self._stored, **(done["stored"] if done else {})}
-        if done and fault is None:
-            value = done["value"]
-        else:
-            value = None
+        value = done["value"] if done and fault is None else None
         dropped = self._dropped_chars + (done["dropped"] if done else self._reported_dropped_chars)
-        return ScriptOutcome(value, "".join(self._printed), dropped, stored, unawaited, fault)
+        printed = "".join(self._printed)
+        return ScriptOutcome(value, printed, dropped, stored, unawaited, late, fault)
 
     async def _exchange_messages(self) -> dict[str, Any] | None:
         """Return the validated last message; None if the worker was killed or lost."""
@@ -113,6 +122,7 @@ class WorkerScriptRun:
             self._worker.apply_limits(self._limits.memory_bytes, self._limits.cpu_s)
             self._worker.send_frame(await _encode(self._build_job()))
             self._check_limits()
+            self._script.clock.on_change = self._check_limits
             for number in count(1):
                 body = await self._worker.read_frame(
                     min(MAX_FRAME_BYTES, 2 * self._limits.answer_bytes + SPARE_BYTES)
@@ -158,6 +168,9 @@ class WorkerScriptRun:
                 "kwargs": dict(),
             }:
                 self._start_call(id, namespace, name, message["args"], message["kwargs"], size)
+            case {"sleep": int(id), "seconds": int() | float() as seconds}:
+                if self._is_call_allowed(id):
+                    self._sleep_tasks.start(self._sleep(id, seconds))
             case {"print": str(text)}:
                 self._record_output(text)
             case {"dropped": int(count)} if count >= 0:
@@ -183,13 +196,10 @@ class WorkerScriptRun:
     def _start_call(
         self, id: int, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any], size: int
     ) -> None:
-        if id in self._call_ids:
-            raise BadFrame("a call's number twice")
-        self._call_ids.add(id)
+        if not self._is_call_allowed(id):
+            return
         self._pending_call_bytes += size
-        if len(self._call_ids) > 2 * self._limits.calls + 1:
-            self._kill(Fault("call", f"the script made more than {self._limits.calls} calls"))
-        elif self._pending_call_bytes > 2 * self._limits.answer_bytes + SPARE_BYTES:
+        if self._pending_call_bytes > 2 * self._limits.answer_bytes + SPARE_BYTES:
             self._kill(
                 Fault(
                     "memory",
@@ -199,6 +209,22 @@ class WorkerScriptRun:
         else:
             call = self._run_call(id, namespace, name, args, kwargs, size)
             self._call_tasks.start(call)
+
+    def _is_call_allowed(self, id: int) -> bool:
+        """Record a call or timer; kills the worker if there were too many."""
+        if id in self._call_ids:
+            raise BadFrame("a call's number twice")
+        self._call_ids.add(id)
+        if len(self._call_ids) <= 2 * self._limits.calls + 1:
+            return True
+        calls = f"{self._limits.calls} calls and timers"
+        self._kill(Fault("call", f"the script made more than {calls}"))
+        return False
+
+    async def _sleep(self, id: int, seconds: float) -> None:
+        # Not longer than the script may run; a loop that sleeps for 0 s yields.
+        await asyncio.sleep(max(0.0, min(seconds, self._limits.wall_s)))
+        self._send_reply(json_codec.dumps({"reply": id, "value": None}))
 
     async def _run_call(
         self, id: int, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any], size: int
@@ -220,17 +246,18 @@ class WorkerScriptRun:
             self._pending_call_bytes -= size
 
     def _send_reply(self, body: bytes) -> None:
+        if self._is_over:
+            return
         unread = self._worker.unread_bytes + len(body)
         if unread > self._limits.memory_bytes:
-            self._kill(
-                Fault(
-                    "memory", f"the answers that the script has not taken yet have {unread:,} bytes"
-                )
-            )
+            message = f"the answers that the script has not taken yet have {unread:,} bytes"
+            self._kill(Fault("memory", message))
         else:
             self._worker.send_frame(body)
 
     def _send_error(self, id: int, text: str, *, fatal: bool = False) -> None:
+        if self._is_over:
+            return
         if fatal and self._fatal_fault is None:
             self._fatal_fault = Fault("call", text)
             self._schedule(FATAL_GRACE_S, lambda: self._kill(Fault("call", text)))
@@ -248,7 +275,7 @@ class WorkerScriptRun:
     def _check_limits(self) -> None:
         """Kill the worker if a time limit is exceeded, else schedule the next check."""
         used_cpu_s = (self._worker.get_cpu_seconds() or 0.0) - self._cpu_at_start
-        remaining_s = self._deadline - self._loop.time()
+        remaining_s = self._get_remaining_s()
         if remaining_s <= 0:
             self._kill(Fault("time", f"the script took longer than {self._limits.wall_s:g} s"))
         elif used_cpu_s >= self._limits.cpu_s:
@@ -256,10 +283,13 @@ class WorkerScriptRun:
                 Fault("time", f"the script computed for longer than {self._limits.cpu_s:g} s")
             )
         else:
-            self._schedule(
-                min(remaining_s, max(MIN_CHECK_INTERVAL_S, self._limits.cpu_s - used_cpu_s)),
-                self._check_limits,
-            )
+            interval_s = max(MIN_CHECK_INTERVAL_S, self._limits.cpu_s - used_cpu_s)
+            if not self._script.clock.is_paused:
+                interval_s = min(remaining_s, interval_s)
+            self._schedule(interval_s, self._check_limits)
+
+    def _get_remaining_s(self) -> float:
+        return self._deadline + self._script.clock.paused_s - self._loop.time()
 
     def _schedule(self, seconds: float, callback: Callable[[], None]) -> None:
         self._timers = [timer for timer in self._timers if timer.when() > self._loop.time()]
@@ -272,10 +302,7 @@ class WorkerScriptRun:
     async def _determine_fault(self, done: dict[str, Any] | None) -> Fault | None:
         if self._kill_fault is not None:
             return self._kill_fault
-        if done:
-            reported = done["fault"]
-        else:
-            reported = None
+        reported = done["fault"] if done else None
         if self._fatal_fault is not None:
             return Fault("call", self._fatal_fault.message, reported.line if reported else None)
         if done:

@@ -9,7 +9,28 @@ of every worker.
 import ctypes
 import os
 
-_NO_NUMBER = -1
+from portico.containment.seccomp import (
+    ALLOW,
+    ANY_BIT,
+    ENOSYS,
+    EPERM,
+    FIRST_ARGUMENT,
+    FOURTH_ARGUMENT,
+    KILL,
+    LOAD,
+    MACHINES,
+    NO_NUMBER,
+    RETURN,
+    SECOND_ARGUMENT,
+    THIRD_ARGUMENT,
+    BpfInstruction,
+    allow_unless,
+    check_architecture,
+    decide_all,
+    install,
+    make_instruction,
+    when_equal,
+)
 
 ALLOWED: dict[str, tuple[int, int]] = {  # x86_64, aarch64
     "read": (0, 63), "write": (1, 64), "readv": (19, 65), "writev": (20, 66), "close": (3, 57),
@@ -17,7 +38,7 @@ ALLOWED: dict[str, tuple[int, int]] = {  # x86_64, aarch64
     "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139),
     "sigaltstack": (131, 132), "futex": (202, 98), "sched_yield": (24, 124),
     "restart_syscall": (219, 128), "clock_gettime": (228, 113), "clock_getres": (229, 114),
-    "gettimeofday": (96, 169), "time": (201, _NO_NUMBER), "nanosleep": (35, 101),
+    "gettimeofday": (96, 169), "time": (201, NO_NUMBER), "nanosleep": (35, 101),
     "clock_nanosleep": (230, 115), "getrandom": (318, 278), "getpid": (39, 172),
     "getppid": (110, 173), "gettid": (186, 178), "getrusage": (98, 165), "times": (100, 153),
     "exit": (60, 93), "exit_group": (231, 94),
@@ -27,8 +48,8 @@ NOT_EXECUTABLE: dict[str, tuple[int, int]] = {"mmap": (9, 222), "mprotect": (10,
 """Allowed unless their third argument requests executable memory."""
 
 FATAL: dict[str, tuple[int, int]] = {
-    "execve": (59, 221), "execveat": (322, 281), "fork": (57, _NO_NUMBER),
-    "vfork": (58, _NO_NUMBER), "clone": (56, 220), "clone3": (435, 435), "ptrace": (101, 117),
+    "execve": (59, 221), "execveat": (322, 281), "fork": (57, NO_NUMBER),
+    "vfork": (58, NO_NUMBER), "clone": (56, 220), "clone3": (435, 435), "ptrace": (101, 117),
     "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
     "rt_tgsigqueueinfo": (297, 240), "pidfd_open": (434, 434), "pidfd_send_signal": (424, 424),
     "pidfd_getfd": (438, 438),
@@ -42,103 +63,35 @@ FATAL: dict[str, tuple[int, int]] = {
 
 LOADING: dict[str, tuple[int, int]] = {
     "execve": (59, 221), "newfstatat": (262, 79), "fstat": (5, 80), "pread64": (17, 67),
-    "poll": (7, _NO_NUMBER), "ppoll": (271, 73), "arch_prctl": (158, _NO_NUMBER),
+    "poll": (7, NO_NUMBER), "ppoll": (271, 73), "arch_prctl": (158, NO_NUMBER),
     "set_tid_address": (218, 96),
 }  # fmt: skip
 """Also allowed for the dynamic loader and the start of a program, as are some uses of `open`,
 `openat`, `clone` and `mmap`."""
-_OPEN = (2, _NO_NUMBER)
+_OPEN = (2, NO_NUMBER)
 _OPENAT = (257, 56)
 _CLONE = (56, 220)
 _CLONE3 = (435, 435)
 
-_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-"""Column of the tables, and the kernel's identifier of the architecture."""
-_X32 = 0x4000_0000
-"""First number of the x32 ABI, a second set of numbers on x86_64 kernels."""
-
-_LOAD = 0x20
-_EQUAL = 0x15
-_AT_LEAST = 0x35
-_ANY_BIT = 0x45
-_RETURN = 0x06
-_NUMBER = 0
-_ARCHITECTURE = 4
-_FIRST_ARGUMENT = 16
-_SECOND_ARGUMENT = 24
-_THIRD_ARGUMENT = 32
-_FOURTH_ARGUMENT = 40
-"""Offsets in the data that the filter gets."""
-_ALLOW = 0x7FFF_0000
-_EPERM = 0x0005_0001
-_ENOSYS = 0x0005_0026
-_KILL = 0x8000_0000
 _PROT_WRITE = 2
 _PROT_EXEC = 4
 _MAP_ANONYMOUS = 0x20
 _CLONE_THREAD = 0x1_0000
 _FORBIDDEN_OPEN_FLAGS = 0xFFFF_FFFF & ~(0x8_0000 | 0x8000 | 0x2_0000)
 """Flags of `open` except O_CLOEXEC and O_LARGEFILE, whose numbers differ between machines."""
-_SET_MODE_FILTER = 1
-_ALL_THREADS = 1
-_SECCOMP = {"x86_64": 317, "aarch64": 277}
-
-
-class BpfInstruction(ctypes.Structure):
-    """One instruction; jumps are numbers of instructions to skip."""
-
-    _fields_ = (
-        ("code", ctypes.c_uint16),
-        ("then", ctypes.c_uint8),
-        ("otherwise", ctypes.c_uint8),
-        ("value", ctypes.c_uint32),
-    )
-
-
-class _BpfProgram(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.POINTER(BpfInstruction)))
-
-
-def _make_instruction(code: int, value: int, then: int = 0, otherwise: int = 0) -> BpfInstruction:
-    return BpfInstruction(code, then, otherwise, value)
 
 
 def build_filter(machine: str, *, allow_loading: bool = False) -> tuple[BpfInstruction, ...]:
     """Build the filter for a machine; raises KeyError if it has no table."""
-    column, architecture = _MACHINES[machine]
-    steps = [
-        _make_instruction(_LOAD, _ARCHITECTURE),
-        _make_instruction(_EQUAL, architecture, 1, 0),
-        _make_instruction(_RETURN, _KILL),
-        _make_instruction(_LOAD, _NUMBER),
-        _make_instruction(_AT_LEAST, _X32, 0, 1),
-        _make_instruction(_RETURN, _KILL),
-    ]
+    column, architecture = MACHINES[machine]
+    steps = check_architecture(architecture)
     if allow_loading:
         steps += _allow_loading_calls(column)
-    for table, verdict in ((ALLOWED, _ALLOW), (FATAL, _KILL)):
-        for numbers in table.values():
-            if numbers[column] != _NO_NUMBER:
-                steps += (
-                    _make_instruction(_EQUAL, numbers[column], 0, 1),
-                    _make_instruction(_RETURN, verdict),
-                )
+    for table, verdict in ((ALLOWED, ALLOW), (FATAL, KILL)):
+        steps += decide_all((numbers[column] for numbers in table.values()), verdict)
     for numbers in NOT_EXECUTABLE.values():
-        steps += _allow_unless(numbers[column], _THIRD_ARGUMENT, _PROT_EXEC, _EPERM)
-    return (*steps, _make_instruction(_RETURN, _EPERM))
-
-
-def _allow_unless(
-    number: int, argument: int, bits: int, verdict: int
-) -> tuple[BpfInstruction, ...]:
-    """Allow a call unless one of these bits is set in that argument."""
-    return (
-        _make_instruction(_EQUAL, number, 0, 4),
-        _make_instruction(_LOAD, argument),
-        _make_instruction(_ANY_BIT, bits, 0, 1),
-        _make_instruction(_RETURN, verdict),
-        _make_instruction(_RETURN, _ALLOW),
-    )
+        steps += allow_unless(numbers[column], THIRD_ARGUMENT, _PROT_EXEC, EPERM)
+    return (*steps, make_instruction(RETURN, EPERM))
 
 
 def _allow_loading_calls(column: int) -> list[BpfInstruction]:
@@ -147,34 +100,33 @@ def _allow_loading_calls(column: int) -> list[BpfInstruction]:
     Files are read-only; threads are allowed, processes are not; executable memory comes from files
     only.
     """
-    steps: list[BpfInstruction] = []
-    for numbers in LOADING.values():
-        if numbers[column] != _NO_NUMBER:
-            steps += (
-                _make_instruction(_EQUAL, numbers[column], 0, 1),
-                _make_instruction(_RETURN, _ALLOW),
-            )
-    if _OPEN[column] != _NO_NUMBER:
-        steps += _allow_unless(_OPEN[column], _SECOND_ARGUMENT, _FORBIDDEN_OPEN_FLAGS, _EPERM)
-    steps += _allow_unless(_OPENAT[column], _THIRD_ARGUMENT, _FORBIDDEN_OPEN_FLAGS, _EPERM)
-    steps += (
-        # Its flags are in memory, where a filter cannot look; the C library falls back to `clone`.
-        _make_instruction(_EQUAL, _CLONE3[column], 0, 1),
-        _make_instruction(_RETURN, _ENOSYS),
-        _make_instruction(_EQUAL, _CLONE[column], 0, 4),
-        _make_instruction(_LOAD, _FIRST_ARGUMENT),
-        _make_instruction(_ANY_BIT, _CLONE_THREAD, 0, 1),
-        _make_instruction(_RETURN, _ALLOW),
-        _make_instruction(_RETURN, _KILL),
-        _make_instruction(_EQUAL, NOT_EXECUTABLE["mmap"][column], 0, 8),
-        _make_instruction(_LOAD, _THIRD_ARGUMENT),
-        _make_instruction(_ANY_BIT, _PROT_EXEC, 1, 0),
-        _make_instruction(_RETURN, _ALLOW),
-        _make_instruction(_ANY_BIT, _PROT_WRITE, 2, 0),
-        _make_instruction(_LOAD, _FOURTH_ARGUMENT),
-        _make_instruction(_ANY_BIT, _MAP_ANONYMOUS, 0, 1),
-        _make_instruction(_RETURN, _EPERM),
-        _make_instruction(_RETURN, _ALLOW),
+    steps = decide_all((numbers[column] for numbers in LOADING.values()), ALLOW)
+    if _OPEN[column] != NO_NUMBER:
+        steps += allow_unless(_OPEN[column], SECOND_ARGUMENT, _FORBIDDEN_OPEN_FLAGS, EPERM)
+    steps += allow_unless(_OPENAT[column], THIRD_ARGUMENT, _FORBIDDEN_OPEN_FLAGS, EPERM)
+    # Its flags are in memory, where a filter cannot look; the C library falls back to `clone`.
+    steps += decide_all((_CLONE3[column],), ENOSYS)
+    steps += when_equal(
+        _CLONE[column],
+        (
+            make_instruction(LOAD, FIRST_ARGUMENT),
+            make_instruction(ANY_BIT, _CLONE_THREAD, 0, 1),
+            make_instruction(RETURN, ALLOW),
+            make_instruction(RETURN, KILL),
+        ),
+    )
+    steps += when_equal(
+        NOT_EXECUTABLE["mmap"][column],
+        (
+            make_instruction(LOAD, THIRD_ARGUMENT),
+            make_instruction(ANY_BIT, _PROT_EXEC, 1, 0),
+            make_instruction(RETURN, ALLOW),
+            make_instruction(ANY_BIT, _PROT_WRITE, 2, 0),
+            make_instruction(LOAD, FOURTH_ARGUMENT),
+            make_instruction(ANY_BIT, _MAP_ANONYMOUS, 0, 1),
+            make_instruction(RETURN, EPERM),
+            make_instruction(RETURN, ALLOW),
+        ),
     )
     return steps
 
@@ -182,18 +134,8 @@ def _allow_loading_calls(column: int) -> list[BpfInstruction]:
 def install_filter(libc: ctypes.CDLL, *, allow_loading: bool = False) -> tuple[str, ...]:
     """Install the filter; returns descriptions of what is denied, empty without seccomp."""
     machine = os.uname().machine
-    if machine not in _MACHINES:
+    if machine not in MACHINES:
         return ()
-    steps = build_filter(machine, allow_loading=allow_loading)
-    program = _BpfProgram(len(steps), (BpfInstruction * len(steps))(*steps))
-    if (
-        libc.syscall(
-            _SECCOMP[machine],
-            ctypes.c_uint(_SET_MODE_FILTER),
-            ctypes.c_uint(_ALL_THREADS),
-            ctypes.byref(program),
-        )
-        != 0
-    ):
+    if install(libc, build_filter(machine, allow_loading=allow_loading)) != 0:
         return ()
     return ("seccomp: no files, processes, sockets or signals", "seccomp: no new executable memory")

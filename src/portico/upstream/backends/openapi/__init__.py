@@ -1,10 +1,18 @@
 """HTTP APIs as servers: operations of an OpenAPI description (3.x, Swagger 2.0) are tools.
 
-description/      a description → tool definitions and request plans
-backend           the backend; connection: its connection
-request_plans     what a call needs of its operation
-parameter_styles  arguments → path, query, headers and cookies
-request_bodies    arguments → body
-http_client       sends requests; responses: tool results; decompression: bounded unpacking
-urls, tls         origins, redirects and certificates
+A description → tool definitions and request plans:
+
+reader            bytes of a description and its parts, bounded; its origins and servers
+documents         JSON or YAML → values; `$ref` resolution
+operations        operations in one shape, also of Swagger 2.0; fields of a body
+schemas           JSON Schema 2020-12; schema_keywords
+names             tool and argument names
+tools             an operation → definition and plan
+loader            all of it; large descriptions in a separate process
+
+Calls:
+
+backend           the backend; connection: its connection and HTTP client
+request_encoding  request plans; arguments → path, query, headers, cookies and body
+responses         HTTP responses → tool results
 """

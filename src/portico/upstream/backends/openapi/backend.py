@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from portico.errors import BackendUnavailable
-from portico.storage.origin_pins import find_origin, pin_origin
+from portico.storage.data_files import find_origin, pin_origin
 from portico.upstream.backend import Connection, Era, Listener
-from portico.upstream.backends.dedicated_thread import run_in_dedicated_thread
-from portico.upstream.backends.openapi.urls import format_origin, is_own_origin, is_url
+from portico.upstream.backends.openapi.reader import (
+    format_origin,
+    is_own_origin,
+    is_url,
+)
+from portico.upstream.backends.tool_connection import run_in_dedicated_thread
 from portico.upstream.transports.http_headers import parse_address, redact_url, render_header_lines
 
 logger = logging.getLogger(__name__)
@@ -25,8 +29,6 @@ class OriginRefused(BackendUnavailable):
 
 @dataclass
 class OpenApiBackend:
-    """A server defined by an OpenAPI description."""
-
     name: str
     location: str = field(repr=False)
     """URL or file of the description."""
@@ -128,17 +130,17 @@ class OpenApiBackend:
             return current_origin
 
     def _load_description(self) -> Any:
-        from portico.upstream.backends.openapi.description.loader import load_description
-        from portico.upstream.backends.openapi.description.loader_process import (
+        from portico.upstream.backends.openapi.loader import (
             MAX_THREAD_BYTES,
+            load_description,
             load_in_process,
         )
-        from portico.upstream.backends.openapi.description.reader import (
+        from portico.upstream.backends.openapi.reader import (
             DescriptionSource,
             DescriptionTooLarge,
             is_unchanged,
         )
-        from portico.upstream.backends.openapi.description.tools import ConfiguredParameters
+        from portico.upstream.backends.openapi.tools import ConfiguredParameters
 
         previous = self._api
         if previous is not None and is_unchanged(previous.change_markers):
@@ -161,6 +163,6 @@ class OpenApiBackend:
 
     def _create_client(self, server: str) -> Any:
         # Imported late, in a thread: a gateway that calls no API does not load the HTTP client.
-        from portico.upstream.backends.openapi.http_client import OpenApiClient
+        from portico.upstream.backends.openapi.connection import OpenApiClient
 
         return OpenApiClient(self.name, server, self.headers, self.max_message_bytes)

@@ -10,10 +10,14 @@ import http
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
 
 from portico.json_text import chunked_decoder
 from portico.upstream.backend import Raw
+from portico.upstream.backends.tool_connection import (
+    make_error_result,
+    make_json_result,
+    make_text_result,
+)
 
 SHOWN_ERROR_CHARS = 8_000
 SHOWN_HEADER_CHARS = 2_000
@@ -30,25 +34,13 @@ _CHARSET = re.compile(
 )
 """Charsets of the web only: other Python codecs can be extremely slow or return no text."""
 _TEXT_SUFFIXES = (
-    "json",
-    "xml",
-    "yaml",
-    "yml",
-    "javascript",
-    "x-www-form-urlencoded",
-    "graphql",
-    "ndjson",
-    "jsonl",
-    "x-sh",
-    "toml",
-    "sql",
-)
+    "json", "xml", "yaml", "yml", "javascript", "x-www-form-urlencoded", "graphql", "ndjson",
+    "jsonl", "x-sh", "toml", "sql",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ApiResponse:
-    """A complete HTTP response."""
-
     url: str
     """Redacted URL."""
     status: int
@@ -66,34 +58,24 @@ class ApiResponse:
 
     @property
     def media_type(self) -> str:
-        """Media type of the body, in lower case."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def to_tool_result(response: ApiResponse, advice: str = "") -> Raw:
     """Return the tool result; `advice` is added to errors."""
-    if response.status >= 400:
-        return _convert_error_response(response, advice)
-    result: Raw = {"content": []}
-    if 300 <= response.status < 400:
-        text = response.status_line
-        if "location" in response.headers:
-            text = f"{text}: not followed"
-        result["content"] = [_make_text_content(text)]
-    elif not response.body:
-        result["content"] = [_make_text_content(response.status_line)]
-    else:
-        result |= _convert_content(response)
     headers = _select_shown_headers(response)
-    if headers:
-        result["content"].append(_make_text_content(_format_headers(headers)))
+    if response.status >= 400:
+        result = _convert_error_response(response, headers, advice)
+    elif response.status >= 300 and "location" in response.headers:
+        result = make_text_result(f"{response.status_line}: not followed")
+    elif response.status >= 300 or not response.body:
+        result = make_text_result(response.status_line)
+    else:
+        result = _convert_content(response)
+    if headers and response.status < 400:
+        result["content"] += make_text_result(_format_headers(headers))["content"]
     result["_meta"] = {"portico/http": {"status": response.status, "headers": headers}}
     return result
-
-
-def make_error_result(text: str) -> Raw:
-    """Return a tool result that is an error."""
-    return {"content": [_make_text_content(text)], "isError": True}
 
 
 def _convert_content(response: ApiResponse) -> Raw:
@@ -102,44 +84,33 @@ def _convert_content(response: ApiResponse) -> Raw:
         kind in ("", "text/plain") and response.body.lstrip()[:1] in (b"{", b"[")
     ):
         try:
-            value: Any = chunked_decoder.decode_sync(response.body)
+            value = chunked_decoder.decode_sync(response.body)
+            return make_json_result(_decode_body(response), value)
         except (ValueError, RecursionError):
-            pass
-        else:
-            structured = cast(Raw, value) if isinstance(value, dict) else {"result": value}
-            return {
-                "content": [_make_text_content(_decode_body(response))],
-                "structuredContent": structured,
-            }
+            pass  # it is text then
     if _is_text(kind):
-        return {"content": [_make_text_content(_decode_body(response))]}
+        return make_text_result(_decode_body(response))
     if not kind:
         try:
-            return {"content": [_make_text_content(response.body.decode())]}
+            return make_text_result(response.body.decode())
         except UnicodeDecodeError:
             kind = "application/octet-stream"
     data = base64.b64encode(response.body).decode()
     family = kind.partition("/")[0]
     if family in ("image", "audio"):
         return {"content": [{"type": family, "data": data, "mimeType": kind}]}
-    return {
-        "content": [
-            {"type": "resource", "resource": {"uri": response.url, "mimeType": kind, "blob": data}}
-        ]
-    }
+    resource = {"uri": response.url, "mimeType": kind, "blob": data}
+    return {"content": [{"type": "resource", "resource": resource}]}
 
 
-def _convert_error_response(response: ApiResponse, advice: str) -> Raw:
+def _convert_error_response(response: ApiResponse, headers: Mapping[str, str], advice: str) -> Raw:
     body = ""
     if response.body and (_is_text(response.media_type) or not response.media_type):
         body = _decode_body(response)
         if len(body) > SHOWN_ERROR_CHARS:
             body = f"{body[:SHOWN_ERROR_CHARS]}… ({len(body) - SHOWN_ERROR_CHARS} more characters)"
-    headers = _select_shown_headers(response)
     parts = (response.status_line, body, _format_headers(headers), advice)
-    result = make_error_result("\n".join(part for part in parts if part))
-    result["_meta"] = {"portico/http": {"status": response.status, "headers": headers}}
-    return result
+    return make_error_result("\n".join(part for part in parts if part))
 
 
 def _format_headers(headers: Mapping[str, str]) -> str:
@@ -166,7 +137,3 @@ def _decode_body(response: ApiResponse) -> str:
 
 def _is_text(kind: str) -> bool:
     return kind.startswith("text/") or kind.endswith(_TEXT_SUFFIXES)
-
-
-def _make_text_content(text: str) -> Raw:
-    return {"type": "text", "text": text}

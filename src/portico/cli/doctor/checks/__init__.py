@@ -1,1 +1,0 @@
-"""The checks of `portico doctor`, one module for each subject."""

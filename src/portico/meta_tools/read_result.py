@@ -1,0 +1,21 @@
+"""The meta-tool `read_result`: a part of a result that was too large to show."""
+
+from typing import TYPE_CHECKING
+
+from portico.calls.pipeline import CallContext
+from portico.errors import UnknownName
+from portico.rendering.tool_result import make_text_result
+from portico.upstream.backend import Raw
+
+if TYPE_CHECKING:
+    from portico.profiles.profile_state import ProfileState
+
+
+async def read_result(profile_state: "ProfileState", arguments: Raw, context: CallContext) -> Raw:
+    """Return a part of a stored result; raises UnknownName for one that is not stored."""
+    if profile_state.result_services is None:
+        raise UnknownName("there is no such result")
+    text = await profile_state.result_services.reader.read(
+        context.caller, **arguments, budget=profile_state.settings.result_budget
+    )
+    return make_text_result(text)

@@ -1,0 +1,78 @@
+"""The argument reader's network: states of tokens, and pointers between them.
+
+Opened at its first use; onnxruntime or numpy runs it, as they run the encoder. Thread-safe.
+"""
+
+import threading
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portico.search.dense.encoder import (
+    MODEL_FILE,
+    READER_FILE,
+    READER_OUTLINE_FILE,
+    READER_TENSORS_FILE,
+    TENSORS_FILE,
+    open_session,
+    read_tensors,
+)
+from portico.search.dense.numpy_network import NumpyNetwork
+from portico.search.dense.wordpiece import Vocabulary, WordPieceTokenizer
+
+Floats = NDArray[np.float32]
+
+_POINTER_PARTS = 4
+"""First of a value: asked and offered; last of a value: asked and offered."""
+
+
+class ReaderNetwork:
+    """Reads token numbers with their kinds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tokenizer = WordPieceTokenizer(Vocabulary((folder / "vocabulary.txt").read_bytes()))
+        self._tensors = read_tensors(folder, READER_TENSORS_FILE, READER_FILE)
+        self._session = open_session(folder, READER_OUTLINE_FILE, READER_FILE)
+        if self._session is None:
+            encoder = read_tensors(folder, TENSORS_FILE, MODEL_FILE)
+            shared = {name: encoder[name] for name in ("tokens", "token_scales")}
+            self._network = NumpyNetwork({**self._tensors, **shared})
+
+    def compute_states(self, ids: list[int], kinds: list[int]) -> Floats:
+        """Return the state of each token."""
+        numbers = np.array(ids, dtype=np.int64)
+        types = np.array(kinds, dtype=np.int64)
+        if self._session is None:
+            return self._network.compute_states(numbers, types)
+        return self._session.run(None, {"ids": numbers[None], "kinds": types[None]})[0][0]
+
+    def point(self, states: Floats, marks: list[int]) -> tuple[Floats, Floats]:
+        """Return for each mark how well each token is the first, and the last, of its value."""
+        parts = states @ self._tensors["pointers.weight"].T + self._tensors["pointers.bias"]
+        asked_first, first, asked_last, last = np.split(parts, _POINTER_PARTS, axis=1)
+        scale = np.float32(first.shape[1] ** -0.5)
+        return asked_first[marks] @ first.T * scale, asked_last[marks] @ last.T * scale
+
+    def find_beginnings(self, states: Floats) -> Floats:
+        """Return for each token how likely another thing to do begins there."""
+        scores = states @ self._tensors["begins.weight"][0] + self._tensors["begins.bias"]
+        return 1 / (1 + np.exp(-scores))
+
+
+_lock = threading.Lock()
+
+
+@cache
+def _open_reader() -> ReaderNetwork:
+    from importlib.resources import as_file, files
+
+    with as_file(files("portico.search.dense") / "model") as folder:
+        return ReaderNetwork(folder)
+
+
+def get_reader_network() -> ReaderNetwork:
+    """Return the shared network of this process; raises OSError or ValueError if it is broken."""
+    with _lock:
+        return _open_reader()

@@ -1,1 +1,0 @@
-"""Schema migrations, in order. A released file here never changes."""

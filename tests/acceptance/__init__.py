@@ -1,0 +1,1 @@
+"""Plays a new user: real clients, real servers, before and after Portico."""

@@ -1,0 +1,1 @@
+"""Tests of `portico.cli.local_gateway`."""

@@ -1,0 +1,1 @@
+"""Tests named after the rows of docs/requirements.md that tool disclosure has to meet."""

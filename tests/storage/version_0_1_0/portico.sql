@@ -1,0 +1,178 @@
+BEGIN TRANSACTION;
+CREATE TABLE portico_calls (
+	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+	at DOUBLE NOT NULL,
+	server_key BLOB NOT NULL,
+	tool_key BLOB NOT NULL,
+	server TEXT NOT NULL,
+	tool TEXT NOT NULL,
+	tool_hash TEXT NOT NULL,
+	ms DOUBLE NOT NULL,
+	ok BOOLEAN NOT NULL,
+	cancelled BOOLEAN NOT NULL,
+	client TEXT NOT NULL,
+	profile TEXT NOT NULL,
+	session TEXT NOT NULL
+);
+INSERT INTO "portico_calls" VALUES(1,1790000000.0,X'DCB0615A5501F3CE73A0488D2E61017F',X'FF9D0D9E49920F1C17B40999BC7A1ED7','mail','send','00112233aabbccdd',12.5,1,0,'claude','work','one');
+CREATE TABLE portico_categories (
+	"key" BLOB NOT NULL,
+	name TEXT NOT NULL,
+	title TEXT NOT NULL,
+	description TEXT NOT NULL,
+	tools INTEGER NOT NULL,
+	servers INTEGER NOT NULL,
+	PRIMARY KEY ("key")
+);
+INSERT INTO "portico_categories" VALUES(X'6517016BF15659F9E451A08CE45BD0D8','communication','Mail, chat and social media','Sends.',1,1);
+CREATE TABLE portico_computed (
+	name VARCHAR(32) NOT NULL,
+	at DOUBLE NOT NULL,
+	PRIMARY KEY (name)
+);
+INSERT INTO "portico_computed" VALUES('tiers',1790000000.0);
+CREATE TABLE portico_daily_usage (
+	day INTEGER NOT NULL,
+	"key" BLOB NOT NULL,
+	bucket INTEGER NOT NULL,
+	server_key BLOB NOT NULL,
+	server TEXT NOT NULL,
+	tool TEXT NOT NULL,
+	calls BIGINT NOT NULL,
+	successes BIGINT NOT NULL,
+	last_at DOUBLE NOT NULL,
+	PRIMARY KEY (day, "key", bucket)
+);
+INSERT INTO "portico_daily_usage" VALUES(20717,X'99FD7B7D2DA5B6306262B10D928E6AB4',29,X'DCB0615A5501F3CE73A0488D2E61017F','mail','send',1,1,1790000000.0);
+CREATE TABLE portico_ledger_sessions (
+	"key" BLOB NOT NULL,
+	session TEXT NOT NULL,
+	client TEXT NOT NULL,
+	profile TEXT NOT NULL,
+	started_at DOUBLE NOT NULL,
+	last_at DOUBLE NOT NULL,
+	listing BIGINT NOT NULL,
+	shown BIGINT NOT NULL,
+	answers BIGINT NOT NULL,
+	sessions BIGINT NOT NULL,
+	PRIMARY KEY ("key")
+);
+INSERT INTO "portico_ledger_sessions" VALUES(X'9F53F347331267E2F8DCA6D9354522D9','one','claude','work',1789999950.0,1790000000.0,900,40,2,1);
+CREATE TABLE portico_manifest_tools (
+	manifest_key BLOB NOT NULL,
+	position INTEGER NOT NULL,
+	name TEXT NOT NULL,
+	hash TEXT NOT NULL,
+	definition BLOB NOT NULL,
+	warnings TEXT NOT NULL,
+	PRIMARY KEY (manifest_key, position)
+);
+INSERT INTO "portico_manifest_tools" VALUES(X'0E080A27CF629861C107A6FF9821350A',0,'send','00112233aabbccdd',X'7B226E616D65223A2273656E64222C226465736372697074696F6E223A2253656E642061206C65747465722E222C22696E707574536368656D61223A7B2274797065223A226F626A656374227D7D','a warning');
+CREATE TABLE portico_manifests (
+	"key" BLOB NOT NULL,
+	server_key BLOB NOT NULL,
+	server TEXT NOT NULL,
+	fingerprint TEXT NOT NULL,
+	era TEXT NOT NULL,
+	hello BLOB NOT NULL,
+	offers BLOB NOT NULL,
+	listed_at DOUBLE NOT NULL,
+	digest BLOB NOT NULL,
+	PRIMARY KEY ("key")
+);
+INSERT INTO "portico_manifests" VALUES(X'0E080A27CF629861C107A6FF9821350A',X'DCB0615A5501F3CE73A0488D2E61017F','mail','fingerprint','modern',X'7B22657261223A226D6F6465726E222C2270726F746F636F6C5F76657273696F6E223A22323032362D30372D3238222C226361706162696C6974696573223A7B22746F6F6C73223A7B7D7D2C227365727665725F696E666F223A7B226E616D65223A226D61696C222C2276657273696F6E223A2231227D2C22696E737472756374696F6E73223A224C6574746572732E222C227761726E696E6773223A5B5D7D',X'7B227265736F7572636573223A5B5D2C2274656D706C61746573223A5B5D2C2270726F6D707473223A5B7B226E616D65223A226772656574227D5D7D',1790000000.0,X'23209E09D01D2C180CDD14264792F2FB3008471A5D850C2BB1452D98E551C598');
+CREATE TABLE portico_news (
+	kind VARCHAR(32) NOT NULL,
+	origin TEXT NOT NULL,
+	stamp BIGINT NOT NULL,
+	at DOUBLE NOT NULL,
+	PRIMARY KEY (kind, origin)
+);
+INSERT INTO "portico_news" VALUES('catalog','gateway',1794970180591113803,1.7949701805911183357e+09);
+INSERT INTO "portico_news" VALUES('tiers','gateway',1794970180605425871,1.79497018060542678835e+09);
+CREATE TABLE portico_plans (
+	id VARCHAR(64) NOT NULL,
+	scope TEXT NOT NULL,
+	intent TEXT NOT NULL,
+	words TEXT NOT NULL,
+	steps TEXT NOT NULL,
+	tools TEXT NOT NULL,
+	runs INTEGER NOT NULL,
+	used_at DOUBLE NOT NULL,
+	PRIMARY KEY (id)
+);
+INSERT INTO "portico_plans" VALUES('p','work/claude','dmVj','1 2','[]','{"mail.send":"00112233aabbccdd"}',2,1790000000.0);
+CREATE TABLE portico_results (
+	id VARCHAR(64) NOT NULL,
+	caller TEXT NOT NULL,
+	server TEXT NOT NULL,
+	tool TEXT NOT NULL,
+	created_at DOUBLE NOT NULL,
+	expires_at DOUBLE NOT NULL,
+	size BIGINT NOT NULL,
+	media_type TEXT NOT NULL,
+	body BLOB,
+	path TEXT,
+	PRIMARY KEY (id)
+);
+CREATE TABLE portico_servers (
+	"key" BLOB NOT NULL,
+	name TEXT NOT NULL,
+	title TEXT NOT NULL,
+	category TEXT NOT NULL,
+	first_seen DOUBLE NOT NULL,
+	last_seen DOUBLE NOT NULL,
+	digest BLOB NOT NULL,
+	PRIMARY KEY ("key")
+);
+INSERT INTO "portico_servers" VALUES(X'DCB0615A5501F3CE73A0488D2E61017F','mail','Mail','communication',1790000000.0,1790000000.0,X'E4C8B6C522BFA5E83CFE2B4661A1FF4E3742B8CCB08EFF05DECD01F9C27562CD');
+CREATE TABLE portico_shapes (
+	hash VARCHAR(64) NOT NULL,
+	results INTEGER NOT NULL,
+	shape TEXT NOT NULL,
+	seen_at DOUBLE NOT NULL,
+	PRIMARY KEY (hash)
+);
+INSERT INTO "portico_shapes" VALUES('00112233aabbccdd',3,'{"type":"object"}',1790000000.0);
+CREATE TABLE portico_tiers (
+	"key" BLOB NOT NULL,
+	server TEXT NOT NULL,
+	tool TEXT NOT NULL,
+	score DOUBLE NOT NULL,
+	tier TEXT NOT NULL,
+	PRIMARY KEY ("key")
+);
+INSERT INTO "portico_tiers" VALUES(X'99FD7B7D2DA5B6306262B10D928E6AB4','mail','send',0.9,'hot');
+CREATE TABLE portico_tools (
+	"key" BLOB NOT NULL,
+	server_key BLOB NOT NULL,
+	server TEXT NOT NULL,
+	name TEXT NOT NULL,
+	hash TEXT NOT NULL,
+	category TEXT NOT NULL,
+	first_seen DOUBLE NOT NULL,
+	last_seen DOUBLE NOT NULL,
+	changes BIGINT NOT NULL,
+	gone BOOLEAN NOT NULL,
+	PRIMARY KEY ("key")
+);
+INSERT INTO "portico_tools" VALUES(X'99FD7B7D2DA5B6306262B10D928E6AB4',X'DCB0615A5501F3CE73A0488D2E61017F','mail','send','00112233aabbccdd','communication',1790000000.0,1790000000.0,0,0);
+CREATE TABLE portico_version (
+	version_num VARCHAR(32) NOT NULL,
+	CONSTRAINT portico_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO "portico_version" VALUES('0002');
+CREATE INDEX ix_portico_tools_server_key ON portico_tools (server_key);
+CREATE INDEX ix_portico_manifests_server_key ON portico_manifests (server_key);
+CREATE INDEX ix_portico_calls_server ON portico_calls (server_key, id);
+CREATE INDEX ix_portico_calls_tool ON portico_calls (tool_key, id);
+CREATE INDEX ix_portico_calls_at ON portico_calls (at);
+CREATE INDEX ix_portico_ledger_sessions_last_at ON portico_ledger_sessions (last_at);
+CREATE INDEX ix_portico_results_expires_at ON portico_results (expires_at);
+CREATE INDEX ix_portico_shapes_seen_at ON portico_shapes (seen_at);
+CREATE INDEX ix_portico_plans_scope ON portico_plans (scope);
+DELETE FROM "sqlite_sequence";
+INSERT INTO "sqlite_sequence" VALUES('portico_calls',1);
+COMMIT;
+PRAGMA application_id = 0;
+PRAGMA user_version = 0;
