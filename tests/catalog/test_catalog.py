@@ -425,6 +425,22 @@ async def test_of_two_listings_of_one_server_the_later_is_shown():
     assert list(catalog.snapshot.tools) == ["s.t4"]
 
 
+async def test_a_listing_that_is_long_compared_with_its_pins_does_not_replace_a_later_one():
+    catalog = Catalog([ServerSource("s", "f")], ManifestStore(None), EventBus())
+    steps = iter([20])
+
+    async def take_longer_at_first():
+        for _ in range(next(steps, 0)):
+            await asyncio.sleep(0)
+
+    catalog.wait_for_pins = take_longer_at_first
+    async with asyncio.timeout(TIMEOUT_S):
+        await asyncio.gather(
+            *(catalog.accept_listing("s", listing(tool(name))) for name in ("first", "second"))
+        )
+    assert list(catalog.snapshot.tools) == ["s.second"]
+
+
 class SlowDisk(IndexFile):
     """A file that takes as long to write as a test wants."""
 

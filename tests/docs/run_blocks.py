@@ -45,7 +45,8 @@ class Page:
                 patch.delenv(name)
         for name in ("HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA"):
             patch.setenv(name, str(folder))
-        patch.setenv("PORTICO_DATA_DIR", str(folder / "data"))
+        # Not PORTICO_DATA_DIR: the SDK hands a server few variables, and commands and servers of a
+        # page share what they learned.
         patch.setenv("NO_COLOR", "1")
         patch.setenv("COLUMNS", "120")
         patch.chdir(folder)
@@ -135,7 +136,8 @@ class Page:
             code, said = self._command(["portico", "status"], block)
             assert code == 0, said
             # Naming a tool waits until its server is listed, however busy the machine is.
-            self._command(["portico", "describe", "units.convert_units"], block)
+            code, said = self._command(["portico", "describe", "units.convert_units"], block)
+            assert code == 0, said
         # Padded, so that a traceback names the line of the page.
         source = "\n" * block.line + block.text
         code = compile(source, block.where, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

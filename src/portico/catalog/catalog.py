@@ -11,6 +11,7 @@ import ctypes
 import logging
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -87,6 +88,7 @@ class Catalog:
         self._encode_task: asyncio.Task[None] | None = None
         self._encode_error = ""
         self._change_lock = asyncio.Lock()
+        self._listing_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._save_lock = threading.Lock()
         self._pending_entries: dict[str, _PendingEntry] = {}
         self._publish_task: asyncio.Task[None] | None = None
@@ -265,11 +267,13 @@ class Catalog:
         source = self._sources.get(server)
         if source is None:
             return  # removed while it was being listed
-        if not listing.is_large:
-            pending = _build_pending_entry(source, listing)
-        else:
-            pending = await asyncio.to_thread(_build_pending_entry, source, listing)
-        pending = replace(pending, entry=await self._review(source, pending.entry))
+        # One after another, so that of two listings the later is reviewed and shown last.
+        async with self._listing_locks[server]:
+            if not listing.is_large:
+                pending = _build_pending_entry(source, listing)
+            else:
+                pending = await asyncio.to_thread(_build_pending_entry, source, listing)
+            pending = replace(pending, entry=await self._review(source, pending.entry))
         if self._sources.get(server) is not source:
             return  # removed or reconfigured in the meantime
         self.eras[server] = listing.initialize_info.era
