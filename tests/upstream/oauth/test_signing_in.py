@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,19 @@ from typing import Any
 import jwt
 import pytest
 from mcp.server.auth.provider import AccessToken
+from pydantic import SecretStr
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from portico.config import Config
+from portico.gateway.data_folder import open_credential_store
 from portico.upstream.oauth.sign_in import begin_sign_in, discover_for, finish_sign_in
 from portico.upstream.oauth.token_store import TokenStore
+from portico.upstream.secret_reader import SecretReader
+from portico.upstream.transports.process import ProcessGuard
 from tests.auth.oidc_provider import run_oidc_provider, visit_authorization_url
+from tests.fixtures.postgres import PostgresDatabase
+from tests.fixtures.postgres import postgres as postgres
 from tests.gateways import TIMEOUT_S, GatewayUnderTest, open_gateway
 from tests.upstream.oauth.authorization_server import (
     ProtectedServer,
@@ -164,6 +170,33 @@ async def test_gateways_that_share_a_folder_renew_once(world: World) -> None:
         answers = await asyncio.gather(*(whoami(gateway) for gateway in (first, second) * 5))
         assert set(answers) == {"you are ana"}
         assert world.issuer.count("/token", grant_type="refresh_token") == 1
+
+
+async def test_gateways_of_several_machines_that_share_postgresql_renew_once(
+    tmp_path: Path, postgres: PostgresDatabase
+) -> None:
+    shared = {"database_url": SecretStr(postgres.url), "credentials_key": SecretStr("k" * 32)}
+    async with AsyncExitStack() as stack:
+        issuer = await stack.enter_async_context(run_authorization_server())
+        server = await stack.enter_async_context(run_protected_server(issuer))
+        config = make_config(server.url).model_copy(update=shared)
+        store = open_credential_store(config)
+        tokens = TokenStore(store, SecretReader(stack.enter_context(closing(ProcessGuard()))))
+        stack.push_async_callback(tokens.close)
+        await sign_in(tokens, target_of(config))
+        gateways = [
+            await stack.enter_async_context(
+                open_gateway(config=config, data_dir=tmp_path / str(number))
+            )
+            for number in range(3)
+        ]
+        for gateway in gateways:
+            assert await whoami(gateway) == "you are ana"
+            make_due(gateway, 2)
+        issuer.revoke_access()
+        answers = await asyncio.gather(*(whoami(gateway) for gateway in gateways * 5))
+        assert set(answers) == {"you are ana"}
+        assert issuer.count("/token", grant_type="refresh_token") == 1
 
 
 async def test_trouble_that_passes_costs_no_call_and_no_sign_in(world: World) -> None:
