@@ -176,3 +176,21 @@ def test_help_is_shown_without_the_gateway(home: Home, name: str) -> None:
     modules = {line.rpartition("|")[2].strip() for line in ran.err.splitlines()}
     assert "cyclopts" in modules
     assert not {"portico.gateway", "portico.upstream", "mcp", "numpy", "fastapi"} & modules
+
+
+def test_a_server_without_its_variable_is_named_where_it_matters_and_once(home: Home) -> None:
+    home.write(
+        {
+            "servers": {
+                "github": {"command": "nothing", "env": {"TOKEN": "${NOWHERE_SET}"}},
+                "clock": {"functions": "portico.demo.clock"},
+            }
+        }
+    )
+    searched = home.run("search", "current time")
+    assert "clock.now" in searched.out
+    assert "NOWHERE_SET" not in searched.out + searched.err
+    status = home.run("status")
+    assert (status.out + status.err).count("NOWHERE_SET is not set") == 1
+    assert "NOWHERE_SET is not set" in home.run("config").err
+    assert "NOWHERE_SET is not set" in home.run("call", "github.get_issue").err

@@ -84,7 +84,8 @@ def load_setup(
 ) -> Setup:
     """Load the configuration and set up logging.
 
-    Commands that are `short_lived` report broken servers in their output, so those are not logged.
+    Commands that are `short_lived` report broken servers in their output, so those are not logged,
+    and servers that the configuration makes unusable are not warned of.
     """
     running = _running.get()
     if running is not None:
@@ -99,7 +100,8 @@ def load_setup(
             "clients, `portico add` adds one, --config names a file."
         )
     for warning in setup.loaded.warnings:
-        print_warning(str(warning))
+        if not (short_lived and warning.unusable_server):
+            print_warning(str(warning))
     return setup
 
 

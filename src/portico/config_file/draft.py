@@ -16,6 +16,8 @@ class ConfigFinding:
     key: str
     message: str
     advice: str = ""
+    unusable_server: str = ""
+    """Server that cannot be used because of it; answers about servers say so themselves."""
 
     def __str__(self) -> str:
         return str(self.to_error())
@@ -86,6 +88,11 @@ class ConfigDraft:
 
     def warn(self, file: str, line: int, key: str, message: str, advice: str = "") -> None:
         self.warnings.append(ConfigFinding(file, line, key, message, advice))
+
+    def warn_of_unusable_server(self, file: str, line: int, name: str, problem: str) -> None:
+        message = f"cannot be used: {problem}"
+        key = join_key_path(("servers", name))
+        self.warnings.append(ConfigFinding(file, line, key, message, unusable_server=name))
 
     def forget(self, key_path: KeyPath) -> None:
         """Drop sources and notes of the values at and below a path that is about to be replaced."""

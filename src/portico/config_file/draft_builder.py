@@ -308,9 +308,9 @@ class ValueResolver:
         if reasons:
             values["problem"] = "; ".join(reasons)
             if values.get("disabled") is not True:
-                message = f"cannot be used: {values['problem']}"
-                key = join_key_path(self.key_path)
-                self.draft.warn(self.display_path, entry.line, key, message)
+                self.draft.warn_of_unusable_server(
+                    self.display_path, entry.line, str(self.key_path[1]), values["problem"]
+                )
         if self.written:
             values["written"] = self.written
         return values

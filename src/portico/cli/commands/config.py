@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from portico.cli.columns import build_table, texts
-from portico.cli.exit import EXIT_OK
+from portico.cli.exit import EXIT_OK, print_warning
 from portico.cli.options import CONFIG_DEFAULTS, ConfigOptions
 from portico.cli.screen import Screen
 from portico.config import BackendConfig, Profile
@@ -46,7 +46,10 @@ def config(
         if sources:
             data["sources"] = origins
         screen.write_json({**data, "warnings": [str(warning) for warning in loaded.warnings]})
-    elif sources:
+        return EXIT_OK
+    for warning in loaded.warnings:
+        print_warning(str(warning))
+    if sources:
         _show_sources(screen, plain, origins)
     else:
         heading = ", ".join(files) or "no file; the servers are the embedded demo"

@@ -19,6 +19,7 @@ from portico.cli.doctor import (
     installation_checks,
     issuer_checks,
     rule_checks,
+    rule_name_checks,
     server_checks,
     server_command_checks,
     tool_checks,
@@ -261,6 +262,7 @@ def _check_probes(
     if include_gateway:
         yield from rule_checks.check_gateway_rules(config, entries, locations)
         yield from rule_checks.check_budgets(config, entries, costs, locations)
+        yield from rule_name_checks.check_rule_names(config, entries, locations)
 
 
 async def _check_installation(
