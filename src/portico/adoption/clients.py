@@ -339,12 +339,15 @@ def list_clients() -> tuple[Client, ...]:
 
 
 def find_client(name: str) -> Client:
-    """Return the client of this name, ignoring case and separators; raises UnknownName."""
+    """Return the client of this name, ignoring case and separators; raises UnknownName for
+    another, and for none."""
     key = name.strip().lower().replace(" ", "-").replace("_", "-")
     for known in _CLIENTS:
         if key in (known.name, known.title.lower().replace(" ", "-")):
             return known
     names = [known.name for known in _CLIENTS]
+    if not key:
+        raise UnknownName("name the client", advice=f"It is one of {', '.join(names)}.")
     near = find_nearest(key, names)
     if near:
         advice = f"Did you mean {' or '.join(near)}?"

@@ -198,14 +198,16 @@ def undo(*, options: ChangeOptions = _CHANGE_DEFAULTS) -> int:
     return run_undo(options)
 
 
-def install(client: ClientArgument, /, *, options: InstallOptions = _INSTALL_DEFAULTS) -> int:
+def install(client: ClientArgument = "", /, *, options: InstallOptions = _INSTALL_DEFAULTS) -> int:
     """Show the change to the client's file; with `write`, apply it and store a backup."""
     from portico.cli.commands.install import run_install
 
     return run_install(client, options)
 
 
-def uninstall(client: ClientArgument, /, *, options: UninstallOptions = _UNINSTALL_DEFAULTS) -> int:
+def uninstall(
+    client: ClientArgument = "", /, *, options: UninstallOptions = _UNINSTALL_DEFAULTS
+) -> int:
     """Restore the client's file; with `dry_run`, only show the change."""
     from portico.cli.commands.install import run_uninstall
 

@@ -30,9 +30,9 @@ _PROSE = (
 understood."""
 AUTH_SCHEME = re.compile(rf"\b(Bearer|Basic|Token)\s+(?!{_PROSE}|[<=:])[^\s\"',;]+", re.IGNORECASE)
 USERINFO = re.compile(r"://[^/?#\s\"']*@")
-_NO_VALUE = rf"Bearer\b|Basic\b|Token\b|[{{\[(]|{_PROSE}|<"
+_NO_VALUE = rf"Bearer\b|Basic\b|Token\b|[{{\[(]|{_PROSE}|<|-default\}}"
 """Text after a secret's name that is not its value: a scheme, JSON, or our message about a
-missing variable."""
+missing variable, which has `${KEY:-default}`."""
 ASSIGNED_SECRET = re.compile(
     rf"""({SENSITIVE}[\w.-]{{0,60}}["']?\s*[:=]\s*["']?)(?!{_NO_VALUE})([^\s"',;&}}]+)""",
     re.IGNORECASE,

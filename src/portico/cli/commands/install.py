@@ -105,7 +105,8 @@ def run_install(client: str, options: InstallOptions) -> int:
         target, plan, pointer, options.write, backup, has_no_folder, tokens, failing, lost_rules
     )
     for warning in loaded.warnings:
-        print_warning(str(warning))
+        if not warning.unusable_server:  # `adopt` and `doctor` say so; installing changes nothing
+            print_warning(str(warning))
     if screen.as_json:
         screen.write_json(_to_install_data(done))
     else:

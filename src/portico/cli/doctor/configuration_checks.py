@@ -236,7 +236,7 @@ def check(config: Config, locations: ConfigLocations) -> Iterator[DoctorFinding]
         yield note(
             "server.disabled",
             f"{format_count(len(disabled), 'server')} {are} switched off: {join_names(disabled)}",
-            "Take out `disabled: true` to use it.",
+            f"`portico enable {disabled[0]}` switches it on again.",
             locations.locate("servers", disabled[0], "disabled"),
         )
     if not config.watch:
