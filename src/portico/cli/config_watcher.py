@@ -8,7 +8,7 @@ replaced (an editor's rename, a mounted folder, a link that points elsewhere).
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from portico.cli.setup import Setup, Signature, compute_signature, reconfigure_logging
@@ -21,20 +21,53 @@ logger = logging.getLogger(__name__)
 POLL_S = 0.25
 UNCHANGED_S = 0.2
 """How long files must be unchanged before they are read: an editor may still be writing them."""
+APPLY_WAIT_S = 3.0
+"""How long a command waits for a change of the files to be taken over."""
+
+
+class FollowedFiles:
+    """The configuration files, in the state in which the gateway has read them."""
+
+    def __init__(self, files: tuple[Path, ...], signature: Signature) -> None:
+        self.files = files
+        self.signature = signature
+        self._read = asyncio.Event()
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether files are not as they were read."""
+        return compute_signature(self.files) != self.signature
+
+    def note_read(self, files: tuple[Path, ...], signature: Signature) -> None:
+        """Note that files with this signature were taken over or refused."""
+        self.files = files
+        self.signature = signature
+        self._read.set()
+
+    async def wait_until_read(self) -> None:
+        """Return when the files as they are now are taken over or refused, or after 3 s."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(APPLY_WAIT_S):
+                while self.has_changes:
+                    self._read.clear()
+                    await self._read.wait()
 
 
 @asynccontextmanager
-async def watch_changes(gateway: GatewayRuntime, setup: Setup) -> AsyncGenerator[None]:
+async def watch_changes(
+    gateway: GatewayRuntime, setup: Setup
+) -> AsyncGenerator[FollowedFiles | None]:
     """Watch restart requests and, unless `watch: false`, the configuration files in the
-    background.
+    background. Yields these files; None where they are not watched.
     """
+    followed: FollowedFiles | None = None
     tasks = {asyncio.create_task(watch_restart_marks(gateway), name="watch restart requests")}
     if setup.config.watch and setup.loaded.files:
-        tasks.add(
-            asyncio.create_task(watch_config_files(gateway, setup), name="follow the configuration")
-        )
+        followed = FollowedFiles(setup.loaded.files, setup.signature)
+        following = watch_config_files(gateway, setup, followed)
+        tasks.add(asyncio.create_task(following, name="follow the configuration"))
     try:
-        yield
+        yield followed
     finally:
         for task in tasks:
             task.cancel()
@@ -62,22 +95,24 @@ async def _restart_server(gateway: GatewayRuntime, name: str, requested_at: floa
             logger.warning("%s could not be restarted: %s", name, error.message)
 
 
-async def watch_config_files(gateway: GatewayRuntime, setup: Setup) -> None:
+async def watch_config_files(
+    gateway: GatewayRuntime, setup: Setup, followed: FollowedFiles
+) -> None:
     """Apply changes of the configuration files until cancelled."""
-    files = setup.loaded.files
-    seen = setup.signature
     warned = set(map(str, setup.loaded.warnings))
     while True:
         await asyncio.sleep(POLL_S)
-        if compute_signature(files) == seen:
+        if not followed.has_changes:
             continue
-        seen = await _wait_until_unchanged(files)
+        files = followed.files
+        signature = await _wait_until_unchanged(files)
         new_files = await _apply_changes(gateway, setup, warned)
-        if new_files is not None and new_files != files:
+        if new_files is None or new_files == files:
+            followed.note_read(files, signature)
+        else:
             # Newly added files may have changed since they were read, so their signature is
             # unknown.
-            files = new_files
-            seen = ()
+            followed.note_read(new_files, ())
 
 
 async def _wait_until_unchanged(files: Iterable[Path]) -> Signature:

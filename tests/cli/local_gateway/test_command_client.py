@@ -78,6 +78,16 @@ def test_what_a_command_does_is_known_to_the_gateway_at_once(home: Home, serve: 
     assert home.spawn("search", "convert", "--offline").code == 0, "a dead gateway is not asked"
 
 
+def test_a_changed_configuration_holds_for_the_next_command(home: Home, serve: Serve) -> None:
+    home.write({"servers": SERVERS})
+    serve()
+    assert home.spawn("rename", "units", "measures").code == 0
+    assert home.spawn("call", "measures.list_units", "quantity=speed").code == 0
+    assert home.spawn("disable", "measures.list_units").code == 0
+    refused = home.spawn("call", "measures.list_units", "quantity=speed")
+    assert "switched off" in refused.err
+
+
 def test_another_configuration_is_not_asked_of_this_gateway(home: Home, serve: Serve) -> None:
     home.write({"servers": SERVERS})
     home.write({"servers": {"clock": {"functions": "portico.demo.clock:TOOLS"}}}, "other.json")

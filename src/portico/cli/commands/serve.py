@@ -21,7 +21,11 @@ from portico.auth.console_sessions import ConsoleSessions
 from portico.cli.config_report import report_config
 from portico.cli.config_watcher import watch_changes
 from portico.cli.exit import EXIT_OK, print_note, run_to_exit_code
-from portico.cli.local_gateway.command_runner import inspect_gateway
+from portico.cli.local_gateway.command_runner import (
+    ParsedCommand,
+    RemoteStreams,
+    inspect_gateway,
+)
 from portico.cli.local_gateway.endpoint import ServedGateway, open_local_endpoint
 from portico.cli.local_gateway.registration import WILDCARD_HOSTS, build_url
 from portico.cli.logs import LogFile
@@ -199,7 +203,7 @@ async def _serve_until_stopped(
     gateway = GatewayRuntime(config)
     # Before it starts: what it says of a server that wants a sign-in has the link.
     sign_ins = _open_sign_ins(gateway, settings, listener)
-    async with gateway, watch_changes(gateway, setup):
+    async with gateway, watch_changes(gateway, setup) as followed:
         await gateway.load_keys()
         monitoring = gateway.ensure_monitoring()
         hosts = settings.allowed_hosts
@@ -254,6 +258,12 @@ async def _serve_until_stopped(
             lambda: _stop_server(server, gateway, api),
             lambda: _describe_waiting(gateway),
         )
+
+        async def run_command(command: ParsedCommand, streams: RemoteStreams) -> int:
+            if followed is not None:  # What `portico rename` wrote a moment ago holds already.
+                await followed.wait_until_read()
+            return await command.run(gateway, setup, streams)
+
         with handle_stop_signals(stop), _follow_config_changes(gateway, app, profiles):
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             await _wait_until_started(server, serving)
@@ -266,7 +276,7 @@ async def _serve_until_stopped(
             served = ServedGateway(
                 select_endpoints=lambda: _select_endpoints(gateway, profiles),
                 get_limits=lambda: gateway.config.limits,
-                run_command=lambda command, streams: command.run(gateway, setup, streams),
+                run_command=run_command,
                 inspect=lambda request: inspect_gateway(
                     gateway, request, sessions if has_console else None
                 ),
