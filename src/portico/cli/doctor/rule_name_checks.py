@@ -137,7 +137,7 @@ def _check_callers(rule: Rule, config: Config) -> Iterator[_Problem]:
         elif kind in ("person", "group") and not config.auth:
             problem = f"{caller!r} is nobody: no identity provider is configured"
             remedy = (
-                "Write it under `auth`; for holders of keys write key:NAME, for yourself local."
+                "Name it under `auth`; write key:NAME for the holder of a key, local for yourself."
             )
         elif kind == "group" and glob not in groups and not WILDCARDS.search(glob):
             meant = find_intended_name(glob, groups)
