@@ -45,7 +45,10 @@ def daily_routes(
             current = profile_state.usage_data.ledger.list_sessions()
             sessions |= {row.session: row for row in current}
         recent = [row for row in sessions.values() if to_day(row.last_at) >= first_day]
-        return make_uncached_response(summarize_use(first_day, params.days, rows, recent))
+        use = summarize_use(first_day, params.days, rows, recent)
+        saved = sum(client.saved for client in use.clients)
+        use.savings = share_out(saved, services.get_listing_costs())
+        return make_uncached_response(use)
 
     @router.get("/load", response_model=models.GatewayLoad, summary="The load of each server")
     async def get_load(_: Annotated[NoParams, Query()]) -> Response:
@@ -58,6 +61,11 @@ def daily_routes(
                 memory_bytes=measured.get("memory_bytes", 0),
                 servers=cards,
                 left_out=measured.get("left_out") or None,
+                disabled=[
+                    name
+                    for name, settings in services.get_config().config.servers.items()
+                    if settings.disabled and not profile_state.hides_server(name)
+                ],
             )
         )
 
@@ -113,6 +121,17 @@ def summarize_use(
             for client, sums in clients[:_MAX_NAMED]
         ],
     )
+
+
+def share_out(saved: int, costs: Mapping[str, int]) -> list[models.ServerSaving]:
+    """Share saved tokens out among servers by what listing each of them costs."""
+    whole = sum(costs.values())
+    dearest = sorted(costs.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        models.ServerSaving(server=server, definitions=cost, saved=round(saved * cost / whole))
+        for server, cost in dearest[:_MAX_NAMED]
+        if cost
+    ]
 
 
 def _to_load(load: Mapping[str, Any]) -> models.ServerLoad:
