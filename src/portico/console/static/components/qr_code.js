@@ -1,5 +1,5 @@
 /** A QR code of a short text (ISO/IEC 18004): bytes, error correction M, versions 1 to 9. */
-import { html } from "../view.js";
+import { html, useMemo } from "../view.js";
 
 /** By version, from 1: code words in all, those for correction in each block, and blocks. @type {[number, number, number][]} */
 const VERSIONS = [[26, 10, 1], [44, 16, 1], [70, 26, 1], [100, 18, 2], [134, 24, 2], [172, 16, 4], [196, 18, 4], [242, 22, 4], [292, 22, 5]];
@@ -27,7 +27,7 @@ const MASKS = [
 
 /** @param {{text: string, label: string}} props nothing is drawn of a text that is too long */
 export function QrCode({ text, label }) {
-  const rows = encodeQr(text);
+  const rows = useMemo(() => encodeQr(text), [text]);
   if (!rows) return null;
   const size = rows.length + 2 * QUIET_ZONE;
   const path = rows.flatMap((row, at) => row.map((dark, column) => (dark ? `M${column + QUIET_ZONE} ${at + QUIET_ZONE}h1v1h-1z` : ""))).join("");
