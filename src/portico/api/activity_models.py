@@ -233,6 +233,7 @@ class ServerLoad(ApiModel):
     running: int = Field(description="Calls that run now.")
     memory_bytes: int
     processes: int
+    definitions: int = optional(0, "Tokens that listing its tools costs; left out until counted.")
     last_error: LastFailure | None = None
 
 

@@ -55,7 +55,12 @@ def daily_routes(
         """Calls, failures, latency and memory since the gateway's start, the worst first."""
         measured = await services.measure_load()
         loads = measured["servers"]
-        cards = [_to_load(load) for load in loads if not profile_state.hides_server(load["server"])]
+        costs = services.get_listing_costs()
+        cards = [
+            _to_load(load, costs.get(load["server"], 0))
+            for load in loads
+            if not profile_state.hides_server(load["server"])
+        ]
         return make_uncached_response(
             models.GatewayLoad(
                 memory_bytes=measured.get("memory_bytes", 0),
@@ -134,7 +139,7 @@ def share_out(saved: int, costs: Mapping[str, int]) -> list[models.ServerSaving]
     ]
 
 
-def _to_load(load: Mapping[str, Any]) -> models.ServerLoad:
+def _to_load(load: Mapping[str, Any], definitions: int) -> models.ServerLoad:
     failure = load["last_error"]
     last_error = None
     if failure is not None:
@@ -144,5 +149,10 @@ def _to_load(load: Mapping[str, Any]) -> models.ServerLoad:
             at=to_iso_time(failure["at"]),
         )
     reason = to_short_line(mask_secrets(load["reason"]), _MAX_REASON_TOKENS)
-    figures: dict[str, Any] = {**load, "reason": reason, "last_error": last_error}
+    figures: dict[str, Any] = {
+        **load,
+        "reason": reason,
+        "last_error": last_error,
+        "definitions": definitions,
+    }
     return models.ServerLoad(**figures)

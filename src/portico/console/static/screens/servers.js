@@ -3,7 +3,7 @@ import { ChangeReview } from "../components/change_review.js";
 import { Empty, Panel, ProblemBox, Screen, State } from "../components/parts.js";
 import { Table } from "../components/table.js";
 import { request, useLoaded } from "../state/api.js";
-import { clip, formatAgo, formatBytes, formatCount, formatMs } from "../state/format.js";
+import { clip, formatAgo, formatBytes, formatCount, formatMs, formatShort } from "../state/format.js";
 import { addressOf, params, setParams } from "../state/router.js";
 import { session } from "../state/session.js";
 import { html, useState } from "../view.js";
@@ -40,6 +40,7 @@ const COLUMNS = [
   { key: "state", title: "State", width: "7rem", render: (/** @type {any} */ one) => html`<${State} state=${one.state} />` },
   { key: "since", title: "Since", width: "6rem", wide: true, render: (/** @type {any} */ one) => (one.since ? formatAgo(one.since) : "") },
   { key: "tools", title: "Tools", width: "4rem", align: /** @type {const} */ ("right"), render: (/** @type {any} */ one) => formatCount(one.tools) },
+  { key: "tokens", title: "Tokens", width: "4.5rem", align: /** @type {const} */ ("right"), wide: true, render: (/** @type {any} */ one) => html`<span title="What listing its tools would cost a client">${one.load?.definitions ? formatShort(one.load.definitions) : ""}</span>` },
   { key: "calls", title: "Calls", width: "5rem", align: /** @type {const} */ ("right"), wide: true, render: (/** @type {any} */ one) => formatCount(one.load?.calls || null) },
   { key: "errors", title: "Failed", width: "4.5rem", align: /** @type {const} */ ("right"), wide: true, render: (/** @type {any} */ one) => (one.load?.errors ? html`<span data-tone="bad">${formatCount(one.load.errors)}</span>` : "") },
   { key: "p50", title: "Median", width: "5rem", align: /** @type {const} */ ("right"), wide: true, render: (/** @type {any} */ one) => formatMs(one.load?.p50_ms) },
