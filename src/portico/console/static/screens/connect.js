@@ -92,7 +92,7 @@ function Connected() {
   return html`<${Panel} title="Has it connected?">
     <${ProblemBox} problem=${tokens.problem} retry=${tokens.reload} />
     ${tokens.data && latest.size === 0 && html`<${Empty} title="No client was here yet"><p>The first one appears here by itself when it lists its tools. Leave this page open, and start the client again.</p><//>`}
-    <ul class="decided">${[...latest.values()].slice(0, 8).map((one) => html`<li key=${one.client}><span class="state" data-tone="ok">seen</span><strong class="foreign">${clip(one.client || "without a name", 60)}</strong>
+    <ul class="connected">${[...latest.values()].slice(0, 8).map((one) => html`<li key=${one.client}><span class="state" data-tone="ok">seen</span><strong class="foreign">${clip(one.client || "without a name", 60)}</strong>
       <span>${formatCount(one.saved)} tokens saved</span><span class="note">${formatAgo(one.last)}</span></li>`)}</ul>
   <//>`;
 }
