@@ -127,9 +127,9 @@ function SavedPanel({ use }) {
     <${BarPlot} bars=${bars} label="Tokens saved" format=${formatShort} />
     <h3>By client</h3>
     ${use.clients.length === 0 && html`<${Empty} title="No client was here yet"><p>What a client is shown instead of every definition is counted here.</p><//>`}
-    <${ShareList} parts=${use.clients.slice(0, MOST_NAMED).map((/** @type {any} */ one) => ({ name: clip(one.client || "without a name", 40), value: one.saved, text: `${formatShort(one.saved)} in ${formatCount(one.sessions)} ${one.sessions === 1 ? "session" : "sessions"}` }))} />
+    <${ShareList} parts=${use.clients.slice(0, MOST_NAMED).map((/** @type {any} */ one) => ({ name: clip(one.client || "without a name", 40), value: one.saved, text: `${formatShort(one.saved)} saved, ${formatShort(one.shown)} shown in ${formatCount(one.sessions)} ${one.sessions === 1 ? "session" : "sessions"}` }))} />
     ${use.savings?.length > 0 && html`<h3>By server <span class="note">shared out by what listing each one costs</span></h3>
-      <${ShareList} parts=${use.savings.slice(0, MOST_NAMED).map((/** @type {any} */ one) => ({ name: html`<a href=${addressOf(["servers", one.server])}>${clip(one.server, 40)}</a>`, value: one.saved, text: `${formatShort(one.saved)}, ${formatShort(one.definitions)} a listing` }))} />`}
+      <${ShareList} parts=${use.savings.slice(0, MOST_NAMED).map((/** @type {any} */ one) => ({ name: html`<a href=${addressOf(["servers", one.server])}>${clip(one.server, 40)}</a>`, value: one.saved, text: `${formatShort(one.saved)} saved, ${formatShort(one.definitions)} a listing` }))} />`}
   <//>`;
 }
 
