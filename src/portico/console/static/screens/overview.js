@@ -57,8 +57,8 @@ function Figures({ use, stats, servers }) {
   const usable = servers?.filter((/** @type {any} */ one) => ["ready", "known"].includes(one.state)).length;
   return html`<ul class="figures">
     <${Figure} name="Tokens saved today" value=${today ? formatShort(today.saved) : "–"} note=${today?.listing ? `${formatShare(today.saved, today.listing)} of what listing everything would cost` : "nothing was listed yet"} />
-    <${Figure} name="Tokens saved, 7 days" value=${use ? formatShort(sum("saved", WEEK)) : "–"} note=${use && sum("listing", WEEK) ? `${formatShare(sum("saved", WEEK), sum("listing", WEEK))} of listing everything` : ""} />
-    <${Figure} name="Tokens saved, 30 days" value=${use ? formatShort(sum("saved")) : "–"} note=${use && sum("listing") ? `${formatShort(sum("shown"))} shown instead of ${formatShort(sum("listing"))}` : ""} />
+    <${Figure} name="Saved in 7 days" value=${use ? formatShort(sum("saved", WEEK)) : "–"} note=${use && sum("listing", WEEK) ? `${formatShare(sum("saved", WEEK), sum("listing", WEEK))} of listing everything` : ""} />
+    <${Figure} name="Saved in 30 days" value=${use ? formatShort(sum("saved")) : "–"} note=${use && sum("listing") ? `${formatShort(sum("shown"))} shown instead of ${formatShort(sum("listing"))}` : ""} />
     <${Figure} name="Calls today" value=${today ? formatCount(today.calls) : "–"} href=${addressOf(["activity"])}
       note=${today?.failures ? html`<a href=${addressOf(["activity"], { outcome: "failed", hours: 24 })}>${formatCount(today.failures)} failed</a>` : today ? "none failed" : ""} tone=${today?.failures ? "bad" : ""} />
     <${Figure} name="Servers" href=${addressOf(["servers"])} value=${servers ? `${usable} of ${servers.length}` : "–"} note="can be used" tone=${servers && usable < servers.length ? "warn" : ""} />
